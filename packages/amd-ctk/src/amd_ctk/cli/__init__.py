@@ -1,0 +1,50 @@
+"""The command tree of amd-ctk: one module a command group, put together here."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from amd_ctk.cli import cdi, gpu, runtime, version
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
+
+app = typer.Typer(
+    name="amd-ctk",
+    help="Tool to configure AMD Container Toolkit",
+    no_args_is_help=True,
+    # Help is plain text in one column, as scripts and man pages want it; a trace is a trace.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("version")(version.version)
+app.add_typer(runtime.app, name="runtime")
+app.add_typer(cdi.app, name="cdi")
+app.add_typer(gpu.app, name="gpu")
+
+
+@app.callback()
+def choose_host(
+    context: typer.Context,
+    host_root: Annotated[str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Serve the simulated host in this directory")] = "",
+) -> None:
+    """Tool to configure AMD Container Toolkit."""
+    context.obj = host_from_environment({ROOT_VARIABLE: host_root})
+
+
+def host_of(context: typer.Context) -> Host:
+    """Return the host this command serves."""
+    host: Host = context.obj
+    return host
+
+
+def main() -> None:
+    """Run amd-ctk; an expected failure is one sentence on stderr and its exit code."""
+    try:
+        app()
+    except ToolkitError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,1 @@
+"""Describes AMD GPUs to container engines: OCI runtime edits and CDI specs."""

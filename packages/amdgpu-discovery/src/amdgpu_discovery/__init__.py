@@ -1,0 +1,1 @@
+"""Which AMD GPUs does this machine have, and which did you mean?"""

@@ -1,0 +1,61 @@
+"""The one shape of every expected failure."""
+
+from __future__ import annotations
+
+
+class ToolkitError(Exception):
+    """A failure that its reader can do something about.
+
+    `message` is one clause that says what is wrong with which thing, `hint` says what to do next. Programs catch
+    this class in one place, print it and end with `exit_code`; anything else is a bug and shows its trace.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class DriverUnavailable(ToolkitError):
+    """The amdgpu driver is not loaded, so there is nothing to find."""
+
+
+class DeviceNodeError(ToolkitError):
+    """A device node or its number is missing or not what the driver says."""
+
+
+class RequestError(ToolkitError):
+    """A request for GPUs that this host cannot meet as it is written."""
+
+    exit_code = 4
+
+
+class FileError(ToolkitError):
+    """A file that cannot be read or written."""
+
+    exit_code = 5
+
+
+def reason(error: OSError) -> str:
+    """Say why an operation failed in words that no container engine takes for its own.
+
+    Docker turns messages that contain "no such file or directory" into exit code 127 and "permission denied" into 126.
+    """
+    import errno
+
+    words = {
+        errno.ENOENT: "it does not exist",
+        errno.EACCES: "access is refused",
+        errno.EPERM: "the operation is refused",
+        errno.EROFS: "the file system is read-only",
+        errno.ENOSPC: "the disk is full",
+        errno.EISDIR: "it is a directory",
+        errno.ENOTDIR: "a part of its path is not a directory",
+        errno.ELOOP: "it is a symbolic link",
+    }
+    return words.get(error.errno or 0, error.strerror or str(error))
