@@ -9,7 +9,7 @@ import typer
 
 from amd_ctk.cli import cdi, gpu, runtime, version
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
+from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
 
 app = typer.Typer(
     name="amd-ctk",
@@ -29,16 +29,12 @@ app.add_typer(gpu.app, name="gpu")
 @app.callback()
 def choose_host(
     context: typer.Context,
-    host_root: Annotated[str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Serve the simulated host in this directory")] = "",
+    host_root: Annotated[
+        str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Serve the simulated host in this directory.")
+    ] = "",
 ) -> None:
     """Tool to configure AMD Container Toolkit."""
     context.obj = host_from_environment({ROOT_VARIABLE: host_root})
-
-
-def host_of(context: typer.Context) -> Host:
-    """Return the host this command serves."""
-    host: Host = context.obj
-    return host
 
 
 def main() -> None:
