@@ -23,6 +23,24 @@ class PciAddress(Value):
         return (self.domain, self.bus, self.device, self.function)
 
 
+def parse_pci_address(text: str) -> PciAddress | None:
+    """Read `0000:03:00.0`, or `03:00.0` for domain 0 as lspci prints it; None for anything else."""
+    slot, dot, function = text.rpartition(".")
+    parts = slot.split(":")
+    if len(parts) == 2:
+        parts.insert(0, "0000")
+    if not dot or len(parts) != 3 or len(parts[0]) not in range(4, 9) or [len(p) for p in parts[1:]] != [2, 2]:
+        return None
+    if len(function) != 1 or not _is_hex("".join(parts) + function):
+        return None
+    domain, bus, device = (int(part, 16) for part in parts)
+    return PciAddress(domain=domain, bus=bus, device=device, function=int(function, 16))
+
+
+def _is_hex(text: str) -> bool:
+    return not text.strip("0123456789abcdefABCDEF")
+
+
 class GpuLocation(Value):
     """One GPU or partition: its number and what leads to it. All that a container start needs to choose.
 
@@ -103,7 +121,7 @@ class Gpu(GpuLocation):
 
 
 class UnnumberedGpu(Value):
-    """A GPU of the amdgpu driver without a KFD node: fit for graphics, not for ROCm, and no container can ask for it."""
+    """A GPU of the amdgpu driver without a KFD node: fit for graphics, not for ROCm; no container can ask for it."""
 
     pci_address: PciAddress
     device_id: int

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 try:
-    from _json import encode_basestring_ascii, make_encoder, make_scanner
+    import _json
 except ImportError:  # an interpreter without CPython's accelerator
-    make_scanner = None
+    HAS_ACCELERATOR = False
+else:
+    HAS_ACCELERATOR = True
 
 _SPACE = " \t\n\r"
 
@@ -39,9 +41,10 @@ class _Reading:
 def loads(content: bytes) -> Any:
     """Parse one JSON document in UTF-8; ValueError says where it is broken. Key order and big integers are kept."""
     text = content.decode("utf-8")
-    if make_scanner is not None:
+    if HAS_ACCELERATOR:
         try:
-            document, end = make_scanner(_Reading())(text, len(text) - len(text.lstrip(_SPACE)))
+            scan: Any = _json.make_scanner
+            document, end = scan(_Reading())(text, len(text) - len(text.lstrip(_SPACE)))
         except (StopIteration, SystemError):
             pass  # broken; the C half leaves it to json to say where
         else:
@@ -54,11 +57,11 @@ def loads(content: bytes) -> Any:
 
 def dumps(document: Any) -> bytes:
     """Write one JSON document on one line, ASCII only; TypeError or ValueError for what JSON cannot say."""
-    if make_scanner is None:
+    if not HAS_ACCELERATOR:
         import json
 
         return json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
-    encode = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, False)
+    encode = _json.make_encoder(None, _refuse, _json.encode_basestring_ascii, None, ":", ",", False, False, False)
     return "".join(encode(document, 0)).encode("ascii")
 
 

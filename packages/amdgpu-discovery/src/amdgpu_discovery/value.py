@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_):
+        """Stand in for the type checker's own, which needs an import."""
         return lambda decorated: decorated
 
 
@@ -22,6 +23,7 @@ class ValueType(type):
     """Turns the annotations of a class body into slots, and its assignments into defaults."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> ValueType:
+        """Make the class; fields of its bases come first."""
         own = tuple(namespace.get("__annotations__", ()))
         defaults = {field: namespace.pop(field) for field in own if field in namespace}
         namespace["__slots__"] = own
@@ -60,7 +62,7 @@ class Value(metaclass=ValueType):
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return self._content() == other._content()  # type: ignore[attr-defined]  # same type as self
+        return self._content() == other._content()
 
     def __hash__(self) -> int:
         return hash((type(self), self._content()))

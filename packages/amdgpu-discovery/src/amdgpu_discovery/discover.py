@@ -1,0 +1,96 @@
+"""Find the GPUs of a host with everything the driver says about them."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.device_nodes import read_device_number
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.gpu import Gpu, GpuLocation, PciAddress, UnnumberedGpu
+from amdgpu_discovery.kfd_topology import read_gpu_id, read_vram_bytes
+from amdgpu_discovery.numbering import join_gpus, locate_gpus, number_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.drm import DrmDevice
+    from amdgpu_discovery.host import Host
+    from amdgpu_discovery.numbering import FoundGpu
+
+# LLVM's processors that exist only in APUs (AMDGPU back end, "Processors"); MI300A shares gfx942 with MI300X.
+APU_TARGETS = frozenset(
+    (
+        *("gfx801", "gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1037", "gfx1103"),
+        *("gfx1150", "gfx1151", "gfx1152", "gfx1153"),
+    )
+)
+MI300A_DEVICE_ID = 0x74A0
+
+
+def find_gpus(host: Host) -> list[Gpu]:
+    """Return every GPU and partition by number.
+
+    [] where the driver is loaded and has no GPU; DriverUnavailable where it is not loaded; DeviceNodeError where the
+    kernel gives no device number for a node.
+    """
+    found = join_gpus(host)
+    return [_describe(host, gpu, location) for gpu, location in zip(found, number_gpus(host, found), strict=True)]
+
+
+def find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
+    """Return the GPUs of the amdgpu driver that KFD does not list, by PCI address. No request can name them."""
+    numbered = {gpu.pci_address for gpu in locate_gpus(host)}
+    device_by_address = {device.pci_address: device for device in read_drm_devices(host)}
+    return [
+        _describe_unnumbered(host, address, device_by_address.get(address))
+        for address in amdgpu_pci_addresses(host)
+        if address not in numbered
+    ]
+
+
+def format_gfx_target(version: int) -> str:
+    """Return the name compilers use for KFD's `gfx_target_version`: 90402 is gfx942, 90010 is gfx90a, 0 is ""."""
+    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else ""
+
+
+def _describe(host: Host, found: FoundGpu, location: GpuLocation) -> Gpu:
+    node = found.node
+    target = format_gfx_target(node.read("gfx_target_version"))
+    parent = found.parent.path if found.parent else ""
+    card_path = location.card_path
+    return Gpu(
+        **location.as_dict(),
+        render_node=read_device_number(host, location.render_path),
+        card_node=read_device_number(host, card_path) if card_path else None,
+        gpu_id=read_gpu_id(host, node),
+        gfx_target=target,
+        device_id=node.read("device_id"),
+        vram_bytes=_read_vram_bytes(host, found, location),
+        # -1 where the firmware does not say.
+        numa_node=_read_number(host, f"{parent}/numa_node"),
+        compute_partition=host.read_attribute(f"{parent}/current_compute_partition"),
+        memory_partition=host.read_attribute(f"{parent}/current_memory_partition"),
+        cu_count=node.read("simd_count") // (node.read("simd_per_cu") or 1),
+        is_apu=target in APU_TARGETS or node.read("device_id") == MI300A_DEVICE_ID,
+        xgmi_hive=node.read("hive_id") or None,
+    )
+
+
+def _read_vram_bytes(host: Host, found: FoundGpu, location: GpuLocation) -> int | None:
+    vram = read_vram_bytes(host, found.node)
+    if vram is None and found.parent and location.partition_total == 1:
+        # The same number, kept by another part of the driver; of a partitioned GPU it would be the whole.
+        return _read_number(host, f"{found.parent.path}/mem_info_vram_total")
+    return vram
+
+
+def _read_number(host: Host, path: str) -> int | None:
+    text = host.read_attribute(path)
+    return int(text) if text.isdecimal() else None
+
+
+def _describe_unnumbered(host: Host, address: PciAddress, device: DrmDevice | None) -> UnnumberedGpu:
+    device_id = host.read_attribute(f"{AMDGPU_PCI_DEVICES}/{address}/device")
+    return UnnumberedGpu(
+        pci_address=address,
+        device_id=int(device_id, 16) if device_id else 0,
+        render_minor=device.render_minor if device else None,
+        card_minor=device.card_minor if device else None,
+    )

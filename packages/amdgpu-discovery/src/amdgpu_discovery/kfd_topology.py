@@ -1,0 +1,97 @@
+"""Read the KFD topology: the driver's own list of GPUs and partitions that can compute.
+
+Source: drivers/gpu/drm/amd/amdkfd/kfd_topology.c. The whole tree is removed and built again when a GPU comes or goes
+or a partition mode changes, so a reader compares `generation_id` before and after, as libhsakmt does.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.host import Host
+
+TOPOLOGY = "/sys/class/kfd/kfd/topology"
+
+# A rebuild takes well under a millisecond; whoever loses this often is not losing a race.
+ATTEMPTS = 100
+
+# KFD_CRAT heap types: video memory that the CPU can reach through the PCI window, and that it cannot.
+FRAME_BUFFER_HEAPS = (1, 2)
+
+
+class KfdNode(Value):
+    """One GPU node: its `number` in the topology and its `properties` as the kernel prints them (all decimal)."""
+
+    number: int
+    properties: dict[str, str]
+
+    def read(self, key: str) -> int:
+        """Return a property; 0 where this kernel does not have it, as the kernel itself prints for "none"."""
+        value = self.properties.get(key, "")
+        return int(value) if value.isdecimal() else 0
+
+    @property
+    def path(self) -> str:
+        """Return the node's directory in sysfs."""
+        return f"{TOPOLOGY}/nodes/{self.number}"
+
+
+def read_gpu_nodes(host: Host) -> list[KfdNode]:
+    """Return the GPU nodes in KFD's order, [] where there is no KFD.
+
+    A node whose read is refused (EPERM) belongs to a GPU outside this process's device cgroup: it is left out.
+    ToolkitError if the topology never holds still.
+    """
+    for _ in range(ATTEMPTS):
+        before = _generation(host)
+        nodes = [node for number in _node_numbers(host) for node in _read_node(host, number)]
+        if _generation(host) == before:
+            return nodes
+    raise ToolkitError(
+        f"the KFD topology changed {ATTEMPTS} times while it was read",
+        hint="wait until the driver has settled, then try again",
+    )
+
+
+def read_gpu_id(host: Host, node: KfdNode) -> int:
+    """Return the 16-bit hash that rocm-smi calls GUID, 0 where it is refused."""
+    text = host.read_attribute(f"{node.path}/gpu_id")
+    return int(text) if text.isdecimal() else 0
+
+
+def read_vram_bytes(host: Host, node: KfdNode) -> int | None:
+    """Return the bytes of video memory of this node, None where the kernel does not say."""
+    sizes = []
+    for bank in host.names(f"{node.path}/mem_banks"):
+        properties = parse_properties(host.read_attribute(f"{node.path}/mem_banks/{bank}/properties"))
+        memory = KfdNode(number=node.number, properties=properties)
+        if memory.read("heap_type") in FRAME_BUFFER_HEAPS:
+            sizes.append(memory.read("size_in_bytes"))
+    return sum(sizes) or None
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Parse `key value` lines; keys are added over time and in the middle, so nothing depends on their order."""
+    words = text.split()
+    return dict(zip(words[::2], words[1::2]))  # noqa: B905 - strict= would refuse a key cut off at the end
+
+
+def _generation(host: Host) -> str:
+    return host.read_attribute(f"{TOPOLOGY}/generation_id")
+
+
+def _node_numbers(host: Host) -> list[int]:
+    # As numbers: 10 comes after 2.
+    return sorted(int(name) for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal())
+
+
+def _read_node(host: Host, number: int) -> list[KfdNode]:
+    node = KfdNode(
+        number=number,
+        properties=parse_properties(host.read_attribute(f"{TOPOLOGY}/nodes/{number}/properties")),
+    )
+    # A CPU node has no render minor. Old APU nodes have CPU cores too, so those prove nothing.
+    return [node] if node.read("drm_render_minor") else []

@@ -1,0 +1,124 @@
+"""Give every GPU and partition of a host its number.
+
+A GPU is a KFD node that has a DRM render node. KFD knows what computes, DRM knows where it is; see
+docs/explanation/numbering.md for why the order is the one it is.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.drm import AMDGPU_DRIVER, read_drm_devices
+from amdgpu_discovery.errors import DriverUnavailable
+from amdgpu_discovery.gpu import GpuLocation, PciAddress
+from amdgpu_discovery.kfd_topology import read_gpu_nodes
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.drm import DrmDevice
+    from amdgpu_discovery.host import Host
+    from amdgpu_discovery.kfd_topology import KfdNode
+
+
+class FoundGpu(Value):
+    """A KFD node joined with its DRM device and with the PCI function (`parent`) it belongs to, if that is known."""
+
+    node: KfdNode
+    device: DrmDevice
+    parent: DrmDevice | None
+    pci_address: PciAddress
+
+    @property
+    def sort_key(self) -> tuple[tuple[int, int, int, int], int]:
+        """Return what orders GPUs: the parent's address, then the render minor, both as numbers."""
+        return (self.pci_address.sort_key, self.device.render_minor or 0)
+
+
+def locate_gpus(host: Host) -> list[GpuLocation]:
+    """Return every GPU and partition by number, with only what it takes to choose among them.
+
+    [] where the driver is loaded and has no GPU; DriverUnavailable where it is not loaded.
+    """
+    return number_gpus(host, join_gpus(host))
+
+
+def join_gpus(host: Host) -> list[FoundGpu]:
+    """Return every GPU and partition in the order of its number. Errors as `locate_gpus`."""
+    nodes = read_gpu_nodes(host)
+    if not nodes:
+        _require_driver(host)
+        return []
+    devices = read_drm_devices(host)
+    device_by_minor = {device.render_minor: device for device in devices}
+    pci_devices = [device for device in devices if device.pci_address]
+    # A node may outlive its render node: KFD lets go only when the last open file is closed.
+    found = [
+        _join(node, device_by_minor[minor], pci_devices)
+        for node in nodes
+        if (minor := node.read("drm_render_minor")) in device_by_minor
+    ]
+    return sorted(found, key=lambda gpu: gpu.sort_key)
+
+
+def number_gpus(host: Host, found: list[FoundGpu]) -> list[GpuLocation]:
+    """Give numbers to what `join_gpus` found."""
+    siblings: dict[PciAddress, list[FoundGpu]] = {}
+    for gpu in found:
+        siblings.setdefault(gpu.pci_address, []).append(gpu)
+    ids = {address: _read_pci_unique_id(host, group[0].parent) for address, group in siblings.items()}
+    return [_locate(number, gpu, siblings[gpu.pci_address], ids[gpu.pci_address]) for number, gpu in enumerate(found)]
+
+
+def _require_driver(host: Host) -> None:
+    if host.stat(AMDGPU_DRIVER) is None:
+        raise DriverUnavailable(
+            f"amdgpu driver unavailable: {AMDGPU_DRIVER}/ does not exist",
+            hint="load it with 'modprobe amdgpu', or install it",
+        )
+
+
+def _join(node: KfdNode, device: DrmDevice, pci_devices: list[DrmDevice]) -> FoundGpu:
+    parent = device if device.pci_address else _find_parent(node, pci_devices)
+    address = parent.pci_address if parent else None
+    return FoundGpu(node=node, device=device, parent=parent, pci_address=address or _slot(node))
+
+
+def _find_parent(node: KfdNode, pci_devices: list[DrmDevice]) -> DrmDevice | None:
+    """Return the PCI function a partition is part of.
+
+    sysfs has no link from a partition to it. The location's function bits hold the partition's number, so two virtual
+    functions of one device look alike; a function's own minor is handed out before those of its partitions.
+    """
+    minor = node.read("drm_render_minor")
+    slot = _slot(node).sort_key[:3]
+    same = [device for device in pci_devices if device.pci_address and device.pci_address.sort_key[:3] == slot]
+    before = [device for device in same if (device.render_minor or 0) <= minor]
+    return max(before or same, key=lambda device: device.render_minor or 0, default=None)
+
+
+def _slot(node: KfdNode) -> PciAddress:
+    # Kernels without "domain" have one domain. Bits 2:0 (once 31:28) are the partition, not the function.
+    location = node.read("location_id")
+    return PciAddress(domain=node.read("domain"), bus=location >> 8 & 0xFF, device=location >> 3 & 0x1F, function=0)
+
+
+def _read_pci_unique_id(host: Host, parent: DrmDevice | None) -> int:
+    """Return the board's id (amdgpu_pm.c, hexadecimal); the file is absent or empty where there is none."""
+    text = host.read_attribute(f"{parent.path}/unique_id") if parent else ""
+    try:
+        return int(text, 16)
+    except ValueError:
+        return 0
+
+
+def _locate(number: int, gpu: FoundGpu, siblings: list[FoundGpu], pci_unique_id: int) -> GpuLocation:
+    return GpuLocation(
+        number=number,
+        pci_address=gpu.pci_address,
+        render_minor=gpu.node.read("drm_render_minor"),
+        card_minor=gpu.device.card_minor,
+        kfd_node=gpu.node.number,
+        kfd_unique_id=gpu.node.read("unique_id"),
+        pci_unique_id=pci_unique_id,
+        partition_rank=siblings.index(gpu),
+        partition_total=len(siblings),
+    )
