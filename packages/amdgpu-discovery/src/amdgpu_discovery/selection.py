@@ -90,6 +90,14 @@ def resolve(gpus: Sequence[GpuLocation], request: str) -> Resolution:
     )
 
 
+def is_identity(item: str) -> bool:
+    """Return whether an item names a GPU by unique id or PCI address, which no other kind of device shares."""
+    name = item.strip().removeprefix(CDI_PREFIX)
+    whole, is_partition, rank = name.rpartition(":p")
+    name = whole if is_partition and rank.isdecimal() else name
+    return parse_pci_address(name) is not None or parse_unique_id(name) is not None
+
+
 def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> tuple[range | list[int], UnknownGpu | None]:
     """Return the numbers an item names, and what it names beyond them (a range may do both)."""
     if item.lower() == ALL:

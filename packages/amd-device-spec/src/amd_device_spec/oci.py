@@ -1,0 +1,169 @@
+"""The edits to an OCI runtime spec that give a container its GPUs.
+
+Edits are made on the JSON as it stands: what this project does not know survives. What was added is listed in an
+annotation, so that a spec that comes again (`create` after a failed `create`) is edited anew and not twice.
+Source: OCI runtime-spec, config-linux.md.
+"""
+
+from __future__ import annotations
+
+from amd_device_spec.errors import SpecError
+from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from amdgpu_discovery.gpu import DeviceNode
+
+ANNOTATION = "com.amd.container-toolkit.edits"
+
+# Read and write; `m` would let the container make nodes of its own with these numbers.
+ACCESS = "rw"
+
+# Everybody in the container may open its GPUs: the device cgroup decides which these are, and a user inside has no way
+# to be in the host's render group (docs/explanation/access.md).
+OPEN_MODE = 0o666
+
+# Where each kind of edit stands in a spec.
+_PLACES = {
+    "devices": ("linux", "devices"),
+    "rules": ("linux", "resources", "devices"),
+    "gids": ("process", "user", "additionalGids"),
+    "poststop": ("hooks", "poststop"),
+}
+
+
+class Edits(Value):
+    """What a container gets, as it is written into its spec."""
+
+    devices: list[dict[str, Any]]
+    rules: list[dict[str, Any]]
+    gids: list[int]
+    poststop: list[dict[str, Any]]
+
+
+def build_edits(
+    nodes: Iterable[DeviceNode], *, keep_host_mode: bool = False, poststop: Sequence[dict[str, Any]] = ()
+) -> Edits:
+    """Return the edits that let a container use these nodes.
+
+    With `keep_host_mode` the nodes keep the host's permission bits and the process is put into their groups instead.
+    """
+    nodes = list(nodes)
+    return Edits(
+        devices=[_device(node, node.mode if keep_host_mode else OPEN_MODE) for node in nodes],
+        rules=[_rule(node) for node in nodes],
+        gids=sorted({node.gid for node in nodes if node.gid}) if keep_host_mode else [],
+        poststop=list(poststop),
+    )
+
+
+def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
+    """Put edits into a spec in place of those of an earlier time; return whether the spec changed.
+
+    What the spec has already, by path or by number, is kept as it is and not listed as ours. SpecError where the spec
+    has something else in a place where these things belong.
+    """
+    removed = remove_edits(spec)
+    added = {
+        "devices": _add(spec, "devices", edits.devices, covers=_same_path),
+        "rules": _add(spec, "rules", edits.rules, covers=_allows),
+        "gids": _add(spec, "gids", edits.gids, covers=int.__eq__),
+        "poststop": _add(spec, "poststop", edits.poststop, covers=dict.__eq__),
+    }
+    if not any(added.values()):
+        return removed
+    _object(spec, ("annotations",))[ANNOTATION] = dumps({kind: new for kind, new in added.items() if new}).decode()
+    return True
+
+
+def remove_edits(spec: dict[str, Any]) -> bool:
+    """Take out what an earlier `apply_edits` put in; return whether there was anything."""
+    annotations = spec.get("annotations")
+    if not isinstance(annotations, dict) or ANNOTATION not in annotations:
+        return False
+    listed = annotations.pop(ANNOTATION)
+    for kind, entries in _parse_listed(listed).items():
+        present = _find_list(spec, _PLACES[kind])
+        for entry in entries:
+            if entry in present:
+                present.remove(entry)
+    return True
+
+
+def _device(node: DeviceNode, mode: int) -> dict[str, Any]:
+    return {
+        "path": node.path,
+        "type": "c",
+        "major": node.major,
+        "minor": node.minor,
+        "fileMode": mode,
+        "uid": node.uid,
+        "gid": node.gid,
+    }
+
+
+def _rule(node: DeviceNode) -> dict[str, Any]:
+    return {"allow": True, "type": "c", "major": node.major, "minor": node.minor, "access": ACCESS}
+
+
+def _add(spec: dict[str, Any], kind: str, wanted: Sequence[Any], *, covers: Any) -> list[Any]:
+    """Append what is not covered by an entry that is there; return what was appended."""
+    if not wanted:
+        return []
+    present = _list(spec, _PLACES[kind])
+    new = [entry for entry in wanted if not any(covers(old, entry) for old in present)]
+    present += new
+    return new
+
+
+def _same_path(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    return bool(old.get("path") == new["path"])
+
+
+def _allows(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Return whether a rule allows as much; only exact ones count, because a later rule may take a broad one back."""
+    same_device = all(old.get(key) == new[key] for key in ("allow", "type", "major", "minor"))
+    return same_device and set(ACCESS) <= set(old.get("access") or "")
+
+
+def _parse_listed(listed: object) -> dict[str, list[Any]]:
+    try:
+        kinds = loads(str(listed).encode())
+    except ValueError:
+        kinds = None
+    if not isinstance(kinds, dict) or not all(kind in _PLACES and isinstance(kinds[kind], list) for kind in kinds):
+        raise SpecError(f"its annotation {ANNOTATION} is not what this toolkit writes")
+    return kinds
+
+
+def _find_list(spec: dict[str, Any], place: tuple[str, ...]) -> list[Any]:
+    found: Any = spec
+    for key in place:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _list(spec: dict[str, Any], place: tuple[str, ...]) -> list[Any]:
+    """Return the list at a place, made where there is none; SpecError where there is something else."""
+    parent = _object(spec, place[:-1])
+    if parent.get(place[-1]) is None:
+        parent[place[-1]] = []
+    found = parent[place[-1]]
+    if not isinstance(found, list) or not all(isinstance(entry, (dict, int)) for entry in found):
+        raise SpecError(f"its '{'.'.join(place)}' is not a list of the kind it should be")
+    return found
+
+
+def _object(spec: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+    found = spec
+    for depth, key in enumerate(place, 1):
+        if found.get(key) is None:
+            found[key] = {}
+        found = found[key]
+        if not isinstance(found, dict):
+            raise SpecError(f"its '{'.'.join(place[:depth])}' is not an object")
+    return found
