@@ -30,6 +30,11 @@ class GpuRequest(Value):
     visible: str | None
     resources: dict[str, str]
 
+    @property
+    def asks_for_nothing(self) -> bool:
+        """Return whether this is settled without a look at the host."""
+        return not self.resources and (self.visible is None or asks_for_nothing(self.visible))
+
 
 class Grant(Value):
     """What a request comes to on this host: its GPUs, and a sentence for the log about each thing that was ignored."""

@@ -1,0 +1,63 @@
+"""The OCI bundle a container is made from: its config.json."""
+
+from __future__ import annotations
+
+import os
+
+from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.files import put_in_place, write_beside
+from amdgpu_discovery.plain_json import dumps, loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Bundle:
+    """A bundle's config.json: read once, edited in `spec`, written beside and put in place.
+
+    Errors are FileError and name the file.
+    """
+
+    __slots__ = ("_temporary", "path", "spec")
+
+    def __init__(self, directory: str, config: str = "config.json") -> None:
+        self.path = os.path.realpath(os.path.join(directory, config))
+        self.spec = _read_object(self.path)
+        self._temporary = ""
+
+    def write(self) -> None:
+        """Write the edited spec beside the file, so that a full disk is noticed before anything else is done."""
+        try:
+            self._temporary = write_beside(self.path, dumps(self.spec), durable=False)
+        except OSError as error:
+            raise FileError(f"{self.path} cannot be written: {reason(error)}") from error
+
+    def commit(self) -> None:
+        """Put what `write` wrote in place of config.json."""
+        try:
+            put_in_place(self._temporary, self.path)
+        except OSError as error:
+            raise FileError(f"{self.path} cannot be replaced: {reason(error)}") from error
+        self._temporary = ""
+
+    def discard(self) -> None:
+        """Forget what `write` wrote; config.json is as it was."""
+        if self._temporary:
+            os.unlink(self._temporary)
+            self._temporary = ""
+
+
+def _read_object(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            document = loads(file.read())
+    except OSError as error:
+        raise FileError(
+            f"the bundle's {path} cannot be read: {reason(error)}", hint="name the bundle's directory with --bundle"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"the bundle's {path} is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise FileError(f"the bundle's {path} is not a JSON object")
+    return document

@@ -1,0 +1,73 @@
+"""Give a container the GPUs it asks for before it is made: the one story, top to bottom."""
+
+from __future__ import annotations
+
+from amd_container_runtime.bundle import Bundle
+from amd_device_spec.errors import SpecError
+from amd_device_spec.oci import apply_edits, build_edits
+from amd_device_spec.request import VISIBLE_DEVICES, Grant, grant, is_privileged, keep_last_request, requested_gpus
+from amdgpu_discovery.device_nodes import device_nodes
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.numbering import locate_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_device_spec.settings import Settings
+
+    from amd_container_runtime.arguments import Call
+    from amd_container_runtime.report import Log
+    from amd_device_spec.request import GpuRequest
+    from amdgpu_discovery.host import Host
+
+
+def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> None:
+    """Edit the bundle so that its container has all the GPUs it asks for; ToolkitError, and the bundle as it was."""
+    bundle = Bundle(call.bundle, call.config)
+    try:
+        changed = _edit(bundle, call, host, settings, log)
+    except SpecError as error:
+        raise FileError(f"the bundle's {bundle.path} is not a spec: {error.message}", hint=error.hint) from error
+    if changed:
+        bundle.write()
+        bundle.commit()
+
+
+def _edit(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -> bool:
+    """Edit the spec in memory; return whether that changed it."""
+    request = _permitted(requested_gpus(bundle.spec, settings.swarm_resources), bundle, call, settings, log)
+    granted = _grant(request, host, settings) if request else Grant(gpus=())
+    for note in granted.notes:
+        log.write("warn", note, container=call.container_id)
+    nodes = device_nodes(host, granted.gpus)
+    edits = build_edits(nodes, keep_host_mode=settings.device_mode == "host")
+    changed = apply_edits(bundle.spec, edits)
+    if request:
+        numbers = f"[{' '.join(str(gpu.number) for gpu in granted.gpus)}]"
+        log.write("info", "Requested GPUs for container", gpu_indices=numbers, container=call.container_id)
+    return keep_last_request(bundle.spec) or changed
+
+
+def _permitted(
+    request: GpuRequest | None, bundle: Bundle, call: Call, settings: Settings, log: Log
+) -> GpuRequest | None:
+    """Return the request if this host lets containers ask by environment, else None."""
+    policy = settings.visible_devices_env
+    if request is None or policy == "always" or (policy == "privileged" and is_privileged(bundle.spec)):
+        return request
+    log.write(
+        "warn",
+        f"{VISIBLE_DEVICES} and Swarm resources are ignored because visible-devices-env is {policy}",
+        container=call.container_id,
+    )
+    return None
+
+
+def _grant(request: GpuRequest, host: Host, settings: Settings) -> Grant:
+    if request.asks_for_nothing:
+        return Grant(gpus=())
+    return grant(
+        request,
+        locate_gpus(host),
+        swarm_kinds=settings.swarm_resources,
+        ignore_unknown=settings.unknown_gpus == "ignore",
+    )

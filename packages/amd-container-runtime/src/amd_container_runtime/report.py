@@ -1,0 +1,77 @@
+"""Tell people what happened: the engine through `--log`, its user through stderr, the administrator through a log file.
+
+Docker shows the last line of level "error" in the file named by `--log` and never shows stderr; Podman without `--log`
+shows stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from amdgpu_discovery.plain_json import dumps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_container_runtime.arguments import Call
+    from amdgpu_discovery.host import Host
+
+NAME = "amd-container-runtime"
+LOG_FILE = "/var/log/amd-container-runtime.log"
+LEVELS = ("debug", "info", "warn", "error")
+
+
+def report_failure(call: Call, message: str) -> None:
+    """Say why this call ends, to the engine and on stderr. Never fails itself."""
+    text = f"{NAME}: {message}"
+    if call.log:
+        _append(call.log, _log_line(call.log_format, text))
+    print(text, file=sys.stderr)
+
+
+class Log:
+    """The administrator's log, in `key=value` lines; the environment is never written to it."""
+
+    __slots__ = ("_level", "_paths")
+
+    def __init__(self, host: Host, *, level: str = "info", path: str = "", home: str = "") -> None:
+        """Log to `path`, by default LOG_FILE of the host and, for those who may not write that, in `home`."""
+        self._level = LEVELS.index(level)
+        self._paths = [path] if path else [host.path(LOG_FILE), *([f"{home}/{NAME}.log"] if home else [])]
+
+    def write(self, level: str, message: str, **fields: object) -> None:
+        """Append one line; where no file can be written there is no log, and the container starts all the same."""
+        if LEVELS.index(level) < self._level:
+            return
+        values = "".join(f" {name}={_quote(str(value))}" for name, value in fields.items())
+        line = f"time={_now()} level={level.upper()} msg={_quote(f'{NAME} {message}')}{values}\n"
+        any(_append(path, line.encode()) for path in self._paths)
+
+
+def _append(path: str, line: bytes) -> bool:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _log_line(log_format: str, text: str) -> bytes:
+    if log_format == "json":
+        return dumps({"level": "error", "msg": text, "time": _now()}) + b"\n"
+    return f"time={_quote(_now())} level=error msg={_quote(text, always=True)}\n".encode()
+
+
+def _now() -> str:
+    seconds = time.time()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03d}Z"
+
+
+def _quote(text: str, *, always: bool = False) -> str:
+    plain = text.isprintable() and not any(character in text for character in ' "=\\')
+    return text if plain and text and not always else dumps(text).decode()

@@ -1,0 +1,193 @@
+"""Edits to OCI specs: what is added, what is kept, and that a second time changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amd_device_spec.errors import SpecError
+from amd_device_spec.oci import apply_edits, build_edits, remove_edits
+from amdgpu_discovery.gpu import DeviceNode
+
+RENDER = DeviceNode(path="/dev/dri/renderD128", major=226, minor=128, mode=0o660, uid=0, gid=110)
+KFD = DeviceNode(path="/dev/kfd", major=234, minor=0, mode=0o660, uid=0, gid=110)
+DENY_ALL = {"allow": False, "access": "rwm"}
+
+RENDER_DEVICE = {
+    "path": "/dev/dri/renderD128",
+    "type": "c",
+    "major": 226,
+    "minor": 128,
+    "fileMode": 0o666,
+    "uid": 0,
+    "gid": 110,
+}
+KFD_DEVICE = {"path": "/dev/kfd", "type": "c", "major": 234, "minor": 0, "fileMode": 0o666, "uid": 0, "gid": 110}
+RENDER_RULE = {"allow": True, "type": "c", "major": 226, "minor": 128, "access": "rw"}
+KFD_RULE = {"allow": True, "type": "c", "major": 234, "minor": 0, "access": "rw"}
+
+
+def test_nodes_are_open_to_everybody_inside_and_allowed_by_the_cgroup():
+    spec = {"process": {}, "linux": {"resources": {"devices": [DENY_ALL]}}}
+
+    assert apply_edits(spec, build_edits([RENDER, KFD]))
+
+    annotations = spec.pop("annotations")
+    assert spec == {
+        "process": {},
+        "linux": {
+            "resources": {"devices": [DENY_ALL, RENDER_RULE, KFD_RULE]},
+            "devices": [RENDER_DEVICE, KFD_DEVICE],
+        },
+    }
+    assert json.loads(annotations["com.amd.container-toolkit.edits"]) == {
+        "devices": [RENDER_DEVICE, KFD_DEVICE],
+        "rules": [RENDER_RULE, KFD_RULE],
+    }
+
+
+def test_the_hosts_mode_comes_with_the_hosts_groups():
+    spec = {"process": {"user": {"uid": 1000, "additionalGids": [7]}}}
+    card = DeviceNode(path="/dev/dri/card0", major=226, minor=0, mode=0o660, uid=0, gid=44)
+
+    apply_edits(spec, build_edits([card, RENDER], keep_host_mode=True))
+
+    assert spec["process"]["user"]["additionalGids"] == [7, 44, 110]
+    assert [device["fileMode"] for device in spec["linux"]["devices"]] == [0o660, 0o660]
+
+
+def test_the_root_group_is_not_given_away():
+    node = KFD.replace(gid=0)
+
+    assert build_edits([node], keep_host_mode=True).gids == []
+
+
+def test_a_device_that_is_there_already_is_kept_as_it_is():
+    theirs = {"path": "/dev/kfd", "type": "c", "major": 234, "minor": 0, "fileMode": 0o600, "uid": 5, "gid": 5}
+    rule = {"allow": True, "type": "c", "major": 234, "minor": 0, "access": "rwm"}
+    spec = {"linux": {"devices": [theirs], "resources": {"devices": [DENY_ALL, rule]}}}
+
+    apply_edits(spec, build_edits([KFD]))
+
+    assert spec == {"linux": {"devices": [theirs], "resources": {"devices": [DENY_ALL, rule]}}}
+
+
+def test_a_rule_that_allows_less_does_not_count():
+    rule = {"allow": True, "type": "c", "major": 234, "minor": 0, "access": "r"}
+    spec = {"linux": {"resources": {"devices": [rule]}}}
+
+    apply_edits(spec, build_edits([KFD]))
+
+    assert spec["linux"]["resources"]["devices"] == [rule, KFD_RULE]
+
+
+def test_the_same_edits_again_change_nothing():
+    spec = {"process": {}, "annotations": {"theirs": "1"}}
+    edits = build_edits([RENDER, KFD], poststop=[{"path": "/hook"}])
+    apply_edits(spec, edits)
+    once = copy.deepcopy(spec)
+
+    apply_edits(spec, edits)
+
+    assert spec == once
+
+
+def test_other_edits_replace_the_earlier_ones():
+    spec = {"linux": {"resources": {"devices": [DENY_ALL]}}}
+    apply_edits(spec, build_edits([RENDER, KFD]))
+
+    apply_edits(spec, build_edits([KFD]))
+
+    assert spec["linux"] == {"devices": [KFD_DEVICE], "resources": {"devices": [DENY_ALL, KFD_RULE]}}
+
+
+def test_nothing_to_add_takes_out_what_was_added():
+    spec = {"process": {}}
+    apply_edits(spec, build_edits([RENDER, KFD], keep_host_mode=True))
+
+    assert apply_edits(spec, build_edits([]))
+
+    assert spec["linux"] == {"devices": [], "resources": {"devices": []}}
+    assert spec["process"] == {"user": {"additionalGids": []}}
+    assert spec["annotations"] == {}
+
+
+def test_a_spec_that_needs_nothing_is_not_touched():
+    spec = {"linux": None, "unknown": {"deep": [1.5, None]}}
+
+    assert not apply_edits(spec, build_edits([]))
+    assert spec == {"linux": None, "unknown": {"deep": [1.5, None]}}
+
+
+def test_null_stands_for_nothing_yet():
+    spec = {"linux": {"devices": None, "resources": None}, "hooks": None, "annotations": None}
+
+    apply_edits(spec, build_edits([KFD], poststop=[{"path": "/hook"}]))
+
+    assert spec["linux"] == {"devices": [KFD_DEVICE], "resources": {"devices": [KFD_RULE]}}
+    assert spec["hooks"] == {"poststop": [{"path": "/hook"}]}
+
+
+def test_hooks_of_others_stay_in_front():
+    spec = {"hooks": {"prestart": [{"path": "/net"}], "poststop": [{"path": "/theirs"}]}}
+
+    apply_edits(spec, build_edits([KFD], poststop=[{"path": "/hook"}]))
+
+    assert spec["hooks"] == {"prestart": [{"path": "/net"}], "poststop": [{"path": "/theirs"}, {"path": "/hook"}]}
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ({"linux": []}, "its 'linux' is not an object"),
+        ({"linux": {"devices": {}}}, "its 'linux.devices' is not a list of the kind it should be"),
+        ({"linux": {"resources": 1}}, "its 'linux.resources' is not an object"),
+        ({"annotations": "x"}, "its 'annotations' is not an object"),
+        (
+            {"annotations": {"com.amd.container-toolkit.edits": "gone"}},
+            "its annotation com.amd.container-toolkit.edits is not what this toolkit writes",
+        ),
+    ],
+)
+def test_a_spec_of_another_shape_is_refused(broken, message):
+    with pytest.raises(SpecError) as refusal:
+        apply_edits(broken, build_edits([KFD]))
+
+    assert refusal.value.message == message
+
+
+PLACES = ["linux", "devices", "resources", "process", "user", "additionalGids", "hooks", "poststop", "annotations"]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(PLACES), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(PLACES), JSON, max_size=4))
+def test_any_spec_is_either_edited_once_or_refused(spec):
+    edits = build_edits([RENDER, KFD], keep_host_mode=True, poststop=[{"path": "/hook"}])
+    before = copy.deepcopy(spec)
+    try:
+        apply_edits(spec, edits)
+    except SpecError:
+        return
+    once = copy.deepcopy(spec)
+
+    apply_edits(spec, edits)
+
+    assert spec == once
+    remove_edits(spec)
+    assert _without_empty(spec) == _without_empty(before)
+
+
+def _without_empty(value):
+    """Drop what is empty or null: an edit may leave an empty list where there was none."""
+    if isinstance(value, dict):
+        kept = {key: _without_empty(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in kept.items() if inner not in ({}, [], None)}
+    return value
