@@ -14,7 +14,7 @@ from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
 app = typer.Typer(
     name="amd-ctk",
     help="Tool to configure AMD Container Toolkit",
-    no_args_is_help=True,
+    invoke_without_command=True,
     # Help is plain text in one column, as scripts and man pages want it; a trace is a trace.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -34,6 +34,8 @@ def choose_host(
     ] = "",
 ) -> None:
     """Tool to configure AMD Container Toolkit."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
     context.obj = host_from_environment({ROOT_VARIABLE: host_root})
 
 

@@ -1,0 +1,29 @@
+"""How lists of GPUs begin, or fail."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+
+class ListingError(ToolkitError):
+    """The GPUs of this host cannot be listed."""
+
+
+def find_listed_gpus(host: Host) -> list[Gpu]:
+    """Return the GPUs to list; ListingError with the original's words in front."""
+    from amdgpu_discovery.discover import find_gpus
+
+    try:
+        return find_gpus(host)
+    except ToolkitError as error:
+        raise ListingError(f"failed to list AMD devices: {error.message}", hint=error.hint) from error
+
+
+def count_gpus(gpus: list[Gpu]) -> str:
+    """Return the line with which listings begin."""
+    return f"Found {len(gpus)} AMD GPU device{'' if len(gpus) == 1 else 's'}"
