@@ -1,0 +1,127 @@
+"""A file is replaced whole or not at all, whatever goes wrong."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import stat
+
+import pytest
+
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.files import put_in_place, replace_file, write_beside
+
+
+@pytest.fixture
+def target(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    return path
+
+
+def names(directory):
+    return sorted(entry.name for entry in directory.iterdir())
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_content_is_replaced_and_nothing_else(target, durable):
+    replace_file(str(target), b"new", durable=durable)
+
+    assert target.read_bytes() == b"new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert names(target.parent) == ["config.json"]
+
+
+def test_a_new_file_gets_the_mode_it_is_given(tmp_path):
+    replace_file(str(tmp_path / "secret"), b"x", mode=0o600)
+    replace_file(str(tmp_path / "public"), b"x")
+
+    assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "public").stat().st_mode) == 0o644
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_owner_stays(target):
+    os.chown(target, 1234, 2345)
+
+    replace_file(str(target), b"new")
+
+    assert (target.stat().st_uid, target.stat().st_gid) == (1234, 2345)
+
+
+def test_a_symbolic_link_stays_and_its_target_changes(target):
+    link = target.parent / "link"
+    link.symlink_to("config.json")
+
+    replace_file(str(link), b"new")
+
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+def test_what_a_killed_process_of_our_number_left_is_no_obstacle(target):
+    leftover = target.parent / f"config.json.{os.getpid()}.tmp"
+    leftover.write_bytes(b"half")
+
+    replace_file(str(target), b"new")
+
+    assert names(target.parent) == ["config.json"]
+
+
+def test_a_planted_link_is_not_followed(target, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / f"config.json.{os.getpid()}.tmp").symlink_to(victim)
+
+    replace_file(str(target), b"new")
+
+    assert victim.read_bytes() == b"precious"
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(target, file_size_limit):
+    file_size_limit(10)
+
+    with pytest.raises(FileError, match=f"{target} cannot be written: "):
+        replace_file(str(target), b"x" * 1000)
+
+    assert target.read_bytes() == b"old"
+    assert names(target.parent) == ["config.json"]
+
+
+def test_a_missing_directory_is_named(tmp_path):
+    path = tmp_path / "nowhere" / "file"
+
+    with pytest.raises(FileError) as failure:
+        replace_file(str(path), b"x")
+
+    assert str(failure.value) == f"{path} cannot be written: it does not exist"
+
+
+def test_a_directory_in_the_files_place_is_left_alone(tmp_path):
+    (tmp_path / "file").mkdir()
+
+    with pytest.raises(FileError, match="cannot be written: it is a directory"):
+        replace_file(str(tmp_path / "file"), b"x")
+
+    assert names(tmp_path) == ["file"]
+
+
+def test_writing_beside_changes_nothing_until_it_is_put_in_place(target):
+    temporary = write_beside(str(target), b"new")
+
+    assert target.read_bytes() == b"old"
+    assert stat.S_IMODE(os.stat(temporary).st_mode) == 0o640
+    put_in_place(temporary, str(target))
+    assert target.read_bytes() == b"new"
+
+
+@pytest.fixture
+def file_size_limit():
+    """Let no file grow beyond some bytes, as a full disk does; the kernel's signal for that is ignored."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)

@@ -1,0 +1,243 @@
+"""The request grammar: every spelling, every refusal, and properties that hold for all requests."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.gpu import GpuLocation, PciAddress
+from amdgpu_discovery.selection import asks_for_nothing, is_identity, parse_unique_id, resolve, select_gpus
+
+
+def gpu(number, *, bus, rank=0, total=1, kfd_id=0, pci_id=0, domain=0):
+    return GpuLocation(
+        number=number,
+        pci_address=PciAddress(domain=domain, bus=bus, device=0, function=0),
+        render_minor=128 + number,
+        card_minor=None,
+        kfd_node=1 + number,
+        kfd_unique_id=kfd_id,
+        pci_unique_id=pci_id,
+        partition_rank=rank,
+        partition_total=total,
+    )
+
+
+# Four MI210; their ids are those of the product's guide.
+MI210 = [
+    gpu(0, bus=0x03, kfd_id=0xEA35F57CC80DEB35, pci_id=0xEA35F57CC80DEB35),
+    gpu(1, bus=0x26, kfd_id=0x89CAA15875FF5A43, pci_id=0x89CAA15875FF5A43),
+    gpu(2, bus=0x43, kfd_id=0x6E32F10EFC982B4C, pci_id=0x6E32F10EFC982B4C),
+    gpu(3, bus=0x63, kfd_id=0x12FE4F7FDAF06B9, pci_id=0x12FE4F7FDAF06B9),
+]
+# Two boards of two partitions; on the second KFD knows each partition by an id of its own.
+PARTITIONED = [
+    gpu(0, bus=0x05, rank=0, total=2, kfd_id=0xA1, pci_id=0xA1),
+    gpu(1, bus=0x05, rank=1, total=2, kfd_id=0xA1, pci_id=0xA1),
+    gpu(2, bus=0x27, rank=0, total=2, kfd_id=0xB1, pci_id=0xBB),
+    gpu(3, bus=0x27, rank=1, total=2, kfd_id=0xB2, pci_id=0xBB),
+]
+APUS = [gpu(0, bus=0x0C), gpu(1, bus=0x0D)]
+
+
+def numbers(gpus, request):
+    return [chosen.number for chosen in select_gpus(gpus, request)]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "chosen"),
+    [
+        ("0", [0]),
+        ("0,1,2", [0, 1, 2]),
+        ("0-2", [0, 1, 2]),
+        ("0-1,3", [0, 1, 3]),
+        ("3,0", [0, 3]),
+        ("0,0,0-1", [0, 1]),
+        (" 0 , 1 ", [0, 1]),
+        ("0 - 2", [0, 1, 2]),
+        ("2-2", [2]),
+        ("01", [1]),
+        ("+1", [1]),
+        ("all", [0, 1, 2, 3]),
+        ("ALL", [0, 1, 2, 3]),
+        ("aLL", [0, 1, 2, 3]),
+        ("all,0", [0, 1, 2, 3]),
+        ("0xEA35F57CC80DEB35", [0]),
+        ("0xea35f57cc80deb35", [0]),
+        ("ea35f57cc80deb35", [0]),
+        ("GPU-ea35f57cc80deb35", [0]),
+        ("0x012FE4F7FDAF06B9", [3]),
+        ("0x12FE4F7FDAF06B9", [3]),
+        ("0000:26:00.0", [1]),
+        ("26:00.0", [1]),
+        ("0000:26:00.0:p0", [1]),
+        ("amd.com/gpu=2", [2]),
+        ("amd.com/gpu=all", [0, 1, 2, 3]),
+        ("amd.com/gpu=0,amd.com/gpu=0x6E32F10EFC982B4C", [0, 2]),
+        ("0,0x89CAA15875FF5A43", [0, 1]),
+        ("", []),
+        ("  ", []),
+        ("none", []),
+        ("void", []),
+        ("None", []),
+    ],
+)
+def test_a_request_names_gpus(request_text, chosen):
+    assert numbers(MI210, request_text) == chosen
+
+
+@pytest.mark.parametrize(
+    ("request_text", "chosen"),
+    [
+        ("0xA1", [0, 1]),
+        ("0000:05:00.0", [0, 1]),
+        ("0xA1:p1", [1]),
+        ("0000:27:00.0:p0", [2]),
+        ("0xB2", [3]),
+        ("0xBB", [2, 3]),
+        ("0xBB:p1", [3]),
+        ("0xB2:p1", [3]),
+    ],
+)
+def test_an_id_of_several_partitions_means_all_of_them_unless_one_is_named(request_text, chosen):
+    assert numbers(PARTITIONED, request_text) == chosen
+
+
+@pytest.mark.parametrize(
+    ("request_text", "sentence"),
+    [
+        ("7", "GPU 7 does not exist, this host has GPUs 0-3 ('amd-ctk gpu list' shows them)"),
+        ("0,99", "GPU 99 does not exist, this host has GPUs 0-3 ('amd-ctk gpu list' shows them)"),
+        ("2-5", "GPUs 4-5 do not exist, this host has GPUs 0-3 ('amd-ctk gpu list' shows them)"),
+        (
+            "0-9999999999",
+            "GPUs 4-9999999999 do not exist, this host has GPUs 0-3 ('amd-ctk gpu list' shows them)",
+        ),
+        ("3-1", "'3-1' is not a range of GPUs (write 1-3)"),
+        ("-1", "'-1' is not a range of GPUs (write the first and the last number, such as 0-2)"),
+        ("1-", "'1-' is not a range of GPUs (write the first and the last number, such as 0-2)"),
+        ("1--2", "'1--2' is not a range of GPUs (write the first and the last number, such as 0-2)"),
+        ("1-2-3", "'1-2-3' is not a range of GPUs (write the first and the last number, such as 0-2)"),
+        (
+            "0x1234",
+            (
+                "no GPU has the unique id 0x1234, this host has 0xEA35F57CC80DEB35, 0x89CAA15875FF5A43,"
+                " 0x6E32F10EFC982B4C, 0x12FE4F7FDAF06B9 ('amd-ctk gpu list' shows them)"
+            ),
+        ),
+        (
+            "0000:99:00.0",
+            (
+                "no GPU is at PCI address 0000:99:00.0, this host has 0000:03:00.0, 0000:26:00.0, 0000:43:00.0,"
+                " 0000:63:00.0 ('amd-ctk gpu list' shows them)"
+            ),
+        ),
+        ("26:00.0:p1", "26:00.0 has no partition 1, it has 0 ('amd-ctk gpu list' shows them)"),
+        (
+            "1:p0",
+            (
+                "'1:p0' names no partition"
+                " (put :pN behind a unique id or a PCI address; a number names one partition already)"
+            ),
+        ),
+        ("abc", "'abc' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
+        ("0x", "'0x' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
+        ("0 1", "'0 1' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
+        ("0,", "an empty item between commas is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
+        ("none,0", "'none' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
+        ("\u0661", "'\u0661' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
+        ("\x1b[2J", "'\\x1b[2J' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
+    ],
+)
+def test_what_cannot_be_met_is_refused_in_one_sentence(request_text, sentence):
+    with pytest.raises(RequestError) as refusal:
+        select_gpus(MI210, request_text)
+
+    assert str(refusal.value) == sentence
+
+
+def test_id_zero_never_matches_although_apus_have_it():
+    with pytest.raises(RequestError, match="no GPU has the unique id 0x0, this host has none"):
+        select_gpus(APUS, "0x0")
+
+
+def test_an_id_that_looks_like_a_number_is_written_with_0x():
+    gpus = [gpu(0, bus=3, kfd_id=0x64, pci_id=0x64)]
+
+    assert numbers(gpus, "0x64") == [0]
+    with pytest.raises(RequestError, match="GPU 64 does not exist, this host has GPU 0"):
+        select_gpus(gpus, "64")
+
+
+def test_all_of_nothing_is_refused():
+    with pytest.raises(RequestError) as refusal:
+        select_gpus([], "all")
+
+    assert str(refusal.value) == "this host has no AMD GPU that can compute ('amd-ctk gpu list' shows them)"
+
+
+def test_a_host_with_many_ids_does_not_list_them_all():
+    gpus = [gpu(number, bus=number, kfd_id=0x100 + number) for number in range(12)]
+
+    with pytest.raises(RequestError) as refusal:
+        select_gpus(gpus, "0x1")
+
+    assert str(refusal.value) == (
+        "no GPU has the unique id 0x1, this host has 0x100, 0x101, 0x102, 0x103, 0x104, 0x105, 0x106, 0x107 and 4 more"
+        " ('amd-ctk gpu list' shows them)"
+    )
+
+
+def test_resolving_keeps_what_can_be_met_and_lists_the_rest():
+    resolution = resolve(MI210, "7,9-8,abc,1,2-5")
+
+    assert [chosen.number for chosen in resolution.gpus] == [1, 2, 3]
+    assert [problem.item for problem in resolution.broken_ranges] == ["9-8"]
+    assert [item for problem in resolution.unknown for item in problem.items] == ["7", "abc", "4", "5"]
+
+
+def test_a_wide_range_is_listed_by_its_ends():
+    assert [problem.items for problem in resolve(MI210, "0-20000000").unknown] == [["4-20000000"]]
+
+
+def test_identities_are_told_from_numbers():
+    identities = ["0x12", "123456789a", "GPU-12", "03:00.0", "0000:03:00.0:p1", "amd.com/gpu=0x12:p0"]
+    others = ["0", "0-2", "all", "slot", "", "p1"]
+
+    assert [item for item in identities + others if is_identity(item)] == identities
+
+
+@given(st.integers(0, 2**64 - 1), st.sampled_from(["0x{:x}", "0x{:016X}", "{:016x}", "GPU-{:016x}", "0X{:X}"]))
+def test_every_spelling_of_an_id_is_the_same_number(unique_id, spelling):
+    assert parse_unique_id(spelling.format(unique_id)) == unique_id
+
+
+@given(st.lists(st.integers(0, 3), min_size=1))
+def test_numbers_come_back_sorted_and_once(wanted):
+    assert numbers(MI210, ",".join(map(str, wanted))) == sorted(set(wanted))
+
+
+@given(st.integers(0, 3), st.integers(0, 3))
+def test_a_range_is_what_lies_between_its_ends(first, last):
+    if first > last:
+        with pytest.raises(RequestError):
+            select_gpus(MI210, f"{first}-{last}")
+    else:
+        assert numbers(MI210, f"{first}-{last}") == list(range(first, last + 1))
+
+
+@given(st.text(max_size=30) | st.lists(st.sampled_from("0 3 4 all 0-2 2-0 - 0x1 , :p1 03:00.0".split())).map(",".join))
+def test_a_request_is_met_as_written_or_refused_with_a_short_sentence(text):
+    resolution = resolve(MI210, text)
+    try:
+        chosen = select_gpus(MI210, text)
+    except RequestError as refusal:
+        assert resolution.unknown or resolution.broken_ranges
+        assert len(str(refusal)) < 500
+        assert str(refusal).isprintable()
+    else:
+        assert chosen == list(resolution.gpus)
+        assert not resolution.unknown
+        assert asks_for_nothing(text) == (not chosen)
