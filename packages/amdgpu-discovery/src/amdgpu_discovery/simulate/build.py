@@ -1,0 +1,71 @@
+"""Build a simulated host from a profile."""
+
+from __future__ import annotations
+
+import os
+
+from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.simulate.drm_sysfs import add_drm
+from amdgpu_discovery.simulate.kfd_sysfs import add_kfd
+from amdgpu_discovery.simulate.pci_sysfs import add_pci
+from amdgpu_discovery.simulate.placement import place_host
+from amdgpu_discovery.simulate.profile import Profile
+from amdgpu_discovery.simulate.profile_files import load_profile
+from amdgpu_discovery.simulate.tree import Tree, write_tree
+
+# Lies in the root of every host we built, and only there.
+MARK = ".simulated-host"
+
+# What every program of the project may write below.
+DIRECTORIES = ("/etc", "/run", "/var/lib", "/var/log", "/var/run", "/tmp")  # noqa: S108 - of the simulated host
+
+
+class BuildError(ToolkitError):
+    """A directory in which no host can be built."""
+
+    exit_code = 5
+
+
+def build_host(directory: str | os.PathLike[str], profile: str | Profile) -> Host:
+    """Build a host in `directory` and return it; `profile` is a name, a file or a value.
+
+    A host that was built there earlier is replaced. BuildError for a directory that holds anything else,
+    ProfileError for an unknown or impossible profile; nothing is written then.
+    """
+    described = profile if isinstance(profile, Profile) else load_profile(profile)
+    tree = build_tree(described)
+    root = os.path.abspath(directory)
+    try:
+        _clear(root)
+        write_tree(tree, root)
+    except OSError as error:
+        raise BuildError(f"no host can be built in {root}: {reason(error)}") from error
+    return Host(root)
+
+
+def build_tree(profile: Profile) -> Tree:
+    """Return every file of a host."""
+    place = place_host(profile)
+    tree = Tree()
+    tree.add_file(f"/{MARK}", f"{profile.name}\n".encode())
+    for path in DIRECTORIES:
+        tree.add_directory(path)
+    tree.add_directory("/dev/dri")
+    add_pci(tree, profile, place)
+    add_drm(tree, profile.access, place)
+    add_kfd(tree, profile, place)
+    return tree
+
+
+def _clear(root: str) -> None:
+    """Leave an empty directory at `root`; BuildError rather than removing what we did not make."""
+    import shutil
+
+    os.makedirs(root, exist_ok=True)
+    names = os.listdir(root)
+    if names and MARK not in names:
+        raise BuildError(f"{root} is not empty and no simulated host", hint="name a new or empty directory")
+    for name in names:
+        path = os.path.join(root, name)
+        shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)

@@ -1,0 +1,130 @@
+"""Decide which KFD nodes reach each other, how, and how far apart they are (drivers/gpu/drm/amd/amdkfd/kfd_crat.c)."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.simulate.placement import NodePlace
+    from amdgpu_discovery.simulate.profile import Profile
+
+HYPERTRANSPORT, PCIE, XGMI = 1, 2, 11
+
+# Distances: between processors, over PCIe, one hop of XGMI, inside a package, and out of one package into another.
+CPU_WEIGHT, PCIE_WEIGHT, XGMI_WEIGHT, PACKAGE_WEIGHT = 32, 20, 15, 13
+OTHER_PACKAGE_WEIGHT = 2 * PACKAGE_WEIGHT + XGMI_WEIGHT
+PACKAGE_BANDWIDTH = (819200, 819200)
+PCIE_SDMA_ENGINES = 3
+
+
+class NodeLink(Value):
+    """A path from one node to another; `sdma_engines` is a mask of the copy engines to use for it."""
+
+    type: int
+    node_from: int
+    node_to: int
+    weight: int
+    bandwidth: tuple[int, int] = (0, 0)
+    sdma_engines: int = 0
+    flags: int = 0
+
+
+class Links(Value):
+    """The paths of one node: those of a wire, and those through processors that peers use for PCIe."""
+
+    direct: tuple[NodeLink, ...]
+    indirect: tuple[NodeLink, ...]
+
+
+def link_nodes(profile: Profile, nodes: list[NodePlace]) -> list[Links]:
+    """Return the links of every node, processors first, in the order of their numbers."""
+    cpu_count = len(profile.cpus)
+    has_indirect = profile.driver is not None and profile.driver.peer_to_peer
+    cpus = [_cpu_links(number, cpu_count, nodes) for number in range(cpu_count)]
+    gpus = [_gpu_links(node, cpu_count, nodes) for node in nodes]
+    return [links if has_indirect else links.replace(indirect=()) for links in (*cpus, *gpus)]
+
+
+def _near_cpu(node: NodePlace, cpu_count: int) -> int:
+    # The kernel takes the first where the firmware says nothing.
+    return node.gpu.numa_node if 0 <= node.gpu.numa_node < cpu_count else 0
+
+
+def _cpu_links(number: int, cpu_count: int, nodes: list[NodePlace]) -> Links:
+    others = [other for other in range(cpu_count) if other != number]
+    near = [node for node in nodes if _near_cpu(node, cpu_count) == number]
+    far = [node for node in nodes if _near_cpu(node, cpu_count) != number and not node.gpu.kind.cpu_by_xgmi]
+    to_cpus = [NodeLink(type=HYPERTRANSPORT, node_from=number, node_to=other, weight=CPU_WEIGHT) for other in others]
+    return Links(
+        direct=(
+            *to_cpus,
+            *(_to_cpu(node, number).replace(node_from=number, node_to=node.number, flags=3) for node in near),
+        ),
+        indirect=tuple(
+            NodeLink(type=PCIE, node_from=number, node_to=node.number, weight=PCIE_WEIGHT + CPU_WEIGHT, flags=3)
+            for node in far
+        ),
+    )
+
+
+def _turn(link: NodeLink) -> NodeLink:
+    """Return the way back from a processor to a GPU."""
+    return link.replace(node_from=link.node_to, node_to=link.node_from, flags=3)
+
+
+def _gpu_links(node: NodePlace, cpu_count: int, nodes: list[NodePlace]) -> Links:
+    near = _near_cpu(node, cpu_count)
+    peers = [peer for peer in nodes if peer is not node and _in_one_hive(node, peer)]
+    strangers = [peer for peer in nodes if peer is not node and not _in_one_hive(node, peer)]
+    far_cpus = [] if node.gpu.kind.cpu_by_xgmi else [cpu for cpu in range(cpu_count) if cpu != near]
+    to_far_cpus = [
+        NodeLink(type=PCIE, node_from=node.number, node_to=cpu, weight=PCIE_WEIGHT + CPU_WEIGHT, flags=1)
+        for cpu in far_cpus
+    ]
+    return Links(
+        direct=(_to_cpu(node, near), *(_to_peer(node, peer) for peer in peers)),
+        indirect=(*to_far_cpus, *(_to_stranger(node, peer, cpu_count) for peer in strangers)),
+    )
+
+
+def _in_one_hive(node: NodePlace, peer: NodePlace) -> bool:
+    return node.gpu is peer.gpu or (node.gpu.hive_id == peer.gpu.hive_id and node.gpu.hive_id != 0)
+
+
+def _to_cpu(node: NodePlace, cpu: int) -> NodeLink:
+    on_package = node.gpu.kind.cpu_by_xgmi
+    return NodeLink(
+        type=XGMI if on_package else PCIE,
+        node_from=node.number,
+        node_to=cpu,
+        weight=PACKAGE_WEIGHT if on_package else PCIE_WEIGHT,
+        bandwidth=node.gpu.kind.pcie_bandwidth,
+        sdma_engines=PCIE_SDMA_ENGINES,
+        flags=1,
+    )
+
+
+def _to_peer(node: NodePlace, peer: NodePlace) -> NodeLink:
+    kind, is_partition = node.gpu.kind, node.partition_total > 1
+    if node.gpu is peer.gpu:
+        weight, bandwidth = PACKAGE_WEIGHT, PACKAGE_BANDWIDTH
+    elif is_partition or kind.cpu_by_xgmi:
+        weight, bandwidth = OTHER_PACKAGE_WEIGHT, (0, 0)
+    else:
+        weight, bandwidth = XGMI_WEIGHT, kind.xgmi_bandwidth
+    return NodeLink(
+        type=XGMI,
+        node_from=node.number,
+        node_to=peer.number,
+        weight=weight,
+        bandwidth=bandwidth,
+        sdma_engines=kind.xgmi_sdma_engines,
+        flags=1,
+    )
+
+
+def _to_stranger(node: NodePlace, peer: NodePlace, cpu_count: int) -> NodeLink:
+    crosses = _near_cpu(node, cpu_count) != _near_cpu(peer, cpu_count)
+    weight = 2 * PCIE_WEIGHT + (CPU_WEIGHT if crosses else 0)
+    return NodeLink(type=PCIE, node_from=node.number, node_to=peer.number, weight=weight, flags=3)

@@ -1,0 +1,91 @@
+"""Work out what KFD prints about a node (drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show)."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.simulate.placement import read_address
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.simulate.links import Links
+    from amdgpu_discovery.simulate.placement import NodePlace
+    from amdgpu_discovery.simulate.profile import CpuNode
+
+# In the order of the kernel; a driver prints those it knows.
+ALL_NODES = (
+    *("cpu_cores_count", "simd_count", "mem_banks_count", "caches_count", "io_links_count", "p2p_links_count"),
+    *("cpu_core_id_base", "simd_id_base", "max_waves_per_simd", "lds_size_in_kb", "gds_size_in_kb", "num_gws"),
+    *("wave_front_size", "array_count", "simd_arrays_per_engine", "cu_per_simd_array", "simd_per_cu"),
+    *("max_slots_scratch_cu", "gfx_target_version", "vendor_id", "device_id", "location_id", "domain"),
+    *("drm_render_minor", "hive_id", "num_sdma_engines", "num_sdma_xgmi_engines", "num_sdma_queues_per_engine"),
+    "num_cp_queues",
+)
+NEWER_NODES = ("cwsr_size", "ctl_stack_size")
+GPU_NODES = (
+    *("max_engine_clk_fcompute", "local_mem_size", "fw_version", "capability", "capability2", "debug_prop"),
+    *("sdma_fw_version", "unique_id", "num_xcc"),
+)
+LAST = ("max_engine_clk_ccompute",)
+# Only some kernels have these, so a GPU has them only where its kind names them.
+OPTIONAL = (*NEWER_NODES, "capability2")
+
+# The number that KFD gives to the first vector unit of the first GPU.
+FIRST_SIMD_ID = 0x80001000
+
+
+def cpu_properties(cpu: CpuNode, core_id_base: int, links: Links) -> dict[str, int]:
+    """Return the properties of a node of processors."""
+    known = {
+        "cpu_cores_count": cpu.cores,
+        "mem_banks_count": 1,
+        "io_links_count": len(links.direct),
+        "p2p_links_count": len(links.indirect),
+        "cpu_core_id_base": core_id_base,
+        "hive_id": cpu.hive_id,
+        "max_engine_clk_ccompute": cpu.clock,
+    }
+    return {key: known.get(key, 0) for key in (*ALL_NODES, *LAST)}
+
+
+def gpu_properties(node: NodePlace, links: Links, position: int) -> dict[str, int]:
+    """Return the properties of a GPU or partition, the `position`th of the host."""
+    known = {**node.gpu.kind.properties, **_shape(node), **_identity(node)}
+    known["io_links_count"] = len(links.direct)
+    known["p2p_links_count"] = len(links.indirect)
+    units = known["array_count"] * known.get("cu_per_simd_array", 0)
+    known["simd_id_base"] = FIRST_SIMD_ID + position * units
+    keys = (*ALL_NODES, *NEWER_NODES, *GPU_NODES, *LAST)
+    return {key: known.get(key, 0) for key in keys if key in known or key not in OPTIONAL}
+
+
+def _shape(node: NodePlace) -> dict[str, int]:
+    kind = node.gpu.kind
+    xcc_count = max(1, kind.xcc_count // node.partition_total)
+    return {
+        "simd_count": kind.simd_per_xcc * xcc_count,
+        "array_count": kind.arrays_per_xcc * xcc_count,
+        "num_xcc": xcc_count,
+        "mem_banks_count": 1,
+        "caches_count": kind.properties.get("caches_count", 0) * xcc_count,
+        "gfx_target_version": kind.gfx_target_version,
+        "vendor_id": kind.vendor_id,
+        "device_id": kind.device_id,
+    }
+
+
+def _identity(node: NodePlace) -> dict[str, int]:
+    gpu = node.gpu
+    address = read_address(gpu.pci_address)
+    location = address.bus << 8 | address.device << 3 | address.function
+    return {
+        # The function's bits hold the partition as well, once there are several.
+        "location_id": location | (node.partition if node.partition_total > 1 else 0),
+        "domain": address.domain,
+        "drm_render_minor": node.render,
+        "hive_id": gpu.hive_id,
+        "unique_id": _unique_id(node),
+    }
+
+
+def _unique_id(node: NodePlace) -> int:
+    ids = node.gpu.kfd_unique_ids or (node.gpu.pci_unique_id or 0,)
+    return ids[min(node.partition, len(ids) - 1)]

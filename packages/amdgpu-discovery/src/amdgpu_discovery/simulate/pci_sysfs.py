@@ -1,0 +1,99 @@
+"""Describe PCI functions, their drivers and the platform devices of partitions as sysfs does."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.simulate.placement import pci_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.simulate.placement import GpuPlace, HostPlace
+    from amdgpu_discovery.simulate.profile import ForeignDrm, Profile, SimulatedGpu
+    from amdgpu_discovery.simulate.tree import Tree
+
+AMDGPU = "/sys/bus/pci/drivers/amdgpu"
+XCP_DRIVER = "/sys/bus/platform/drivers/amdgpu_xcp_drv"
+# amdgpu_gfx.c: the modes that a number of XCCs can be divided into.
+COMPUTE_MODES_BY_XCC_COUNT = {8: "SPX, DPX, QPX, CPX", 6: "SPX, TPX, CPX", 4: "SPX, DPX, CPX", 2: "SPX, CPX"}
+
+
+def add_pci(tree: Tree, profile: Profile, place: HostPlace) -> None:
+    """Add every PCI function, and the amdgpu module if it is loaded."""
+    for foreign in profile.foreign:
+        _add_foreign(tree, foreign)
+    for gpu in place.gpus:
+        _add_function(tree, gpu.path, _identity(gpu.gpu))
+    if profile.driver is not None:
+        _add_module(tree, profile.driver.version)
+        for gpu in place.gpus:
+            _bind(tree, gpu)
+
+
+def _add_foreign(tree: Tree, foreign: ForeignDrm) -> None:
+    path = pci_path(foreign.pci_address)
+    identity = {"vendor": f"0x{foreign.vendor_id:04x}", "device": f"0x{foreign.device_id:04x}", "class": "0x030000"}
+    _add_function(tree, path, identity)
+    driver = f"/sys/bus/pci/drivers/{foreign.driver}"
+    tree.add_link(f"{path}/driver", driver)
+    tree.add_link(f"{driver}/{foreign.pci_address}", path)
+
+
+def _identity(gpu: SimulatedGpu) -> dict[str, str]:
+    kind = gpu.kind
+    return {
+        "vendor": f"0x{kind.vendor_id:04x}",
+        "device": f"0x{kind.device_id:04x}",
+        "subsystem_vendor": f"0x{kind.subsystem_vendor:04x}",
+        "subsystem_device": f"0x{kind.subsystem_device:04x}",
+        "class": f"0x{kind.pci_class:06x}",
+        "revision": f"0x{kind.revision:02x}",
+        "numa_node": f"{gpu.numa_node}",
+    }
+
+
+def _add_function(tree: Tree, path: str, attributes: dict[str, str]) -> None:
+    tree.add_attributes(path, attributes)
+    tree.add_link(f"{path}/subsystem", "/sys/bus/pci")
+    tree.add_link(f"/sys/bus/pci/devices/{path.rpartition('/')[2]}", path)
+
+
+def _add_module(tree: Tree, version: str) -> None:
+    module = "/sys/module/amdgpu"
+    tree.add_attributes(module, {"initstate": "live"} | ({"version": version} if version else {}))
+    tree.add_link(f"{module}/drivers/pci:amdgpu", AMDGPU)
+    tree.add_link(f"{AMDGPU}/module", module)
+    for name in ("bind", "new_id", "remove_id", "uevent", "unbind"):
+        tree.add_file(f"{AMDGPU}/{name}")
+
+
+def _bind(tree: Tree, place: GpuPlace) -> None:
+    gpu, path = place.gpu, place.path
+    tree.add_link(f"{AMDGPU}/{gpu.pci_address}", path)
+    tree.add_link(f"{path}/driver", AMDGPU)
+    tree.add_attributes(path, _driver_attributes(gpu))
+    if gpu.pci_unique_id is not None:
+        # An id of 0 reads as nothing at all.
+        tree.add_file(f"{path}/unique_id", f"{gpu.pci_unique_id:016x}\n".encode() if gpu.pci_unique_id else b"")
+    for device in place.devices[1:]:
+        _add_platform_device(tree, device.path)
+
+
+def _driver_attributes(gpu: SimulatedGpu) -> dict[str, object]:
+    attributes: dict[str, object] = {"mem_info_vram_total": gpu.kind.vram_bytes, **gpu.kind.attributes}
+    modes = {
+        "current_compute_partition": gpu.compute_partition,
+        "available_compute_partition": gpu.available_compute_partition or _compute_modes(gpu),
+        "current_memory_partition": gpu.memory_partition,
+        "available_memory_partition": gpu.available_memory_partition,
+    }
+    return attributes | {name: mode for name, mode in modes.items() if mode}
+
+
+def _compute_modes(gpu: SimulatedGpu) -> str:
+    return COMPUTE_MODES_BY_XCC_COUNT.get(gpu.kind.xcc_count, "Not supported") if gpu.compute_partition else ""
+
+
+def _add_platform_device(tree: Tree, path: str) -> None:
+    name = path.rpartition("/")[2]
+    tree.add_attributes(path, {"driver_override": "(null)", "modalias": f"platform:{name}"})
+    tree.add_link(f"{path}/subsystem", "/sys/bus/platform")
+    tree.add_link(f"/sys/bus/platform/devices/{name}", path)

@@ -1,0 +1,177 @@
+"""What a simulated host is made of: values that are easy to write down, to change in a test and to generate."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from typing_extensions import Self
+
+# How many partitions a compute mode makes; CPX makes one of every XCC.
+PARTITIONS_BY_MODE = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
+
+
+class ProfileError(ToolkitError):
+    """A profile that describes no possible host, or a name without a profile."""
+
+    exit_code = 6
+
+
+class GpuKind(Value):
+    """What all GPUs of one product have in common."""
+
+    product: str
+    device_id: int
+    gfx_target_version: int
+    # Of one accelerator die (XCC), of which partitions get whole ones.
+    simd_per_xcc: int
+    arrays_per_xcc: int
+    # What the PCI function calls its video memory; on an APU what the firmware has set aside.
+    vram_bytes: int
+    # What KFD says instead where that differs: on an APU the share of system memory that GPUs may use.
+    kfd_bytes: int | None = None
+    kfd_name: str = "ip discovery"
+    vendor_id: int = 0x1002
+    subsystem_vendor: int = 0x1002
+    subsystem_device: int = 0
+    revision: int = 0
+    pci_class: int = 0x030000
+    xcc_count: int = 1
+    # Platform devices that the driver makes beside each function, used or not: 7 on everything since MI300.
+    xcp_devices: int = 0
+    # 1 where the CPU reaches all memory through the PCI window, 2 where it does not.
+    heap_type: int = 1
+    # Whether the CPU is on the same package and reached by XGMI, as on MI300A.
+    cpu_by_xgmi: bool = False
+    pcie_bandwidth: tuple[int, int] = (0, 0)
+    xgmi_bandwidth: tuple[int, int] = (0, 0)
+    xgmi_sdma_engines: int = 0
+    memory_width: int = 0
+    memory_clock: int = 0
+    # What is left of `properties` in the KFD node, and of the attributes of the PCI function.
+    properties: dict[str, int] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    attributes: dict[str, str] = {}  # noqa: RUF012
+
+
+class SimulatedGpu(Value):
+    """One PCI function of the amdgpu driver and its partitions.
+
+    `()` for ids, sizes and minors means what the driver would most likely choose.
+    """
+
+    kind: GpuKind
+    pci_address: str
+    # Bridges above it, from the root; () for a root port that the address suggests.
+    upstream: tuple[str, ...] = ()
+    numa_node: int = -1
+    # None: the kernel makes no file (APUs and others); 0: the file is empty.
+    pci_unique_id: int | None = None
+    # One for each partition, or one for all; () for the PCI function's.
+    kfd_unique_ids: tuple[int, ...] = ()
+    # KFD's hashes, one for each partition.
+    gpu_ids: tuple[int, ...] = ()
+    compute_partition: str = ""
+    memory_partition: str = ""
+    # "" where this driver has no such file.
+    available_compute_partition: str = ""
+    available_memory_partition: str = ""
+    # KFD nodes: None for what `compute_partition` makes, 0 for a GPU that KFD does not list.
+    partitions: int | None = None
+    partition_bytes: tuple[int, ...] = ()
+    # 0 without XGMI.
+    hive_id: int = 0
+    # Card and render minor of the function, then of its platform devices; None for a node it did not get.
+    minors: tuple[tuple[int | None, int | None], ...] = ()
+    # The N of amdgpu_xcp_N, which means nothing.
+    xcp_numbers: tuple[int, ...] = ()
+    connectors: tuple[str, ...] = ()
+
+    @property
+    def wanted_partitions(self) -> int:
+        """Return how many partitions the driver tries to list in KFD."""
+        if self.partitions is not None:
+            return self.partitions
+        return self.kind.xcc_count if self.compute_partition == "CPX" else self._partitions_of_mode()
+
+    def _partitions_of_mode(self) -> int:
+        return PARTITIONS_BY_MODE.get(self.compute_partition, 1)
+
+
+class CpuNode(Value):
+    """One NUMA node with processors."""
+
+    cores: int
+    memory_bytes: int
+    core_id_base: int | None = None
+    # MI300A only: its processors are in the hive.
+    hive_id: int = 0
+    clock: int = 2450
+
+
+class ForeignDrm(Value):
+    """A PCI function of another driver with DRM nodes: the board's management controller, an Intel GPU."""
+
+    pci_address: str
+    driver: str
+    vendor_id: int
+    device_id: int
+    has_render: bool = False
+    connectors: tuple[str, ...] = ()
+
+
+class Driver(Value):
+    """How this version of the amdgpu driver behaves."""
+
+    # Of the DKMS module; "" for the kernel's own, which has no version file.
+    version: str = ""
+    kfd_major: int = 511
+    generation_id: int | None = None
+    # Older drivers separate name and number of the partitions' platform devices by a dot.
+    xcp_separator: str = "_"
+    # Linux 6.12 and later: cards and render nodes past the 64 of each kind share the minors from 192.
+    shared_minors: bool = False
+    # Whether KFD lists the paths between GPUs that share no XGMI.
+    peer_to_peer: bool = True
+    # Properties that this version does not print.
+    absent_properties: tuple[str, ...] = ()
+
+
+class Access(Value):
+    """Permission bits and group that udev gives to nodes in /dev."""
+
+    card_mode: int = 0o660
+    card_group: int = 44
+    render_mode: int = 0o660
+    render_group: int = 110
+
+
+class Profile(Value):
+    """One host."""
+
+    name: str
+    about: str = ""
+    # In the order in which the driver probes them, which is KFD's and that of free minors.
+    gpus: tuple[SimulatedGpu, ...] = ()
+    # None: the driver is not loaded, the GPUs are only PCI functions.
+    driver: Driver | None = Driver()
+    cpus: tuple[CpuNode, ...] = (CpuNode(cores=16, memory_bytes=64 << 30),)
+    foreign: tuple[ForeignDrm, ...] = ()
+    access: Access = Access()
+
+    def with_gpu(self, position: int, **changes: Any) -> Self:
+        """Return this host with something about one GPU changed; positions are those in `gpus`."""
+        gpus = list(self.gpus)
+        gpus[position] = gpus[position].replace(**changes)
+        return self.replace(gpus=tuple(gpus))
+
+    def with_every_gpu(self, **changes: Any) -> Self:
+        """Return this host with something changed on all of its GPUs."""
+        return self.replace(gpus=tuple(gpu.replace(**changes) for gpu in self.gpus))
+
+    def with_driver(self, **changes: Any) -> Self:
+        """Return this host under another driver."""
+        return self.replace(driver=(self.driver or Driver()).replace(**changes))

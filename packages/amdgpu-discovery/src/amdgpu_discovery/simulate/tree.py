@@ -1,0 +1,93 @@
+"""A directory tree as a value, and the one function that writes it."""
+
+from __future__ import annotations
+
+import os
+
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class File(Value):
+    """A plain file; `group` counts only where the writer is root."""
+
+    content: bytes = b""
+    mode: int = 0o644
+    group: int | None = None
+
+
+class Link(Value):
+    """A symbolic link as it stands in the tree, relative as sysfs has them."""
+
+    target: str
+
+
+class Directory(Value):
+    """A directory that would not exist for the sake of something in it."""
+
+
+class Tree:
+    """Files, links and directories by the path they have on the simulated host."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, File | Link | Directory] = {}
+
+    def add_attributes(self, directory: str, attributes: Mapping[str, object]) -> None:
+        """Add sysfs attributes: each is one line, and a number is decimal."""
+        for name, value in attributes.items():
+            self.entries[f"{directory}/{name}"] = File(content=f"{value}\n".encode())
+
+    def add_file(self, path: str, content: bytes = b"", *, mode: int = 0o644, group: int | None = None) -> None:
+        """Add a file."""
+        self.entries[path] = File(content=content, mode=mode, group=group)
+
+    def add_link(self, path: str, destination: str) -> None:
+        """Add a relative link that leads to `destination`, given as it is on the simulated host."""
+        self.entries[path] = Link(target=os.path.relpath(destination, os.path.dirname(path)))
+
+    def add_directory(self, path: str) -> None:
+        """Add a directory, which may stay empty."""
+        self.entries[path] = Directory()
+
+
+def write_tree(tree: Tree, root: str) -> None:
+    """Write everything below `root`, which exists and has none of it yet; OSError."""
+    made = {root}
+    for path, entry in tree.entries.items():
+        place = root + path
+        if isinstance(entry, Directory):
+            _make_directory(place, made)
+            continue
+        _make_directory(os.path.dirname(place), made)
+        if isinstance(entry, Link):
+            os.symlink(entry.target, place)
+        else:
+            _write_file(entry, place)
+
+
+def _make_directory(path: str, made: set[str]) -> None:
+    if path not in made:
+        _make_directory(os.path.dirname(path), made)
+        os.mkdir(path)
+        made.add(path)
+
+
+def _write_file(file: File, place: str) -> None:
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, file.mode)
+    try:
+        os.write(descriptor, file.content)
+        if file.group is not None:
+            _dress_node(descriptor, file)
+    finally:
+        os.close(descriptor)
+
+
+def _dress_node(descriptor: int, file: File) -> None:
+    # Only root gives files away; everybody else sees its own group where the profile has "render".
+    if os.geteuid() == 0:
+        os.fchown(descriptor, 0, file.group or 0)
+    # Again, because the umask took some of it.
+    os.fchmod(descriptor, file.mode)
