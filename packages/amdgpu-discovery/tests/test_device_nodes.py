@@ -1,0 +1,77 @@
+"""The nodes a container needs: numbers from sysfs, access from /dev, or a clear sentence."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from amdgpu_discovery.device_nodes import device_nodes
+from amdgpu_discovery.errors import DeviceNodeError
+from amdgpu_discovery.numbering import locate_gpus
+
+
+def test_each_gpu_brings_its_card_and_render_node_and_all_share_kfd(simulated):
+    host = simulated("mi210-4")
+    group = os.stat(host.path("/dev/kfd")).st_gid
+    cards = os.stat(host.path("/dev/dri/card3")).st_gid
+    owner = os.stat(host.path("/dev/kfd")).st_uid
+
+    nodes = device_nodes(host, locate_gpus(host)[:2])
+
+    assert [(node.path, node.major, node.minor, node.mode, node.uid, node.gid) for node in nodes] == [
+        ("/dev/dri/card3", 226, 3, 0o660, owner, cards),
+        ("/dev/dri/renderD130", 226, 130, 0o660, owner, group),
+        ("/dev/dri/card4", 226, 4, 0o660, owner, cards),
+        ("/dev/dri/renderD131", 226, 131, 0o660, owner, group),
+        ("/dev/kfd", 510, 0, 0o660, owner, group),
+    ]
+
+
+def test_no_gpu_needs_no_node(simulated):
+    assert device_nodes(simulated("mi210-4"), []) == []
+
+
+def test_a_card_that_is_not_in_dev_is_left_out(simulated):
+    host = simulated("one-gpu")
+    os.unlink(host.path("/dev/dri/card0"))
+
+    assert [node.path for node in device_nodes(host, locate_gpus(host))] == ["/dev/dri/renderD128", "/dev/kfd"]
+
+
+@pytest.mark.parametrize(("path", "subsystem"), [("/dev/kfd", "kfd"), ("/dev/dri/renderD128", "drm")])
+def test_a_missing_node_is_named_with_what_makes_it(simulated, path, subsystem):
+    host = simulated("one-gpu")
+    os.unlink(host.path(path))
+
+    with pytest.raises(DeviceNodeError) as refusal:
+        device_nodes(host, locate_gpus(host))
+
+    assert str(refusal.value) == (
+        f"{path} is missing although the driver has this device"
+        f" (udev makes it: 'udevadm trigger --action=add --subsystem-match={subsystem}')"
+    )
+
+
+def test_kfd_without_a_number_is_an_error_and_never_0_0(simulated):
+    host = simulated("one-gpu")
+    os.unlink(host.path("/sys/class/kfd/kfd/dev"))
+
+    with pytest.raises(DeviceNodeError, match="the kernel gives no device number for /dev/kfd"):
+        device_nodes(host, locate_gpus(host))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
+def test_a_node_of_an_earlier_boot_is_refused(simulated):
+    host = simulated("one-gpu")
+    path = host.path("/dev/kfd")
+    os.unlink(path)
+    os.mknod(path, 0o20660, os.makedev(234, 0))
+
+    with pytest.raises(DeviceNodeError) as refusal:
+        device_nodes(host, locate_gpus(host))
+
+    assert str(refusal.value) == (
+        "/dev/kfd is device 234:0, but the driver's is 235:0"
+        " (it is left over from an earlier boot; remove it and run 'udevadm trigger')"
+    )
