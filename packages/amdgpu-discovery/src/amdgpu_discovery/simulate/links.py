@@ -127,4 +127,6 @@ def _to_peer(node: NodePlace, peer: NodePlace) -> NodeLink:
 def _to_stranger(node: NodePlace, peer: NodePlace, cpu_count: int) -> NodeLink:
     crosses = _near_cpu(node, cpu_count) != _near_cpu(peer, cpu_count)
     weight = 2 * PCIE_WEIGHT + (CPU_WEIGHT if crosses else 0)
-    return NodeLink(type=PCIE, node_from=node.number, node_to=peer.number, weight=weight, flags=3)
+    # Only the way back from a later node to an earlier one repeats the engines of the wires it is made of.
+    engines = PCIE_SDMA_ENGINES if peer.number < node.number else 0
+    return NodeLink(type=PCIE, node_from=node.number, node_to=peer.number, weight=weight, sdma_engines=engines, flags=3)

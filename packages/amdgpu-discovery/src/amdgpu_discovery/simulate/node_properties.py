@@ -53,7 +53,7 @@ def gpu_properties(node: NodePlace, links: Links, position: int) -> dict[str, in
     known["p2p_links_count"] = len(links.indirect)
     units = known["array_count"] * known.get("cu_per_simd_array", 0)
     known["simd_id_base"] = FIRST_SIMD_ID + position * units
-    keys = (*ALL_NODES, *NEWER_NODES, *GPU_NODES, *LAST)
+    keys = dict.fromkeys((*ALL_NODES, *NEWER_NODES, *GPU_NODES, *known, *LAST))
     return {key: known.get(key, 0) for key in keys if key in known or key not in OPTIONAL}
 
 

@@ -29,7 +29,7 @@ def add_pci(tree: Tree, profile: Profile, place: HostPlace) -> None:
 
 
 def _add_foreign(tree: Tree, foreign: ForeignDrm) -> None:
-    path = pci_path(foreign.pci_address)
+    path = pci_path(foreign.pci_address, foreign.upstream)
     identity = {"vendor": f"0x{foreign.vendor_id:04x}", "device": f"0x{foreign.device_id:04x}", "class": "0x030000"}
     _add_function(tree, path, identity)
     driver = f"/sys/bus/pci/drivers/{foreign.driver}"

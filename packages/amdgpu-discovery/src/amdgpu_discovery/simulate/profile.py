@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    # Of a card and a render node; None for a node that a device did not get.
+    Minors = tuple[int | None, int | None]
+
 # How many partitions a compute mode makes; CPX makes one of every XCC.
 PARTITIONS_BY_MODE = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
 
@@ -22,7 +25,7 @@ class ProfileError(ToolkitError):
 
 
 class GpuKind(Value):
-    """What all GPUs of one product have in common."""
+    """What all GPUs of one product have in common: the fields of KFD's and the PCI function's that say so."""
 
     product: str
     device_id: int
@@ -57,16 +60,24 @@ class GpuKind(Value):
     attributes: dict[str, str] = {}  # noqa: RUF012
 
 
-class SimulatedGpu(Value):
+class PciFunction(Value):
+    """A PCI function with DRM nodes."""
+
+    pci_address: str
+    # The root bus and the bridges above it; () for a root port that the address suggests.
+    upstream: tuple[str, ...] = ()
+    # Of the function, then of its partitions' platform devices; () for the next free ones.
+    minors: tuple[Minors, ...] = ()
+    connectors: tuple[str, ...] = ()
+
+
+class SimulatedGpu(PciFunction):
     """One PCI function of the amdgpu driver and its partitions.
 
-    `()` for ids, sizes and minors means what the driver would most likely choose.
+    `()` for ids and sizes means what the driver would most likely choose.
     """
 
     kind: GpuKind
-    pci_address: str
-    # Bridges above it, from the root; () for a root port that the address suggests.
-    upstream: tuple[str, ...] = ()
     numa_node: int = -1
     # None: the kernel makes no file (APUs and others); 0: the file is empty.
     pci_unique_id: int | None = None
@@ -84,11 +95,8 @@ class SimulatedGpu(Value):
     partition_bytes: tuple[int, ...] = ()
     # 0 without XGMI.
     hive_id: int = 0
-    # Card and render minor of the function, then of its platform devices; None for a node it did not get.
-    minors: tuple[tuple[int | None, int | None], ...] = ()
     # The N of amdgpu_xcp_N, which means nothing.
     xcp_numbers: tuple[int, ...] = ()
-    connectors: tuple[str, ...] = ()
 
     @property
     def wanted_partitions(self) -> int:
@@ -112,15 +120,13 @@ class CpuNode(Value):
     clock: int = 2450
 
 
-class ForeignDrm(Value):
-    """A PCI function of another driver with DRM nodes: the board's management controller, an Intel GPU."""
+class ForeignDrm(PciFunction):
+    """A PCI function of another driver: the board's management controller, an Intel GPU."""
 
-    pci_address: str
     driver: str
     vendor_id: int
     device_id: int
     has_render: bool = False
-    connectors: tuple[str, ...] = ()
 
 
 class Driver(Value):
@@ -154,6 +160,8 @@ class Profile(Value):
 
     name: str
     about: str = ""
+    # Which of its values are known from real hosts.
+    origin: str = ""
     # In the order in which the driver probes them, which is KFD's and that of free minors.
     gpus: tuple[SimulatedGpu, ...] = ()
     # None: the driver is not loaded, the GPUs are only PCI functions.
@@ -161,6 +169,11 @@ class Profile(Value):
     cpus: tuple[CpuNode, ...] = (CpuNode(cores=16, memory_bytes=64 << 30),)
     foreign: tuple[ForeignDrm, ...] = ()
     access: Access = Access()
+
+    @property
+    def functions(self) -> list[PciFunction]:
+        """Return every PCI function, the GPUs first."""
+        return [*self.gpus, *self.foreign]
 
     def with_gpu(self, position: int, **changes: Any) -> Self:
         """Return this host with something about one GPU changed; positions are those in `gpus`."""

@@ -50,6 +50,7 @@ def format_profile(profile: Profile) -> bytes:
     gpus = [{**_plain(gpu), "kind": gpu.kind.product} for gpu in profile.gpus]
     document = {
         "about": profile.about,
+        "origin": profile.origin,
         "driver": _plain(profile.driver) if profile.driver else None,
         "access": _plain(profile.access),
         "cpus": [_plain(cpu) for cpu in profile.cpus],
@@ -62,7 +63,7 @@ def format_profile(profile: Profile) -> bytes:
 
 def _profile(document: Any, name: str, kinds: dict[str, Any]) -> Profile:
     given = dict(document)
-    fields: dict[str, Any] = {"name": name, "about": given.pop("about", "")}
+    fields: dict[str, Any] = {"name": name}
     kinds = {**kinds, **given.pop("kinds", {})}
     common = given.pop("every_gpu", {})
     fields["gpus"] = tuple(_gpu({**common, **gpu}, kinds) for gpu in given.pop("gpus", ()))
