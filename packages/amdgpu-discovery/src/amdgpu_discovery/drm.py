@@ -5,8 +5,6 @@ Source: drivers/gpu/drm/drm_drv.c, drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c.
 
 from __future__ import annotations
 
-import os
-
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.value import Value
 
@@ -52,7 +50,7 @@ def amdgpu_pci_addresses(host: Host) -> list[PciAddress]:
 def _device_path(host: Host, name: str) -> str:
     # /sys/class/drm/renderD128 -> ../../devices/pci0000:00/0000:03:00.0/drm/renderD128
     device, drm, _ = host.link(f"{DRM_CLASS}/{name}").rpartition("/drm/")
-    return os.path.normpath(f"{DRM_CLASS}/{device}") if drm else ""
+    return device.replace("../..", "/sys", 1) if drm else ""
 
 
 def _device(path: str, minor_by_kind: dict[str, int]) -> DrmDevice:

@@ -23,15 +23,14 @@ FRAME_BUFFER_HEAPS = (1, 2)
 
 
 class KfdNode(Value):
-    """One GPU node: its `number` in the topology and its `properties` as the kernel prints them (all decimal)."""
+    """One GPU node: its `number` in the topology and its `properties` as the kernel prints them."""
 
     number: int
-    properties: dict[str, str]
+    properties: str
 
     def read(self, key: str) -> int:
         """Return a property; 0 where this kernel does not have it, as the kernel itself prints for "none"."""
-        value = self.properties.get(key, "")
-        return int(value) if value.isdecimal() else 0
+        return read_property(self.properties, key)
 
     @property
     def path(self) -> str:
@@ -64,19 +63,25 @@ def read_gpu_id(host: Host, node: KfdNode) -> int:
 
 def read_vram_bytes(host: Host, node: KfdNode) -> int | None:
     """Return the bytes of video memory of this node, None where the kernel does not say."""
-    sizes = []
-    for bank in host.names(f"{node.path}/mem_banks"):
-        properties = parse_properties(host.read_attribute(f"{node.path}/mem_banks/{bank}/properties"))
-        memory = KfdNode(number=node.number, properties=properties)
-        if memory.read("heap_type") in FRAME_BUFFER_HEAPS:
-            sizes.append(memory.read("size_in_bytes"))
+    banks = (
+        host.read_attribute(f"{node.path}/mem_banks/{bank}/properties") for bank in host.names(f"{node.path}/mem_banks")
+    )
+    sizes = [read_property(bank, "size_in_bytes") for bank in banks if _is_frame_buffer(bank)]
     return sum(sizes) or None
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """Parse `key value` lines; keys are added over time and in the middle, so nothing depends on their order."""
-    words = text.split()
-    return dict(zip(words[::2], words[1::2]))  # noqa: B905 - strict= would refuse a key cut off at the end
+def read_property(properties: str, key: str) -> int:
+    """Return the number behind a key in lines of `key number`, 0 where there is none.
+
+    Keys are added over time and in the middle, so nothing depends on their order; a few of the forty are looked for in
+    the text, because taking all of them apart takes longer.
+    """
+    value = f"\n{properties}".partition(f"\n{key} ")[2].partition("\n")[0]
+    return int(value) if value.isdecimal() else 0
+
+
+def _is_frame_buffer(bank: str) -> bool:
+    return read_property(bank, "heap_type") in FRAME_BUFFER_HEAPS
 
 
 def _generation(host: Host) -> str:
@@ -89,9 +94,6 @@ def _node_numbers(host: Host) -> list[int]:
 
 
 def _read_node(host: Host, number: int) -> list[KfdNode]:
-    node = KfdNode(
-        number=number,
-        properties=parse_properties(host.read_attribute(f"{TOPOLOGY}/nodes/{number}/properties")),
-    )
+    node = KfdNode(number=number, properties=host.read_attribute(f"{TOPOLOGY}/nodes/{number}/properties"))
     # A CPU node has no render minor. Old APU nodes have CPU cores too, so those prove nothing.
     return [node] if node.read("drm_render_minor") else []

@@ -61,11 +61,17 @@ def join_gpus(host: Host) -> list[FoundGpu]:
 
 def number_gpus(host: Host, found: list[FoundGpu]) -> list[GpuLocation]:
     """Give numbers to what `join_gpus` found."""
-    siblings: dict[PciAddress, list[FoundGpu]] = {}
+    siblings: dict[str, list[FoundGpu]] = {}
     for gpu in found:
-        siblings.setdefault(gpu.pci_address, []).append(gpu)
-    ids = {address: _read_pci_unique_id(host, group[0].parent) for address, group in siblings.items()}
-    return [_locate(number, gpu, siblings[gpu.pci_address], ids[gpu.pci_address]) for number, gpu in enumerate(found)]
+        siblings.setdefault(str(gpu.pci_address), []).append(gpu)
+    located: list[GpuLocation] = []
+    # Siblings follow one another, and dictionaries keep their order.
+    for group in siblings.values():
+        pci_unique_id = _read_pci_unique_id(host, group[0].parent)
+        located += [
+            _locate(gpu, len(located) + rank, rank, len(group), pci_unique_id) for rank, gpu in enumerate(group)
+        ]
+    return located
 
 
 def _require_driver(host: Host) -> None:
@@ -110,7 +116,7 @@ def _read_pci_unique_id(host: Host, parent: DrmDevice | None) -> int:
         return 0
 
 
-def _locate(number: int, gpu: FoundGpu, siblings: list[FoundGpu], pci_unique_id: int) -> GpuLocation:
+def _locate(gpu: FoundGpu, number: int, rank: int, total: int, pci_unique_id: int) -> GpuLocation:
     return GpuLocation(
         number=number,
         pci_address=gpu.pci_address,
@@ -119,6 +125,6 @@ def _locate(number: int, gpu: FoundGpu, siblings: list[FoundGpu], pci_unique_id:
         kfd_node=gpu.node.number,
         kfd_unique_id=gpu.node.read("unique_id"),
         pci_unique_id=pci_unique_id,
-        partition_rank=siblings.index(gpu),
-        partition_total=len(siblings),
+        partition_rank=rank,
+        partition_total=total,
     )

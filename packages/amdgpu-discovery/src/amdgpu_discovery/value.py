@@ -42,16 +42,15 @@ class Value(metaclass=ValueType):
 
     def __init__(self, **fields: Any) -> None:
         put = object.__setattr__
-        defaults = type(self)._defaults
-        for field in type(self)._fields:
-            if field in fields:
-                put(self, field, fields.pop(field))
-            elif field in defaults:
-                put(self, field, defaults[field])
-            else:
-                raise TypeError(f"{type(self).__name__} needs {field}")
-        if fields:
-            raise TypeError(f"{type(self).__name__} has no {', '.join(fields)}")
+        cls = type(self)
+        if len(fields) < len(cls._fields):
+            fields = {**cls._defaults, **fields}
+        for field in cls._fields:
+            if field not in fields:
+                raise TypeError(f"{cls.__name__} needs {field}")
+            put(self, field, fields[field])
+        if len(fields) > len(cls._fields):
+            raise TypeError(f"{cls.__name__} has no {', '.join(fields.keys() - set(cls._fields))}")
 
     def __setattr__(self, field: str, _: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable; use replace({field}=...)")
