@@ -1,0 +1,106 @@
+"""A simulated host, a bundle, and a runc that only says what it was told."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+
+RUNC = """#!/bin/sh
+printf '%s\\n' "$0" "$@" > "$RUNC_CALLS"
+exit "${RUNC_EXIT:-0}"
+"""
+
+
+class Runtime:
+    """Runs amd-container-runtime as engines do: a process, a command line, an environment, files."""
+
+    def __init__(self, directory, host):
+        self.host = host
+        self.bundle = directory / "bundle"
+        self.bundle.mkdir()
+        self.calls = directory / "runc-calls"
+        self.log = directory / "log.json"
+        programs = directory / "bin"
+        programs.mkdir()
+        self.runc = programs / "runc"
+        self.runc.write_text(RUNC)
+        self.runc.chmod(0o755)
+        self.environment = {
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "AMD_CTK_HOST_ROOT": host.root,
+            "RUNC_CALLS": str(self.calls),
+            "HOME": str(directory),
+        }
+
+    def write_config(self, *variables, **spec):
+        config = {"ociVersion": "1.2.0", "process": {"args": ["sh"], "env": ["PATH=/bin", *variables]}, **spec}
+        (self.bundle / "config.json").write_text(json.dumps(config, indent=1))
+
+    @property
+    def config(self):
+        return json.loads((self.bundle / "config.json").read_bytes())
+
+    def run(self, *words, cwd=None, **environment):
+        return subprocess.run(
+            [sys.executable, "-I", "-c", "from amd_container_runtime.shim import main; main()", *map(str, words)],
+            cwd=cwd,
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def create(self, **environment):
+        return self.run(
+            "--log", self.log, "--log-format", "json", "create", "--bundle", self.bundle, "c1", **environment
+        )
+
+    @property
+    def runc_words(self):
+        """What runc was told, None where it was not called."""
+        return self.calls.read_text().splitlines()[1:] if self.calls.exists() else None
+
+    @property
+    def reported(self):
+        """What the engine finds in its --log file."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    @property
+    def own_log(self):
+        path = self.host.path("/var/log/amd-container-runtime.log")
+        if not os.path.exists(path):
+            return []
+        with open(path, encoding="utf-8") as file:
+            return [line.split(" ", 1)[1].rstrip("\n") for line in file]
+
+    def paths(self):
+        """The device nodes the container would get."""
+        return [device["path"] for device in self.config.get("linux", {}).get("devices", [])]
+
+    def files(self):
+        return sorted(entry.name for entry in self.bundle.iterdir())
+
+
+@pytest.fixture
+def runtime(tmp_path):
+    """Return a runtime on four MI210."""
+    return Runtime(tmp_path, build_host(tmp_path / "host", "mi210-4"))
+
+
+@pytest.fixture
+def runtime_on(tmp_path):
+    """Return a function that makes a runtime on a host of any profile."""
+    return lambda profile: Runtime(tmp_path, build_host(tmp_path / "host", profile))
+
+
+@pytest.fixture
+def mode_of():
+    """Return a function that gives a file's permission bits."""
+    return lambda path: stat.S_IMODE(os.stat(path).st_mode)

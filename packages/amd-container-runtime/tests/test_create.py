@@ -1,0 +1,331 @@
+"""`create`: a container gets all the GPUs it asks for, or a sentence and nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+FOUR_GPUS = "this host has GPUs 0-3 ('amd-ctk gpu list' shows them)"
+
+
+def test_the_spec_is_edited_and_nothing_else(runtime):
+    group = os.stat(runtime.host.path("/dev/kfd")).st_gid
+    cards = os.stat(runtime.host.path("/dev/dri/card3")).st_gid
+    owner = os.geteuid()
+    runtime.write_config(
+        "AMD_VISIBLE_DEVICES=0",
+        linux={"resources": {"devices": [{"allow": False, "access": "rwm"}], "x-unknown": 1}},
+        annotations={"theirs": "kept"},
+        futureField={"big": 123456789012345678901234567890},
+    )
+
+    answer = runtime.create()
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+    devices = [
+        {"path": "/dev/dri/card3", "type": "c", "major": 226, "minor": 3, "fileMode": 438, "uid": owner, "gid": cards},
+        {
+            "path": "/dev/dri/renderD130",
+            "type": "c",
+            "major": 226,
+            "minor": 130,
+            "fileMode": 438,
+            "uid": owner,
+            "gid": group,
+        },
+        {"path": "/dev/kfd", "type": "c", "major": 510, "minor": 0, "fileMode": 438, "uid": owner, "gid": group},
+    ]
+    rules = [
+        {"allow": True, "type": "c", "major": 226, "minor": 3, "access": "rw"},
+        {"allow": True, "type": "c", "major": 226, "minor": 130, "access": "rw"},
+        {"allow": True, "type": "c", "major": 510, "minor": 0, "access": "rw"},
+    ]
+    config = runtime.config
+    assert json.loads(config["annotations"].pop("com.amd.container-toolkit.edits")) == {
+        "devices": devices,
+        "rules": rules,
+    }
+    assert config == {
+        "ociVersion": "1.2.0",
+        "process": {"args": ["sh"], "env": ["PATH=/bin", "AMD_VISIBLE_DEVICES=0"]},
+        "linux": {
+            "resources": {"devices": [{"allow": False, "access": "rwm"}, *rules], "x-unknown": 1},
+            "devices": devices,
+        },
+        "annotations": {"theirs": "kept"},
+        "futureField": {"big": 123456789012345678901234567890},
+    }
+    assert list(config)[:3] == ["ociVersion", "process", "linux"]
+
+
+def test_runc_is_called_as_we_were(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0-2")
+
+    runtime.create()
+
+    assert runtime.runc_words == [
+        *("--log", str(runtime.log), "--log-format", "json", "create", "--bundle", str(runtime.bundle), "c1")
+    ]
+
+
+def test_the_exit_code_is_runcs(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    assert runtime.create(RUNC_EXIT="42").returncode == 42
+
+
+@pytest.mark.parametrize("command", ["create", "run", "restore"])
+def test_every_way_to_start_gets_its_gpus(runtime, command):
+    runtime.write_config("AMD_VISIBLE_DEVICES=1")
+
+    runtime.run(command, "--bundle", runtime.bundle, "c1")
+
+    assert runtime.paths() == ["/dev/dri/card4", "/dev/dri/renderD131", "/dev/kfd"]
+
+
+def test_the_working_directory_is_the_default_bundle(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=1")
+
+    runtime.run("create", "c1", cwd=runtime.bundle)
+
+    assert runtime.paths() == ["/dev/dri/card4", "/dev/dri/renderD131", "/dev/kfd"]
+
+
+def test_a_bundle_called_create_is_a_bundle(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=1")
+    runtime.bundle.rename(runtime.bundle.parent / "create")
+    runtime.bundle = runtime.bundle.parent / "create"
+
+    runtime.run("create", "--bundle", "create", "c1", cwd=runtime.bundle.parent)
+
+    assert runtime.paths() == ["/dev/dri/card4", "/dev/dri/renderD131", "/dev/kfd"]
+
+
+@pytest.mark.parametrize(
+    "variables", [(), ("AMD_VISIBLE_DEVICES=",), ("AMD_VISIBLE_DEVICES=none",), ("AMD_VISIBLE_DEVICES=void",)]
+)
+def test_who_asks_for_nothing_is_handed_over_untouched(runtime, variables):
+    runtime.write_config(*variables)
+    before = (runtime.bundle / "config.json").stat().st_ino
+
+    assert runtime.create().returncode == 0
+    assert (runtime.bundle / "config.json").stat().st_ino == before
+    assert runtime.runc_words is not None
+
+
+def test_a_second_create_of_the_same_bundle_adds_nothing(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=all")
+    runtime.create()
+    once = runtime.config
+
+    runtime.create()
+
+    assert runtime.config == once
+
+
+def test_a_second_create_for_other_gpus_replaces_the_first(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=all")
+    runtime.create()
+    config = runtime.config
+    config["process"]["env"] = ["AMD_VISIBLE_DEVICES=3"]
+    (runtime.bundle / "config.json").write_text(json.dumps(config))
+
+    runtime.create()
+
+    assert runtime.paths() == ["/dev/dri/card1", "/dev/dri/renderD128", "/dev/kfd"]
+    assert len(runtime.config["linux"]["resources"]["devices"]) == 3
+
+
+def test_a_device_the_user_gave_is_kept(runtime):
+    theirs = {"path": "/dev/kfd", "type": "c", "major": 510, "minor": 0, "fileMode": 0o600, "uid": 7, "gid": 7}
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux={"devices": [theirs]})
+
+    runtime.create()
+
+    assert runtime.config["linux"]["devices"][0] == theirs
+    assert runtime.paths() == ["/dev/kfd", "/dev/dri/card3", "/dev/dri/renderD130"]
+
+
+def test_two_requests_leave_the_last_one_in_the_environment(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", "B=1", "AMD_VISIBLE_DEVICES=1")
+
+    runtime.create()
+
+    assert runtime.config["process"]["env"] == ["PATH=/bin", "B=1", "AMD_VISIBLE_DEVICES=1"]
+    assert runtime.paths() == ["/dev/dri/card4", "/dev/dri/renderD131", "/dev/kfd"]
+
+
+def test_mode_and_owner_of_the_file_stay(runtime, mode_of):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    (runtime.bundle / "config.json").chmod(0o640)
+
+    runtime.create()
+
+    assert mode_of(runtime.bundle / "config.json") == 0o640
+    assert runtime.files() == ["config.json"]
+
+
+def test_swarms_choice_beats_the_images_and_is_logged(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=all", "DOCKER_RESOURCE_AMD_GPU=0x6E32F10EFC982B4C")
+
+    runtime.create()
+
+    assert runtime.paths() == ["/dev/dri/card2", "/dev/dri/renderD129", "/dev/kfd"]
+    assert (
+        'level=WARN msg="amd-container-runtime AMD_VISIBLE_DEVICES=all is ignored because DOCKER_RESOURCE_AMD_GPU'
+        ' names GPUs" container=c1'
+    ) in runtime.own_log
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("7", f"AMD_VISIBLE_DEVICES=7: GPU 7 does not exist, {FOUR_GPUS}"),
+        ("0-9999999999", f"AMD_VISIBLE_DEVICES=0-9999999999: GPUs 4-9999999999 do not exist, {FOUR_GPUS}"),
+        ("3-1", "AMD_VISIBLE_DEVICES=3-1: '3-1' is not a range of GPUs (write 1-3)"),
+        (
+            "1-",
+            "AMD_VISIBLE_DEVICES=1-: '1-' is not a range of GPUs (write the first and the last number, such as 0-2)",
+        ),
+        (
+            "0x1234",
+            (
+                "AMD_VISIBLE_DEVICES=0x1234: no GPU has the unique id 0x1234, this host has 0xEA35F57CC80DEB35,"
+                " 0x89CAA15875FF5A43, 0x6E32F10EFC982B4C, 0x12FE4F7FDAF06B9 ('amd-ctk gpu list' shows them)"
+            ),
+        ),
+        (
+            "0000:99:00.0",
+            (
+                "AMD_VISIBLE_DEVICES=0000:99:00.0: no GPU is at PCI address 0000:99:00.0, this host has 0000:03:00.0,"
+                " 0000:26:00.0, 0000:43:00.0, 0000:63:00.0 ('amd-ctk gpu list' shows them)"
+            ),
+        ),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_refused_everywhere_people_look(runtime, value, sentence):
+    runtime.write_config(f"AMD_VISIBLE_DEVICES={value}")
+    before = (runtime.bundle / "config.json").read_bytes()
+
+    answer = runtime.create()
+
+    assert answer.returncode == 4
+    assert answer.stderr == f"amd-container-runtime: {sentence}\n"
+    (line,) = runtime.reported
+    assert (line["level"], line["msg"]) == ("error", f"amd-container-runtime: {sentence}")
+    assert runtime.runc_words is None
+    assert (runtime.bundle / "config.json").read_bytes() == before
+    assert runtime.files() == ["config.json"]
+    assert runtime.own_log[-1].startswith("level=ERROR msg=")
+
+
+@pytest.mark.parametrize("value", [" 0 , 1 ", "1,0,1", "0-1"])
+def test_white_space_and_duplicates_are_forgiven(runtime, value):
+    runtime.write_config(f"AMD_VISIBLE_DEVICES={value}")
+
+    runtime.create()
+
+    assert runtime.paths() == [
+        *("/dev/dri/card3", "/dev/dri/renderD130", "/dev/dri/card4", "/dev/dri/renderD131", "/dev/kfd")
+    ]
+
+
+def test_without_a_driver_a_request_is_refused(runtime_on):
+    runtime = runtime_on("no-driver")
+    runtime.write_config("AMD_VISIBLE_DEVICES=all")
+
+    answer = runtime.create()
+
+    assert (answer.returncode, answer.stderr) == (
+        1,
+        (
+            "amd-container-runtime: amdgpu driver unavailable: /sys/module/amdgpu/drivers/ does not exist"
+            " (load it with 'modprobe amdgpu', or install it)\n"
+        ),
+    )
+
+
+def test_without_a_driver_other_containers_start(runtime_on):
+    runtime = runtime_on("no-driver")
+    runtime.write_config("AMD_VISIBLE_DEVICES=none")
+
+    assert runtime.create().returncode == 0
+
+
+def test_a_missing_node_refuses_the_container(runtime):
+    os.unlink(runtime.host.path("/dev/kfd"))
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    answer = runtime.create()
+
+    assert (answer.returncode, answer.stderr) == (
+        1,
+        (
+            "amd-container-runtime: /dev/kfd is missing although the driver has this device"
+            " (udev makes it: 'udevadm trigger --action=add --subsystem-match=kfd')\n"
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"{", "is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        (b"[" * 100_000, "is not JSON: maximum recursion depth exceeded"),
+        (b"[]", "is not a JSON object"),
+        (b"null", "is not a JSON object"),
+        (b'{"process": null}', "is not a spec: its 'process' is not an object"),
+        (b'{"process": {"env": [7]}}', "is not a spec: entry 0 of its 'process.env' is not a string"),
+        (
+            b'{"process": {"env": ["AMD_VISIBLE_DEVICES=0"]}, "linux": 7}',
+            "is not a spec: its 'linux' is not an object",
+        ),
+    ],
+)
+def test_a_broken_config_is_named_and_left_as_it_is(runtime, content, complaint):
+    path = runtime.bundle / "config.json"
+    path.write_bytes(content)
+
+    answer = runtime.create()
+
+    assert answer.returncode in (5, 6)
+    assert answer.stderr.startswith(f"amd-container-runtime: the bundle's {path} {complaint}")
+    assert answer.stderr.count("\n") == 1
+    assert path.read_bytes() == content
+    assert runtime.runc_words is None
+
+
+def test_a_missing_bundle_is_named(runtime):
+    answer = runtime.run("create", "--bundle", "/nowhere/bundle", "c1")
+
+    assert (answer.returncode, answer.stderr) == (
+        5,
+        (
+            "amd-container-runtime: the bundle's /nowhere/bundle/config.json cannot be read: it does not exist"
+            " (name the bundle's directory with --bundle)\n"
+        ),
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere; the read-only file system is tested by e2e")
+def test_a_bundle_that_cannot_be_written_is_named(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    runtime.bundle.chmod(0o555)
+
+    answer = runtime.create()
+
+    assert answer.stderr == (
+        f"amd-container-runtime: {runtime.bundle}/config.json cannot be written: access is refused\n"
+    )
+
+
+def test_a_message_never_takes_dockers_exit_codes(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    (runtime.bundle / "config.json").unlink()
+
+    message = runtime.create().stderr
+
+    assert "no such file or directory" not in message.lower()
+    assert "permission denied" not in message.lower()

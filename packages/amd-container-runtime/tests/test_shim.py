@@ -1,0 +1,190 @@
+"""What is not `create` goes through untouched, and what cannot go through says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("state", "c1"),
+        ("--root", "/r", "--log", "/l", "kill", "c1", "9"),
+        ("exec", "c1", "create", "--bundle", "/b"),
+        ("delete", "--force", "create"),
+        ("features",),
+        ("--version",),
+        ("update", "--resources=-", "c1"),
+        (),
+        ("", " ", "a b", "*", "'\""),
+    ],
+)
+def test_other_calls_reach_runc_word_for_word(runtime, words):
+    answer = runtime.run(*words)
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+    assert runtime.runc_words == list(words)
+
+
+def test_help_says_that_this_is_a_wrapper(runtime):
+    answer = runtime.run("--help")
+
+    assert answer.stdout == "\nAMD Container Runtime is a wrapper over runc. Below is the help for runc.\n\n"
+    assert runtime.runc_words == ["--help"]
+
+
+def test_the_process_itself_becomes_runc(runtime, tmp_path):
+    """Signals, descriptors and the exit code are runc's because there is no second process."""
+    runtime.runc.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\ncat\nread line <&3 && echo $line\nkill -TERM $$\n")
+    read, write = os.pipe()
+    os.write(write, b"from descriptor 3\n")
+    os.close(write)
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-c", "from amd_container_runtime.shim import main; main()", "state", "c1"],
+        preexec_fn=lambda: os.dup2(read, 3),  # noqa: PLW1509 - this process has one thread
+        pass_fds=[3],
+        env=runtime.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    os.close(read)
+
+    output, _ = child.communicate(b"from standard input\n")
+
+    assert output == b"from standard input\nfrom descriptor 3\n"
+    assert (tmp_path / "pid").read_text().strip() == str(child.pid)
+    assert child.returncode == -signal.SIGTERM
+
+
+def test_the_environment_reaches_runc_unchanged(runtime, tmp_path):
+    runtime.runc.write_text(f"#!/bin/sh\nenv > {tmp_path}/env\n")
+
+    runtime.run("state", "c1", LD_LIBRARY_PATH="/opt/containerd/lib:", _OCI_SYNCPIPE="3")
+
+    seen = (tmp_path / "env").read_text().splitlines()
+    assert {"LD_LIBRARY_PATH=/opt/containerd/lib:", "_OCI_SYNCPIPE=3", f"PATH={runtime.environment['PATH']}"} <= set(
+        seen
+    )
+
+
+def test_no_runtime_to_hand_over_to_is_said_before_anything_is_done(runtime, tmp_path):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    before = (runtime.bundle / "config.json").read_bytes()
+    etc = tmp_path / "host/etc/amd-container-toolkit"
+    etc.mkdir(parents=True, exist_ok=True)
+    (etc / "config.toml").write_text('low-level-runtime = "/nowhere/runc"\n')
+
+    answer = runtime.create()
+
+    assert (answer.returncode, answer.stderr) == (
+        7,
+        (
+            "amd-container-runtime: the low-level runtime /nowhere/runc cannot be run: it is missing, not executable or"
+            " this program itself (correct it with 'amd-ctk config set low-level-runtime /usr/bin/runc')\n"
+        ),
+    )
+    assert (runtime.bundle / "config.json").read_bytes() == before
+
+
+def test_a_broken_configuration_stops_create_and_not_delete(runtime, tmp_path):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    etc = tmp_path / "host/etc/amd-container-toolkit"
+    etc.mkdir(parents=True, exist_ok=True)
+    (etc / "config.toml").write_text("device-mode = sideways\n")
+
+    assert runtime.create().returncode != 0
+    assert runtime.runc_words is None
+    assert runtime.run("delete", "--force", "c1").returncode == 0
+    assert runtime.runc_words == ["delete", "--force", "c1"]
+
+
+def test_a_host_root_that_is_gone_stops_create_and_not_delete(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    answer = runtime.create(AMD_CTK_HOST_ROOT="/nowhere/host")
+
+    assert answer.stderr == (
+        "amd-container-runtime: AMD_CTK_HOST_ROOT=/nowhere/host is not a directory"
+        " (build one with 'python -m amdgpu_discovery.simulate build PROFILE DIR' or unset the variable)\n"
+    )
+    assert runtime.run("delete", "c1", AMD_CTK_HOST_ROOT="/nowhere/host").returncode == 0
+
+
+def test_a_bug_is_reported_to_the_engine_and_shows_its_trace(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    broken = "import amd_container_runtime.create as c; c.locate_gpus = lambda _: 1 / 0; "
+
+    answer = subprocess.run(
+        [
+            *(sys.executable, "-I", "-c", f"{broken}from amd_container_runtime.shim import main; main()"),
+            *("--log", str(runtime.log), "--log-format", "json", "create", "--bundle", str(runtime.bundle), "c1"),
+        ],
+        env=runtime.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert answer.returncode == 1
+    assert [line["msg"] for line in runtime.reported] == [
+        "amd-container-runtime: internal error, please report it: ZeroDivisionError: division by zero"
+    ]
+    assert "Traceback" in answer.stderr
+    assert runtime.runc_words is None
+
+
+def test_a_text_log_gets_a_line_as_runc_writes_it(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=9")
+
+    runtime.run(f"--log={runtime.log}", "create", "--bundle", runtime.bundle, "c1")
+
+    line = runtime.log.read_text()
+    assert line.startswith("time=")
+    assert line.endswith(
+        ' level=error msg="amd-container-runtime: AMD_VISIBLE_DEVICES=9: GPU 9 does not exist, this host has GPUs 0-3'
+        " ('amd-ctk gpu list' shows them)\"\n"
+    )
+
+
+def test_a_line_is_added_to_what_the_engine_already_has(runtime):
+    runtime.log.write_text('{"level":"info","msg":"theirs"}\n')
+    runtime.write_config("AMD_VISIBLE_DEVICES=9")
+
+    runtime.create()
+
+    assert [json.loads(line)["level"] for line in runtime.log.read_text().splitlines()] == ["info", "error"]
+
+
+def test_the_environment_is_never_logged(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", "SECRET=hunter2")
+
+    runtime.create(SECRET="hunter2")
+
+    assert runtime.own_log == [
+        f'level=INFO msg="amd-container-runtime Serving a simulated host" root={runtime.host.root}',
+        'level=INFO msg="amd-container-runtime Requested GPUs for container" gpu_indices=[0] container=c1',
+    ]
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(runtime, tmp_path):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    os.rmdir(runtime.host.path("/var/log"))
+
+    answer = runtime.create(HOME="/nowhere")
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_who_may_not_write_the_systems_log_has_one_at_home(runtime, tmp_path):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0,1")
+    os.rmdir(runtime.host.path("/var/log"))
+
+    runtime.create()
+
+    assert 'gpu_indices="[0 1]"' in (tmp_path / "amd-container-runtime.log").read_text()
