@@ -1,9 +1,24 @@
-"""Simulated hosts: a directory of plain files that every program of the project takes for a GPU server."""
+"""Simulated hosts: a directory of plain files that every program of the project takes for a GPU server.
+
+Build one from a profile that comes with us, or from one that you changed: `build_host(directory, "mi300x-8")`,
+`build_host(directory, load_profile("mi210-4").with_gpu(2, pci_unique_id=0))`.
+"""
 
 from __future__ import annotations
 
 from amdgpu_discovery.simulate.build import build_host
-from amdgpu_discovery.simulate.profile import Profile
-from amdgpu_discovery.simulate.profile_files import load_profile, profile_names
+from amdgpu_discovery.simulate.profile import Profile, SimulatedGpu
+from amdgpu_discovery.simulate.profile_files import gpu_kind, load_profile, profile_names
+from amdgpu_discovery.simulate.random_profile import random_profile
+from amdgpu_discovery.simulate.record import record_profile
 
-__all__ = ["Profile", "build_host", "load_profile", "profile_names"]
+__all__ = [
+    "Profile",
+    "SimulatedGpu",
+    "build_host",
+    "gpu_kind",
+    "load_profile",
+    "profile_names",
+    "random_profile",
+    "record_profile",
+]

@@ -1,17 +1,24 @@
-"""The command `python -m amdgpu_discovery.simulate`: list the profiles, build a host."""
+"""The command `python -m amdgpu_discovery.simulate`: list profiles, build hosts from them, record this machine."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.host import ROOT_VARIABLE
+from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
 from amdgpu_discovery.simulate.build import build_host
 from amdgpu_discovery.simulate.profile_files import load_profile, profile_names
+from amdgpu_discovery.simulate.profile_json import format_profile
+from amdgpu_discovery.simulate.record import record_profile
 
-USAGE = """\
-usage: python -m amdgpu_discovery.simulate list
-       python -m amdgpu_discovery.simulate build PROFILE DIR
+USAGE = f"""\
+usage: python -m amdgpu_discovery.simulate COMMAND
+
+  list                          list the profiles that come with us
+  build PROFILE DIR             build a host in DIR, from a profile's name or file
+  record FILE [--with-serials]  write a profile of this machine (or of {ROOT_VARIABLE}) to FILE
 """
 
 
@@ -22,28 +29,43 @@ class UsageError(ToolkitError):
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the command line says; return the exit code."""
+    """Do what a command line says; return the exit code."""
     try:
-        _run(arguments)
-    except UsageError as error:
-        sys.stderr.write(f"{error.message}\n{USAGE}")
-        return error.exit_code
+        sys.stdout.write(_answer(arguments))
     except ToolkitError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
 
 
-def _run(arguments: list[str]) -> None:
+def _answer(arguments: list[str]) -> str:
     match arguments:
+        case ["-h" | "--help"]:
+            return USAGE
         case ["list"]:
-            for name in profile_names():
-                sys.stdout.write(f"{name:20}{load_profile(name).about}\n")
+            return "".join(f"{name:19}{load_profile(name).about}\n" for name in profile_names())
         case ["build", profile, directory]:
-            host = build_host(directory, profile)
-            sys.stdout.write(f"Built {profile} in {host.root}; serve it with {ROOT_VARIABLE}={host.root}\n")
-        case _:
-            raise UsageError(f"not understood: {' '.join(arguments) or 'no command'}")
+            return _build(profile, directory)
+        case ["record", "--with-serials", file] | ["record", file, "--with-serials"]:
+            return _record(file, with_serials=True)
+        case ["record", file] if not file.startswith("-"):
+            return _record(file, with_serials=False)
+    given = " ".join(arguments) or "nothing"
+    raise UsageError(f"expected list, build PROFILE DIR or record FILE, got {given}", hint="--help says more")
+
+
+def _build(profile: str, directory: str) -> str:
+    host = build_host(directory, profile)
+    return f"Built {profile} in {host.root}\nServe it to any program of the toolkit with {ROOT_VARIABLE}={host.root}\n"
+
+
+def _record(file: str, *, with_serials: bool) -> str:
+    host = host_from_environment(os.environ)
+    name = os.path.basename(file).removesuffix(".json")
+    profile = record_profile(host, name, with_serials=with_serials)
+    replace_file(file, format_profile(profile))
+    ids = "real" if with_serials else "made up, --with-serials keeps the real ones"
+    return f"Wrote {file}: {profile.about}\nUnique ids are {ids}.\n"
 
 
 if __name__ == "__main__":

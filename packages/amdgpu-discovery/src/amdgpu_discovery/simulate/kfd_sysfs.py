@@ -23,7 +23,7 @@ PAGE = 4096
 def add_kfd(tree: Tree, profile: Profile, place: HostPlace) -> None:
     """Add the KFD device, its topology and /dev/kfd, if the driver is loaded."""
     driver = profile.driver
-    if driver is None:
+    if driver is None or driver.kfd_major is None:
         return
     _add_device(tree, profile, driver)
     nodes = place.nodes

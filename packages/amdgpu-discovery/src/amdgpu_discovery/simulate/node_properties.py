@@ -26,7 +26,16 @@ GPU_NODES = (
 )
 LAST = ("max_engine_clk_ccompute",)
 # Only some kernels have these, so a GPU has them only where its kind names them.
-OPTIONAL = (*NEWER_NODES, "capability2")
+OPTIONAL_PROPERTIES = (*NEWER_NODES, "capability2")
+USUAL_GPU_PROPERTIES = tuple(key for key in (*ALL_NODES, *GPU_NODES, *LAST) if key not in OPTIONAL_PROPERTIES)
+# What follows from the rest of a profile; GpuKind.properties has everything else.
+DERIVED_PROPERTIES = frozenset(
+    (
+        *("cpu_cores_count", "simd_count", "mem_banks_count", "io_links_count", "p2p_links_count"),
+        *("cpu_core_id_base", "simd_id_base", "array_count", "gfx_target_version", "vendor_id", "device_id"),
+        *("location_id", "domain", "drm_render_minor", "hive_id", "unique_id", "num_xcc"),
+    )
+)
 
 # The number that KFD gives to the first vector unit of the first GPU.
 FIRST_SIMD_ID = 0x80001000
@@ -54,7 +63,7 @@ def gpu_properties(node: NodePlace, links: Links, position: int) -> dict[str, in
     units = known["array_count"] * known.get("cu_per_simd_array", 0)
     known["simd_id_base"] = FIRST_SIMD_ID + position * units
     keys = dict.fromkeys((*ALL_NODES, *NEWER_NODES, *GPU_NODES, *known, *LAST))
-    return {key: known.get(key, 0) for key in keys if key in known or key not in OPTIONAL}
+    return {key: known.get(key, 0) for key in keys if key in known or key not in OPTIONAL_PROPERTIES}
 
 
 def _shape(node: NodePlace) -> dict[str, int]:

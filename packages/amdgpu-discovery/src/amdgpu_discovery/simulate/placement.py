@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.simulate.profile import ForeignDrm, Minors, Profile, SimulatedGpu
 
-NO_MINORS = (None, None)
-
 
 class DrmPlace(Value):
     """A device with DRM nodes: its directory in sysfs and the minors it got."""
@@ -134,10 +132,7 @@ def _place_devices(separator: str, gpu: SimulatedGpu, pool: MinorPool, numbers: 
 
 
 def _device_minors(gpu: SimulatedGpu, pool: MinorPool) -> list[Minors]:
-    count = 1 + gpu.kind.xcp_devices
-    if gpu.minors:
-        return [*gpu.minors, *[NO_MINORS] * count][:count]
-    return [pool.take() for _ in range(count)]
+    return list(gpu.minors) or [pool.take() for _ in range(1 + gpu.kind.xcp_devices)]
 
 
 def _is_made(gpu: SimulatedGpu, card: int | None, render: int | None) -> bool:

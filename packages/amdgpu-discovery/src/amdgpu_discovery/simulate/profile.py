@@ -134,7 +134,8 @@ class Driver(Value):
 
     # Of the DKMS module; "" for the kernel's own, which has no version file.
     version: str = ""
-    kfd_major: int = 511
+    # None for a kernel without KFD.
+    kfd_major: int | None = 511
     generation_id: int | None = None
     # Older drivers separate name and number of the partitions' platform devices by a dot.
     xcp_separator: str = "_"

@@ -6,8 +6,8 @@ import os
 
 from amdgpu_discovery import plain_json
 from amdgpu_discovery.errors import reason
-from amdgpu_discovery.simulate.profile import Profile, ProfileError
-from amdgpu_discovery.simulate.profile_json import parse_profile
+from amdgpu_discovery.simulate.profile import GpuKind, Profile, ProfileError
+from amdgpu_discovery.simulate.profile_json import parse_kind, parse_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +31,19 @@ def load_profile(name: str) -> Profile:
     if name not in profile_names():
         raise ProfileError(f"there is no profile {name}", hint=f"choose from {', '.join(profile_names())}")
     return parse_profile(_read(os.path.join(PROFILES, f"{name}.json")), name=name, kinds=_read(KINDS))
+
+
+def gpu_kind_names() -> list[str]:
+    """Return the names of the GPU kinds that come with us."""
+    return sorted(_read(KINDS))
+
+
+def gpu_kind(name: str) -> GpuKind:
+    """Return a GPU kind that comes with us; ProfileError."""
+    kinds = _read(KINDS)
+    if name not in kinds:
+        raise ProfileError(f"there is no GPU kind {name}", hint=f"choose from {', '.join(sorted(kinds))}")
+    return parse_kind(kinds[name], name=name)
 
 
 def _read(path: str) -> Any:

@@ -43,11 +43,16 @@ def parse_profile(document: Any, *, name: str, kinds: dict[str, Any]) -> Profile
         ) from error
 
 
+def parse_kind(fields: dict[str, Any], *, name: str) -> GpuKind:
+    """Return the GPU kind of that name; TypeError for a field that kinds do not have or lack."""
+    return GpuKind(**{"product": name, **_read_fields(fields)})
+
+
 def format_profile(profile: Profile) -> bytes:
     """Return a profile as a document for people: complete, but without what is as by default."""
     import json
 
-    gpus = [{**_plain(gpu), "kind": gpu.kind.product} for gpu in profile.gpus]
+    kinds = _kinds_by_name(profile)
     document = {
         "about": profile.about,
         "origin": profile.origin,
@@ -55,10 +60,24 @@ def format_profile(profile: Profile) -> bytes:
         "access": _plain(profile.access),
         "cpus": [_plain(cpu) for cpu in profile.cpus],
         "foreign": [_plain(device) for device in profile.foreign],
-        "kinds": {gpu.kind.product: _plain(gpu.kind) for gpu in profile.gpus},
-        "gpus": gpus,
+        "kinds": {name: _plain(kind) for name, kind in kinds.items()},
+        "gpus": [{**_plain(gpu), "kind": _name_of(gpu.kind, kinds)} for gpu in profile.gpus],
     }
     return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def _kinds_by_name(profile: Profile) -> dict[str, GpuKind]:
+    """Return the kinds of a profile by their products, which get numbers where two of them differ in something."""
+    kinds: dict[str, GpuKind] = {}
+    for gpu in profile.gpus:
+        if gpu.kind not in kinds.values():
+            product = gpu.kind.product
+            kinds[product if product not in kinds else f"{product} #{len(kinds) + 1}"] = gpu.kind
+    return kinds
+
+
+def _name_of(kind: GpuKind, kinds: dict[str, GpuKind]) -> str:
+    return next(name for name, other in kinds.items() if other == kind)
 
 
 def _profile(document: Any, name: str, kinds: dict[str, Any]) -> Profile:
@@ -80,11 +99,10 @@ def _profile(document: Any, name: str, kinds: dict[str, Any]) -> Profile:
 
 
 def _gpu(fields: dict[str, Any], kinds: dict[str, Any]) -> SimulatedGpu:
-    product = fields["kind"]
-    if product not in kinds:
-        raise ValueError(f"no GPU kind is named {product}")
-    kind = GpuKind(product=product, **_read_fields(kinds[product]))
-    return SimulatedGpu(**{**_read_fields(fields), "kind": kind})
+    name = fields["kind"]
+    if name not in kinds:
+        raise ValueError(f"no GPU kind is named {name}")
+    return SimulatedGpu(**{**_read_fields(fields), "kind": parse_kind(kinds[name], name=name)})
 
 
 def _read_fields(fields: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""Make up hosts that could exist, for property tests of whatever works on the GPUs of a host."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.gpu import PciAddress
+from amdgpu_discovery.simulate.pci_sysfs import COMPUTE_MODES_BY_XCC_COUNT
+from amdgpu_discovery.simulate.profile import Driver, ForeignDrm, Profile, SimulatedGpu
+from amdgpu_discovery.simulate.profile_files import gpu_kind, gpu_kind_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+
+    from amdgpu_discovery.simulate.profile import GpuKind, Minors
+
+MOST_GPUS = 6
+# Domains are 32 bits wide; those above 16 bits change the length of an address.
+DOMAINS = (0, 0, 0, 1, 0xFFFF, 0x10000)
+FOREIGN = ForeignDrm(pci_address="0000:ff:00.0", driver="ast", vendor_id=0x1A03, device_id=0x2000)
+
+
+def random_profile(random: Random) -> Profile:
+    """Return a host whose GPUs, partitions, order, minors and ids are left to chance; the same for the same seed."""
+    count = random.randint(0, MOST_GPUS)
+    addresses = random.sample(range(1, 0xE0), count)
+    gpus = [_random_gpu(random, bus) for bus in addresses]
+    if random.random() < 0.5:
+        gpus = _scatter_minors(random, gpus)
+    return Profile(
+        name="random",
+        gpus=tuple(gpus),
+        driver=Driver(
+            kfd_major=random.randint(234, 511),
+            xcp_separator=random.choice("_."),
+            shared_minors=True,
+            peer_to_peer=False,
+        ),
+        foreign=(FOREIGN,) if random.random() < 0.5 else (),
+    )
+
+
+def _random_gpu(random: Random, bus: int) -> SimulatedGpu:
+    kind = gpu_kind(random.choice(gpu_kind_names()))
+    modes = COMPUTE_MODES_BY_XCC_COUNT.get(kind.xcc_count, "").split(", ")
+    gpu = SimulatedGpu(
+        kind=kind,
+        pci_address=str(PciAddress(domain=random.choice(DOMAINS), bus=bus, device=random.randrange(32), function=0)),
+        pci_unique_id=random.choice((None, 0, random.getrandbits(64))),
+        compute_partition=random.choice(modes),
+        memory_partition="NPS1" if kind.xcp_devices else "",
+    )
+    return gpu.replace(kfd_unique_ids=_random_ids(random, gpu.wanted_partitions))
+
+
+def _random_ids(random: Random, count: int) -> tuple[int, ...]:
+    """Return what drivers of different age say: the PCI function's id, none, or another one for each partition."""
+    return random.choice(((), (0,), tuple(random.getrandbits(64) for _ in range(count))))
+
+
+def _scatter_minors(random: Random, gpus: list[SimulatedGpu]) -> list[SimulatedGpu]:
+    """Give the GPUs minors in an order of their own, with holes, and card minors that say nothing of render minors."""
+    total = sum(_device_count(gpu.kind) for gpu in gpus)
+    cards = random.sample(range(1024, 2048), total)
+    renders = random.sample(range(128, 1024), total)
+    scattered = []
+    for gpu in gpus:
+        count = _device_count(gpu.kind)
+        minors: list[Minors] = list(zip(cards[:count], sorted(renders[:count]), strict=True))
+        scattered.append(gpu.replace(minors=tuple(minors)))
+        del cards[:count], renders[:count]
+    return scattered
+
+
+def _device_count(kind: GpuKind) -> int:
+    return 1 + kind.xcp_devices

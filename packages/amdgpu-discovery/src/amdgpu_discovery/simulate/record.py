@@ -1,0 +1,105 @@
+"""Record a machine as a profile, so that its GPUs can be had elsewhere without it."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from amdgpu_discovery.drm import AMDGPU_DRIVER, amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.kfd_topology import TOPOLOGY
+from amdgpu_discovery.numbering import join_gpus
+from amdgpu_discovery.simulate.minors import SHARED_MINORS
+from amdgpu_discovery.simulate.node_properties import USUAL_GPU_PROPERTIES
+from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, Profile
+from amdgpu_discovery.simulate.record_gpu import gather_gpus, read_connectors, record_gpu
+from amdgpu_discovery.simulate.serials import without_serials
+from amdgpu_discovery.simulate.sysfs_numbers import read_number, read_numbers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from amdgpu_discovery.drm import DrmDevice
+    from amdgpu_discovery.host import Host
+    from amdgpu_discovery.numbering import FoundGpu
+
+
+def record_profile(host: Host, name: str, *, with_serials: bool = False) -> Profile:
+    """Return a profile of this host.
+
+    Unique ids are replaced by made-up ones, equal where the real ones are, unless `with_serials`. What the reader may
+    not see, such as nodes outside its device cgroup, is not recorded. ToolkitError as from `find_gpus`.
+    """
+    is_loaded = host.stat(AMDGPU_DRIVER) is not None
+    found = join_gpus(host) if is_loaded else []
+    devices = read_drm_devices(host)
+    profile = Profile(
+        name=name,
+        about=f"{len(found)} GPU{'' if len(found) == 1 else 's'} of a recorded host",
+        gpus=tuple(record_gpu(host, gpu) for gpu in gather_gpus(host, found, devices)),
+        driver=_record_driver(host, found, devices) if is_loaded else None,
+        cpus=tuple(_record_cpus(host)),
+        foreign=tuple(_record_foreign(host, devices)),
+        access=_record_access(host, devices),
+    )
+    return profile if with_serials else without_serials(profile)
+
+
+def _record_driver(host: Host, found: list[FoundGpu], devices: list[DrmDevice]) -> Driver:
+    major = host.read_attribute("/sys/class/kfd/kfd/dev").partition(":")[0]
+    known = {key for gpu in found for key in read_numbers(host, f"{gpu.node.path}/properties")}
+    minors = [minor or 0 for device in devices for minor in (device.card_minor, device.render_minor)]
+    return Driver(
+        version=host.read_attribute("/sys/module/amdgpu/version"),
+        kfd_major=int(major) if major.isdecimal() else None,
+        generation_id=read_number(host, f"{TOPOLOGY}/generation_id"),
+        xcp_separator="." if any("/amdgpu_xcp." in device.path for device in devices) else "_",
+        shared_minors=max(minors, default=0) in SHARED_MINORS,
+        peer_to_peer=any(host.names(f"{gpu.node.path}/p2p_links") for gpu in found),
+        absent_properties=tuple(key for key in USUAL_GPU_PROPERTIES if key not in known) if found else (),
+    )
+
+
+def _record_cpus(host: Host) -> Iterator[CpuNode]:
+    numbers = sorted(int(name) for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal())
+    for number in numbers:
+        path = f"{TOPOLOGY}/nodes/{number}"
+        properties = read_numbers(host, f"{path}/properties")
+        if properties.get("cpu_cores_count") and not properties.get("drm_render_minor"):
+            yield CpuNode(
+                cores=properties["cpu_cores_count"],
+                memory_bytes=read_numbers(host, f"{path}/mem_banks/0/properties").get("size_in_bytes", 0),
+                core_id_base=properties.get("cpu_core_id_base"),
+                hive_id=properties.get("hive_id", 0),
+                clock=properties.get("max_engine_clk_ccompute", 0),
+            )
+
+
+def _record_foreign(host: Host, devices: list[DrmDevice]) -> Iterator[ForeignDrm]:
+    amdgpu = set(amdgpu_pci_addresses(host))
+    for device in devices:
+        if device.pci_address and device.pci_address not in amdgpu:
+            yield ForeignDrm(
+                pci_address=str(device.pci_address),
+                upstream=tuple(device.path.split("/")[3:-1]),
+                minors=((device.card_minor, device.render_minor),),
+                connectors=read_connectors(host, device),
+                driver=os.path.basename(host.link(f"{device.path}/driver")),
+                vendor_id=read_number(host, f"{device.path}/vendor", base=16) or 0,
+                device_id=read_number(host, f"{device.path}/device", base=16) or 0,
+                has_render=device.render_minor is not None,
+            )
+
+
+def _record_access(host: Host, devices: list[DrmDevice]) -> Access:
+    cards = [f"/dev/dri/card{device.card_minor}" for device in devices if device.card_minor is not None]
+    renders = [f"/dev/dri/renderD{device.render_minor}" for device in devices if device.render_minor is not None]
+    return Access(**_access_of(host, "card", cards), **_access_of(host, "render", renders))
+
+
+def _access_of(host: Host, kind: str, paths: list[str]) -> dict[str, int]:
+    for path in paths:
+        found = host.stat(path)
+        if found is not None:
+            return {f"{kind}_mode": stat.S_IMODE(found.st_mode), f"{kind}_group": found.st_gid}
+    return {}
