@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from amd_device_spec.settings import (
+    COMPILED_FILE,
+    CONFIG_FILE,
+    Settings,
+    SettingsError,
+    check_settings,
+    format_compiled,
+    parse_compiled,
+    read_settings,
+    stamp,
+)
+from amdgpu_discovery.host import Host
+
+needs_tomllib = pytest.mark.skipif(sys.version_info < (3, 11), reason="this python cannot read TOML")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    (tmp_path / "etc/amd-container-toolkit").mkdir(parents=True)
+    return Host(tmp_path)
+
+
+def write(host: Host, path: str, content: str | bytes) -> Path:
+    file = Path(host.path(path))
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return file
+
+
+def compile_settings(host: Host, values: dict[str, object]) -> None:
+    source = os.stat(host.path(CONFIG_FILE))
+    write(host, COMPILED_FILE, format_compiled(values, stamp(source)))
+
+
+def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
+    settings = read_settings(host)
+
+    assert settings.as_dict() == {
+        "unknown_gpus": "error",
+        "device_mode": "open",
+        "low_level_runtime": "",
+        "swarm_resources": ("AMD_GPU", "GPU", "GPU_COMPUTE"),
+        "visible_devices_env": "always",
+        "log_level": "info",
+        "log_file": "",
+    }
+
+
+def test_a_compiled_form_without_its_config_counts_for_nothing(host: Host) -> None:
+    toml = write(host, CONFIG_FILE, 'unknown-gpus = "ignore"\n')
+    compile_settings(host, {"unknown-gpus": "ignore"})
+    toml.unlink()
+
+    assert read_settings(host) == Settings()
+
+
+def test_the_compiled_form_is_read_while_its_config_is_as_it_was(host: Host) -> None:
+    write(host, CONFIG_FILE, "not even TOML")
+    compile_settings(host, {"unknown-gpus": "ignore", "swarm-resources": ["AMD_GPU", "VF"], "log-file": "/tmp/a b.log"})
+
+    assert read_settings(host) == Settings(
+        unknown_gpus="ignore", swarm_resources=("AMD_GPU", "VF"), log_file="/tmp/a b.log"
+    )
+
+
+def test_an_empty_list_of_resources_stays_empty_when_compiled(host: Host) -> None:
+    write(host, CONFIG_FILE, "swarm-resources = []\n")
+    compile_settings(host, {"swarm-resources": []})
+
+    assert read_settings(host).swarm_resources == ()
+
+
+@needs_tomllib
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda file: file.write_text('unknown-gpus = "error"\n'), id="edited"),
+        pytest.param(lambda file: os.utime(file, (1, 1)), id="replaced by an older one"),
+        pytest.param(lambda file: os.utime(file, (2**33, 2**33)), id="from the future"),
+    ],
+)
+def test_a_config_that_is_not_what_was_compiled_is_read_itself(host: Host, change: Callable[[Path], object]) -> None:
+    toml = write(host, CONFIG_FILE, 'unknown-gpus = "error"\n')
+    write(host, COMPILED_FILE, format_compiled({"unknown-gpus": "ignore"}, "1.1"))
+    change(toml)
+
+    assert read_settings(host).unknown_gpus == "error"
+
+
+@needs_tomllib
+def test_a_config_that_nobody_compiled_is_read_itself(host: Host) -> None:
+    write(host, CONFIG_FILE, 'visible-devices-env = "never" # comment\n')
+
+    assert read_settings(host) == Settings(visible_devices_env="never")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 11), reason="this python reads TOML")
+def test_a_python_that_cannot_read_toml_asks_for_it_to_be_compiled(host: Host) -> None:
+    path = write(host, CONFIG_FILE, 'visible-devices-env = "never"\n')
+
+    with pytest.raises(SettingsError) as refused:
+        read_settings(host)
+
+    assert (
+        str(refused.value)
+        == f"{path} was changed since it was compiled, and python 3.10 cannot read it (run 'amd-ctk config compile')"
+    )
+
+
+@needs_tomllib
+def test_a_config_that_is_not_toml_is_an_error_that_names_it(host: Host) -> None:
+    path = write(host, CONFIG_FILE, "unknown-gpus = ")
+
+    with pytest.raises(SettingsError) as refused:
+        read_settings(host)
+
+    assert refused.value.message.startswith(f"{path} cannot be read: Invalid value")
+    assert refused.value.hint == "mend it, or remove it for the defaults"
+
+
+def test_a_config_that_is_a_directory_is_an_error(host: Host) -> None:
+    Path(host.path(CONFIG_FILE)).mkdir()
+    Path(host.path(COMPILED_FILE)).mkdir()
+
+    with pytest.raises(SettingsError, match=r"cannot be read: it is a directory$"):
+        read_settings(host)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"unknown-gpu": "error"}, "there is no setting unknown-gpu (the nearest is unknown-gpus)"),
+        ({"device_mode": "open"}, "there is no setting device_mode (the nearest is device-mode)"),
+        ({"LogFile": "open"}, "there is no setting LogFile (the nearest is log-file)"),
+        ({"device-mode": "0660"}, 'device-mode cannot be "0660" (it is one of open, host)'),
+        ({"log-level": 3}, 'log-level is not a line of text (as in log-level = "info")'),
+        ({"log-file": "a.log"}, "log-file is not an absolute path: a.log (as in /var/log/amd-container-runtime.log)"),
+        ({"log-file": "/a\nb"}, 'log-file is not a line of text (as in log-file = "")'),
+        (
+            {"swarm-resources": "GPU"},
+            'swarm-resources is not a list of resource kinds (as in swarm-resources = ["AMD_GPU"])',
+        ),
+        (
+            {"swarm-resources": ["A B"]},
+            'swarm-resources is not a list of resource kinds (as in swarm-resources = ["AMD_GPU"])',
+        ),
+    ],
+)
+def test_a_setting_that_means_nothing_is_named(values: dict[str, object], sentence: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        check_settings(values, "c.toml")
+
+    assert str(refused.value) == f"c.toml: {sentence}"
+
+
+def test_the_compiled_form_is_lines_that_a_shell_can_read() -> None:
+    values = {"low-level-runtime": "/usr/bin/crun", "swarm-resources": ["GPU", "VF"]}
+
+    compiled = format_compiled(values, "17.42")
+
+    assert compiled == (
+        b"# Compiled from config.toml by amd-ctk; edit that file, or use 'amd-ctk config set'.\n"
+        b"source=17.42\nlow-level-runtime=/usr/bin/crun\nswarm-resources=GPU VF\n"
+    )
+    assert parse_compiled(compiled, "17.42") == values
+    assert parse_compiled(compiled, "17.43") is None
+
+
+def test_compiled_settings_cost_no_heavy_import(host: Host) -> None:
+    write(host, CONFIG_FILE, "")
+    compile_settings(host, {"unknown-gpus": "ignore"})
+    program = (
+        "import sys\nfrom amdgpu_discovery.host import Host\nfrom amd_device_spec.settings import read_settings\n"
+        f"read_settings(Host({host.root!r}))\nprint({{'re', 'json', 'tomllib', 'difflib'}} & set(sys.modules))"
+    )
+    modules = [
+        os.path.dirname(os.path.dirname(sys.modules[name].__file__ or ""))
+        for name in ("amdgpu_discovery", "amd_device_spec")
+    ]
+
+    seen = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        env={"PYTHONPATH": ":".join(modules)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert seen.stdout == "set()\n"
