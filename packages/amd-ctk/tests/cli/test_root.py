@@ -1,0 +1,98 @@
+"""amd-ctk itself: help, version, wrong words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_without_a_command_help_is_shown_and_nothing_failed(host, amd_ctk):
+    host()
+
+    answer = amd_ctk()
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == amd_ctk("-h").stdout == amd_ctk("--help").stdout
+    assert answer.stdout.startswith("Usage: ")
+    assert "Tool to configure AMD Container Toolkit" in answer.stdout
+
+
+@pytest.mark.parametrize("group", ["gpu", "cdi", "runtime"])
+def test_a_group_without_a_command_shows_its_help(host, amd_ctk, group):
+    host()
+
+    answer = amd_ctk(group)
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == amd_ctk(group, "-h").stdout
+
+
+def test_an_unknown_command_is_named(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("foo")
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert "No such command 'foo'" in answer.stderr
+
+
+def test_the_version_has_the_originals_three_lines(host, amd_ctk):
+    host()
+
+    lines = amd_ctk("version").stdout.splitlines()
+
+    assert [line.partition(": ")[0] for line in lines] == ["Version", "Build Date", "GitCommit"]
+    assert lines[0].startswith("Version: v2.")
+    facts = json.loads(amd_ctk("version", "--json").stdout)
+    assert lines == [f"Version: v{facts['version']}", f"Build Date: {facts['date']}", f"GitCommit: {facts['commit']}"]
+
+
+def test_a_host_root_that_is_no_directory_is_named(amd_ctk):
+    answer = amd_ctk("gpu", "list", AMD_CTK_HOST_ROOT="/nowhere/host")
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == (
+        "AMD_CTK_HOST_ROOT=/nowhere/host is not a directory"
+        " (build one with 'python -m amdgpu_discovery.simulate build PROFILE DIR' or unset the variable)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("bash", "complete -o default -F _amd_ctk_completion amd-ctk"),
+        ("zsh", "compdef _amd_ctk_completion amd-ctk"),
+        ("fish", "complete --command amd-ctk --no-files"),
+    ],
+)
+def test_completion_can_be_shown_for_every_shell(host, amd_ctk, shell, line):
+    host()
+
+    # Typer asks the process tree which shell this is, and a test has none.
+    answer = amd_ctk("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+
+    assert answer.returncode == 0
+    assert line in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("environment", "offered"),
+    [
+        ({"_AMD_CTK_COMPLETE": "complete_bash", "COMP_WORDS": "amd-ctk gp", "COMP_CWORD": "1"}, "gpu"),
+        ({"_AMD_CTK_COMPLETE": "complete_bash", "COMP_WORDS": "amd-ctk gpu ", "COMP_CWORD": "2"}, "list"),
+        ({"_AMD_CTK_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "amd-ctk gpu "}, '"list"'),
+        (
+            {
+                "_AMD_CTK_COMPLETE": "complete_fish",
+                "_TYPER_COMPLETE_ARGS": "amd-ctk gpu ",
+                "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            },
+            "list",
+        ),
+    ],
+)
+def test_completion_offers_commands(host, amd_ctk, environment, offered):
+    host()
+
+    assert offered in amd_ctk(**environment).stdout
