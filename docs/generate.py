@@ -1,0 +1,144 @@
+"""Write the reference pages that follow from the code: `python docs/generate.py`, or `--check` whether they do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import typer
+
+from amdgpu_discovery.errors import DriverUnavailable
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.simulate import build_host, load_profile, profile_names
+
+REFERENCE = Path(__file__).parent / "reference"
+NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n"
+
+PROGRAMS = {"amd-ctk": "amd_ctk.cli"}
+
+# Typer's own, the same for every program; the page says what they do.
+COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or with --check name those that are not what the code says."""
+    pages = {"cli.md": cli_page(), "profiles.md": profiles_page()}
+    if arguments == ["--check"]:
+        stale = [name for name, text in pages.items() if (REFERENCE / name).read_text(encoding="utf-8") != text]
+        for name in stale:
+            print(f"docs/reference/{name} is not what the code says (run 'python docs/generate.py')", file=sys.stderr)
+        return 1 if stale else 0
+    for name, text in pages.items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+def cli_page() -> str:
+    """Return the page of all commands and options."""
+    return "\n".join(
+        [
+            "# Command line",
+            "",
+            NOTE,
+            "Every command takes `-h` and `--help`. A group without a command prints its help. An answer goes to",
+            "standard output; what is said about it goes to standard error. [Exit codes](exit-codes.md) have a page",
+            "of their own. `--install-completion` teaches your shell (bash, zsh or fish) to complete the commands.",
+            "",
+            *(line for name, module in PROGRAMS.items() for line in _command_lines(_command(module), name)),
+        ]
+    )
+
+
+def profiles_page() -> str:
+    """Return the page of the simulated hosts that can be built by name."""
+    rows = [_profile_row(name) for name in profile_names()]
+    return "\n".join(
+        [
+            "# Simulated hosts",
+            "",
+            NOTE,
+            "`python -m amdgpu_discovery.simulate build PROFILE DIR` builds any of these;",
+            "[how to simulate hosts](../how-to/simulate-hosts.md) says what to do with one. Every partition counts as",
+            "a GPU.",
+            "",
+            "| profile | GPUs | what it is |",
+            "|---|--:|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _profile_row(name: str) -> str:
+    with TemporaryDirectory() as directory:
+        host = build_host(directory, name)
+        try:
+            gpus = str(len(locate_gpus(host)))
+        except DriverUnavailable:
+            gpus = "-"
+    return f"| `{name}` | {gpus} | {load_profile(name).about} |"
+
+
+def _command(module: str) -> Any:
+    return typer.main.get_command(import_module(module).app)
+
+
+def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
+    """Yield the section of a command and of those below it, in the order in which help shows them."""
+    yield from (f"{'#' * depth} {words}", "", _sentences(command.help), "")
+    yield from ("```text", _usage(command, words), "```", "")
+    rows = [_parameter_row(parameter) for parameter in command.params if _is_shown(parameter)]
+    if rows:
+        yield from ("| argument or option | what it says |", "|---|---|", *rows, "")
+    for name, child in getattr(command, "commands", {}).items():
+        if not child.hidden:
+            yield from _command_lines(child, f"{words} {name}", depth=min(depth + 1, 4))
+
+
+def _sentences(text: str | None) -> str:
+    paragraphs = (text or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _usage(command: Any, words: str) -> str:
+    shown = [parameter for parameter in command.params if _is_shown(parameter)]
+    arguments = [_placeholder(parameter) for parameter in shown if not _is_option(parameter)]
+    options = ["[OPTIONS]"] if len(arguments) < len(shown) else []
+    group = ["COMMAND ..."] if getattr(command, "commands", {}) else []
+    return " ".join([words, *options, *arguments, *group])
+
+
+def _is_shown(parameter: Any) -> bool:
+    return not getattr(parameter, "hidden", False) and parameter.opts[0] not in COMPLETION_OPTIONS
+
+
+def _is_option(parameter: Any) -> bool:
+    return bool(parameter.opts[0].startswith("-"))
+
+
+def _parameter_row(parameter: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in _names(parameter))
+    text = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|")
+    default = parameter.default
+    shown = f" Default: `{default}`." if isinstance(default, str) and default else ""
+    return f"| {names} | {text}{shown} |"
+
+
+def _names(parameter: Any) -> list[str]:
+    if not _is_option(parameter):
+        return [_placeholder(parameter)]
+    value = "" if parameter.is_flag else f" {_placeholder(parameter)}"
+    return [f"{name}{value}" for name in (*parameter.opts, *parameter.secondary_opts)]
+
+
+def _placeholder(parameter: Any) -> str:
+    name = (parameter.metavar or parameter.name).upper()
+    return f"{name}..." if parameter.nargs == -1 else str(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
