@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from amd_device_spec.settings import COMPILED_FILE, CONFIG_FILE, format_compiled, stamp
 from amdgpu_discovery.simulate import build_host
 
 RUNC = """#!/bin/sh
@@ -42,6 +43,16 @@ class Runtime:
     def write_config(self, *variables, **spec):
         config = {"ociVersion": "1.2.0", "process": {"args": ["sh"], "env": ["PATH=/bin", *variables]}, **spec}
         (self.bundle / "config.json").write_text(json.dumps(config, indent=1))
+
+    def configure(self, **values):
+        """Set what an administrator sets, in both of its forms; the keys of the file have dashes."""
+        keys = {name.replace("_", "-"): value for name, value in values.items()}
+        os.makedirs(os.path.dirname(self.host.path(CONFIG_FILE)), exist_ok=True)
+        with open(self.host.path(CONFIG_FILE), "w", encoding="utf-8") as file:
+            file.writelines(f'{key} = "{value}"\n' for key, value in keys.items())
+        compiled = format_compiled(keys, stamp(os.stat(self.host.path(CONFIG_FILE))))
+        with open(self.host.path(COMPILED_FILE), "wb") as file:
+            file.write(compiled)
 
     @property
     def config(self):

@@ -179,6 +179,60 @@ def test_swarms_choice_beats_the_images_and_is_logged(runtime):
     ) in runtime.own_log
 
 
+def test_the_hosts_modes_can_be_kept_with_its_groups(runtime):
+    group = os.stat(runtime.host.path("/dev/kfd")).st_gid
+    cards = os.stat(runtime.host.path("/dev/dri/card3")).st_gid
+    runtime.configure(device_mode="host")
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    runtime.create()
+
+    assert [device["fileMode"] for device in runtime.config["linux"]["devices"]] == [0o660, 0o660, 0o660]
+    assert runtime.config["process"].get("user", {}).get("additionalGids", []) == sorted({cards, group} - {0})
+
+
+def test_unknown_gpus_can_be_left_out_with_a_warning(runtime):
+    runtime.configure(unknown_gpus="ignore")
+    runtime.write_config("AMD_VISIBLE_DEVICES=0,7")
+
+    runtime.create()
+
+    assert runtime.paths() == ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]
+    assert (
+        'level=WARN msg="amd-container-runtime AMD_VISIBLE_DEVICES=0,7: GPU 7 does not exist, this host has GPUs 0-3"'
+        " container=c1"
+    ) in runtime.own_log
+
+
+@pytest.mark.parametrize(
+    ("policy", "capabilities", "paths"),
+    [
+        ("always", [], ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]),
+        ("privileged", ["CAP_SYS_ADMIN"], ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]),
+        ("privileged", ["CAP_CHOWN"], []),
+        ("never", ["CAP_SYS_ADMIN"], []),
+    ],
+)
+def test_the_administrator_decides_who_may_ask_by_environment(runtime, policy, capabilities, paths):
+    runtime.configure(visible_devices_env=policy)
+    runtime.write_config(
+        process={"env": ["AMD_VISIBLE_DEVICES=0"], "capabilities": {"bounding": capabilities}},
+    )
+
+    assert runtime.create().returncode == 0
+    assert runtime.paths() == paths
+
+
+def test_the_level_of_the_log_is_the_administrators(runtime):
+    runtime.configure(log_level="error", log_file=runtime.host.path("/var/log/other.log"))
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    runtime.create()
+
+    assert runtime.own_log == []
+    assert not os.path.exists(runtime.host.path("/var/log/other.log"))
+
+
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [

@@ -73,12 +73,10 @@ def test_the_environment_reaches_runc_unchanged(runtime, tmp_path):
     )
 
 
-def test_no_runtime_to_hand_over_to_is_said_before_anything_is_done(runtime, tmp_path):
+def test_no_runtime_to_hand_over_to_is_said_before_anything_is_done(runtime):
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
     before = (runtime.bundle / "config.json").read_bytes()
-    etc = tmp_path / "host/etc/amd-container-toolkit"
-    etc.mkdir(parents=True, exist_ok=True)
-    (etc / "config.toml").write_text('low-level-runtime = "/nowhere/runc"\n')
+    runtime.configure(low_level_runtime="/nowhere/runc")
 
     answer = runtime.create()
 
