@@ -7,7 +7,8 @@ import os
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate.drm_sysfs import add_drm
-from amdgpu_discovery.simulate.kfd_sysfs import add_kfd
+from amdgpu_discovery.simulate.kfd_sysfs import add_kfd, add_links
+from amdgpu_discovery.simulate.links import link_nodes
 from amdgpu_discovery.simulate.pci_sysfs import add_pci
 from amdgpu_discovery.simulate.placement import place_host
 from amdgpu_discovery.simulate.profile import Profile
@@ -18,7 +19,7 @@ from amdgpu_discovery.simulate.tree import Tree, write_tree
 MARK = ".simulated-host"
 
 # What every program of the project may write below.
-DIRECTORIES = ("/etc", "/run", "/var/lib", "/var/log", "/var/run", "/tmp")  # noqa: S108 - of the simulated host
+DIRECTORIES = ("/etc", "/run", "/var/lib", "/var/log", "/tmp")  # noqa: S108 - of the simulated host
 
 
 class BuildError(ToolkitError):
@@ -27,14 +28,15 @@ class BuildError(ToolkitError):
     exit_code = 5
 
 
-def build_host(directory: str | os.PathLike[str], profile: str | Profile) -> Host:
+def build_host(directory: str | os.PathLike[str], profile: str | Profile, *, with_links: bool = True) -> Host:
     """Build a host in `directory` and return it; `profile` is a name, a file or a value.
 
     A host that was built there earlier is replaced. BuildError for a directory that holds anything else,
-    ProfileError for an unknown or impossible profile; nothing is written then.
+    ProfileError for an unknown or impossible profile; nothing is written then. Without links KFD's nodes say nothing
+    of each other: nothing in the toolkit asks them, and 63 partitions have 4000 links.
     """
     described = profile if isinstance(profile, Profile) else load_profile(profile)
-    tree = build_tree(described)
+    tree = build_tree(described, with_links=with_links)
     root = os.path.abspath(directory)
     try:
         _clear(root)
@@ -44,7 +46,7 @@ def build_host(directory: str | os.PathLike[str], profile: str | Profile) -> Hos
     return Host(root)
 
 
-def build_tree(profile: Profile) -> Tree:
+def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
     """Return every file of a host."""
     place = place_host(profile)
     tree = Tree()
@@ -52,9 +54,15 @@ def build_tree(profile: Profile) -> Tree:
     for path in DIRECTORIES:
         tree.add_directory(path)
     tree.add_directory("/dev/dri")
+    tree.add_link("/var/run", "/run")
     add_pci(tree, profile, place)
     add_drm(tree, profile.access, place)
-    add_kfd(tree, profile, place)
+    driver = profile.driver
+    if driver and driver.kfd_major is not None:
+        links = link_nodes(profile, place.nodes)
+        add_kfd(tree, profile, driver, place.nodes, links)
+        if with_links:
+            add_links(tree, driver, links)
     return tree
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.simulate.links import link_nodes
 from amdgpu_discovery.simulate.node_properties import cpu_properties, gpu_properties
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from amdgpu_discovery.simulate.links import Links, NodeLink
-    from amdgpu_discovery.simulate.placement import HostPlace, NodePlace
+    from amdgpu_discovery.simulate.placement import NodePlace
     from amdgpu_discovery.simulate.profile import CpuNode, Driver, Profile
     from amdgpu_discovery.simulate.tree import Tree
 
@@ -20,56 +19,60 @@ SYSTEM_HEAP = 0
 PAGE = 4096
 
 
-def add_kfd(tree: Tree, profile: Profile, place: HostPlace) -> None:
-    """Add the KFD device, its topology and /dev/kfd, if the driver is loaded."""
-    driver = profile.driver
-    if driver is None or driver.kfd_major is None:
-        return
+def add_kfd(tree: Tree, profile: Profile, driver: Driver, nodes: Sequence[NodePlace], links: Sequence[Links]) -> None:
+    """Add KFD's device and its nodes, which count `links` but do not list them; see `add_links`."""
     _add_device(tree, profile, driver)
-    nodes = place.nodes
     generation = driver.generation_id if driver.generation_id is not None else len(profile.cpus) + len(nodes)
-    system = _lines({"platform_oem": 0, "platform_id": 0, "platform_rev": 0})
-    tree.add_file(f"{KFD}/topology/system_properties", system)
     tree.add_attributes(f"{KFD}/topology", {"generation_id": generation})
+    system = {"platform_oem": 0, "platform_id": 0, "platform_rev": 0}
+    tree.add_file(f"{KFD}/topology/system_properties", _lines(system, driver))
     tree.add_directory(NODES)
-    links = link_nodes(profile, nodes)
+    first_core = 0
     for number, cpu in enumerate(profile.cpus):
-        _add_cpu(tree, profile, number, cpu, links[number])
-    for node in nodes:
-        _add_gpu(tree, driver, node, links[node.number], nodes[0].number)
+        base = first_core if cpu.core_id_base is None else cpu.core_id_base
+        _add_node(tree, driver, number, cpu_properties(cpu, base, links[number]), _system_memory(cpu))
+        tree.add_attributes(f"{NODES}/{number}", {"gpu_id": 0, "name": ""})
+        first_core += cpu.cores
+    for position, node in enumerate(nodes):
+        properties = gpu_properties(node, links[node.number], position)
+        _add_node(tree, driver, node.number, properties, _video_memory(node))
+        tree.add_attributes(f"{NODES}/{node.number}", {"gpu_id": node.gpu_id, "name": node.gpu.kind.kfd_name})
+
+
+def add_links(tree: Tree, driver: Driver, links: Sequence[Links]) -> None:
+    """Add the links of every node, in the order of their numbers."""
+    for number, of_node in enumerate(links):
+        for kind, paths in (("io_links", of_node.direct), ("p2p_links", of_node.indirect)):
+            for position, link in enumerate(paths):
+                path = f"{NODES}/{number}/{kind}/{position}/properties"
+                tree.add_file(path, _lines(_link_properties(link), driver))
 
 
 def _add_device(tree: Tree, profile: Profile, driver: Driver) -> None:
-    tree.add_attributes(KFD, {"dev": f"{driver.kfd_major}:0"})
-    tree.add_attributes(KFD, {"uevent": f"MAJOR={driver.kfd_major}\nMINOR=0\nDEVNAME=kfd"})
+    number = f"{driver.kfd_major}:0"
+    tree.add_attributes(KFD, {"dev": number, "uevent": f"MAJOR={driver.kfd_major}\nMINOR=0\nDEVNAME=kfd"})
     tree.add_link(f"{KFD}/subsystem", "/sys/class/kfd")
     tree.add_link("/sys/class/kfd/kfd", KFD)
-    tree.add_link(f"/sys/dev/char/{driver.kfd_major}:0", KFD)
+    tree.add_link(f"/sys/dev/char/{number}", KFD)
     tree.add_file("/dev/kfd", mode=profile.access.render_mode, group=profile.access.render_group)
 
 
-def _add_cpu(tree: Tree, profile: Profile, number: int, cpu: CpuNode, links: Links) -> None:
-    driver = profile.driver
-    earlier = sum(other.cores for other in profile.cpus[:number])
-    base = earlier if cpu.core_id_base is None else cpu.core_id_base
-    absent = driver.absent_properties if driver else ()
-    tree.add_attributes(f"{NODES}/{number}", {"gpu_id": 0, "name": ""})
-    tree.add_file(f"{NODES}/{number}/properties", _lines(cpu_properties(cpu, base, links), absent))
-    bank = {"heap_type": SYSTEM_HEAP, "size_in_bytes": cpu.memory_bytes, "flags": 0, "width": 64, "mem_clk_max": 3200}
-    tree.add_file(f"{NODES}/{number}/mem_banks/0/properties", _lines(bank))
-    _add_links(tree, number, links, absent)
+def _add_node(
+    tree: Tree, driver: Driver, number: int, properties: Mapping[str, int], memory: Mapping[str, int]
+) -> None:
+    path = f"{NODES}/{number}"
+    tree.add_file(f"{path}/properties", _lines(properties, driver))
+    tree.add_file(f"{path}/mem_banks/0/properties", _lines(memory, driver))
+    # Caches are counted too, but never listed: on many hosts they are thousands, and nobody has asked for them.
+    for name in ("caches", "io_links", "p2p_links"):
+        tree.add_directory(f"{path}/{name}")
 
 
-def _add_gpu(tree: Tree, driver: Driver, node: NodePlace, links: Links, first: int) -> None:
-    absent = driver.absent_properties
-    path = f"{NODES}/{node.number}"
-    tree.add_attributes(path, {"gpu_id": node.gpu_id, "name": node.gpu.kind.kfd_name})
-    tree.add_file(f"{path}/properties", _lines(gpu_properties(node, links, node.number - first), absent))
-    tree.add_file(f"{path}/mem_banks/0/properties", _lines(_memory_bank(node)))
-    _add_links(tree, node.number, links, absent)
+def _system_memory(cpu: CpuNode) -> dict[str, int]:
+    return {"heap_type": SYSTEM_HEAP, "size_in_bytes": cpu.memory_bytes, "flags": 0, "width": 64, "mem_clk_max": 3200}
 
 
-def _memory_bank(node: NodePlace) -> dict[str, int]:
+def _video_memory(node: NodePlace) -> dict[str, int]:
     kind = node.gpu.kind
     return {
         "heap_type": kind.heap_type,
@@ -86,15 +89,6 @@ def _memory_size(node: NodePlace) -> int:
         return sizes[node.partition]
     total = node.gpu.kind.kfd_bytes or node.gpu.kind.vram_bytes
     return total // node.partition_total // PAGE * PAGE
-
-
-def _add_links(tree: Tree, number: int, links: Links, absent: tuple[str, ...]) -> None:
-    for kind, paths in (("io_links", links.direct), ("p2p_links", links.indirect)):
-        tree.add_directory(f"{NODES}/{number}/{kind}")
-        for position, link in enumerate(paths):
-            tree.add_file(f"{NODES}/{number}/{kind}/{position}/properties", _lines(_link_properties(link), absent))
-    # Counted in the properties, but not listed: thousands of files that neither we nor ROCm's discovery read.
-    tree.add_directory(f"{NODES}/{number}/caches")
 
 
 def _link_properties(link: NodeLink) -> dict[str, int]:
@@ -115,5 +109,6 @@ def _link_properties(link: NodeLink) -> dict[str, int]:
     }
 
 
-def _lines(properties: Mapping[str, int], absent: tuple[str, ...] = ()) -> bytes:
-    return "".join(f"{key} {value}\n" for key, value in properties.items() if key not in absent).encode()
+def _lines(properties: Mapping[str, int], driver: Driver) -> bytes:
+    told = (f"{key} {value}\n" for key, value in properties.items() if key not in driver.absent_properties)
+    return "".join(told).encode()

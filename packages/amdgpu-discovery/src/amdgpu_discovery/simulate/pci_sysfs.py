@@ -51,9 +51,11 @@ def _identity(gpu: SimulatedGpu) -> dict[str, str]:
 
 
 def _add_function(tree: Tree, path: str, attributes: dict[str, str]) -> None:
-    tree.add_attributes(path, attributes)
+    address = path.rpartition("/")[2]
+    ids = f"{attributes['vendor'][2:]}:{attributes['device'][2:]}".upper()
+    tree.add_attributes(path, {**attributes, "uevent": f"PCI_ID={ids}\nPCI_SLOT_NAME={address}"})
     tree.add_link(f"{path}/subsystem", "/sys/bus/pci")
-    tree.add_link(f"/sys/bus/pci/devices/{path.rpartition('/')[2]}", path)
+    tree.add_link(f"/sys/bus/pci/devices/{address}", path)
 
 
 def _add_module(tree: Tree, version: str) -> None:

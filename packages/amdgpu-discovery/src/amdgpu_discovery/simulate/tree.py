@@ -45,8 +45,13 @@ class Tree:
         self.entries[path] = File(content=content, mode=mode, group=group)
 
     def add_link(self, path: str, destination: str) -> None:
-        """Add a relative link that leads to `destination`, given as it is on the simulated host."""
-        self.entries[path] = Link(target=os.path.relpath(destination, os.path.dirname(path)))
+        """Add a relative link that leads to `destination`, given as it is on the simulated host.
+
+        Like those of sysfs it ends in the destination's name, even where that lies above the link.
+        """
+        parent, name = os.path.split(destination)
+        way = os.path.relpath(parent, os.path.dirname(path))
+        self.entries[path] = Link(target=os.path.normpath(f"{way}/{name}"))
 
     def add_directory(self, path: str) -> None:
         """Add a directory, which may stay empty."""
