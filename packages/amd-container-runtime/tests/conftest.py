@@ -58,9 +58,16 @@ class Runtime:
     def config(self):
         return json.loads((self.bundle / "config.json").read_bytes())
 
-    def run(self, *words, cwd=None, **environment):
+    def run(self, *words, cwd=None, under=(), **environment):
         return subprocess.run(
-            [sys.executable, "-I", "-c", "from amd_container_runtime.shim import main; main()", *map(str, words)],
+            [
+                *under,
+                sys.executable,
+                "-I",
+                "-c",
+                "from amd_container_runtime.shim import main; main()",
+                *map(str, words),
+            ],
             cwd=cwd,
             env={**self.environment, **environment},
             capture_output=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 
 import pytest
 
@@ -189,6 +190,34 @@ def test_the_hosts_modes_can_be_kept_with_its_groups(runtime):
 
     assert [device["fileMode"] for device in runtime.config["linux"]["devices"]] == [0o660, 0o660, 0o660]
     assert runtime.config["process"].get("user", {}).get("additionalGids", []) == sorted({cards, group} - {0})
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode != 0,
+    reason="this machine makes no user namespaces",
+)
+@pytest.mark.parametrize(
+    ("mode", "warnings"),
+    [
+        (
+            0o660,
+            [
+                ('level=WARN msg="amd-container-runtime in this user namespace /dev/dri/card3, /dev/dri/renderD130,'
+                " /dev/kfd keep the host's mode and open only to their group: use crun with '--group-add keep-groups',"
+                ' or a udev rule that sets MODE=\\"0666\\"" container=c1')
+            ],
+        ),
+        (0o666, []),
+    ],
+)
+def test_rootless_containers_are_warned_of_nodes_they_cannot_open(runtime, mode, warnings):
+    for path in ("/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"):
+        os.chmod(runtime.host.path(path), mode)
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    runtime.run("create", "--bundle", runtime.bundle, "c1", under=("unshare", "--user", "--map-root-user"))
+
+    assert [line for line in runtime.own_log if line.startswith("level=WARN")] == warnings
 
 
 def test_unknown_gpus_can_be_left_out_with_a_warning(runtime):

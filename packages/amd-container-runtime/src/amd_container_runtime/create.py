@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amd_container_runtime.bundle import Bundle
+from amd_container_runtime.user_namespace import closed_nodes_note
 from amd_device_spec.errors import SpecError
 from amd_device_spec.oci import apply_edits, build_edits
 from amd_device_spec.request import VISIBLE_DEVICES, Grant, grant, is_privileged, keep_last_request, requested_gpus
@@ -12,11 +13,10 @@ from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_device_spec.settings import Settings
-
     from amd_container_runtime.arguments import Call
     from amd_container_runtime.report import Log
     from amd_device_spec.request import GpuRequest
+    from amd_device_spec.settings import Settings
     from amdgpu_discovery.host import Host
 
 
@@ -36,9 +36,9 @@ def _edit(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) 
     """Edit the spec in memory; return whether that changed it."""
     request = _permitted(requested_gpus(bundle.spec, settings.swarm_resources), bundle, call, settings, log)
     granted = _grant(request, host, settings) if request else Grant(gpus=())
-    for note in granted.notes:
-        log.write("warn", note, container=call.container_id)
     nodes = device_nodes(host, granted.gpus)
+    for note in filter(None, (*granted.notes, closed_nodes_note(nodes))):
+        log.write("warn", note, container=call.container_id)
     edits = build_edits(nodes, keep_host_mode=settings.device_mode == "host")
     changed = apply_edits(bundle.spec, edits)
     if request:

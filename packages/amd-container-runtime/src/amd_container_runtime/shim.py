@@ -13,9 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from amd_device_spec.settings import Settings
-
     from amd_container_runtime.arguments import Call
+    from amd_device_spec.settings import Settings
     from amdgpu_discovery.host import Host
 
 

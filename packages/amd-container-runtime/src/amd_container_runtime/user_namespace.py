@@ -1,0 +1,35 @@
+"""Rootless engines: what a user namespace changes about device nodes."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amdgpu_discovery.gpu import DeviceNode
+
+# Everybody may read and write.
+OPEN_TO_ALL = 0o006
+
+# user_namespaces(7): outside of every namespace all ids stand for themselves.
+IDENTITY = b"0 0 4294967295".split()
+
+
+def is_user_namespace() -> bool:
+    """Return whether this process runs in a user namespace other than the initial one."""
+    with open("/proc/self/uid_map", "rb", buffering=0) as file:
+        return file.read(256).split() != IDENTITY
+
+
+def closed_nodes_note(nodes: Sequence[DeviceNode]) -> str:
+    """Return a sentence about the nodes that rootless containers will not be able to open, "" if there is none.
+
+    Nobody can make device nodes in a user namespace, so engines bind those of the host with the mode they have there.
+    """
+    closed = [node for node in nodes if node.mode & OPEN_TO_ALL != OPEN_TO_ALL]
+    if not closed or not is_user_namespace():
+        return ""
+    return (
+        f"in this user namespace {', '.join(node.path for node in closed)} keep the host's mode and open only to their"
+        " group: use crun with '--group-add keep-groups', or a udev rule that sets MODE=\"0666\""
+    )
