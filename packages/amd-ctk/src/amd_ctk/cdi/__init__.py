@@ -1,0 +1,1 @@
+"""CDI specs of a host: making them, keeping them true, and finding out what engines are offered."""

@@ -1,0 +1,42 @@
+"""The GPUs of a host as the CDI devices that `amd-ctk cdi generate` would offer."""
+
+from __future__ import annotations
+
+from amd_ctk.cli.listing import count_gpus
+from amd_device_spec import cdi_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+KIND = f"{cdi_names.VENDOR}/{cdi_names.DEVICE_CLASS}"
+
+
+def format_list(host: Host, gpus: list[Gpu]) -> str:
+    """Return the GPUs as CDI devices with the nodes that each has."""
+    lines = [count_gpus(gpus), *([f"{KIND}={cdi_names.ALL}"] if gpus else [])]
+    for gpu in gpus:
+        lines += [f"{KIND}={gpu.number}", *(f"  {path}" for path in _drm_paths(host, gpu))]
+    return "\n".join(lines)
+
+
+def format_json(host: Host, gpus: list[Gpu]) -> str:
+    """Return every name under which a spec offers GPUs; `nodes` are what it has beside /dev/kfd."""
+    import json
+
+    named = cdi_names.names_of(gpus, cdi_names.ALL_NAMES) if gpus else {}
+    devices = [
+        {
+            "name": f"{KIND}={name}",
+            "gpus": [gpu.number for gpu in behind],
+            "nodes": [path for gpu in behind for path in _drm_paths(host, gpu)],
+        }
+        for name, behind in named.items()
+    ]
+    return json.dumps({"devices": devices}, indent=2)
+
+
+def _drm_paths(host: Host, gpu: Gpu) -> list[str]:
+    card = gpu.card_path
+    return [card, gpu.render_path] if card and host.stat(card) else [gpu.render_path]

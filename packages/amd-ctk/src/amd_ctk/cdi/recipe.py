@@ -1,0 +1,99 @@
+"""How each generated spec was asked for, remembered so that `amd-ctk cdi refresh` can ask again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from amd_ctk.cdi.errors import CdiError
+from amd_device_spec.cdi import CdiOptions
+from amd_device_spec.cdi_text import FORMATS
+from amdgpu_discovery.errors import reason
+from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from amdgpu_discovery.host import Host
+
+DEFAULT_OUTPUT = "/etc/cdi/amd.json"
+# One file each, so that two that are written at once cannot lose one another.
+RECIPES = "/var/lib/amd-container-toolkit/cdi"
+
+
+class Recipe(Value):
+    """A file and what shall be in it."""
+
+    # Absolute, as the user gave it; DEFAULT_OUTPUT is that of the host, all others are used as they stand.
+    output: str
+    language: str
+    options: CdiOptions
+
+    def path(self, host: Host) -> str:
+        """Return where the file is on this machine."""
+        return host.path(DEFAULT_OUTPUT) if self.output == DEFAULT_OUTPUT else self.output
+
+
+def name_output(host: Host, output: str) -> str:
+    """Return the `output` of a recipe for a path that a user gave; "" is the default."""
+    absolute = os.path.abspath(output) if output else DEFAULT_OUTPUT
+    return DEFAULT_OUTPUT if absolute == host.path(DEFAULT_OUTPUT) else absolute
+
+
+def remember(host: Host, recipe: Recipe) -> None:
+    """Keep a recipe for the next refresh; FileError."""
+    import json
+
+    fields = {**recipe.as_dict(), "options": recipe.options.as_dict()}
+    path = host.path(_file_of(recipe.output))
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    except OSError as error:
+        raise CdiError(f"{os.path.dirname(path)} cannot be made: {reason(error)}") from error
+    replace_file(path, (json.dumps(fields, indent=2) + "\n").encode(), durable=True)
+
+
+def forget(host: Host, output: str) -> bool:
+    """Refresh a file no more; return whether it was remembered."""
+    try:
+        os.unlink(host.path(_file_of(output)))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def remembered(host: Host) -> list[Recipe]:
+    """Return all recipes by output; CdiError where one cannot be read."""
+    names = sorted(name for name in host.names(RECIPES) if name.endswith(".json"))
+    return sorted((_read(host, f"{RECIPES}/{name}") for name in names), key=lambda recipe: recipe.output)
+
+
+def find_recipe(host: Host, output: str) -> Recipe | None:
+    """Return how a file was generated, None where that is not known."""
+    path = _file_of(output)
+    return _read(host, path) if host.stat(path) else None
+
+
+def _file_of(output: str) -> str:
+    return f"{RECIPES}/{hashlib.sha256(os.fsencode(output)).hexdigest()[:16]}.json"
+
+
+def _read(host: Host, path: str) -> Recipe:
+    import json
+
+    try:
+        return _recipe(json.loads(host.read(path)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        words = reason(error) if isinstance(error, OSError) else "it is not what amd-ctk writes"
+        raise CdiError(
+            f"{host.path(path)}, which says how a CDI spec was generated, cannot be read: {words}",
+            hint="remove it and run 'amd-ctk cdi generate' again",
+        ) from error
+
+
+def _recipe(fields: dict[str, Any]) -> Recipe:
+    if fields["language"] not in FORMATS:
+        raise ValueError(fields["language"])
+    return Recipe(output=str(fields["output"]), language=fields["language"], options=CdiOptions(**fields["options"]))

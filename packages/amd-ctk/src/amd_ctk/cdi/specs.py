@@ -1,0 +1,110 @@
+"""Make the CDI spec of a host and put it where engines read it."""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.cdi.errors import CdiError, cannot_generate, cannot_write
+from amd_device_spec.cdi import build_cdi_spec, check_options
+from amd_device_spec.cdi_text import format_spec, parse_spec
+from amd_device_spec.errors import SpecError
+from amdgpu_discovery.device_nodes import device_nodes
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
+from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.selection import select_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from amd_ctk.cdi.recipe import Recipe
+    from amd_device_spec.cdi import CdiOptions
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+
+def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
+    """Return the spec of a host as it is now; CdiError where it has no GPU or lacks a device node."""
+    try:
+        check_options(options)
+        gpus = _find_asked(host, options)
+        nodes = device_nodes(host, gpus)
+        return build_cdi_spec(gpus, nodes, options, keep_host_mode=_keeps_host_mode(host))
+    except CdiError:
+        raise
+    except ToolkitError as error:
+        raise cannot_generate(error) from error
+
+
+def write_spec(host: Host, recipe: Recipe) -> tuple[dict[str, Any], bool]:
+    """Bring the file of a recipe up to date; return its spec and whether the file had to change.
+
+    CdiError where that is not possible or would destroy something that is not ours; the file is then as it was.
+    """
+    spec = make_spec(host, recipe.options)
+    content = format_spec(spec, recipe.language)
+    path = recipe.path(host)
+    old = _read_replaceable(path, recipe)
+    if old == content:
+        return spec, False
+    _make_directory(os.path.dirname(path))
+    try:
+        # 0644: engines of users read it too.
+        replace_file(path, content, mode=0o644, durable=True)
+    except FileError as error:
+        raise cannot_write(error.message, error.hint) from error
+    return spec, True
+
+
+def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
+    try:
+        gpus = find_gpus(host)
+    except ToolkitError as error:
+        raise cannot_generate(error, "getting GPUs: ") from error
+    numbers = {gpu.number for gpu in select_gpus(gpus, options.request)}
+    if not numbers:
+        raise CdiError("failed to generate CDI spec: it would offer no GPU", hint="name GPUs, or leave out --gpus")
+    return [gpu for gpu in gpus if gpu.number in numbers]
+
+
+def _keeps_host_mode(host: Host) -> bool:
+    from amd_device_spec.settings import read_settings
+
+    return read_settings(host).device_mode == "host"
+
+
+def _read_replaceable(path: str, recipe: Recipe) -> bytes:
+    """Return what is in a file that we may replace, b"" where there is none; CdiError where we may not."""
+    if os.path.islink(path):
+        raise cannot_write(f"{path} is a symbolic link", f"give the file itself: {os.path.realpath(path)}")
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise cannot_write(f"{path} cannot be read: {reason(error)}", "give a file with --output") from error
+    _refuse_foreign(path, content, recipe)
+    return content
+
+
+def _refuse_foreign(path: str, content: bytes, recipe: Recipe) -> None:
+    # What a power cut left behind is nobody's.
+    if not content.strip(b"\0 \n"):
+        return
+    try:
+        tree = parse_spec(content).tree
+        kind = tree.get("kind") if isinstance(tree, dict) else None
+    except SpecError:
+        kind = None
+    if kind != recipe.options.kind:
+        holds = f"a CDI spec of {kind}" if isinstance(kind, str) else "something else than a CDI spec"
+        raise cannot_write(f"{path} holds {holds}", "move it away, or give another file with --output")
+
+
+def _make_directory(directory: str) -> None:
+    try:
+        os.makedirs(directory, mode=0o755, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(f"directory {directory} cannot be made: {reason(error)}") from error

@@ -1,0 +1,114 @@
+"""How CDI devices may be called, and which names the GPUs of a host get.
+
+Source of the rules: CDI specification, "Kind" and "Devices", with what its Go library does in addition.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
+
+    from amdgpu_discovery.gpu import GpuLocation
+
+    AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
+
+VENDOR = "amd.com"
+DEVICE_CLASS = "gpu"
+ALL = "all"
+
+INDEX_NAMES = "index"
+UUID_NAMES = "uuid"
+PCI_NAMES = "pci"
+ALL_NAMES = "all-of-them"
+STRATEGIES = (INDEX_NAMES, UUID_NAMES, PCI_NAMES, ALL_NAMES)
+
+LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+ALPHANUMERIC = LETTERS | frozenset("0123456789")
+LABEL_CHARACTERS = ALPHANUMERIC | frozenset("_-.")
+DEVICE_CHARACTERS = LABEL_CHARACTERS | frozenset(":")
+
+
+def names_of(gpus: Sequence[AnyGpu], strategy: str, *, with_all: bool = True) -> dict[str, list[AnyGpu]]:
+    """Return the GPUs behind each CDI device name: numbers, `all`, then unique ids and PCI addresses as asked for.
+
+    A unique id stands as rocm-smi prints it (lower case) and as amd-smi does (upper case). What partitions share means
+    all of them; `:p<rank>` behind it means one.
+    """
+    named = {str(gpu.number): [gpu] for gpu in gpus}
+    if with_all:
+        named[ALL] = list(gpus)
+    if strategy in (UUID_NAMES, ALL_NAMES):
+        named |= _shared_names(gpus, _unique_ids)
+    if strategy in (PCI_NAMES, ALL_NAMES):
+        named |= _shared_names(gpus, lambda gpu: [str(gpu.pci_address)])
+    return named
+
+
+def vendor_problem(vendor: str) -> str:
+    """Return what is wrong with the part of a kind before the slash, "" if nothing is."""
+    return _label_problem(vendor)
+
+
+def class_problem(device_class: str) -> str:
+    """Return what is wrong with the part of a kind behind the slash, "" if nothing is."""
+    return _label_problem(device_class)
+
+
+def kind_problem(kind: str) -> str:
+    """Return what is wrong with `vendor/class`, "" if nothing is."""
+    vendor, slash, device_class = kind.partition("/")
+    if not slash:
+        return "is not of the form vendor/class"
+    if problem := _label_problem(vendor):
+        return f"has a vendor that {problem}"
+    if problem := _label_problem(device_class):
+        return f"has a class that {problem}"
+    return ""
+
+
+def name_problem(name: str) -> str:
+    """Return what is wrong with the name of a device, "" if nothing is."""
+    if not name:
+        return "is empty"
+    if name[0] not in ALPHANUMERIC or name[-1] not in ALPHANUMERIC:
+        return "does not begin and end with a letter or digit"
+    return _character_problem(name, DEVICE_CHARACTERS)
+
+
+def _label_problem(label: str) -> str:
+    # One letter is legal, but makes dockerd 28 crash.
+    if len(label) < 2:
+        return "has fewer than two characters"
+    if label[0] not in LETTERS:
+        return "does not begin with a letter"
+    if label[-1] not in ALPHANUMERIC:
+        return "does not end with a letter or digit"
+    return _character_problem(label, LABEL_CHARACTERS)
+
+
+def _character_problem(text: str, allowed: frozenset[str]) -> str:
+    wrong = sorted(set(text) - allowed)
+    return f"contains {', '.join(map(ascii, wrong))}" if wrong else ""
+
+
+def _unique_ids(gpu: GpuLocation) -> Iterator[str]:
+    for unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id):
+        # 0 stands for "has none".
+        if unique_id:
+            yield f"0x{unique_id:X}"
+            yield f"0x{unique_id:x}"
+
+
+def _shared_names(
+    gpus: Sequence[AnyGpu], names: Callable[[AnyGpu], Iterator[str] | list[str]]
+) -> dict[str, list[AnyGpu]]:
+    gpus_by_name: dict[str, list[AnyGpu]] = {}
+    for gpu in gpus:
+        for name in dict.fromkeys(names(gpu)):
+            gpus_by_name.setdefault(name, []).append(gpu)
+    shared = {name: sharing for name, sharing in gpus_by_name.items() if len(sharing) > 1}
+    return gpus_by_name | {
+        f"{name}:p{gpu.partition_rank}": [gpu] for name, sharing in shared.items() for gpu in sharing
+    }

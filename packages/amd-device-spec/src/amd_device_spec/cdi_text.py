@@ -1,0 +1,130 @@
+"""CDI specs as text, JSON or YAML, and where in the text each part of one stands."""
+
+from __future__ import annotations
+
+from amd_device_spec.errors import SpecError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+JSON = "json"
+YAML = "yaml"
+FORMATS = (JSON, YAML)
+
+
+class BrokenText(SpecError):
+    """A text that is neither JSON nor YAML; `line` and `column` say where it breaks, counted from 1."""
+
+    def __init__(self, message: str, *, line: int, column: int) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
+class SpecText:
+    """A text that was read: `tree` is what it says, as dicts, lists and scalars."""
+
+    __slots__ = ("_marked", "_text", "tree")
+
+    def __init__(self, text: str, tree: Any) -> None:
+        self.tree = tree
+        self._text = text
+        self._marked: Any = None
+
+    def position(self, place: tuple[str | int, ...]) -> tuple[int, int]:
+        """Return line and column, counted from 1, of the innermost part on the way to `place` that exists."""
+        if self._marked is None:
+            # Slow, and of use only where something is wrong.
+            self._marked = _parse_yaml(self._text)
+        line, column, node = 0, 0, self._marked
+        for step in place:
+            marks = getattr(getattr(node, "lc", None), "data", None) or {}
+            if step not in marks:
+                break
+            line, column = marks[step][:2]
+            node = node[step]
+        return line + 1, column + 1
+
+
+def format_spec(spec: dict[str, Any], language: str) -> bytes:
+    """Return a spec as the text of a file; the same spec gives the same bytes."""
+    if language == YAML:
+        return _format_yaml(spec)
+    import json
+
+    return (json.dumps(spec, indent=2) + "\n").encode()
+
+
+def language_of(path: str) -> str:
+    """Return in which language engines expect a file, by the end of its name."""
+    return YAML if path.endswith((".yaml", ".yml")) else JSON
+
+
+def parse_spec(content: bytes) -> SpecText:
+    """Read JSON or YAML as engines do, which hold one for the other; BrokenText where it is neither."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise BrokenText("it is not text in UTF-8", line=line, column=1) from error
+    # YAML has its doubts about tabs, JSON none; in JSON they only ever stand between words.
+    text = text.replace("\t", " ") if text.lstrip().startswith("{") else text
+    try:
+        return SpecText(text, _parse_json(text))
+    except ValueError:
+        return SpecText(text, _parse_yaml(text))
+
+
+def _parse_json(text: str) -> Any:
+    """Read JSON fast; ValueError where it is none or holds a key twice, which YAML's reader tells better."""
+    import json
+
+    return json.loads(text, object_pairs_hook=_unique_keys)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keyed = dict(pairs)
+    if len(keyed) < len(pairs):
+        raise ValueError("a key stands twice")
+    return keyed
+
+
+def _parse_yaml(text: str) -> Any:
+    from ruamel.yaml import YAML as RuamelYaml  # noqa: N811 - a class
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    reader = RuamelYaml(typ="rt", pure=True)
+    # The one of the Go library in all engines, in which fileMode: 0666 is octal.
+    reader.version = (1, 1)
+    try:
+        return reader.load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise BrokenText(" ".join((error.problem or "it cannot be read").split()), line=line, column=column) from error
+    except (YAMLError, ValueError) as error:
+        raise BrokenText(" ".join(str(error).split()), line=1, column=1) from error
+
+
+def _format_yaml(spec: dict[str, Any]) -> bytes:
+    from io import BytesIO
+
+    from ruamel.yaml import YAML as RuamelYaml  # noqa: N811 - a class
+
+    writer = RuamelYaml(typ="rt", pure=True)
+    writer.width = 4096
+    text = BytesIO()
+    writer.dump(_quote_values(spec), text)
+    return text.getvalue()
+
+
+def _quote_values(tree: Any) -> Any:
+    """Quote every string: to some readers 0x1F and 0000:03:00.0 are numbers where they stand bare."""
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+    if isinstance(tree, dict):
+        return {key: _quote_values(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_quote_values(item) for item in tree]
+    return DoubleQuotedScalarString(tree) if isinstance(tree, str) else tree
