@@ -16,36 +16,25 @@ from amdgpu_discovery.simulate.profile import (
     ProfileError,
     SimulatedGpu,
 )
+from amdgpu_discovery.simulate.profile_fields import plain_fields, read_fields, require
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from amdgpu_discovery.value import Value
-
-# Numbers that people know in hexadecimal, or in octal; JSON has them as text.
-HEXADECIMAL = frozenset(
-    (
-        *("device_id", "vendor_id", "subsystem_vendor", "subsystem_device", "revision", "pci_class"),
-        *("hive_id", "pci_unique_id", "kfd_unique_ids"),
-    )
-)
-OCTAL = frozenset(("card_mode", "render_mode"))
-
 
 def parse_profile(document: Any, *, name: str, kinds: dict[str, Any]) -> Profile:
     """Return what a document describes, with `kinds` for those it does not define; ProfileError where it is none."""
     try:
-        return _profile(document, name, kinds)
+        return _profile(require(document, dict, "a profile is an object"), name, kinds)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ProfileError(
-            f"profile {name} cannot be understood: {error}", hint="compare it with a recorded one"
-        ) from error
+        message = f"profile {name} cannot be understood: {error}"
+        raise ProfileError(message, hint="compare it with a recorded one") from error
 
 
 def parse_kind(fields: dict[str, Any], *, name: str) -> GpuKind:
-    """Return the GPU kind of that name; TypeError for a field that kinds do not have or lack."""
-    return GpuKind(**{"product": name, **_read_fields(fields)})
+    """Return the GPU kind of that name; TypeError for a field that kinds do not have or lack, ValueError for a type."""
+    return GpuKind(**{"product": name, **read_fields(GpuKind, fields)})
 
 
 def format_profile(profile: Profile) -> bytes:
@@ -56,14 +45,39 @@ def format_profile(profile: Profile) -> bytes:
     document = {
         "about": profile.about,
         "origin": profile.origin,
-        "driver": _plain(profile.driver) if profile.driver else None,
-        "access": _plain(profile.access),
-        "cpus": [_plain(cpu) for cpu in profile.cpus],
-        "foreign": [_plain(device) for device in profile.foreign],
-        "kinds": {name: _plain(kind) for name, kind in kinds.items()},
-        "gpus": [{**_plain(gpu), "kind": _name_of(gpu.kind, kinds)} for gpu in profile.gpus],
+        "driver": plain_fields(profile.driver) if profile.driver else None,
+        "access": plain_fields(profile.access),
+        "cpus": [plain_fields(cpu) for cpu in profile.cpus],
+        "foreign": [plain_fields(device) for device in profile.foreign],
+        "kinds": {name: plain_fields(kind) for name, kind in kinds.items()},
+        "gpus": [{**plain_fields(gpu), "kind": _name_of(gpu.kind, kinds)} for gpu in profile.gpus],
     }
     return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def _profile(document: dict[str, Any], name: str, kinds: dict[str, Any]) -> Profile:
+    given = dict(document)
+    kinds = {**kinds, **given.pop("kinds", {})}
+    common = given.pop("every_gpu", {})
+    fields: dict[str, Any] = {"name": name}
+    fields["gpus"] = tuple(_gpu({**common, **gpu}, kinds) for gpu in given.pop("gpus", ()))
+    if "driver" in given:
+        driver = given.pop("driver")
+        fields["driver"] = None if driver is None else Driver(**read_fields(Driver, driver))
+    if "access" in given:
+        fields["access"] = Access(**read_fields(Access, given.pop("access")))
+    if "cpus" in given:
+        fields["cpus"] = tuple(CpuNode(**read_fields(CpuNode, cpu)) for cpu in given.pop("cpus"))
+    if "foreign" in given:
+        fields["foreign"] = tuple(ForeignDrm(**read_fields(ForeignDrm, device)) for device in given.pop("foreign"))
+    return Profile(**fields, **read_fields(Profile, given))
+
+
+def _gpu(fields: dict[str, Any], kinds: dict[str, Any]) -> SimulatedGpu:
+    name = fields.pop("kind", "nothing")
+    if name not in kinds:
+        raise ValueError(f"a GPU is of kind {name}, which is not described")
+    return SimulatedGpu(**read_fields(SimulatedGpu, fields), kind=parse_kind(kinds[name], name=name))
 
 
 def _kinds_by_name(profile: Profile) -> dict[str, GpuKind]:
@@ -78,59 +92,3 @@ def _kinds_by_name(profile: Profile) -> dict[str, GpuKind]:
 
 def _name_of(kind: GpuKind, kinds: dict[str, GpuKind]) -> str:
     return next(name for name, other in kinds.items() if other == kind)
-
-
-def _profile(document: Any, name: str, kinds: dict[str, Any]) -> Profile:
-    given = dict(document)
-    fields: dict[str, Any] = {"name": name}
-    kinds = {**kinds, **given.pop("kinds", {})}
-    common = given.pop("every_gpu", {})
-    fields["gpus"] = tuple(_gpu({**common, **gpu}, kinds) for gpu in given.pop("gpus", ()))
-    if "driver" in given:
-        driver = given.pop("driver")
-        fields["driver"] = None if driver is None else Driver(**_read_fields(driver))
-    if "access" in given:
-        fields["access"] = Access(**_read_fields(given.pop("access")))
-    if "cpus" in given:
-        fields["cpus"] = tuple(CpuNode(**_read_fields(cpu)) for cpu in given.pop("cpus"))
-    if "foreign" in given:
-        fields["foreign"] = tuple(ForeignDrm(**_read_fields(device)) for device in given.pop("foreign"))
-    return Profile(**fields, **given)
-
-
-def _gpu(fields: dict[str, Any], kinds: dict[str, Any]) -> SimulatedGpu:
-    name = fields["kind"]
-    if name not in kinds:
-        raise ValueError(f"no GPU kind is named {name}")
-    return SimulatedGpu(**{**_read_fields(fields), "kind": parse_kind(kinds[name], name=name)})
-
-
-def _read_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: _read_field(name, field) for name, field in fields.items()}
-
-
-def _read_field(name: str, field: Any) -> Any:
-    if isinstance(field, list):
-        return tuple(_read_field(name, item) for item in field)
-    if isinstance(field, str) and name in HEXADECIMAL:
-        return int(field, 16)
-    if isinstance(field, str) and name in OCTAL:
-        return int(field, 8)
-    return field
-
-
-def _plain(value: Value) -> dict[str, Any]:
-    return {name: _plain_field(name, field) for name, field in value.as_dict().items() if _is_told(value, name, field)}
-
-
-def _is_told(value: Value, name: str, field: Any) -> bool:
-    defaults = type(value)._defaults
-    return name not in defaults or field != defaults[name]
-
-
-def _plain_field(name: str, field: Any) -> Any:
-    if isinstance(field, tuple):
-        return [_plain_field(name, item) for item in field]
-    if isinstance(field, int) and name in HEXADECIMAL:
-        return f"0x{field:x}"
-    return f"{field:o}" if name in OCTAL else field

@@ -1,0 +1,128 @@
+"""What is recorded is what is there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amdgpu_discovery import plain_json
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.simulate import build_host, load_profile, profile_names, random_profile, record_profile
+from amdgpu_discovery.simulate.build import build_tree
+from amdgpu_discovery.simulate.profile_json import format_profile, parse_profile
+
+NODES = "/sys/class/kfd/kfd/topology/nodes"
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_a_recorded_host_is_the_same_to_the_last_file(tmp_path, name):
+    host = build_host(tmp_path, name)
+
+    recorded = record_profile(host, name, with_serials=True)
+
+    # Who is not root has built nodes with a group of their own.
+    access = load_profile(name).access if os.geteuid() == 0 else recorded.access
+    assert build_tree(recorded).entries == build_tree(load_profile(name).replace(access=access)).entries
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_what_is_written_down_is_what_was_recorded(simulated, name):
+    recorded = record_profile(simulated(name), name)
+
+    assert parse_profile(plain_json.loads(format_profile(recorded)), name=name, kinds={}) == recorded
+
+
+def test_serials_are_replaced_by_made_up_ones(simulated):
+    gpus = record_profile(simulated("mi355x-8"), "mine").gpus
+
+    assert [(gpu.pci_unique_id, gpu.kfd_unique_ids, gpu.hive_id) for gpu in gpus[:2]] == [
+        (0x5EED000000000001, (0x5EED000000000002,), 0x5EED000000000003),
+        (0x5EED000000000004, (0x5EED000000000005,), 0x5EED000000000003),
+    ]
+
+
+def test_no_serial_of_a_host_is_in_its_record(simulated):
+    real = load_profile("mi355x-8").gpus
+    written = format_profile(record_profile(simulated("mi355x-8"), "mine")).decode()
+
+    ids = [number for gpu in real for number in (gpu.pci_unique_id, *gpu.kfd_unique_ids, gpu.hive_id)]
+    assert [number for number in ids if f"{number:x}" in written or str(number) in written] == []
+
+
+def test_without_serials_everything_else_is_the_same(simulated, tmp_path):
+    host = simulated("mi300x-8-cpx")
+    gpus = find_gpus(host)
+
+    again = find_gpus(build_host(tmp_path / "again", record_profile(host, "mine"), with_links=False))
+
+    nothing = {"kfd_unique_id": 0, "pci_unique_id": 0, "xgmi_hive": None}
+    assert [gpu.replace(**nothing) for gpu in again] == [gpu.replace(**nothing) for gpu in gpus]
+    # Partitions of one GPU still share an id, and no two GPUs do.
+    assert [gpu.kfd_unique_id - 0x5EED000000000000 for gpu in again[6:10]] == [1, 1, 3, 3]
+
+
+def test_gpus_of_one_kind_that_differ_are_kept_apart(simulated):
+    profile = load_profile("mi210-4")
+    odd = profile.gpus[2].kind
+    other = odd.replace(properties={**odd.properties, "fw_version": 93})
+    host = simulated(profile.with_gpu(2, kind=other))
+
+    document = plain_json.loads(format_profile(record_profile(host, "mine")))
+
+    assert [gpu["kind"] for gpu in document["gpus"]] == ["740f", "740f", "740f #2", "740f"]
+    assert document["kinds"]["740f #2"]["properties"]["fw_version"] == 93
+
+
+def test_the_age_of_a_driver_is_recorded(simulated):
+    host = simulated(load_profile("mi210-4").with_driver(absent_properties=("domain", "num_xcc", "unique_id")))
+
+    driver = record_profile(host, "old").driver
+
+    assert driver
+    assert driver.absent_properties == ("domain", "unique_id", "num_xcc")
+
+
+def test_a_property_of_kernels_to_come_is_recorded(simulated):
+    host = simulated("one-gpu")
+    with open(host.path(f"{NODES}/1/properties"), "ab") as file:
+        file.write(b"warp_drives 2\n")
+
+    assert record_profile(host, "new").gpus[0].kind.properties["warp_drives"] == 2
+
+
+def test_what_tells_boards_of_a_kind_apart_is_not_recorded(simulated):
+    host = simulated("one-gpu")
+    told = {"serial_number": "PCB0123", "product_name": "Radeon AI PRO R9700", "vbios_version": "113-A"}
+    for name, text in told.items():
+        with open(host.path(f"/sys/bus/pci/devices/0000:03:00.0/{name}"), "w", encoding="ascii") as file:
+            file.write(f"{text}\n")
+
+    kind = record_profile(host, "mine", with_serials=True).gpus[0].kind
+
+    assert kind.product == "Radeon AI PRO R9700"
+    assert kind.attributes == {"product_name": "Radeon AI PRO R9700", "vbios_version": "113-A"}
+
+
+def test_a_gpu_without_kfd_is_recorded_last(simulated):
+    recorded = record_profile(simulated(load_profile("mi210-4").with_gpu(0, partitions=0)), "mine")
+
+    assert [(gpu.pci_address, gpu.partitions) for gpu in recorded.gpus] == [
+        ("0000:43:00.0", None),
+        ("0000:03:00.0", None),
+        ("0000:26:00.0", None),
+        ("0000:63:00.0", 0),
+    ]
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None)
+def test_any_host_has_the_same_gpus_after_it_was_recorded(random):
+    with tempfile.TemporaryDirectory() as directory:
+        host = build_host(f"{directory}/host", random_profile(random), with_links=False)
+        again = build_host(f"{directory}/again", record_profile(host, "again", with_serials=True), with_links=False)
+
+        assert find_gpus(again) == find_gpus(host)
