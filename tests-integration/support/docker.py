@@ -1,0 +1,129 @@
+"""A Docker engine of one's own: dockerd and containerd with their own sockets and data, and the `amd` runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+# Without a bridge and rules of its own, dockerd leaves the machine's network as it is.
+NO_NETWORK = ("--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false")
+IMAGE = "busybox:local"
+CONTAINERD_CONFIG = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
+PATIENCE = 60.0
+
+
+class EngineError(Exception):
+    """An engine did not do what it was asked to."""
+
+
+class Docker:
+    """One engine in a directory; `start` it, call it as the `docker` command, and `stop` it.
+
+    `host_root` is the simulated host that the runtime serves, "/" for this machine; `settings` go into daemon.json.
+    """
+
+    def __init__(self, runtime: Path, host_root: str = "/", **settings: object) -> None:
+        # Not below pytest's directories: a socket's path has room for 107 characters.
+        self.directory = Path(tempfile.mkdtemp(prefix="amd-docker-"))
+        self.host_root = host_root
+        self.socket = self.directory / "docker.sock"
+        self._processes: list[subprocess.Popen[bytes]] = []
+        configuration = {"runtimes": {"amd": {"path": os.fspath(runtime)}}, "storage-driver": "vfs", **settings}
+        (self.directory / "daemon.json").write_text(json.dumps(configuration))
+        (self.directory / "containerd.toml").write_text(CONTAINERD_CONFIG)
+
+    def __call__(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a `docker` command to its end and return what it printed; EngineError if it fails and `check` is true."""
+        ended = subprocess.run(
+            ["docker", "-H", f"unix://{self.socket}", *words], capture_output=True, text=True, check=False
+        )
+        if check and ended.returncode != 0:
+            raise EngineError(f"docker {' '.join(words)}: {ended.stderr}")
+        return ended
+
+    @property
+    def containerd(self) -> subprocess.Popen[bytes]:
+        return self._processes[0]
+
+    @property
+    def dockerd(self) -> subprocess.Popen[bytes]:
+        return self._processes[1]
+
+    @property
+    def log(self) -> str:
+        """What both daemons said so far."""
+        return (self.directory / "engine.log").read_text()
+
+    def start(self) -> None:
+        """Start both daemons, also after `halt` or a kill, and wait until they answer."""
+        at = self.directory
+        (at / "containerd.sock").unlink(missing_ok=True)
+        self._spawn(
+            *("containerd", "--config", f"{at}/containerd.toml", "--address", f"{at}/containerd.sock"),
+            *("--root", f"{at}/containerd", "--state", f"{at}/run/containerd"),
+        )
+        self._wait_for("containerd", (at / "containerd.sock").is_socket)
+        self._spawn(
+            *("dockerd", "--config-file", f"{at}/daemon.json", "--host", f"unix://{self.socket}", *NO_NETWORK),
+            *(
+                "--containerd",
+                f"{at}/containerd.sock",
+                "--data-root",
+                f"{at}/docker",
+                "--exec-root",
+                f"{at}/run/docker",
+            ),
+            *("--pidfile", f"{at}/docker.pid"),
+        )
+        self._wait_for("dockerd", lambda: self("version", check=False).returncode == 0)
+
+    def halt(self) -> None:
+        """Stop both daemons politely, dockerd first; what is on the disk stays for the next `start`."""
+        while self._processes:
+            process = self._processes.pop()
+            process.terminate()
+            process.wait()
+
+    def stop(self) -> None:
+        """Remove every container, stop the daemons and leave nothing on the disk."""
+        if len(self._processes) == 2:
+            containers = self("ps", "-aq", check=False).stdout.split()
+            if containers:
+                self("rm", "-f", *containers, check=False)
+        self.halt()
+        _unmount_below(self.directory)
+        shutil.rmtree(self.directory)
+
+    def import_image(self, archive: Path, name: str = IMAGE, command: str = '["sh"]') -> None:
+        """Make an image of a packed root file system, without any registry."""
+        self("import", "--change", f"CMD {command}", os.fspath(archive), name)
+
+    def _spawn(self, *words: str) -> None:
+        environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin"}
+        environment.pop("AMD_CTK_HOST_ROOT", None)
+        if self.host_root != "/":
+            environment["AMD_CTK_HOST_ROOT"] = self.host_root
+        with (self.directory / "engine.log").open("ab") as log:
+            # In a session of its own, so that an interrupt at the keyboard ends the tests first and them politely.
+            process = subprocess.Popen(words, stdout=log, stderr=log, env=environment, start_new_session=True)
+        self._processes.append(process)
+
+    def _wait_for(self, name: str, answers: Callable[[], bool]) -> None:
+        until = time.monotonic() + PATIENCE
+        while not answers():
+            if self._processes[-1].poll() is not None or time.monotonic() > until:
+                raise EngineError(f"{name} does not answer; it said:\n{self.log[-3000:]}")
+            time.sleep(0.05)
+
+
+def _unmount_below(directory: Path) -> None:
+    """Unmount what the daemons left mounted, deepest first."""
+    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for point in sorted((p for p in points if p.startswith(f"{directory}/")), reverse=True):
+        subprocess.run(["umount", "-l", point], check=False)

@@ -1,0 +1,41 @@
+"""The programs that tests run: ours, beside the interpreter that runs the tests, and the engines of the machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+# Engines live in sbin, which the PATH of a login shell may lack.
+SEARCH_PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+
+
+def our_program(name: str) -> Path:
+    """Return the path of one of this project's programs."""
+    program = Path(sys.executable).parent / name
+    assert program.exists(), f"{name} is not installed beside {sys.executable}"
+    return program
+
+
+def engine_program(name: str) -> Path:
+    """Return the path of a program of the machine; skip the test where there is none, and fail it in CI."""
+    found = shutil.which(name, path=SEARCH_PATH)
+    if found is None:
+        _miss(f"{name} is not installed")
+    return Path(str(found))
+
+
+def require_root() -> None:
+    """Skip the test where engines cannot be started, and fail it in CI."""
+    if os.geteuid() != 0:
+        _miss("containers are made here by root only")
+
+
+def _miss(reason: str) -> None:
+    # A runner that lost its engines must not look like one that tested them.
+    if os.environ.get("CI", "").lower() in ("1", "true"):
+        pytest.fail(reason)
+    pytest.skip(reason)

@@ -1,0 +1,24 @@
+"""What a container says it sees: the lines of `list-gpus`, `try-nodes` and `try-numbers`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class SeenNode(NamedTuple):
+    """A device node as a process of the container found it."""
+
+    path: str
+    numbers: str
+    mode: str
+    owner: str
+    access: str
+
+
+def parse_seen(text: str) -> list[SeenNode]:
+    """Parse what those scripts print; other lines are an error."""
+    return [SeenNode(*line.split(" ")) for line in text.splitlines()]
+
+
+def paths(nodes: list[SeenNode]) -> list[str]:
+    return [node.path for node in nodes]
