@@ -202,9 +202,11 @@ def test_the_hosts_modes_can_be_kept_with_its_groups(runtime):
         (
             0o660,
             [
-                ('level=WARN msg="amd-container-runtime in this user namespace /dev/dri/card3, /dev/dri/renderD130,'
-                " /dev/kfd keep the host's mode and open only to their group: use crun with '--group-add keep-groups',"
-                ' or a udev rule that sets MODE=\\"0666\\"" container=c1')
+                (
+                    'level=WARN msg="amd-container-runtime in this user namespace /dev/dri/card3, /dev/dri/renderD130,'
+                    " /dev/kfd keep the host's mode and open only to their group: use crun with '--group-add"
+                    ' keep-groups\', or a udev rule that sets MODE=\\"0666\\"" container=c1'
+                )
             ],
         ),
         (0o666, []),

@@ -1,6 +1,6 @@
 """Read runc's command line as far as this runtime needs it, and refuse nothing: what is wrong with it runc says best.
 
-runc takes `--bundle B`, `--bundle=B`, `-bundle B` and the same behind the container id; crun also `-bB`.
+runc takes `--bundle B`, `--bundle=B`, `-bundle B` and the same behind the container id; crun also `-b/B`.
 """
 
 from __future__ import annotations
@@ -101,11 +101,14 @@ def _command_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 def _option(words: Sequence[str], position: int, with_value: frozenset[str]) -> tuple[str, str, int]:
     """Return an option's name and value and how many words it takes; the name of `--` is ""."""
     word = words[position]
+    if word == "--":
+        return "", "", 1
     name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
     if equals:
-        return name, value, 1
+        return name or "=", value, 1
     if name in with_value:
         return name, words[position + 1] if position + 1 < len(words) else "", 2
-    if word[:2] in ("-b", "-f") and word[1:2] in with_value and len(word) > 2:
+    # crun's -b/bundle; any other word could be a long option behind a single dash.
+    if word[:3] in ("-b/", "-b.", "-f/", "-f.") and word[1] in with_value:
         return word[1], word[2:], 1
     return name, "true", 1

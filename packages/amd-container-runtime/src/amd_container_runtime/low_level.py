@@ -28,7 +28,8 @@ def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str)
 
     `configured` is a path, a name or ""; `search_path` is a PATH; `ourselves` is passed over, wherever it is found.
     """
-    directories = [*filter(None, search_path.split(":")), *USUAL_DIRECTORIES]
+    # A relative directory of PATH would mean the bundle's, which is not a place for programs.
+    directories = [*(part for part in search_path.split(":") if part.startswith("/")), *USUAL_DIRECTORIES]
     names = (configured,) if configured else NAMES
     for name in names:
         for candidate in [name] if "/" in name else [f"{directory}/{name}" for directory in directories]:
