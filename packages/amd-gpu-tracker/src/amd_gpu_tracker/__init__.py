@@ -1,1 +1,1 @@
-"""Who is using which AMD GPU."""
+"""Who is using which GPU: shared and exclusive reservations that heal themselves."""

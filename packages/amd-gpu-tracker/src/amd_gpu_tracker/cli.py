@@ -1,0 +1,226 @@
+"""The commands `amd-gpu-tracker ...`, which `amd-ctk` offers as `amd-ctk gpu-tracker ...`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from amd_gpu_tracker.policy import EXCLUSIVE, SHARED
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
+
+DISABLED = "GPU Tracker is disabled"
+RESTART = (
+    "Since GPU Tracker was enabled, it is recommended to stop and restart running containers "
+    "to get the most accurate GPU Tracker status"
+)
+CDI_SPEC = "/etc/cdi/amd.json"
+# The hidden command behind `gpu-tracker 0,1-2 exclusive`.
+SET = "set"
+
+HELP = """GPU Tracker related commands
+
+\b
+Usage:
+  {program} [gpu-ids] [accessibility]
+
+\b
+Arguments:
+  gpu-ids        Comma-separated list of GPU IDs (comma separated list, range operator, all)
+  accessibility  Must be either 'exclusive' or 'shared'
+
+\b
+Examples:
+  {program} 0,1,2 exclusive
+  {program} 0,1-2 shared
+  {program} all shared
+
+\b
+OR
+
+\b
+  {program} [command] [options]
+"""
+
+
+class UsageError(ToolkitError):
+    """A command line that says too little or too much."""
+
+
+class TrackerGroup(TyperGroup):
+    """A group in which what is no command is a list of GPUs and their accessibility."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command to run; anything that is not one of them is `set`."""
+        return super().resolve_command(ctx, args if args[0] in self.commands else [SET, *args])
+
+
+def tracker_app(program: str, after_switch: Callable[[Host], None]) -> typer.Typer:
+    """Make the commands; `after_switch` is called when one of them has enabled or disabled the tracker."""
+
+    def enable(context: typer.Context) -> None:
+        """Enable the GPU Tracker."""
+        host = host_of(context)
+        if Tracker(host).enable():
+            print("GPU Tracker has been enabled")
+            after_switch(host)
+        else:
+            print("GPU Tracker is already enabled")
+
+    def disable(context: typer.Context) -> None:
+        """Disable the GPU Tracker."""
+        host = host_of(context)
+        if Tracker(host).disable():
+            print("GPU Tracker has been disabled")
+            after_switch(host)
+        else:
+            print("GPU Tracker is already disabled")
+
+    app = typer.Typer(
+        cls=TrackerGroup,
+        help=HELP.format(program=program),
+        invoke_without_command=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        subcommand_metavar="[gpu-ids] [accessibility] | COMMAND [ARGS]...",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for command in (disable, enable, reset, status):
+        app.command(command.__name__)(command)
+    app.command("help")(show_help)
+    for name, hidden in (("h", show_help), (SET, set_accessibility), ("init", initialize), ("release", release)):
+        app.command(name, hidden=True)(hidden)
+    return app
+
+
+def reset(context: typer.Context) -> None:
+    """Reset the GPU Tracker."""
+    enabled = Tracker(host_of(context)).reset()
+    print("GPU Tracker has been reset")
+    if enabled:
+        print(RESTART)
+
+
+def status(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", "-w", help="Show container names, since when, and by which way.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it anew whenever it changes, until Ctrl-C.")] = False,
+    refusals: Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")] = False,
+) -> None:
+    """Show Status of GPUs."""
+    from amd_gpu_tracker.status_screen import print_refusals, print_status, watch_status
+
+    tracker = Tracker(host_of(context))
+    if refusals:
+        print_refusals(tracker, as_json=as_json)
+    elif watch:
+        watch_status(tracker, as_json=as_json, wide=wide)
+    else:
+        print_status(tracker, as_json=as_json, wide=wide)
+
+
+def set_accessibility(
+    context: typer.Context, words: Annotated[list[str], typer.Argument(metavar="gpu-ids accessibility")]
+) -> None:
+    """Make GPUs exclusive or shared."""
+    if len(words) != 2:
+        what = "Missing arguments" if len(words) < 2 else "Too many arguments"
+        raise UsageError(f"Error: {what}. Usage: gpu-tracker <gpu_ids> <operation>")
+    request, operation = words
+    tracker = Tracker(host_of(context))
+    if not tracker.is_enabled():
+        print(DISABLED)
+        return
+    if operation not in (EXCLUSIVE, SHARED):
+        raise UsageError(f"Error: Invalid operation. Must be '{EXCLUSIVE}' or '{SHARED}'")
+    change = tracker.set_accessibility(request, exclusive=operation == EXCLUSIVE)
+    if not change.tracked:
+        print(DISABLED)
+    if change.changed:
+        print(f"GPUs {_list(change.changed)} have been made {operation}")
+    if change.in_use:
+        reason = "more than one container is currently using it"
+        print(f"GPUs {_list(change.in_use)} have not been made exclusive because {reason}")
+    if change.broken_ranges:
+        print(f"Ignoring {_list(change.broken_ranges)} GPUs Ranges as they are invalid")
+    if change.unknown:
+        print(f"Ignoring {_list(change.unknown)} GPUs as they are invalid")
+
+
+def initialize(context: typer.Context) -> None:
+    """Take over the state of the original toolkit; packages do this when they are installed."""
+    Tracker(host_of(context)).initialize()
+
+
+def release(context: typer.Context, container_id: str) -> None:
+    """Give back the GPUs of a container that is gone, as containers of the original toolkit ask in their hooks."""
+    numbers = Tracker(host_of(context)).release(container_id)
+    print(f"Released GPUs {_list(numbers)} used by container {container_id}", file=sys.stderr)
+
+
+def show_help(context: typer.Context, command: Annotated[str, typer.Argument()] = "") -> None:
+    """Show a list of commands or help for one command."""
+    group = context.parent
+    if group is None:
+        return
+    commands = getattr(group.command, "commands", {})
+    if command in commands:
+        print(commands[command].get_help(type(context)(commands[command], info_name=command, parent=group)))
+    else:
+        print(group.get_help())
+
+
+def offer_help(context: typer.Context) -> None:
+    """Show the help of a group where no command of it is named; for those that mount `tracker_app`."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def host_of(context: typer.Context) -> Host:
+    """Return the host this command serves, as the root command chose it."""
+    host: Host = context.find_root().obj
+    return host
+
+
+def say_refresh(host: Host) -> None:
+    """Say how the CDI spec comes to know that the tracker was switched; for those who cannot see to it."""
+    if host.stat(CDI_SPEC):
+        print("Run 'amd-ctk cdi refresh' to bring the CDI spec in step", file=sys.stderr)
+
+
+def main() -> None:
+    """Run amd-gpu-tracker; an expected failure is one sentence on stderr and its exit code."""
+    app = tracker_app("amd-gpu-tracker", say_refresh)
+    app.callback()(_choose_host)
+    run(app)
+
+
+def run(app: typer.Typer) -> None:
+    """Run an application; turn an expected failure into its sentence and exit code."""
+    try:
+        app()
+    except ToolkitError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def _choose_host(
+    context: typer.Context,
+    host_root: Annotated[
+        str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Serve the simulated host in this directory.")
+    ] = "",
+) -> None:
+    context.obj = host_from_environment({ROOT_VARIABLE: host_root})
+    offer_help(context)
+
+
+def _list(items: tuple[int, ...] | tuple[str, ...]) -> str:
+    return f"[{' '.join(map(str, items))}]"

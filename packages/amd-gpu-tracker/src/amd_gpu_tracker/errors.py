@@ -1,0 +1,43 @@
+"""What can go wrong when GPUs are tracked."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.errors import FileError, ToolkitError
+
+
+class GpusRefused(ToolkitError):
+    """GPUs that a container may not have, in the words of the GPU Tracker guide."""
+
+
+class GpusChanged(ToolkitError):
+    """The GPUs are not those for which accessibility was set, in the words of the guide."""
+
+    def __init__(self) -> None:
+        super().__init__("GPUs info is invalid. Please reset GPU Tracker.")
+
+
+class StateError(FileError):
+    """A state file that cannot be understood; nothing is granted on the strength of it."""
+
+
+class NotPermitted(ToolkitError):
+    """A change of the tracker by somebody who may not make it."""
+
+    exit_code = 3
+
+
+class LockTimeout(ToolkitError):
+    """The tracker's lock was not to be had in time."""
+
+    exit_code = 8
+
+
+class ContainerRunning(ToolkitError):
+    """A lease that cannot be given back or given again, because its container lives."""
+
+    exit_code = 9
+
+
+def needs_root() -> NotPermitted:
+    """Return the error for a change by somebody who may not make it."""
+    return NotPermitted("changing the GPU Tracker needs root", hint="run the command with sudo")

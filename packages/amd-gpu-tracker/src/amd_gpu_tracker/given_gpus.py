@@ -1,0 +1,37 @@
+"""Which GPUs a container is given by the device nodes in its OCI spec, and whether its processes die with its init."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from amdgpu_discovery.gpu import GpuLocation
+
+# Documentation/admin-guide/devices.txt: "226 char Direct Rendering Infrastructure (DRI)".
+DRM_MAJOR = 226
+
+
+def gpus_given(spec: dict[str, Any], gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
+    """Return the GPUs of which a spec lists a render or card node."""
+    linux = spec.get("linux")
+    devices = linux.get("devices") if isinstance(linux, dict) else None
+    minors = {
+        device.get("minor")
+        for device in (devices if isinstance(devices, list) else [])
+        if isinstance(device, dict) and device.get("major") == DRM_MAJOR
+    }
+    return [gpu for gpu in gpus if gpu.render_minor in minors or gpu.card_minor in minors]
+
+
+def shared_cgroup(spec: dict[str, Any], container_id: str) -> str:
+    """Return the cgroup of a container that has no pid namespace of its own, "" for all others."""
+    linux = spec.get("linux")
+    if not isinstance(linux, dict):
+        return ""
+    for namespace in linux.get("namespaces") or []:
+        if isinstance(namespace, dict) and namespace.get("type") == "pid" and not namespace.get("path"):
+            return ""
+    # Without a path runc names the cgroup after the container.
+    return str(linux.get("cgroupsPath") or f"/{container_id}")

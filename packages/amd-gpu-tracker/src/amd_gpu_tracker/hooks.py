@@ -1,0 +1,59 @@
+"""The OCI hooks by which the tracker hears that a container starts and that it is gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import amd_gpu_tracker
+import amdgpu_discovery
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from amdgpu_discovery.host import Host
+
+PROGRAM = "amd_gpu_tracker/hook.py"
+CLAIM = "claim"
+RELEASE = "release"
+# Longer than a hook waits for the tracker's lock; without it an engine would wait for ever.
+TIMEOUT_SECONDS = 60
+
+
+def claim_hook(host: Host) -> dict[str, Any]:
+    """Return the `createRuntime` hook that claims the GPUs whose nodes a container was given."""
+    return _hook(host, CLAIM)
+
+
+def release_hook(host: Host) -> dict[str, Any]:
+    """Return the `poststop` hook that gives back the GPUs of a container."""
+    return _hook(host, RELEASE)
+
+
+def is_claim_hook(hook: object) -> bool:
+    """Return whether a hook of a spec is `claim_hook`, of this installation or another."""
+    words = hook.get("args") if isinstance(hook, dict) else None
+    return isinstance(words, list) and CLAIM in words and any(isinstance(w, str) and w.endswith(PROGRAM) for w in words)
+
+
+def _hook(host: Host, command: str) -> dict[str, Any]:
+    """Return a hook that needs no environment: engines give it an empty one, or the caller's whole one."""
+    interpreter = sys.executable or "/usr/bin/python3"
+    words = [interpreter, "-I", "-S", _program(), command, "--import-from", os.pathsep.join(_import_roots())]
+    if not host.is_this_machine:
+        words += ["--host-root", host.root]
+    return {"path": interpreter, "args": words, "timeout": TIMEOUT_SECONDS}
+
+
+def _program() -> str:
+    return f"{_root_of(amd_gpu_tracker.__file__)}/{PROGRAM}"
+
+
+def _import_roots() -> list[str]:
+    """Return the directories of the packages the hook needs, one of them after a plain installation."""
+    return list(dict.fromkeys(_root_of(package) for package in (amd_gpu_tracker.__file__, amdgpu_discovery.__file__)))
+
+
+def _root_of(package_file: str | None) -> str:
+    return os.path.dirname(os.path.dirname(os.path.abspath(package_file or "")))

@@ -1,0 +1,108 @@
+"""The tracker's one lock, for programs that a container start waits for.
+
+It is a `flock` on the file that filelock locks for the library (`library_lock`); importing filelock takes longer than
+a container start may. Waiting is done in the kernel, first come first served, and ended by an alarm.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from amd_gpu_tracker.errors import LockTimeout, needs_root
+from amdgpu_discovery.errors import FileError, reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from amdgpu_discovery.errors import ToolkitError
+
+# Many times what hundreds of container starts at once need.
+TIMEOUT_SECONDS = 20.0
+
+
+class KernelLock:
+    """Holds the lock between `with` and the end of its block, or of the process; LockTimeout says who has it."""
+
+    __slots__ = ("_descriptor", "_path", "_timeout")
+
+    def __init__(self, path: str, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._path = path
+        self._timeout = timeout
+
+    def __enter__(self) -> None:
+        try:
+            self._descriptor = _open_locked(self._path, self._timeout)
+        except OSError as error:
+            raise cannot_lock(self._path, error) from error
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+def lock_timeout(path: str, timeout: float) -> LockTimeout:
+    """Return the error for a lock that was not to be had, naming who holds it."""
+    pid = read_holder(path)
+    holder = f"process {pid}" if pid else "another process"
+    return LockTimeout(
+        f"the GPU Tracker's lock {path} was not free within {timeout:g} seconds, {holder} holds it",
+        hint=f"see what it does with 'ps -fp {pid}'" if pid else "try again",
+    )
+
+
+def cannot_lock(path: str, error: OSError) -> ToolkitError:
+    """Return the error for a lock file that cannot be opened."""
+    if isinstance(error, PermissionError):
+        return needs_root()
+    return FileError(f"the GPU Tracker's lock {path} cannot be taken: {reason(error)}")
+
+
+def read_holder(path: str) -> int:
+    """Return the process that holds the lock as /proc/locks names it, 0 where that does not say."""
+    try:
+        inode = os.stat(path).st_ino
+        with open("/proc/locks", encoding="ascii") as locks:
+            # 1: FLOCK  ADVISORY  WRITE 4711 00:17:1234 0 EOF; the device is left out, overlays show another.
+            holders = [line.split() for line in locks if " FLOCK " in line and f":{inode} " in line]
+    except OSError:
+        return 0
+    return next((int(words[4]) for words in holders if words[1] == "FLOCK" and int(words[4]) > 0), 0)
+
+
+def _open_locked(path: str, timeout: float) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            _lock(descriptor, path, timeout)
+            # Some versions of filelock take the file away when they are done with it: then this lock guards nothing.
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: str, timeout: float) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _wait(descriptor, path, timeout)
+
+
+def _wait(descriptor: int, path: str, timeout: float) -> None:
+    # The C half of `signal`: the other half imports enum, which costs as much as this whole program.
+    import _signal as signal  # type: ignore[import-not-found]  # typeshed does not know it
+
+    def ring(*_: object) -> NoReturn:
+        raise lock_timeout(path, timeout)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, timeout)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    finally:
+        # A timer outlives exec, and would end the runtime that this process becomes.
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,113 @@
+"""Which processes there are, told apart by when they started, because the kernel uses process ids again."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from amdgpu_discovery.value import Value
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class ProcessId(Value):
+    """One process of one boot: its id and when it started, in clock ticks since then (field 22 of /proc/PID/stat)."""
+
+    pid: int
+    start: int
+
+
+class Processes:
+    """The processes of this machine as the caller's pid namespace shows them.
+
+    `proc` is another directory only where a test plays a machine of its own.
+    """
+
+    __slots__ = ("_boot_id", "_namespace", "_proc")
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._boot_id = ""
+        self._namespace = ""
+
+    def find(self, pid: int) -> ProcessId | None:
+        """Return the process with this id, None where there is none, or only what its parent has not collected."""
+        stat = self._stat(pid)
+        if stat is None or (stat[0] in "ZX" and not self._has_threads(pid)):
+            return None
+        return ProcessId(pid=pid, start=int(stat[19]))
+
+    def is_running(self, process: ProcessId) -> bool:
+        """Return whether this very process exists, and not another one that was given its id."""
+        return self.find(process.pid) == process
+
+    def myself(self) -> ProcessId:
+        """Return the calling process; `exec` keeps it."""
+        found = self.find(os.getpid())
+        if found is None:
+            raise AssertionError("this process is not in /proc")
+        return found
+
+    def ancestors(self, pid: int, generations: int) -> list[ProcessId]:
+        """Return a process and those above it, nearest first."""
+        found: list[ProcessId] = []
+        while pid > 1 and len(found) < generations:
+            stat = self._stat(pid)
+            if stat is None:
+                break
+            found.append(ProcessId(pid=pid, start=int(stat[19])))
+            pid = int(stat[1])
+        return found
+
+    def words(self, pid: int) -> list[str]:
+        """Return a process's command line, [] where it cannot be read."""
+        try:
+            with open(f"{self._proc}/{pid}/cmdline", "rb") as file:
+                return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+        except OSError:
+            return []
+
+    def sees_others(self) -> bool:
+        """Return whether processes of other users are visible; a /proc mounted with hidepid hides them."""
+        return os.path.exists(f"{self._proc}/1")
+
+    @property
+    def boot_id(self) -> str:
+        """Return the kernel's name for this boot."""
+        if not self._boot_id:
+            with open(f"{self._proc}/sys/kernel/random/boot_id", "rb", buffering=0) as file:
+                self._boot_id = file.read().decode().strip()
+        return self._boot_id
+
+    @property
+    def namespace(self) -> str:
+        """Return which numbering the process ids belong to."""
+        if not self._namespace:
+            self._namespace = os.readlink(f"{self._proc}/self/ns/pid")
+        return self._namespace
+
+    def _stat(self, pid: int) -> list[str] | None:
+        """Return the fields of /proc/PID/stat from the state on; the name before them may hold anything."""
+        try:
+            descriptor = os.open(f"{self._proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        try:
+            content = os.read(descriptor, 4096)
+        except ProcessLookupError:  # it ended between open and read
+            return None
+        finally:
+            os.close(descriptor)
+        return content.rpartition(b")")[2].decode().split()
+
+    def _has_threads(self, pid: int) -> bool:
+        """Return whether threads outlive a process whose first thread has ended."""
+        try:
+            return len(os.listdir(f"{self._proc}/{pid}/task")) > 1
+        except OSError:
+            return False
+
+
+def boot_offset() -> float:
+    """Return what must be added to a time since boot to make it a time of the wall clock, as that goes now."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,158 @@
+"""Reserve GPUs for a container: all it asks for, or none and the guide's words why."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from amd_gpu_tracker.errors import GpusRefused, StateError
+from amd_gpu_tracker.lease import Lease, gpu_key
+from amd_gpu_tracker.liveness import judge
+from amd_gpu_tracker.policy import read_tracked_gpus
+from amd_gpu_tracker.processes import boot_offset
+from amd_gpu_tracker.refusals import record_refusal
+from amd_gpu_tracker.survey import mend_leases
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from contextlib import AbstractContextManager
+
+    from amd_gpu_tracker.lease import Holder
+    from amd_gpu_tracker.policy import Policy
+    from amd_gpu_tracker.processes import Processes, ProcessId
+    from amd_gpu_tracker.state import State
+    from amdgpu_discovery.gpu import GpuLocation
+
+    Lock = Callable[[str], AbstractContextManager[None]]
+
+# How many leases of others a claim of shared GPUs looks at. It needs none, but what is over must not pile up.
+SWEPT_PER_CLAIM = 8
+
+
+class Claim(Value):
+    """What is asked for: `wanted` of all the `gpus` of the host, for `holder`, by these `ways`.
+
+    `creators` are processes that may extend the holder's living lease: those that are making this container now.
+    """
+
+    holder: Holder
+    wanted: Sequence[GpuLocation]
+    gpus: Sequence[GpuLocation]
+    ways: tuple[str, ...]
+    creators: Collection[ProcessId] = ()
+
+
+def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> bool:
+    """Give a claim all its GPUs, or raise GpusRefused and change nothing.
+
+    True also where nothing is tracked; False where the container's lease is alive, so that it runs already and the
+    runtime will say so. GpusChanged where the GPUs of the host are others than those that were tracked.
+    """
+    if not claim.wanted or not state.read_policy().enabled:
+        return True
+    state.prepare()
+    with lock(state.lock_path):
+        policy = state.read_policy()
+        if not policy.enabled:
+            return True
+        policy.require_same_gpus(read_tracked_gpus(state.host, claim.gpus))
+        return _reserve(state, claim, policy, processes)
+
+
+def withdraw(state: State, holder: Holder) -> None:
+    """Take back what this holder's creator itself reserved. Needs no lock: while it lives nobody else touches it."""
+    path = state.lease_path((holder.root, holder.container_id))
+    lease = state.read_lease(path)
+    if lease is not None and lease.creator == holder.creator:
+        os.unlink(path)
+
+
+def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -> bool:
+    path = state.lease_path((claim.holder.root, claim.holder.container_id))
+    own = state.read_lease(path)
+    if own is not None and judge(own, processes).is_alive:
+        if own.creator != claim.holder.creator and own.creator not in claim.creators:
+            return False
+    else:
+        own = None
+    _refuse_conflicts(state, claim, policy, processes, own_path=path)
+    state.write_lease(_extended(own, claim) if own else _new(claim, processes))
+    return True
+
+
+def _refuse_conflicts(state: State, claim: Claim, policy: Policy, processes: Processes, *, own_path: str) -> None:
+    """Raise GpusRefused if a wanted GPU is exclusive and another container has it; drop leases that are over."""
+    others = [path for path in state.lease_paths() if path != own_path]
+    exclusive = [gpu for gpu in claim.wanted if gpu_key(gpu) in policy.exclusive_keys]
+    survey = mend_leases(state, processes, others if exclusive else _some(others))
+    if not exclusive:
+        return
+    if state.is_rootless:
+        raise _refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]))
+    _require_readable(survey.unreadable)
+    users = {gpu.number: survey.container_ids(gpu_key(gpu)) for gpu in exclusive}
+    taken = {number: ids for number, ids in users.items() if ids}
+    if taken:
+        free = [gpu.number for gpu in claim.wanted if gpu.number not in taken]
+        raise _refused(state, claim, refusal(claim.holder.container_id, free, taken))
+
+
+def refusal(container_id: str, free: Sequence[int], users_by_taken: dict[int, list[str]]) -> str:
+    """Return the guide's lines for a container that asked for `free` GPUs and for taken ones, and who has those."""
+    lines = [f"GPUs {_list(users_by_taken)} are exclusive and already in use"]
+    if free:
+        lines = [
+            f"GPUs {_list(free)} allocated",
+            *lines,
+            f"Released GPUs {_list(free)} used by container {container_id}",
+        ]
+    lines += [f"GPU {number} is in use by container {', '.join(users_by_taken[number])}" for number in users_by_taken]
+    return "\n".join(lines)
+
+
+def rootless_refusal(exclusive: Sequence[int]) -> str:
+    """Return the line for a rootless container: what it reserves nobody else would see."""
+    return f"GPUs {_list(exclusive)} are exclusive, which only containers of root can reserve"
+
+
+def _refused(state: State, claim: Claim, message: str) -> GpusRefused:
+    record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=message)
+    return GpusRefused(message)
+
+
+def _require_readable(unreadable: Sequence[StateError]) -> None:
+    for error in unreadable:
+        raise error
+
+
+def _some(paths: list[str]) -> list[str]:
+    """Return a few, others each time."""
+    start = os.getpid() % len(paths) if paths else 0
+    return (paths[start:] + paths[:start])[:SWEPT_PER_CLAIM]
+
+
+def _new(claim: Claim, processes: Processes) -> Lease:
+    return Lease(
+        **claim.holder.as_dict(),
+        gpus=tuple(gpu_key(gpu) for gpu in claim.wanted),
+        ways=claim.ways,
+        since=time.time(),
+        boot_offset=boot_offset(),
+        boot_id=processes.boot_id,
+        namespace=processes.namespace,
+    )
+
+
+def _extended(own: Lease, claim: Claim) -> Lease:
+    more = [gpu_key(gpu) for gpu in claim.wanted if gpu_key(gpu) not in own.gpus]
+    return own.replace(
+        gpus=(*own.gpus, *more),
+        ways=(*own.ways, *(way for way in claim.ways if way not in own.ways)),
+        init=claim.holder.init or own.init,
+    )
+
+
+def _list(numbers: Collection[int]) -> str:
+    return f"[{' '.join(str(number) for number in sorted(numbers))}]"

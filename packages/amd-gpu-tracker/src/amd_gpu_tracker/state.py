@@ -1,0 +1,155 @@
+"""The tracker's files: the policy in /var/lib, the leases, the lock and the refusals in /run.
+
+Leases are changed only while the lock is held; everything may be read without it, because each file is replaced whole.
+"""
+
+from __future__ import annotations
+
+import os
+
+from amd_gpu_tracker.errors import StateError, needs_root
+from amd_gpu_tracker.lease import format_lease, parse_lease
+from amd_gpu_tracker.policy import Policy, format_policy, parse_policy
+from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.files import replace_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from amd_gpu_tracker.lease import Lease
+    from amdgpu_discovery.host import Host
+
+POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
+POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
+# Below it stand `leases/`, the lock and the refusals; rootless runs have one in the user's runtime directory.
+RUN_DIRECTORY = "/run/amd-container-toolkit"
+LONGEST_NAME = 200
+
+
+class State:
+    """Where the tracker of one host keeps its files. `run_directory` is a path of this machine."""
+
+    __slots__ = ("host", "leases_directory", "lock_path", "policy_path", "refusals_path", "run_directory")
+
+    def __init__(self, host: Host, run_directory: str = "") -> None:
+        self.host = host
+        self.run_directory = run_directory or host.path(RUN_DIRECTORY)
+        self.policy_path = host.path(POLICY_FILE)
+        self.lock_path = f"{self.run_directory}/gpu-tracker.lock"
+        self.leases_directory = f"{self.run_directory}/leases"
+        self.refusals_path = f"{self.run_directory}/refusals.jsonl"
+
+    @property
+    def is_rootless(self) -> bool:
+        """Return whether these are the leases of one user, who cannot see those of others."""
+        return self.run_directory != self.host.path(RUN_DIRECTORY)
+
+    def read_policy(self) -> Policy:
+        """Return the policy; where there is no file, nothing is tracked. StateError where it cannot be read."""
+        content = read_if_there(self.policy_path)
+        return Policy() if content is None else parse_policy(content, path=self.policy_path)
+
+    def has_policy(self) -> bool:
+        """Return whether anything was ever decided on this host."""
+        return os.path.lexists(self.policy_path)
+
+    def write_policy(self, policy: Policy) -> None:
+        """Replace the policy, and wait for the disk."""
+        make_directory(os.path.dirname(self.policy_path))
+        replace_file(self.policy_path, format_policy(policy), mode=0o644, durable=True)
+
+    def prepare(self) -> None:
+        """Make the directories that locks and leases need; NotPermitted to those who may not."""
+        make_directory(self.run_directory)
+        make_directory(self.leases_directory)
+
+    def lease_path(self, key: tuple[str, str]) -> str:
+        """Return where the lease of this runtime root and container id is."""
+        return f"{self.leases_directory}/{_lease_name(*key)}"
+
+    def lease_paths(self) -> list[str]:
+        """Return the path of every lease; what is left of an interrupted write is not among them."""
+        try:
+            names = os.listdir(self.leases_directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise StateError(f"{self.leases_directory} cannot be read: {reason(error)}") from error
+        return [f"{self.leases_directory}/{name}" for name in names if name.endswith(".json")]
+
+    def read_lease(self, path: str) -> Lease | None:
+        """Return a lease, None where there is none (any more). StateError where it cannot be read."""
+        content = read_if_there(path)
+        return None if content is None else parse_lease(content, path=path)
+
+    def write_lease(self, lease: Lease) -> None:
+        """Put a lease in its place."""
+        replace_file(self.lease_path(lease.key), format_lease(lease), mode=0o644)
+
+    def forget_leases(self) -> None:
+        """Remove every lease, readable or not, and what interrupted writes left."""
+        for path in [*self.lease_paths(), *self._leftovers()]:
+            remove_file(path)
+
+    def _leftovers(self) -> Iterator[str]:
+        names = os.listdir(self.leases_directory) if os.path.isdir(self.leases_directory) else []
+        return (f"{self.leases_directory}/{name}" for name in names if name.endswith(".tmp"))
+
+
+def read_if_there(path: str) -> bytes | None:
+    """Return the content of a file, None where there is none; StateError where it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        chunks = [os.read(descriptor, 65536)]
+        while chunks[-1]:
+            chunks.append(os.read(descriptor, 65536))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    finally:
+        os.close(descriptor)
+    return b"".join(chunks)
+
+
+def remove_file(path: str) -> None:
+    """Remove a file that may be gone already."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise FileError(f"{path} cannot be removed: {reason(error)}") from error
+
+
+def make_directory(path: str) -> None:
+    """Make a directory that all may read and only its owner may change; NotPermitted to those who may not."""
+    if os.path.isdir(path):
+        return
+    try:
+        os.makedirs(path, 0o755, exist_ok=True)
+        os.chmod(path, 0o755)  # noqa: S103 - whatever the umask: everybody may ask for the status
+    except PermissionError as error:
+        raise needs_root() from error
+    except OSError as error:
+        raise FileError(f"{path} cannot be made: {reason(error)}") from error
+
+
+def _unreadable(path: str, error: OSError) -> StateError:
+    return StateError(
+        f"the GPU Tracker's {path} cannot be read: {reason(error)}", hint="mend it with 'amd-ctk gpu-tracker reset'"
+    )
+
+
+def _lease_name(root: str, container_id: str) -> str:
+    """Return a file name that is different for every pair."""
+    name = "@".join(part.replace("%", "%25").replace("/", "%2F").replace("@", "%40") for part in (container_id, root))
+    if len(name) > LONGEST_NAME:
+        from hashlib import sha256
+
+        name = f"{name[:100]}@{sha256(name.encode()).hexdigest()}"
+    return f"{name}.json"

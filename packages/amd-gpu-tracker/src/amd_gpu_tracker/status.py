@@ -1,0 +1,86 @@
+"""What the tracker knows, as a value."""
+
+from __future__ import annotations
+
+import os
+
+from amd_gpu_tracker.lease import gpu_key
+from amd_gpu_tracker.policy import EXCLUSIVE, SHARED, read_tracked_gpus
+from amd_gpu_tracker.rootless import DIRECTORY_NAME
+from amd_gpu_tracker.state import State
+from amd_gpu_tracker.survey import look_at_leases
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.lease import Lease
+    from amd_gpu_tracker.processes import Processes
+
+USER_DIRECTORIES = "/run/user"
+
+
+class ContainerUse(Value):
+    """A container that uses a GPU: since when, and how it came to it."""
+
+    container_id: str
+    # The runtime's --root, "" for its default.
+    root: str
+    bundle: str
+    since: float
+    ways: tuple[str, ...]
+
+
+class GpuUse(Value):
+    """A GPU, whether it is `shared` or `exclusive`, and the containers that use it, oldest first."""
+
+    number: int
+    # As the guide prints it, "N/A" where the hardware has none.
+    uuid: str
+    pci_address: str
+    accessibility: str
+    containers: tuple[ContainerUse, ...]
+
+
+class Status(Value):
+    """Whether GPUs are tracked, the GPUs, and what is wrong with state files that cannot be read."""
+
+    enabled: bool
+    gpus: tuple[GpuUse, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def read_status(state: State, processes: Processes) -> Status:
+    """Return who uses what, as far as the caller may see it. GpusChanged where the GPUs are no longer those tracked."""
+    policy = state.read_policy()
+    if not policy.enabled:
+        return Status(enabled=False)
+    gpus = locate_gpus(state.host)
+    policy.require_same_gpus(read_tracked_gpus(state.host, gpus))
+    survey = look_at_leases(state, processes, [path for place in _places(state) for path in place.lease_paths()])
+    uses = tuple(
+        GpuUse(
+            number=gpu.number,
+            uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
+            pci_address=str(gpu.pci_address),
+            accessibility=EXCLUSIVE if gpu_key(gpu) in policy.exclusive_keys else SHARED,
+            containers=tuple(_use(lease) for lease in survey.living if gpu_key(gpu) in lease.gpus),
+        )
+        for gpu in gpus
+    )
+    return Status(enabled=True, gpus=uses, problems=tuple(str(error) for error in survey.unreadable))
+
+
+def _use(lease: Lease) -> ContainerUse:
+    return ContainerUse(
+        container_id=lease.container_id, root=lease.root, bundle=lease.bundle, since=lease.since, ways=lease.ways
+    )
+
+
+def _places(state: State) -> list[State]:
+    """Return the host's own leases and those of rootless users, which root may read and others for themselves."""
+    users = state.host.path(USER_DIRECTORIES)
+    names = sorted(os.listdir(users)) if os.path.isdir(users) else []
+    directories = [f"{users}/{name}/{DIRECTORY_NAME}" for name in names]
+    others = [State(state.host, path) for path in directories if os.access(f"{path}/leases", os.R_OK | os.X_OK)]
+    return list({place.run_directory: place for place in (State(state.host), state, *others)}.values())

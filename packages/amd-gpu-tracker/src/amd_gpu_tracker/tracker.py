@@ -1,0 +1,216 @@
+"""The GPU Tracker by the names its users know: the library behind the commands.
+
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.host import Host
+
+tracker = Tracker(Host("/"))
+tracker.reserve("nightly-job", "0,2")
+tracker.status().gpus[0].containers
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError
+from amd_gpu_tracker.lease import BY_API, Holder, gpu_key
+from amd_gpu_tracker.library_lock import hold_library_lock
+from amd_gpu_tracker.lock import TIMEOUT_SECONDS
+from amd_gpu_tracker.migration import read_former_policy
+from amd_gpu_tracker.policy import Policy, read_tracked_gpus
+from amd_gpu_tracker.processes import Processes
+from amd_gpu_tracker.refusals import read_refusals
+from amd_gpu_tracker.release import release
+from amd_gpu_tracker.reservation import Claim, reserve
+from amd_gpu_tracker.rootless import open_state
+from amd_gpu_tracker.status import read_status
+from amd_gpu_tracker.survey import mend_leases
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.selection import resolve, select_gpus
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from amd_gpu_tracker.refusals import Refusal
+    from amd_gpu_tracker.status import Status
+    from amd_gpu_tracker.survey import Survey
+    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
+
+
+class AccessibilityChange(Value):
+    """What became of a request to make GPUs exclusive or shared, by number."""
+
+    # False where the tracker is disabled, and then nothing was done.
+    tracked: bool
+    changed: tuple[int, ...] = ()
+    # More than one container uses them, so that they cannot be exclusive.
+    in_use: tuple[int, ...] = ()
+    # Parts of the request that name no GPU.
+    broken_ranges: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+class Tracker:
+    """Who is using which GPU of a host.
+
+    Every operation is one transaction and leaves the state whole wherever it is interrupted. ToolkitError where it
+    cannot be done; the classes are in `amd_gpu_tracker.errors`.
+    """
+
+    __slots__ = ("_host", "_lock", "_processes", "_state")
+
+    def __init__(
+        self, host: Host, *, processes: Processes | None = None, lock_timeout: float = TIMEOUT_SECONDS
+    ) -> None:
+        """Track the GPUs of `host`; LockTimeout is raised after `lock_timeout` seconds."""
+        self._host = host
+        self._processes = processes or Processes()
+        self._lock = partial(hold_library_lock, timeout=lock_timeout)
+        self._state = open_state(host, os.environ)
+
+    def is_enabled(self) -> bool:
+        """Return whether GPUs are tracked."""
+        self._adopt_former_policy()
+        return self._state.read_policy().enabled
+
+    def enable(self) -> bool:
+        """Begin to track with all GPUs shared and no container known; return False where that is so already."""
+        with self._locked():
+            if self._state.read_policy().enabled:
+                return False
+            # What an interrupted `disable` left must not come back to life.
+            self._state.forget_leases()
+            self._state.write_policy(self._fresh_policy(enabled=True))
+        return True
+
+    def disable(self) -> bool:
+        """Stop tracking and forget who uses what; return False where it was disabled already."""
+        with self._locked():
+            policy = self._state.read_policy()
+            if not policy.enabled:
+                return False
+            self._state.write_policy(policy.replace(enabled=False))
+            self._state.forget_leases()
+        return True
+
+    def reset(self) -> bool:
+        """Make all GPUs shared and forget who uses what; return whether the tracker is enabled.
+
+        This also mends state that cannot be read; as nobody knows then what it said, the tracker is enabled.
+        """
+        with self._locked():
+            enabled = self._enabled_as_far_as_known()
+            self._state.write_policy(self._fresh_policy(enabled=enabled))
+            self._state.forget_leases()
+        return enabled
+
+    def initialize(self) -> None:
+        """Take over the state of the original toolkit, once; whatever is there already stays."""
+        self._adopt_former_policy()
+
+    def set_accessibility(self, request: str, *, exclusive: bool) -> AccessibilityChange:
+        """Make the GPUs that a request names exclusive or shared; GPUs that several containers use stay shared."""
+        with self._locked():
+            policy = self._state.read_policy()
+            if not policy.enabled:
+                return AccessibilityChange(tracked=False)
+            gpus = self._require_tracked_gpus(policy)
+            resolution = resolve(gpus, request)
+            survey = mend_leases(self._state, self._processes, self._state.lease_paths())
+            in_use = [gpu for gpu in resolution.gpus if exclusive and _is_shared_by_several(survey, gpu)]
+            changed = [gpu for gpu in resolution.gpus if gpu not in in_use]
+            self._state.write_policy(policy.with_accessibility(map(gpu_key, changed), exclusive=exclusive))
+        return AccessibilityChange(
+            tracked=True,
+            changed=_numbers(changed),
+            in_use=_numbers(in_use),
+            broken_ranges=tuple(problem.item for problem in resolution.broken_ranges),
+            unknown=tuple(item for problem in resolution.unknown for item in problem.items),
+        )
+
+    def status(self) -> Status:
+        """Return every GPU with its accessibility and the containers that use it. Takes no lock, changes nothing."""
+        self._adopt_former_policy()
+        return read_status(self._state, self._processes)
+
+    def refusals(self) -> list[Refusal]:
+        """Return the latest refusals, oldest first."""
+        return read_refusals(self._state)
+
+    def reserve(self, container_id: str, request: str, *, pid: int | None = None) -> tuple[int, ...]:
+        """Reserve the GPUs that a request names for as long as a process lives, by default the calling one.
+
+        Return their numbers. GpusRefused where one is exclusive and in use; nothing is reserved then. ContainerRunning
+        where this id has GPUs already.
+        """
+        gpus = locate_gpus(self._host)
+        wanted = select_gpus(gpus, request)
+        creator = self._processes.myself() if pid is None else self._processes.find(pid)
+        if creator is None:
+            raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
+        holder = Holder(container_id=container_id, creator=creator)
+        claim = Claim(holder=holder, wanted=wanted, gpus=gpus, ways=(BY_API,))
+        if not reserve(self._state, claim, processes=self._processes, lock=self._lock):
+            raise ContainerRunning(f"{container_id} has GPUs already", hint="give every reservation a name of its own")
+        return _numbers(wanted)
+
+    def release(self, container_id: str) -> tuple[int, ...]:
+        """Give back what a container had that is gone, or what the calling process reserved; return the GPUs' numbers.
+
+        ContainerRunning where its processes are alive: nothing else releases.
+        """
+        released = release(
+            self._state,
+            container_id,
+            processes=self._processes,
+            lock=self._lock,
+            creators=(self._processes.myself(),),
+        )
+        if released.living:
+            raise ContainerRunning(f"container {container_id} is still running", hint="stop it first")
+        keys = {key for lease in released.dropped for key in lease.gpus}
+        return _numbers([gpu for gpu in locate_gpus(self._host) if gpu_key(gpu) in keys]) if keys else ()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._state.prepare()
+        with self._lock(self._state.lock_path):
+            former = None if self._state.has_policy() else read_former_policy(self._host)
+            if former is not None:
+                self._state.write_policy(former)
+            yield
+
+    def _adopt_former_policy(self) -> None:
+        """Take over the original's state where that was not done yet, and where the caller may."""
+        if self._state.has_policy() or read_former_policy(self._host) is None:
+            return
+        with suppress(NotPermitted), self._locked():
+            pass
+
+    def _enabled_as_far_as_known(self) -> bool:
+        try:
+            return self._state.read_policy().enabled
+        except StateError:
+            return True
+
+    def _fresh_policy(self, *, enabled: bool) -> Policy:
+        gpus = read_tracked_gpus(self._host, locate_gpus(self._host)) if enabled else ()
+        return Policy(enabled=enabled, gpus=gpus)
+
+    def _require_tracked_gpus(self, policy: Policy) -> list[GpuLocation]:
+        gpus = locate_gpus(self._host)
+        policy.require_same_gpus(read_tracked_gpus(self._host, gpus))
+        return gpus
+
+
+def _is_shared_by_several(survey: Survey, gpu: GpuLocation) -> bool:
+    return len(survey.container_ids(gpu_key(gpu))) > 1
+
+
+def _numbers(gpus: Sequence[GpuLocation]) -> tuple[int, ...]:
+    return tuple(gpu.number for gpu in gpus)
