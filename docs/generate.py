@@ -6,18 +6,20 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
 
-from amdgpu_discovery.errors import DriverUnavailable
+from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n"
 
+PACKAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk")
 PROGRAMS = {"amd-ctk": "amd_ctk.cli"}
 
 # Typer's own, the same for every program; the page says what they do.
@@ -26,7 +28,7 @@ COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
 
 def main(arguments: list[str]) -> int:
     """Write the pages, or with --check name those that are not what the code says."""
-    pages = {"cli.md": cli_page(), "profiles.md": profiles_page()}
+    pages = {"cli.md": cli_page(), "exit-codes.md": exit_codes_page(), "profiles.md": profiles_page()}
     if arguments == ["--check"]:
         stale = [name for name, text in pages.items() if (REFERENCE / name).read_text(encoding="utf-8") != text]
         for name in stale:
@@ -53,6 +55,31 @@ def cli_page() -> str:
     )
 
 
+def exit_codes_page() -> str:
+    """Return the page of exit codes and the errors that end with them."""
+    return "\n".join(
+        [
+            "# Exit codes",
+            "",
+            NOTE,
+            "Every program ends with 0 when it did what it was asked, else with one sentence on standard error and one",
+            "of these codes. [Troubleshooting](../how-to/troubleshoot.md) explains the sentences.",
+            "",
+            "| code | error | what it means |",
+            "|--:|---|---|",
+            "| 2 | | A command line that means nothing; `--help` says more. |",
+            *(f"| {error.exit_code} | `{error.__name__}` | {_contract(error)} |" for error in _errors()),
+            "",
+            "`amd-container-runtime` becomes runc once it has done its part, and from then on the exit code is runc's.",
+            "`docker run` shows the sentence and ends with a code of its own: 125 for every refusal of the runtime.",
+            "",
+            "In Python, each error is a class, and all of them are an `amdgpu_discovery.errors.ToolkitError` with",
+            "`message`, `hint` and `exit_code`.",
+            "",
+        ]
+    )
+
+
 def profiles_page() -> str:
     """Return the page of the simulated hosts that can be built by name."""
     rows = [_profile_row(name) for name in profile_names()]
@@ -71,6 +98,22 @@ def profiles_page() -> str:
             "",
         ]
     )
+
+
+def _errors() -> list[type[ToolkitError]]:
+    for package in PACKAGES:
+        for module in walk_packages(import_module(package).__path__, f"{package}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
+    return sorted(_subclasses(ToolkitError), key=lambda error: (error.exit_code, error.__name__))
+
+
+def _subclasses(error: type[ToolkitError]) -> set[type[ToolkitError]]:
+    return {error}.union(*(_subclasses(below) for below in error.__subclasses__()))
+
+
+def _contract(error: type[ToolkitError]) -> str:
+    return _sentences(error.__doc__).split("\n")[0]
 
 
 def _profile_row(name: str) -> str:

@@ -38,6 +38,11 @@ def test_a_shell_that_ends_early_is_an_error(tmp_path: Path) -> None:
         shell.run("echo last words; exit 1")
 
 
+def test_a_command_with_an_open_quote_is_an_error_at_once(tmp_path: Path) -> None:
+    with Shell(tmp_path, ENVIRONMENT) as shell, pytest.raises(AssertionError, match="unexpected EOF"):
+        shell.run("echo 'words")
+
+
 def test_background_programs_end_with_the_page(tmp_path: Path) -> None:
     with Shell(tmp_path, ENVIRONMENT) as shell:
         pid = int(shell.run("sleep 1000 & echo $!")[0])

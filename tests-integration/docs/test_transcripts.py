@@ -59,6 +59,12 @@ def test_commands_before_any_comment_have_no_host() -> None:
     assert parse_page("```console\n$ true\n```\n") == [Section(line=1, steps=[Step("true", line=2)])]
 
 
+def test_a_python_session_is_run_as_a_doctest() -> None:
+    command = "python3 -m doctest -o ELLIPSIS /dev/stdin <<'END'\n>>> 1 + 1\n2\nEND"
+
+    assert parse_page("```pycon\n>>> 1 + 1\n2\n```\n") == [Section(line=1, steps=[Step(command, line=2)])]
+
+
 def test_a_page_without_commands_has_no_sections() -> None:
     assert parse_page("# Words\n\n```json\n{}\n```\n") == []
 
@@ -77,6 +83,12 @@ def test_a_page_nobody_can_run_is_refused(page: str, problem: str) -> None:
         parse_page(page)
 
     assert str(refusal.value) == problem
+
+
+def test_what_follows_an_empty_continuation_still_belongs_to_the_command() -> None:
+    page = "```console\n$ cat <<'END'\n> one\n>\n> two\n> END\none\n\ntwo\n```\n"
+
+    assert parse_page(page)[0].steps == [Step("cat <<'END'\none\n\ntwo\nEND", line=2, expected="one\n\ntwo")]
 
 
 def test_the_language_of_every_fence_is_known() -> None:

@@ -39,6 +39,9 @@ class Shell:
 
     def run(self, command: str) -> tuple[str, int]:
         """Type one command; what it leaves behind (variables, directory, `$?`) is there for the next."""
+        # With a quote left open bash would wait for the other one.
+        check = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
+        assert check.returncode == 0, check.stderr
         assert self._bash.stdin
         self._bash.stdin.write(f"{{ {command}\n}} </dev/null; code=$?; echo '{MARK}'$code; (exit $code)\n")
         self._bash.stdin.flush()

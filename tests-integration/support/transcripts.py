@@ -7,6 +7,8 @@ A page shows commands in fences of the language `console`: a line `$ COMMAND` (c
                                                 where there is an engine, `in a clone` in a copy of the checkout
     <!-- exits: 4 -->                           the last command of the next fence ends with this code
 
+A fence of the language `pycon` is a Python session with its prompts; it is run as a doctest and stands on its own.
+
 In what a command prints, `...` stands for any text within a line and, alone on a line, for any lines. Blanks at the
 end of a line do not count.
 """
@@ -104,6 +106,8 @@ def _blocks(text: str) -> Iterator[tuple[int, str, list[str] | None]]:
         if content is not None and fence:
             if language == "console":
                 yield opened, "", content
+            if language == "pycon":
+                yield opened, "", _as_doctest(content)
             content = None
         elif content is not None:
             content.append(line[indent:] if not line[:indent].strip() else line)
@@ -115,6 +119,11 @@ def _blocks(text: str) -> Iterator[tuple[int, str, list[str] | None]]:
         raise BrokenPage(f"line {opened}: a fence that does not end")
 
 
+def _as_doctest(session: list[str]) -> list[str]:
+    """Return the console fence that runs a Python session; a doctest that holds prints nothing."""
+    return ["$ python3 -m doctest -o ELLIPSIS /dev/stdin <<'END'", *(f"> {line}" for line in session), "> END"]
+
+
 def _steps(first_line: int, content: list[str], exit_code: int) -> list[Step]:
     steps: list[tuple[int, list[str], list[str]]] = []
     continued = False
@@ -123,7 +132,7 @@ def _steps(first_line: int, content: list[str], exit_code: int) -> list[Step]:
             steps[-1][1].append(line)
         elif line.startswith("$ "):
             steps.append((number, [line[2:]], []))
-        elif steps and line.startswith("> ") and not steps[-1][2]:
+        elif steps and line[:2] in ("> ", ">") and not steps[-1][2]:
             steps[-1][1].append(line[2:])
         elif steps:
             steps[-1][2].append(line)
