@@ -1,0 +1,98 @@
+"""An engine's configuration file: read it, and replace it with a backup beside it."""
+
+from __future__ import annotations
+
+import os
+
+from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.files import put_in_place, replace_file, write_beside
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Engines that read whole directories read `*.conf` or `*.toml` only.
+BACKUP_SUFFIX = ".before-amd-ctk"
+
+
+class ConfigFileError(FileError):
+    """An engine's configuration cannot be read or saved; it is as it was."""
+
+    exit_code = 1
+
+
+class ConfigFile(Value):
+    """A configuration file: where it is, and what it is called to its user, who may be serving a simulated host."""
+
+    path: str
+    shown: str
+
+    @property
+    def backup(self) -> ConfigFile:
+        """The file beside it that holds what it held before our last change."""
+        return ConfigFile(path=self.path + BACKUP_SUFFIX, shown=self.shown + BACKUP_SUFFIX)
+
+
+def read_text(file: ConfigFile) -> str | None:
+    """Return the text of a file, None where there is none; ConfigFileError."""
+    try:
+        # With newline="" they stay as they are.
+        with open(file.path, encoding="utf-8", newline="") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        if os.path.islink(file.path):
+            raise _unreadable(file, "it is a symbolic link to nothing") from None
+        return None
+    except IsADirectoryError as error:
+        raise _unreadable(file, f"read {file.shown}: is a directory") from error
+    except OSError as error:
+        raise _unreadable(file, reason(error)) from error
+    except UnicodeDecodeError as error:
+        raise _unreadable(file, f"byte {error.start} is not UTF-8") from error
+
+
+def save_text(file: ConfigFile, text: str | None, *, instead_of: str | None, remember: Callable[[], None]) -> None:
+    """Put `text` in place of what `file` held when it was read; None takes the file away; ConfigFileError.
+
+    `remember` is called when nothing but the last step is missing.
+    """
+    target = os.path.realpath(file.path)
+    try:
+        if instead_of is None:
+            os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        temporary = None if text is None else write_beside(target, text.encode(), durable=True)
+        try:
+            _prepare(file, instead_of)
+            remember()
+        except BaseException:
+            if temporary:
+                os.unlink(temporary)
+            raise
+        if temporary:
+            put_in_place(temporary, target, durable=True)
+        else:
+            os.unlink(target)
+    except OSError as error:
+        raise _unsaved(file, reason(error)) from error
+
+
+def _prepare(file: ConfigFile, text: str | None) -> None:
+    """Write the backup, if the file is still what was read."""
+    if read_text(file) != text:
+        raise ConfigFileError(f"failed to save the config: {file.shown} was changed meanwhile", hint="try again")
+    if text is not None:
+        # Who may not read the file may not read the backup.
+        mode = os.stat(file.path).st_mode & 0o7777
+        replace_file(file.backup.path, text.encode(), mode=mode, durable=True)
+
+
+def _unreadable(file: ConfigFile, why: str) -> ConfigFileError:
+    return ConfigFileError(f"error reading configuration file: {file.shown} | err: {why}")
+
+
+def _unsaved(file: ConfigFile, why: str) -> ConfigFileError:
+    return ConfigFileError(
+        f"failed to save the config: failed to open file: {file.shown} | err: {why}",
+        hint="run it as root" if os.geteuid() else "",
+    )

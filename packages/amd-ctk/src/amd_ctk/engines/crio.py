@@ -1,0 +1,25 @@
+"""CRI-O: a drop-in of crio.conf."""
+
+from __future__ import annotations
+
+from amd_ctk.engines.engine import Engine, Layout
+from amd_ctk.engines.toml_document import TomlDocument
+
+# CRI-O reads CDI specs without being told to.
+LAYOUT = Layout(
+    runtimes=("crio", "runtime", "runtimes"),
+    entry=lambda program: {"runtime_path": program, "runtime_type": "oci"},
+    program=("runtime_path",),
+    default_runtime=("crio", "runtime", "default_runtime"),
+)
+CRIO = Engine(
+    name="crio",
+    find_config=lambda _: "/etc/crio/crio.conf.d/99-amd.conf",
+    read=TomlDocument,
+    find_layout=lambda _: LAYOUT,
+    service="crio",
+    built_in=("runc", "crun"),
+    # Without its own drop-ins, which are not what is judged.
+    check_command=lambda file: ("crio", "--config", file, "--config-dir", "", "config"),
+    new_text="# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=crio --remove' takes this out again.\n",
+)

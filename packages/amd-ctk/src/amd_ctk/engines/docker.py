@@ -1,0 +1,26 @@
+"""Docker: daemon.json."""
+
+from __future__ import annotations
+
+from amd_ctk.engines.engine import Engine, Layout
+from amd_ctk.engines.json_document import JsonDocument
+
+LAYOUT = Layout(
+    runtimes=("runtimes",),
+    entry=lambda program: {"path": program, "runtimeArgs": []},
+    program=("path",),
+    default_runtime=("default-runtime",),
+    cdi=("features", "cdi"),
+)
+DOCKER = Engine(
+    name="docker",
+    find_config=lambda _: "/etc/docker/daemon.json",
+    read=JsonDocument,
+    find_layout=lambda _: LAYOUT,
+    service="docker",
+    built_in=("runc", "io.containerd.runc.v2"),
+    check_command=lambda file: ("dockerd", "--validate", "--config-file", file),
+    # dockerd 23 is the first that knows the flag.
+    check_unknown="unknown flag: --validate",
+    new_text="{}\n",
+)

@@ -1,0 +1,58 @@
+"""What an engine's configuration is to us: keys with values inside a text that belongs to somebody else."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol  # noqa: TID253  amd-ctk has imported typing for typer anyway
+
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+KeyPath = tuple[str, ...]
+
+
+class DocumentError(ToolkitError):
+    """A text that is no configuration, or one of a shape that cannot hold our keys."""
+
+
+class Absent:
+    """The type of ABSENT."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+# What `get` returns for a key that is not there; None is a value of JSON.
+ABSENT = Absent()
+
+
+class Document(Protocol):
+    """A configuration text; an edit returns a new one in which every byte of the rest is as it was."""
+
+    text: str
+
+    def get(self, path: KeyPath) -> Any:
+        """Return the value at `path`, ABSENT where there is none; DocumentError where an outer value is no table."""
+
+    def set(self, path: KeyPath, value: Any) -> Self:
+        """Give the key at `path` this value, making the tables around it."""
+
+    def remove(self, path: KeyPath) -> Self:
+        """Take the key at `path` out; where there is none, nothing changes."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no key at all."""
+
+
+def read_path(tree: Any, path: KeyPath) -> Any:
+    """Return the value at `path` of nested mappings as `Document.get` does."""
+    for depth, key in enumerate(path):
+        if not isinstance(tree, dict):
+            raise DocumentError(f'"{".".join(path[:depth])}" is not a table of keys and values')
+        if key not in tree:
+            return ABSENT
+        tree = tree[key]
+    return tree

@@ -1,0 +1,59 @@
+"""What one container engine's configuration looks like, as data."""
+
+from __future__ import annotations
+
+from typing import Any  # noqa: TID253
+
+from amd_ctk.engines.document import ABSENT, Document, KeyPath, read_path
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUNTIME_PROGRAM = "amd-container-runtime"
+
+
+class Layout(Value):
+    """Where an engine keeps what we change, in one of its documents."""
+
+    # The table of runtimes, and what the entry of one looks like for the path of a program.
+    runtimes: KeyPath
+    entry: Callable[[str], Any]
+    # Where the program stands within such an entry.
+    program: KeyPath
+    default_runtime: KeyPath
+    # None where CDI needs no switch.
+    cdi: KeyPath | None = None
+    # Keys that a new file cannot do without.
+    preamble: tuple[tuple[KeyPath, Any], ...] = ()
+
+    def program_of(self, entry: Any) -> str:
+        """Return the program of a runtime's entry, "" where it names none in this engine's way."""
+        program = read_path(entry, self.program) if isinstance(entry, dict) or not self.program else ABSENT
+        if isinstance(program, list):
+            program = program[0] if program else ABSENT
+        return program if isinstance(program, str) else ""
+
+
+class Engine(Value):
+    """One container engine."""
+
+    name: str
+    # Where its configuration is unless the user says otherwise, given a way to read files of the host.
+    find_config: Callable[[Callable[[str], str]], str]
+    read: Callable[[str], Document]
+    find_layout: Callable[[Document], Layout]
+    # What to call when asking for a restart; "" where none is needed.
+    service: str
+    # Runtimes that need no entry.
+    built_in: tuple[str, ...]
+    # The command that judges a configuration, for the path of the file; its program may not be installed.
+    check_command: Callable[[str], tuple[str, ...]]
+    # What such a program says when it is too old to judge.
+    check_unknown: str = ""
+    check_environment: Callable[[str], dict[str, str]] = lambda _: {}
+    # Whether it prints the configuration as it understood it, so that a runtime which got lost is noticed.
+    check_prints_configuration: bool = False
+    # What a new file begins with.
+    new_text: str

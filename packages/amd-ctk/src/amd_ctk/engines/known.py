@@ -1,0 +1,10 @@
+"""The engines there are."""
+
+from __future__ import annotations
+
+from amd_ctk.engines.containerd import CONTAINERD
+from amd_ctk.engines.crio import CRIO
+from amd_ctk.engines.docker import DOCKER
+from amd_ctk.engines.podman import PODMAN
+
+ENGINES = {engine.name: engine for engine in (DOCKER, PODMAN, CONTAINERD, CRIO)}

@@ -1,0 +1,26 @@
+"""Podman: a drop-in of containers.conf."""
+
+from __future__ import annotations
+
+from amd_ctk.engines.engine import Engine, Layout
+from amd_ctk.engines.toml_document import TomlDocument
+
+# Podman reads CDI specs without being told to, and has no daemon to restart.
+LAYOUT = Layout(
+    runtimes=("engine", "runtimes"),
+    entry=lambda program: [program],
+    program=(),
+    default_runtime=("engine", "runtime"),
+)
+PODMAN = Engine(
+    name="podman",
+    find_config=lambda _: "/etc/containers/containers.conf.d/99-amd.conf",
+    read=TomlDocument,
+    find_layout=lambda _: LAYOUT,
+    service="",
+    built_in=("runc", "crun"),
+    # Every command reads the configuration first and refuses one that it cannot read.
+    check_command=lambda _: ("podman", "version"),
+    check_environment=lambda file: {"CONTAINERS_CONF": file},
+    new_text="# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=podman --remove' takes this out again.\n",
+)
