@@ -118,6 +118,16 @@ def test_a_gpu_without_kfd_is_recorded_last(simulated):
     ]
 
 
+def test_a_kernel_without_kfd_is_recorded_as_one(simulated):
+    recorded = record_profile(simulated(load_profile("one-gpu").with_driver(kfd_major=None)), "mine")
+
+    assert recorded.driver
+    assert recorded.driver.kfd_major is None
+    assert [(gpu.pci_address, gpu.minors, gpu.partitions) for gpu in recorded.gpus] == [
+        ("0000:03:00.0", ((0, 128),), 0)
+    ]
+
+
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
 def test_any_host_has_the_same_gpus_after_it_was_recorded(random):

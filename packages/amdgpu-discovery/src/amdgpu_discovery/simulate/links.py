@@ -57,20 +57,9 @@ def _cpu_links(number: int, cpu_count: int, nodes: list[NodePlace]) -> Links:
     far = [node for node in nodes if _near_cpu(node, cpu_count) != number and not node.gpu.kind.cpu_by_xgmi]
     to_cpus = [NodeLink(type=HYPERTRANSPORT, node_from=number, node_to=other, weight=CPU_WEIGHT) for other in others]
     return Links(
-        direct=(
-            *to_cpus,
-            *(_to_cpu(node, number).replace(node_from=number, node_to=node.number, flags=3) for node in near),
-        ),
-        indirect=tuple(
-            NodeLink(type=PCIE, node_from=number, node_to=node.number, weight=PCIE_WEIGHT + CPU_WEIGHT, flags=3)
-            for node in far
-        ),
+        direct=(*to_cpus, *(_way_back(_to_cpu(node, number)) for node in near)),
+        indirect=tuple(_way_back(_to_far_cpu(node, number)) for node in far),
     )
-
-
-def _turn(link: NodeLink) -> NodeLink:
-    """Return the way back from a processor to a GPU."""
-    return link.replace(node_from=link.node_to, node_to=link.node_from, flags=3)
 
 
 def _gpu_links(node: NodePlace, cpu_count: int, nodes: list[NodePlace]) -> Links:
@@ -78,14 +67,19 @@ def _gpu_links(node: NodePlace, cpu_count: int, nodes: list[NodePlace]) -> Links
     peers = [peer for peer in nodes if peer is not node and _in_one_hive(node, peer)]
     strangers = [peer for peer in nodes if peer is not node and not _in_one_hive(node, peer)]
     far_cpus = [] if node.gpu.kind.cpu_by_xgmi else [cpu for cpu in range(cpu_count) if cpu != near]
-    to_far_cpus = [
-        NodeLink(type=PCIE, node_from=node.number, node_to=cpu, weight=PCIE_WEIGHT + CPU_WEIGHT, flags=1)
-        for cpu in far_cpus
-    ]
+    to_far_cpus = [_to_far_cpu(node, cpu) for cpu in far_cpus]
     return Links(
         direct=(_to_cpu(node, near), *(_to_peer(node, peer) for peer in peers)),
         indirect=(*to_far_cpus, *(_to_stranger(node, peer, cpu_count) for peer in strangers)),
     )
+
+
+def _way_back(link: NodeLink) -> NodeLink:
+    return link.replace(node_from=link.node_to, node_to=link.node_from, flags=3)
+
+
+def _to_far_cpu(node: NodePlace, cpu: int) -> NodeLink:
+    return NodeLink(type=PCIE, node_from=node.number, node_to=cpu, weight=PCIE_WEIGHT + CPU_WEIGHT, flags=1)
 
 
 def _in_one_hive(node: NodePlace, peer: NodePlace) -> bool:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.simulate.tree import Tree
 
 AMDGPU = "/sys/bus/pci/drivers/amdgpu"
-XCP_DRIVER = "/sys/bus/platform/drivers/amdgpu_xcp_drv"
 # amdgpu_gfx.c: the modes that a number of XCCs can be divided into.
 COMPUTE_MODES_BY_XCC_COUNT = {8: "SPX, DPX, QPX, CPX", 6: "SPX, TPX, CPX", 4: "SPX, DPX, CPX", 2: "SPX, CPX"}
 

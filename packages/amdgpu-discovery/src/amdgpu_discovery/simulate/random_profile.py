@@ -48,6 +48,8 @@ def _random_gpu(random: Random, bus: int) -> SimulatedGpu:
         pci_unique_id=random.choice((None, 0, random.getrandbits(64))),
         compute_partition=random.choice(modes),
         memory_partition="NPS1" if kind.xcp_devices else "",
+        # Now and then one that KFD does not list.
+        partitions=random.choice((None, None, None, 0)),
     )
     return gpu.replace(kfd_unique_ids=_random_ids(random, gpu.wanted_partitions))
 
