@@ -109,13 +109,13 @@ class Runtime:
 @pytest.fixture
 def runtime(tmp_path):
     """Return a runtime on four MI210."""
-    return Runtime(tmp_path, build_host(tmp_path / "host", "mi210-4"))
+    return Runtime(tmp_path, build_host(tmp_path / "host", "mi210-4", with_links=False))
 
 
 @pytest.fixture
 def runtime_on(tmp_path):
     """Return a function that makes a runtime on a host of any profile."""
-    return lambda profile: Runtime(tmp_path, build_host(tmp_path / "host", profile))
+    return lambda profile: Runtime(tmp_path, build_host(tmp_path / "host", profile, with_links=False))
 
 
 @pytest.fixture

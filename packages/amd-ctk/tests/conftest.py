@@ -14,7 +14,7 @@ from amdgpu_discovery.simulate import build_host
 @pytest.fixture
 def host(tmp_path):
     """Return a function that builds the host the commands of a test serve; four MI210 if it says nothing else."""
-    return lambda profile="mi210-4": build_host(tmp_path / "host", profile)
+    return lambda profile="mi210-4": build_host(tmp_path / "host", profile, with_links=False)
 
 
 @pytest.fixture
