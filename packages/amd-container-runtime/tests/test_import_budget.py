@@ -15,6 +15,7 @@ import amd_container_runtime
 import amd_device_spec
 import amd_gpu_tracker
 import amdgpu_discovery
+from amd_gpu_tracker.tracker import Tracker
 
 # Of python itself, beyond what it loads to do nothing; "os" and all it brings is preloaded by some versions.
 PYTHON = {"os", "stat", "_stat", "_collections_abc", "posixpath", "genericpath", "__future__", "errno", "time"}
@@ -36,10 +37,13 @@ CREATE = EVERY_CALL | {
     "amd_container_runtime.bundle",
     "amd_container_runtime.create",
     "amd_container_runtime.report",
+    "amd_container_runtime.tracking",
     "amd_container_runtime.user_namespace",
     "amd_device_spec.errors",
     "amd_device_spec.oci",
     "amd_device_spec.request",
+    "amd_gpu_tracker",
+    "amd_gpu_tracker.switch",
     "amdgpu_discovery.device_nodes",
     "amdgpu_discovery.drm",
     "amdgpu_discovery.files",
@@ -48,6 +52,25 @@ CREATE = EVERY_CALL | {
     "amdgpu_discovery.numbering",
     "amdgpu_discovery.plain_json",
     "amdgpu_discovery.selection",
+}
+# Where the GPU Tracker is enabled.
+TRACKED_CREATE = CREATE | {
+    "fcntl",
+    "amd_container_runtime.claim",
+    "amd_gpu_tracker.cgroup",
+    "amd_gpu_tracker.errors",
+    "amd_gpu_tracker.given_gpus",
+    "amd_gpu_tracker.hooks",
+    "amd_gpu_tracker.lease",
+    "amd_gpu_tracker.liveness",
+    "amd_gpu_tracker.lock",
+    "amd_gpu_tracker.policy",
+    "amd_gpu_tracker.processes",
+    "amd_gpu_tracker.refusals",
+    "amd_gpu_tracker.reservation",
+    "amd_gpu_tracker.rootless",
+    "amd_gpu_tracker.state",
+    "amd_gpu_tracker.survey",
 }
 
 
@@ -88,3 +111,10 @@ def test_create_loads_what_it_uses(runtime, loaded):
     runtime.write_config("AMD_VISIBLE_DEVICES=all")
 
     assert loaded("create", "--bundle", runtime.bundle, "c1") == CREATE
+
+
+def test_a_tracked_create_loads_the_tracker_and_no_library(runtime, loaded):
+    Tracker(runtime.host).enable()
+    runtime.write_config("AMD_VISIBLE_DEVICES=all")
+
+    assert loaded("create", "--bundle", runtime.bundle, "c1") == TRACKED_CREATE

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from amd_container_runtime.bundle import Bundle
+from amd_container_runtime.tracking import find_claim
 from amd_container_runtime.user_namespace import closed_nodes_note
 from amd_device_spec.errors import SpecError
-from amd_device_spec.oci import apply_edits, build_edits
+from amd_device_spec.oci import apply_edits, build_edits, remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, Grant, grant, is_privileged, keep_last_request, requested_gpus
 from amdgpu_discovery.device_nodes import device_nodes
 from amdgpu_discovery.errors import FileError
@@ -13,10 +14,14 @@ from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from amd_container_runtime.arguments import Call
+    from amd_container_runtime.claim import PendingClaim
     from amd_container_runtime.report import Log
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
 
@@ -24,27 +29,53 @@ def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> 
     """Edit the bundle so that its container has all the GPUs it asks for; ToolkitError, and the bundle as it was."""
     bundle = Bundle(call.bundle, call.config)
     try:
-        changed = _edit(bundle, call, host, settings, log)
+        changed, claim = _edit(bundle, call, host, settings, log)
     except SpecError as error:
         raise FileError(f"the bundle's {bundle.path} is not a spec: {error.message}", hint=error.hint) from error
     if changed:
         bundle.write()
+    try:
+        if claim is not None and not claim.reserve():
+            # It runs already: runc says so, and its bundle and its GPUs stay as they are.
+            bundle.discard()
+            return
+    except BaseException:
+        bundle.discard()
+        raise
+    if changed:
+        _commit(bundle, claim)
+
+
+def _commit(bundle: Bundle, claim: PendingClaim | None) -> None:
+    try:
         bundle.commit()
+    except BaseException:
+        if claim is not None:
+            claim.withdraw()
+        raise
 
 
-def _edit(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -> bool:
-    """Edit the spec in memory; return whether that changed it."""
+def _edit(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -> tuple[bool, PendingClaim | None]:
+    """Edit the spec in memory; return whether that changed it, and what is to be reserved."""
     request = _permitted(requested_gpus(bundle.spec, settings.swarm_resources), bundle, call, settings, log)
-    granted = _grant(request, host, settings) if request else Grant(gpus=())
+    gpus = locate_gpus(host) if request and not request.asks_for_nothing else []
+    granted = _grant(request, gpus, settings) if request else Grant(gpus=())
+    # What an earlier start put in is neither asked for nor given by the engine.
+    removed = remove_edits(bundle.spec)
+    claim = find_claim(call, host, bundle, granted.gpus, gpus)
     nodes = device_nodes(host, granted.gpus)
     for note in filter(None, (*granted.notes, closed_nodes_note(nodes))):
         log.write("warn", note, container=call.container_id)
-    edits = build_edits(nodes, keep_host_mode=settings.device_mode == "host")
-    changed = apply_edits(bundle.spec, edits)
+    edits = build_edits(
+        nodes,
+        keep_host_mode=settings.device_mode == "host",
+        poststop=claim.poststop_hooks if claim else (),
+    )
+    changed = apply_edits(bundle.spec, edits) or removed
     if request:
         numbers = f"[{' '.join(str(gpu.number) for gpu in granted.gpus)}]"
         log.write("info", "Requested GPUs for container", gpu_indices=numbers, container=call.container_id)
-    return keep_last_request(bundle.spec) or changed
+    return keep_last_request(bundle.spec) or changed, claim
 
 
 def _permitted(
@@ -62,12 +93,12 @@ def _permitted(
     return None
 
 
-def _grant(request: GpuRequest, host: Host, settings: Settings) -> Grant:
+def _grant(request: GpuRequest, gpus: Sequence[GpuLocation], settings: Settings) -> Grant:
     if request.asks_for_nothing:
         return Grant(gpus=())
     return grant(
         request,
-        locate_gpus(host),
+        gpus,
         swarm_kinds=settings.swarm_resources,
         ignore_unknown=settings.unknown_gpus == "ignore",
     )

@@ -15,14 +15,19 @@ DRM_MAJOR = 226
 
 def gpus_given(spec: dict[str, Any], gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
     """Return the GPUs of which a spec lists a render or card node."""
+    minors = drm_minors(spec)
+    return [gpu for gpu in gpus if gpu.render_minor in minors or gpu.card_minor in minors]
+
+
+def drm_minors(spec: dict[str, Any]) -> set[object]:
+    """Return the minor numbers of the render and card nodes, of whatever vendor, that a spec lists."""
     linux = spec.get("linux")
     devices = linux.get("devices") if isinstance(linux, dict) else None
-    minors = {
+    return {
         device.get("minor")
         for device in (devices if isinstance(devices, list) else [])
         if isinstance(device, dict) and device.get("major") == DRM_MAJOR
     }
-    return [gpu for gpu in gpus if gpu.render_minor in minors or gpu.card_minor in minors]
 
 
 def shared_cgroup(spec: dict[str, Any], container_id: str) -> str:

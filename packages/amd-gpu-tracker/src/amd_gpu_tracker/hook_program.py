@@ -13,6 +13,8 @@ from amd_gpu_tracker.lock import KernelLock
 from amd_gpu_tracker.processes import Processes
 from amd_gpu_tracker.refusals import record_refusal
 from amd_gpu_tracker.rootless import open_state
+from amd_gpu_tracker.state import State
+from amd_gpu_tracker.switch import may_be_tracking
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_json import dumps, loads
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_gpu_tracker.processes import ProcessId
-    from amd_gpu_tracker.state import State
 
 # The runtime runs its hooks itself or, crun, through a child.
 GENERATIONS = 3
@@ -31,8 +32,9 @@ LOG_FILE = "/var/log/amd-container-runtime.log"
 
 def main(words: list[str]) -> int:
     """Serve one hook; return its exit code."""
-    host = Host(words[words.index("--host-root") + 1] if "--host-root" in words else "/")
-    state = open_state(host, os.environ)
+    host = Host(_option(words, "--host-root") or "/")
+    directory = _option(words, "--run-directory")
+    state = State(host, directory) if directory else open_state(host, os.environ)
     container: dict[str, Any] = {}
     try:
         container = _read_container()
@@ -46,9 +48,13 @@ def main(words: list[str]) -> int:
     return 0
 
 
+def _option(words: list[str], name: str) -> str:
+    return words[words.index(name) + 1] if name in words else ""
+
+
 def _claim(state: State, container: dict[str, Any], processes: Processes) -> None:
     """Claim the GPUs whose device nodes the container was given."""
-    if not state.read_policy().enabled:
+    if not may_be_tracking(state.host):
         return
     from amd_gpu_tracker.given_gpus import gpus_given, shared_cgroup
     from amd_gpu_tracker.reservation import Claim, reserve

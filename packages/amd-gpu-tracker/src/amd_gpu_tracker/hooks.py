@@ -26,9 +26,12 @@ def claim_hook(host: Host) -> dict[str, Any]:
     return _hook(host, CLAIM)
 
 
-def release_hook(host: Host) -> dict[str, Any]:
-    """Return the `poststop` hook that gives back the GPUs of a container."""
-    return _hook(host, RELEASE)
+def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:
+    """Return the `poststop` hook that gives back the GPUs of a container.
+
+    A rootless run says where its leases are; the hook itself may find no environment that tells it.
+    """
+    return _hook(host, RELEASE, *(["--run-directory", run_directory] if run_directory else []))
 
 
 def is_claim_hook(hook: object) -> bool:
@@ -37,13 +40,13 @@ def is_claim_hook(hook: object) -> bool:
     return isinstance(words, list) and CLAIM in words and any(isinstance(w, str) and w.endswith(PROGRAM) for w in words)
 
 
-def _hook(host: Host, command: str) -> dict[str, Any]:
+def _hook(host: Host, command: str, *more: str) -> dict[str, Any]:
     """Return a hook that needs no environment: engines give it an empty one, or the caller's whole one."""
     interpreter = sys.executable or "/usr/bin/python3"
     words = [interpreter, "-I", "-S", _program(), command, "--import-from", os.pathsep.join(_import_roots())]
     if not host.is_this_machine:
         words += ["--host-root", host.root]
-    return {"path": interpreter, "args": words, "timeout": TIMEOUT_SECONDS}
+    return {"path": interpreter, "args": [*words, *more], "timeout": TIMEOUT_SECONDS}
 
 
 def _program() -> str:

@@ -10,6 +10,7 @@ import os
 from amd_gpu_tracker.errors import StateError, needs_root
 from amd_gpu_tracker.lease import format_lease, parse_lease
 from amd_gpu_tracker.policy import Policy, format_policy, parse_policy
+from amd_gpu_tracker.switch import POLICY_FILE
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import replace_file
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.lease import Lease
     from amdgpu_discovery.host import Host
 
-POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
-POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
 # Below it stand `leases/`, the lock and the refusals; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
 LONGEST_NAME = 200

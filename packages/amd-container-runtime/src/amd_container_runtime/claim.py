@@ -1,0 +1,100 @@
+"""The GPUs that a container start reserves with the GPU Tracker before it goes on."""
+
+from __future__ import annotations
+
+import os
+
+from amd_device_spec.request import is_privileged
+from amd_gpu_tracker.given_gpus import drm_minors, gpus_given, shared_cgroup
+from amd_gpu_tracker.hooks import is_claim_hook, release_hook
+from amd_gpu_tracker.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, Holder
+from amd_gpu_tracker.lock import KernelLock
+from amd_gpu_tracker.processes import Processes
+from amd_gpu_tracker.reservation import Claim, reserve, withdraw
+from amd_gpu_tracker.rootless import open_state
+from amdgpu_discovery.errors import DriverUnavailable
+from amdgpu_discovery.numbering import locate_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from amd_container_runtime.arguments import Call
+    from amd_container_runtime.bundle import Bundle
+    from amd_gpu_tracker.state import State
+    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
+
+
+class PendingClaim:
+    """A claim that is decided when the edited bundle is safely on the disk."""
+
+    __slots__ = ("_claim", "_processes", "_state")
+
+    def __init__(self, state: State, claim: Claim, processes: Processes) -> None:
+        self._state = state
+        self._claim = claim
+        self._processes = processes
+
+    @property
+    def poststop_hooks(self) -> list[dict[str, Any]]:
+        """Return the hooks by which the tracker hears that the container is gone."""
+        return [release_hook(self._state.host, self._state.run_directory if self._state.is_rootless else "")]
+
+    def reserve(self) -> bool:
+        """Reserve all GPUs or raise GpusRefused; False where the container of this id is running already."""
+        return reserve(self._state, self._claim, processes=self._processes, lock=KernelLock)
+
+    def withdraw(self) -> None:
+        """Take back what `reserve` reserved."""
+        withdraw(self._state, self._claim.holder)
+
+
+def make_claim(
+    call: Call, host: Host, bundle: Bundle, *, granted: Sequence[GpuLocation], gpus: Sequence[GpuLocation]
+) -> PendingClaim | None:
+    """Return the claim of the granted GPUs and of those whose nodes the engine has put into the spec, None for none.
+
+    A privileged container has the nodes of every GPU without having asked for any, so these do not count.
+    """
+    spec = bundle.spec
+    has_nodes = bool(drm_minors(spec)) and not is_privileged(spec)
+    gpus = gpus or (_locate_gpus(host) if has_nodes else [])
+    given = [gpu for gpu in gpus_given(spec, gpus) if gpu not in granted] if has_nodes else []
+    if not (granted or given):
+        return None
+    processes = Processes()
+    claim = Claim(
+        holder=_holder(call, bundle, processes),
+        wanted=sorted((*granted, *given), key=lambda gpu: gpu.number),
+        gpus=gpus,
+        ways=(*((BY_ENVIRONMENT,) if granted else ()), *((_way_of_nodes(spec),) if given else ())),
+    )
+    return PendingClaim(open_state(host, os.environ), claim, processes)
+
+
+def _locate_gpus(host: Host) -> list[GpuLocation]:
+    try:
+        return locate_gpus(host)
+    except DriverUnavailable:  # the nodes are those of another vendor
+        return []
+
+
+def _holder(call: Call, bundle: Bundle, processes: Processes) -> Holder:
+    return Holder(
+        container_id=call.container_id,
+        root=call.root,
+        bundle=os.path.dirname(bundle.path),
+        # This process: it becomes the runtime that makes the container.
+        creator=processes.myself(),
+        pid_file=os.path.abspath(call.pid_file) if call.pid_file else "",
+        cgroup=shared_cgroup(bundle.spec, call.container_id),
+    )
+
+
+def _way_of_nodes(spec: dict[str, Any]) -> str:
+    """Return how nodes came into a spec: with our CDI spec, which brings a hook along, or by `--device`."""
+    hooks = spec.get("hooks")
+    listed = hooks.get("createRuntime") if isinstance(hooks, dict) else None
+    return BY_CDI if isinstance(listed, list) and any(map(is_claim_hook, listed)) else BY_DEVICE
