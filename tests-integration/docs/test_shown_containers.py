@@ -1,0 +1,71 @@
+"""Every container that the documentation starts is started by a real Docker, on the simulated host of its page.
+
+The image rocm/rocm-terminal comes from AMD's registry. A small one of that name stands in for it here; its `rocm-smi`
+prints the GPU nodes it finds.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from amdgpu_discovery.host import Host
+from support.busybox import pack
+from support.docker import Docker
+from support.documentation import prepare, run, sections
+from support.installed import engine_program, our_program, require_root
+
+pytestmark = [pytest.mark.e2e, pytest.mark.docker]
+
+SECTIONS = sections(with_docker=True)
+IMAGES = ("rocm/rocm-terminal", "rocm/dev-ubuntu-24.04")
+
+
+@pytest.fixture(scope="session")
+def rocm_archive(rootfs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("rocm")
+    shutil.copytree(rootfs, directory / "rootfs", symlinks=True)
+    shutil.copy(rootfs / "bin/list-gpus", directory / "rootfs/bin/rocm-smi")
+    return pack(directory / "rootfs", directory / "rocm.tar")
+
+
+@pytest.fixture
+def host(place: str, tmp_path: Path) -> Host:
+    return prepare(SECTIONS[place], tmp_path)
+
+
+@pytest.fixture
+def engine(host: Host, rocm_archive: Path) -> Iterator[Docker]:
+    require_root()
+    for program in ("dockerd", "containerd", "docker", "runc"):
+        engine_program(program)
+    engine = Docker(our_program("amd-container-runtime"), host.root)
+    try:
+        engine.start()
+        for image in IMAGES:
+            engine.import_image(rocm_archive, image)
+        yield engine
+    finally:
+        engine.stop()
+
+
+@pytest.mark.parametrize("place", SECTIONS)
+def test_containers_do_what_the_page_shows(place: str, host: Host, engine: Docker) -> None:
+    def restart() -> None:
+        engine.halt()
+        take_settings(engine, host)
+        engine.start()
+
+    run(SECTIONS[place], host, {"DOCKER_HOST": f"unix://{engine.socket}"}, restart)
+
+
+def take_settings(engine: Docker, host: Host) -> None:
+    """Let the engine have what the page wrote into the daemon.json of its host."""
+    own = engine.directory / "daemon.json"
+    written = Path(host.path("/etc/docker/daemon.json"))
+    settings = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {}
+    own.write_text(json.dumps({**json.loads(own.read_text(encoding="utf-8")), **settings}), encoding="utf-8")
