@@ -1,0 +1,126 @@
+"""The sessions of this repository: `nox` alone is what a change must pass, `nox -l` lists the rest.
+
+Behind `--`, arguments go to the tool of a session, most often pytest.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nox
+
+# uv makes an environment in a second; where it is not installed, virtualenv does the same in ten.
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.error_on_missing_interpreters = True
+
+# In the order of the import arrow: each needs nothing that stands behind it.
+NEEDS = {
+    "amdgpu-discovery": [],
+    "amd-device-spec": ["amdgpu-discovery"],
+    "amd-gpu-tracker": ["amdgpu-discovery"],
+    "amd-container-runtime": ["amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"],
+    "amd-ctk": ["amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"],
+}
+EXTRAS = {"amdgpu-discovery": "[udev]", "amd-device-spec": "[validate]"}
+
+# pytest 9 reads [tool.pytest.ini_options] more strictly than 8; both are fine here.
+TEST_TOOLS = ("pytest>=8", "hypothesis>=6.100")
+# Rules change between releases; a new one must not stop a change that has nothing to do with it.
+LINTER = "ruff==0.17.5"
+SITE_BUILDER = "mkdocs==1.6.1"
+TYPE_CHECKERS = ("mypy==2.4.1", "types-jsonschema", "nox")
+
+TYPED = (
+    "noxfile.py",
+    "docs",
+    "tests-integration/conftest.py",
+    "tests-integration/support",
+    "tests-integration/demo.py",
+)
+
+
+@nox.session(reuse_venv=True)
+def lint(session: nox.Session) -> None:
+    """Check style and formatting. Example: nox -s lint -- --fix"""
+    session.install(LINTER)
+    session.run("ruff", "check", *session.posargs, ".")
+    session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]), ".")
+
+
+@nox.session(reuse_venv=True)
+def types(session: nox.Session) -> None:
+    """Check types, strictly. Example: nox -s types"""
+    install_editable(session)
+    session.install(*TYPE_CHECKERS, *TEST_TOOLS)
+    session.run("mypy", "--exclude", "/test_", *(f"packages/{name}/src" for name in NEEDS), *TYPED)
+
+
+@nox.session(reuse_venv=True)
+def tests(session: nox.Session) -> None:
+    """Run the unit tests of all five distributions. Example: nox -s tests -- -k selection"""
+    install_editable(session)
+    session.install(*TEST_TOOLS)
+    session.run("pytest", *(session.posargs or ["packages"]))
+
+
+@nox.session
+@nox.parametrize("distribution", list(NEEDS), ids=list(NEEDS))
+def alone(session: nox.Session, distribution: str) -> None:
+    """Run the tests of a distribution with nothing later installed. Example: nox -s 'alone(amd-ctk)'"""
+    install_wheels(session, distribution, *NEEDS[distribution])
+    session.install(*TEST_TOOLS)
+    session.run("pytest", f"packages/{distribution}/tests", *session.posargs)
+
+
+@nox.session
+def integration(session: nox.Session) -> None:
+    """Run every program on every simulated host; needs neither root nor engines. Example: nox -s integration -- -x"""
+    install_wheels(session, *NEEDS)
+    session.install(*TEST_TOOLS)
+    session.run("pytest", "tests-integration", "-m", "not e2e", *session.posargs)
+
+
+@nox.session
+def e2e(session: nox.Session) -> None:
+    """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
+    install_wheels(session, *NEEDS)
+    session.install(*TEST_TOOLS)
+    session.run("pytest", "tests-integration", "-m", "e2e", *session.posargs)
+
+
+@nox.session(reuse_venv=True)
+def docs(session: nox.Session) -> None:
+    """Build the documentation, and run what it shows short of an engine. Example: nox -s docs -- -k numbering"""
+    install_editable(session)
+    session.install(SITE_BUILDER, *TEST_TOOLS)
+    session.run("python", "docs/generate.py", "--check")
+    session.run("mkdocs", "build", "--strict", "--quiet")
+    session.run("pytest", "tests-integration/docs", "-m", "not e2e", *session.posargs)
+
+
+@nox.session(reuse_venv=True)
+def demo(session: nox.Session) -> None:
+    """Show a container under --runtime=amd and what it sees, as root. Example: nox -s demo -- 0-2"""
+    install_editable(session)
+    session.run("python", "tests-integration/demo.py", *session.posargs)
+
+
+def install_editable(session: nox.Session) -> None:
+    """Install the five distributions as they stand in the checkout, with every extra."""
+    session.install(*(word for name in NEEDS for word in ("-e", f"packages/{name}{EXTRAS.get(name, '')}")))
+
+
+def install_wheels(session: nox.Session, *distributions: str) -> None:
+    """Build wheels of these distributions and install them, with their extras, as users do."""
+    session.install("hatchling>=1.22")
+    directory = Path(session.create_tmp()).resolve() / "wheels"
+    shutil.rmtree(directory, ignore_errors=True)
+    for name in distributions:
+        with session.chdir(f"packages/{name}"):
+            session.run("python", "-m", "hatchling", "build", "-t", "wheel", "-d", f"{directory}", silent=True)
+    wheels = {wheel.name.partition("-")[0]: wheel for wheel in directory.iterdir()}
+    session.install(
+        *(f"{name}{EXTRAS.get(name, '')} @ {wheels[name.replace('-', '_')].as_uri()}" for name in distributions)
+    )
