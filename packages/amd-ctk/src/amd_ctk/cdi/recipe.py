@@ -33,13 +33,18 @@ class Recipe(Value):
 
     def path(self, host: Host) -> str:
         """Return where the file is on this machine."""
-        return host.path(DEFAULT_OUTPUT) if self.output == DEFAULT_OUTPUT else self.output
+        return locate_output(host, self.output)
 
 
 def name_output(host: Host, output: str) -> str:
     """Return the `output` of a recipe for a path that a user gave; "" is the default."""
     absolute = os.path.abspath(output) if output else DEFAULT_OUTPUT
     return DEFAULT_OUTPUT if absolute == host.path(DEFAULT_OUTPUT) else absolute
+
+
+def locate_output(host: Host, output: str) -> str:
+    """Return where the file that `name_output` named is on this machine."""
+    return host.path(DEFAULT_OUTPUT) if output == DEFAULT_OUTPUT else output
 
 
 def remember(host: Host, recipe: Recipe) -> None:

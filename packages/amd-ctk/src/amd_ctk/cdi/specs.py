@@ -8,6 +8,7 @@ from amd_ctk.cdi.errors import CdiError, cannot_generate, cannot_write
 from amd_device_spec.cdi import build_cdi_spec, check_options
 from amd_device_spec.cdi_text import format_spec, parse_spec
 from amd_device_spec.errors import SpecError
+from amd_device_spec.settings import read_settings
 from amdgpu_discovery.device_nodes import device_nodes
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
@@ -29,8 +30,13 @@ def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
     try:
         check_options(options)
         gpus = _find_asked(host, options)
-        nodes = device_nodes(host, gpus)
-        return build_cdi_spec(gpus, nodes, options, keep_host_mode=_keeps_host_mode(host))
+        return build_cdi_spec(
+            gpus,
+            device_nodes(host, gpus),
+            options,
+            hooks=find_tracker_hooks(host),
+            keep_host_mode=read_settings(host).device_mode == "host",
+        )
     except CdiError:
         raise
     except ToolkitError as error:
@@ -57,6 +63,16 @@ def write_spec(host: Host, recipe: Recipe) -> tuple[dict[str, Any], bool]:
     return spec, True
 
 
+def find_tracker_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
+    """Return the OCI hooks, by moment, through which the GPU tracker sees CDI containers; {} while it is disabled."""
+    from amd_gpu_tracker.hooks import claim_hook, release_hook
+    from amd_gpu_tracker.tracker import Tracker
+
+    if not Tracker(host).is_enabled():
+        return {}
+    return {"createRuntime": [claim_hook(host)], "poststop": [release_hook(host)]}
+
+
 def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
     try:
         gpus = find_gpus(host)
@@ -66,12 +82,6 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
     if not numbers:
         raise CdiError("failed to generate CDI spec: it would offer no GPU", hint="name GPUs, or leave out --gpus")
     return [gpu for gpu in gpus if gpu.number in numbers]
-
-
-def _keeps_host_mode(host: Host) -> bool:
-    from amd_device_spec.settings import read_settings
-
-    return read_settings(host).device_mode == "host"
 
 
 def _read_replaceable(path: str, recipe: Recipe) -> bytes:

@@ -1,0 +1,81 @@
+"""Notice that GPUs come, go or are partitioned.
+
+The kernel announces that a driver is bound and that a GPU is plugged in, but says nothing when a GPU is partitioned, so
+sysfs is read at an interval too; where events cannot be heard (in a container, without pyudev) that alone must do.
+"""
+
+from __future__ import annotations
+
+import time
+
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from amdgpu_discovery.host import Host
+
+    Wait = Callable[[float], None]
+
+KFD_GENERATION = "/sys/class/kfd/kfd/topology/generation_id"
+PARTITION_ATTRIBUTES = ("current_compute_partition", "current_memory_partition")
+NODE_DIRECTORIES = ("/dev/dri", "/sys/class/drm")
+PAUSE_SECONDS = 0.2
+LONGEST_BURST = 1000
+SUBSYSTEMS = ("drm", "kfd", "pci")
+
+
+def read_fingerprint(host: Host) -> tuple[object, ...]:
+    """Return a value that changes whenever the GPUs of a host do; costs a few reads of sysfs."""
+    addresses = sorted(name for name in host.names(AMDGPU_PCI_DEVICES) if ":" in name)
+    partitions = [
+        host.read_attribute(f"{AMDGPU_PCI_DEVICES}/{address}/{attribute}")
+        for address in addresses
+        for attribute in PARTITION_ATTRIBUTES
+    ]
+    nodes = [tuple(sorted(host.names(directory))) for directory in NODE_DIRECTORIES]
+    return (host.read_attribute(KFD_GENERATION), *addresses, *partitions, *nodes, host.stat("/dev/kfd") is not None)
+
+
+def find_waiting(host: Host) -> Wait:
+    """Return a function that waits some seconds, or less where an event says that it may be time to look."""
+    return _wait_for_events() or time.sleep if host.is_this_machine else time.sleep
+
+
+def watch(host: Host, refresh: Callable[[], bool], *, wait: Wait, interval: float, rounds: int | None = None) -> None:
+    """Call `refresh` now and whenever the GPUs change, and again after each interval while it returns False.
+
+    Ends after `rounds` looks; never, where that is None.
+    """
+    known: tuple[object, ...] | None = None
+    while rounds is None or rounds > 0:
+        # Read first: a change while the spec is made is then seen at the next look.
+        current = read_fingerprint(host)
+        if current != known:
+            known = current if refresh() else None
+        rounds = None if rounds is None else rounds - 1
+        wait(interval)
+
+
+def _wait_for_events() -> Wait | None:
+    """Return a wait that the kernel's events end, None where they cannot be heard."""
+    try:
+        import pyudev
+
+        monitor: Any = pyudev.Monitor.from_netlink(pyudev.Context(), source="udev")
+        for subsystem in SUBSYSTEMS:
+            monitor.filter_by(subsystem)
+        monitor.start()
+    except (ImportError, OSError):
+        return None
+    return lambda seconds: _drain(monitor, seconds)
+
+
+def _drain(monitor: Any, seconds: float) -> None:
+    """Wait for one event, then until they pause: a driver that loads announces dozens."""
+    if monitor.poll(seconds) is not None:
+        for _ in range(LONGEST_BURST):
+            if monitor.poll(PAUSE_SECONDS) is None:
+                return

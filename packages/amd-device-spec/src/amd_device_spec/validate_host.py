@@ -1,0 +1,95 @@
+"""Whether what a CDI spec says about GPUs is still true of a machine."""
+
+from __future__ import annotations
+
+from amd_device_spec.cdi_names import ALL, ALL_NAMES, names_of
+from amd_device_spec.validate import Problem
+from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.selection import is_identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from amd_device_spec.validate import Place
+    from amdgpu_discovery.gpu import DeviceNode, GpuLocation
+
+DRM_DIRECTORY = "/dev/dri/"
+
+
+def host_problems(
+    spec: dict[str, Any],
+    gpus: Sequence[GpuLocation],
+    nodes: Sequence[DeviceNode],
+    *,
+    hooks: Sequence[dict[str, Any]] = (),
+) -> Iterator[Problem]:
+    """Yield where a well-formed spec contradicts a machine.
+
+    `gpus` are those it should offer and `nodes` what `device_nodes` says of them; `hooks`, in CDI's form, must be among
+    those of the spec. What else a spec holds (mounts, devices under names of its author's) is its author's business.
+    """
+    named = names_of(gpus, ALL_NAMES)
+    node_by_path = {node.path: node for node in nodes}
+    for position, device in enumerate(spec["devices"]):
+        place = ("devices", position)
+        if device["name"] in named:
+            yield from _grant_problems(device, place, named[device["name"]], node_by_path)
+        elif _is_ours(device["name"]):
+            yield Problem(place=(*place, "name"), message=f"{device['name']!r} names no GPU of this machine")
+    yield from _missing_gpus(spec, gpus)
+    yield from _missing_hooks(spec, hooks)
+
+
+def _is_ours(name: str) -> bool:
+    return name == ALL or name.isdecimal() or is_identity(name)
+
+
+def _grant_problems(
+    device: dict[str, Any], place: Place, gpus: Sequence[GpuLocation], node_by_path: Mapping[str, DeviceNode]
+) -> Iterator[Problem]:
+    allowed = {path for gpu in gpus for path in (gpu.card_path, gpu.render_path)} | {KFD_PATH}
+    place = (*place, "containerEdits", "deviceNodes")
+    listed = device["containerEdits"].get("deviceNodes", [])
+    for position, node in enumerate(listed):
+        path = node.get("hostPath") or node["path"]
+        if path not in allowed:
+            if path.startswith(DRM_DIRECTORY):
+                message = f"{path} is no node of {_subject(device['name'])}"
+                yield Problem(place=(*place, position, "path"), message=message)
+        elif path not in node_by_path:
+            yield Problem(place=(*place, position, "path"), message=f"{path} does not exist")
+        else:
+            yield from _number_problems(node, node_by_path[path], (*place, position))
+    present = {node.get("hostPath") or node["path"] for node in listed}
+    for path in (*(gpu.render_path for gpu in gpus), KFD_PATH):
+        if path not in present:
+            yield Problem(place=place, message=f"{path} is missing")
+
+
+def _subject(name: str) -> str:
+    return f"GPU {name}" if name.isdecimal() else f"what {name} names"
+
+
+def _number_problems(listed: dict[str, Any], node: DeviceNode, place: Place) -> Iterator[Problem]:
+    # Engines look up the numbers that a spec leaves out.
+    for field, actual in (("major", node.major), ("minor", node.minor)):
+        if listed.get(field, actual) != actual:
+            yield Problem(place=(*place, field), message=f"{listed[field]}, but that of {node.path} is {actual}")
+
+
+def _missing_gpus(spec: dict[str, Any], gpus: Sequence[GpuLocation]) -> Iterator[Problem]:
+    names = {device["name"] for device in spec["devices"]}
+    for gpu in gpus:
+        if str(gpu.number) not in names:
+            yield Problem(place=("devices",), message=f"GPU {gpu.number} of this machine is missing")
+
+
+def _missing_hooks(spec: dict[str, Any], hooks: Sequence[dict[str, Any]]) -> Iterator[Problem]:
+    present = spec.get("containerEdits", {}).get("hooks", [])
+    for hook in hooks:
+        if hook not in present:
+            yield Problem(
+                place=("containerEdits",), message=f"the {hook['hookName']} hook of the GPU tracker is missing"
+            )
