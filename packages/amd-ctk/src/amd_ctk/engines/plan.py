@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 
 from amd_ctk.engines.changes import Changes, remove_empty_tables, set_keys, take_back
-from amd_ctk.engines.document import ABSENT, Document, read_path
+from amd_ctk.engines.document import ABSENT, Document, DocumentError, KeyPath, read_path
 from amd_ctk.engines.engine import RUNTIME_PROGRAM, Engine, Layout
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
@@ -27,7 +27,7 @@ class Wish(Value):
 
 def configure(document: Document, engine: Engine, wish: Wish, ours: Changes) -> tuple[Document, Changes]:
     """Add the runtime, and what goes with it; ForeignRuntime where its name is taken."""
-    layout = engine.find_layout(document)
+    layout = _find_layout(document, engine)
     wanted = [*layout.preamble]
     entry_path = (*layout.runtimes, wish.runtime_name)
     entry = document.get(entry_path)
@@ -47,7 +47,7 @@ def configure(document: Document, engine: Engine, wish: Wish, ours: Changes) -> 
 
 def unset_default(document: Document, engine: Engine, name: str, ours: Changes) -> tuple[Document, Changes]:
     """Make `name` the default runtime no longer: the one before us is again, or none; another's stays."""
-    layout = engine.find_layout(document)
+    layout = _find_layout(document, engine)
     path = layout.default_runtime
     if document.get(path) != name:
         return document, ours
@@ -62,7 +62,7 @@ def remove(document: Document, engine: Engine, name: str, ours: Changes) -> tupl
     """Take out the runtime if it is ours and, with the last one of ours, all else that is."""
     if document.is_empty:
         return document, Changes()
-    layout = engine.find_layout(document)
+    layout = _find_layout(document, engine)
     path = (*layout.runtimes, name)
     entry = document.get(path)
     if entry is not ABSENT and is_ours(entry, layout, name, ours):
@@ -86,6 +86,22 @@ def is_ours(entry: object, layout: Layout, name: str, ours: Changes) -> bool:
     given = {layout.program_of(changes[0].value)} if changes[0] else set()
     given |= {changes[1].value} if changes[1] and isinstance(changes[1].value, str) else set()
     return os.path.basename(program) == RUNTIME_PROGRAM or program in given
+
+
+def _find_layout(document: Document, engine: Engine) -> Layout:
+    """Return where the document keeps what we change; DocumentError where it holds what no engine takes there."""
+    layout = engine.find_layout(document)
+    document.get((*layout.runtimes, ""))
+    _expect(document, layout.default_runtime, str, "a string")
+    if layout.cdi:
+        _expect(document, layout.cdi, bool, "true or false")
+    return layout
+
+
+def _expect(document: Document, path: KeyPath, kind: type, words: str) -> None:
+    value = document.get(path)
+    if value is not ABSENT and not isinstance(value, kind):
+        raise DocumentError(f'"{".".join(path)}" is not {words}')
 
 
 def _refuse_foreign(entry: object, layout: Layout, name: str, ours: Changes) -> None:
