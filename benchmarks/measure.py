@@ -1,0 +1,89 @@
+"""Time whole processes in pairs: a subject and, right before it, what it is compared with.
+
+Absolute times are noise on a shared machine; the median of ratios within pairs is not.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command line with its environment, and what has to be done before each run."""
+
+    words: Sequence[str]
+    environment: Mapping[str, str]
+    prepare: Callable[[], object] = bool
+
+    def run(self) -> float:
+        """Return how many seconds one run takes; a run that fails ends the benchmark."""
+        self.prepare()
+        begin = time.perf_counter()
+        child = os.posix_spawn(self.words[0], self.words, self.environment, file_actions=QUIET)
+        _, status = os.waitpid(child, 0)
+        elapsed = time.perf_counter() - begin
+        if status:
+            raise SystemExit(f"{' '.join(self.words)} failed with status {status}")
+        return elapsed
+
+    def peak_memory(self) -> float:
+        """Return the largest resident size of one run in MB.
+
+        A process inherits the peak of the one that started it, so a small one does that.
+        """
+        self.prepare()
+        answer = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", PEAK_OF_A_CHILD, *self.words],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return int(answer.stdout) / 1024
+
+    def system_calls(self) -> tuple[int, int]:
+        """Return how many system calls one run makes and how many programs it executes."""
+        self.prepare()
+        trace = subprocess.run(
+            ["strace", "-f", "-qq", "-o", "/dev/stdout", *self.words],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        calls = [line.split(maxsplit=1)[1] for line in trace.stdout.splitlines() if "(" in line]
+        return len(calls), sum(call.startswith("execve(") for call in calls)
+
+
+PEAK_OF_A_CHILD = """
+import os, sys
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
+print(os.wait4(child, 0)[2].ru_maxrss)
+"""
+QUIET = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Medians of paired runs: `milliseconds` of the subject, `over` the other's in milliseconds, and their `ratio`."""
+
+    milliseconds: float
+    over: float
+    ratio: float
+
+
+def compare(subject: Program, other: Program, rounds: int) -> Comparison:
+    """Run both in turn; the first round, which fills caches, does not count."""
+    pairs = [(other.run(), subject.run()) for _ in range(rounds + 1)][1:]
+    return Comparison(
+        milliseconds=statistics.median(mine for _, mine in pairs) * 1000,
+        over=statistics.median(mine - theirs for theirs, mine in pairs) * 1000,
+        ratio=statistics.median(mine / theirs for theirs, mine in pairs),
+    )
