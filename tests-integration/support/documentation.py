@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate import build_host
@@ -60,7 +61,11 @@ def run(
     home = Path(host.root).parent / "home"
     # Nothing of the terminal that runs the tests, such as its width, shows in what programs print.
     surroundings = {"PATH": PATH, "HOME": os.fspath(home), "LANG": "C.UTF-8", "AMD_CTK_HOST_ROOT": host.root}
-    with Shell(home, {**surroundings, **environment}) as shell:
+    # Short, because pages make sockets in it, whose paths have room for 107 characters.
+    with (
+        TemporaryDirectory(prefix="amd-docs-", ignore_cleanup_errors=True) as temporary,
+        Shell(home, {**surroundings, "TMPDIR": temporary, **environment}) as shell,
+    ):
         # The reader's machine asks for a password; the simulated host belongs to whoever runs the tests.
         shell.run('sudo() { "$@"; }')
         for step in section.steps:
