@@ -428,7 +428,7 @@ def test_a_damaged_record_is_named(configure, daemon_json: Path, tmp_path: Path)
     assert answer.returncode == 5
     assert answer.stderr == (
         f"{record}, the record of what amd-ctk changed, cannot be read: it is damaged "
-        "(move it away; then only what is ours by its content is taken out)\n",
+        "(move it away; then only what is ours by its content is taken out)\n"
     )
     assert daemon_json.read_text() == FRESH
 

@@ -99,7 +99,7 @@ def check_settings(values: Mapping[str, Any], where: str) -> Settings:
 
 def problem(key: str, value: object) -> tuple[str, str] | None:
     """Return what is wrong with a key or its value and a hint, None where nothing is."""
-    if key.replace("-", "_") not in Settings._fields or "_" in key:
+    if not is_setting(key):
         return f"there is no setting {key}", f"the nearest is {nearest_key(key)}"
     if key == "swarm-resources":
         return None if _is_kinds(value) else (f"{key} is not a list of resource kinds", f'as in {key} = ["AMD_GPU"]')
@@ -110,6 +110,11 @@ def problem(key: str, value: object) -> tuple[str, str] | None:
     if key == "log-file" and value and not value.startswith("/"):
         return f"{key} is not an absolute path: {value}", "as in /var/log/amd-container-runtime.log"
     return None
+
+
+def is_setting(key: str) -> bool:
+    """Return whether there is a setting of this name."""
+    return "_" not in key and key.replace("-", "_") in Settings._fields
 
 
 def nearest_key(key: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli import cdi, gpu, gpu_tracker, runtime, version
+from amd_ctk.cli import cdi, config, gpu, gpu_tracker, runtime, version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command("version")(version.version)
 app.add_typer(runtime.app, name="runtime")
+app.add_typer(config.app, name="config")
 app.add_typer(cdi.app, name="cdi")
 app.add_typer(gpu.app, name="gpu")
 app.add_typer(gpu_tracker.app, name="gpu-tracker")

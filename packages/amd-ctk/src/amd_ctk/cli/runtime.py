@@ -122,6 +122,17 @@ def _change(engine: Engine, file: ConfigFile, request: Request, host: Host) -> N
     if request.show_diff:
         print(_format_diff(edited), end="")
     _report(engine, edited, request)
+    if request.adds_runtime:
+        _pin_low_level_runtime(host)
+
+
+def _pin_low_level_runtime(host: Host) -> None:
+    """Hold on to crun where there is no runc, because one that is installed later could not stop crun's containers."""
+    from amd_ctk.low_level import USUAL_DIRECTORIES, find_only_crun, pin
+
+    crun = find_only_crun([*os.environ.get("PATH", "").split(":"), *USUAL_DIRECTORIES])
+    if crun and (os.geteuid() == 0 or not host.is_this_machine) and pin(host, crun):
+        print(f"low-level-runtime is {crun} from now on, because there is no runc", file=sys.stderr)
 
 
 def _prepare(engine: Engine, file: ConfigFile, request: Request, ledger: Ledger) -> Edited:

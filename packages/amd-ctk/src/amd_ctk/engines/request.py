@@ -27,6 +27,11 @@ class Request(Value):
     validate: bool
     restart: bool
 
+    @property
+    def adds_runtime(self) -> bool:
+        """Whether the engine shall call our program afterwards."""
+        return not (self.remove or self.undo or self.unset_as_default)
+
 
 def plan_edit(engine: Engine, request: Request, *, ourselves: str, search_path: str) -> tuple[Edit, str]:
     """Return the edit, and the program that the engine calls after it, "" where it calls none of ours.

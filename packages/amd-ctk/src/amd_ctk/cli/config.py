@@ -1,0 +1,106 @@
+"""amd-ctk config: the administrator's settings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from amd_ctk.cli.context import host_of
+from amd_ctk.cli.group import command_group
+from amd_device_spec.settings import CONFIG_FILE, Settings, SettingsError, check_settings, problem
+
+app = command_group("Settings of the AMD Container Toolkit")
+
+Key = Annotated[str, typer.Argument(help="Name of a setting, as 'amd-ctk config show' prints it.")]
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    key: Annotated[str, typer.Argument(help="Print the value of this setting alone.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Show the settings that are in force, and which of them are defaults."""
+    from amd_ctk.settings_file import is_compiled, read_settings_file
+
+    host = host_of(context)
+    chosen = read_settings_file(host)
+    settings = check_settings(chosen, CONFIG_FILE)
+    if key:
+        print(_format_value(_value(settings, key)))
+    elif as_json:
+        print(json.dumps({"path": CONFIG_FILE, "settings": _by_key(settings), "chosen": sorted(chosen)}, indent=2))
+    else:
+        print(_format_settings(settings, chosen), end="")
+    if not is_compiled(host):
+        print(f"{CONFIG_FILE} was changed since it was compiled; run 'amd-ctk config compile'", file=sys.stderr)
+
+
+@app.command("set")
+def set_(
+    context: typer.Context,
+    key: Key,
+    values: Annotated[list[str], typer.Argument(metavar="VALUE...", help="What it shall be; a list has several.")],
+) -> None:
+    """Change a setting."""
+    from amd_ctk.settings_file import set_setting
+
+    is_list = key == "swarm-resources"
+    value: Any = [word for words in values for word in words.split(",") if word] if is_list else values[0]
+    _check(key, value)
+    if len(values) > 1 and not is_list:
+        raise typer.BadParameter(f"{key} takes one value")
+    _report(changed=set_setting(host_of(context), key, value))
+
+
+@app.command()
+def unset(context: typer.Context, key: Key) -> None:
+    """Give a setting its default back."""
+    from amd_ctk.settings_file import unset_setting
+
+    _report(changed=unset_setting(host_of(context), key))
+
+
+@app.command("compile")
+def compile_(context: typer.Context) -> None:
+    """Take over what was changed in config.toml by hand; container starts then read it faster."""
+    from amd_ctk.settings_file import compile_settings
+
+    if compile_settings(host_of(context)):
+        print(f"Compiled the config file: {CONFIG_FILE}")
+    else:
+        print(f"There is no {CONFIG_FILE}; the defaults are in force")
+
+
+def _report(*, changed: bool) -> None:
+    print(f"{'Updated the config file' if changed else 'The config file is up to date'}: {CONFIG_FILE}")
+
+
+def _value(settings: Settings, key: str) -> Any:
+    by_key = _by_key(settings)
+    if key not in by_key:
+        _check(key, "")
+    return by_key[key]
+
+
+def _check(key: str, value: Any) -> None:
+    if wrong := problem(key, value):
+        raise SettingsError(wrong[0], hint=wrong[1])
+
+
+def _by_key(settings: Settings) -> dict[str, Any]:
+    return {field.replace("_", "-"): value for field, value in settings.as_dict().items()}
+
+
+def _format_settings(settings: Settings, chosen: dict[str, Any]) -> str:
+    """Return the settings as a config.toml would have them."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in _by_key(settings).items()]
+    marks = ["" if key in chosen else "  # default" for key in _by_key(settings)]
+    return "".join(f"{line}{mark}\n" for line, mark in zip(lines, marks, strict=True))
+
+
+def _format_value(value: Any) -> str:
+    return " ".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,31 @@
+"""Which OCI runtime containers will run on, decided when an engine is configured."""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.settings_file import read_settings_file, set_setting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amdgpu_discovery.host import Host
+
+# Where amd-container-runtime looks too when it is called without a PATH.
+USUAL_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+
+def find_only_crun(directories: Sequence[str]) -> str:
+    """Return the path of crun where these directories hold no runc, else ""."""
+    return "" if _find("runc", directories) else _find("crun", directories)
+
+
+def pin(host: Host, path: str) -> bool:
+    """Make `path` the low-level runtime unless one is chosen already; return whether that changed the settings."""
+    return not read_settings_file(host).get("low-level-runtime") and set_setting(host, "low-level-runtime", path)
+
+
+def _find(name: str, directories: Sequence[str]) -> str:
+    candidates = (os.path.join(directory, name) for directory in directories if os.path.isabs(directory))
+    return next((path for path in candidates if os.path.isfile(path) and os.access(path, os.X_OK)), "")

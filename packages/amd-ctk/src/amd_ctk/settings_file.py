@@ -1,0 +1,111 @@
+"""Our own config.toml: change one setting, keep the comments, and write the form that container starts read."""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.engines.document import ABSENT, DocumentError
+from amd_ctk.engines.toml_document import TomlDocument
+from amd_device_spec.settings import (
+    COMPILED_FILE,
+    CONFIG_FILE,
+    SettingsError,
+    check_settings,
+    format_compiled,
+    is_setting,
+    nearest_key,
+    parse_compiled,
+    stamp,
+)
+from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.files import replace_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from amdgpu_discovery.host import Host
+
+NEW_TEXT = "# Settings of the AMD Container Toolkit; 'amd-ctk config show' lists them all.\n"
+
+
+def read_settings_file(host: Host) -> dict[str, Any]:
+    """Return what config.toml sets, {} where there is none; SettingsError where that means nothing."""
+    values: dict[str, Any] = _read_document(host).get(())
+    check_settings(values, host.path(CONFIG_FILE))
+    return values
+
+
+def set_setting(host: Host, key: str, value: Any) -> bool:
+    """Give a setting a value in config.toml and compile it; return whether the file is another one then."""
+    document = _read_document(host)
+    return _write(host, document, document.set((key,), value))
+
+
+def unset_setting(host: Host, key: str) -> bool:
+    """Take a setting out of config.toml and compile it; return whether the file is another one then."""
+    document = _read_document(host)
+    # A key of the file that is no setting can be taken out all the same.
+    if document.get((key,)) is ABSENT and not is_setting(key):
+        raise SettingsError(f"there is no setting {key}", hint=f"the nearest is {nearest_key(key)}")
+    return _write(host, document, document.remove((key,)))
+
+
+def compile_settings(host: Host) -> bool:
+    """Write the form that container starts read; return whether there is a config.toml to compile."""
+    values = read_settings_file(host)
+    source = host.stat(CONFIG_FILE)
+    if source is None:
+        _remove_compiled(host)
+        return False
+    # Read by everyone, as the runtime of a rootless container is.
+    replace_file(host.path(COMPILED_FILE), format_compiled(values, stamp(source)), mode=0o644, durable=True)
+    return True
+
+
+def is_compiled(host: Host) -> bool:
+    """Return whether the compiled form is that of the present config.toml, or neither is there."""
+    source = host.stat(CONFIG_FILE)
+    if source is None:
+        return True
+    try:
+        return parse_compiled(host.read(COMPILED_FILE), stamp(source)) is not None
+    except OSError:
+        return False
+
+
+def _read_document(host: Host) -> TomlDocument:
+    path = host.path(CONFIG_FILE)
+    try:
+        text = host.read(CONFIG_FILE).decode() if host.stat(CONFIG_FILE) else NEW_TEXT
+        return TomlDocument(text)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {reason(error)}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} cannot be read: byte {error.start} is not UTF-8") from error
+    except DocumentError as error:
+        raise SettingsError(f"{path} cannot be read: {error.message}", hint="mend it by hand") from error
+
+
+def _write(host: Host, old: TomlDocument, new: TomlDocument) -> bool:
+    path = host.path(CONFIG_FILE)
+    check_settings(new.get(()), path)
+    changed = new.text != old.text
+    if changed:
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"{path} cannot be written: {reason(error)}") from error
+        replace_file(path, new.text.encode(), mode=0o644, durable=True)
+    if changed or not is_compiled(host):
+        compile_settings(host)
+    return changed
+
+
+def _remove_compiled(host: Host) -> None:
+    try:
+        os.unlink(host.path(COMPILED_FILE))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FileError(f"{host.path(COMPILED_FILE)} cannot be removed: {reason(error)}") from error

@@ -1,0 +1,164 @@
+"""amd-ctk config: show, set, unset and compile, with the comments of config.toml kept."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from amd_device_spec.settings import Settings, read_settings
+from amdgpu_discovery.host import Host
+
+UPDATED = "Updated the config file: /etc/amd-container-toolkit/config.toml\n"
+UP_TO_DATE = "The config file is up to date: /etc/amd-container-toolkit/config.toml\n"
+DEFAULTS = """\
+unknown-gpus = "error"  # default
+device-mode = "open"  # default
+low-level-runtime = ""  # default
+swarm-resources = ["AMD_GPU", "GPU", "GPU_COMPUTE"]  # default
+visible-devices-env = "always"  # default
+log-level = "info"  # default
+log-file = ""  # default
+"""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Host:
+    """Make the host that the commands serve; settings need no GPU."""
+    (tmp_path / "host/etc/amd-container-toolkit").mkdir(parents=True)
+    return Host(tmp_path / "host")
+
+
+@pytest.fixture
+def config_toml(served: Host) -> Path:
+    return Path(served.path("/etc/amd-container-toolkit/config.toml"))
+
+
+def test_everything_is_shown_as_a_config_would_have_it(served: Host, amd_ctk) -> None:
+    answer = amd_ctk("config", "show")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, DEFAULTS, "")
+
+
+def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
+    amd_ctk("config", "set", "swarm-resources", "AMD_GPU,GPU", "VF")
+
+    assert 'swarm-resources = ["AMD_GPU", "GPU", "VF"]\n' in amd_ctk("config", "show").stdout
+    assert amd_ctk("config", "show", "swarm-resources").stdout == "AMD_GPU GPU VF\n"
+    assert json.loads(amd_ctk("config", "show", "--json").stdout) == {
+        "path": "/etc/amd-container-toolkit/config.toml",
+        "settings": {
+            "unknown-gpus": "error",
+            "device-mode": "open",
+            "low-level-runtime": "",
+            "swarm-resources": ["AMD_GPU", "GPU", "VF"],
+            "visible-devices-env": "always",
+            "log-level": "info",
+            "log-file": "",
+        },
+        "chosen": ["swarm-resources"],
+    }
+
+
+def test_a_setting_is_written_where_people_and_container_starts_read_it(
+    served: Host, config_toml: Path, amd_ctk
+) -> None:
+    config_toml.write_text('# chosen by ops\nlog-level = "warn" # less noise\n')
+
+    answer = amd_ctk("config", "set", "visible-devices-env", "privileged")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, UPDATED, "")
+    assert config_toml.read_text() == (
+        '# chosen by ops\nlog-level = "warn" # less noise\nvisible-devices-env = "privileged"\n'
+    )
+    compiled = config_toml.with_name("config.compiled").read_text().splitlines()
+    assert compiled[2:] == ["log-level=warn", "visible-devices-env=privileged"]
+    assert read_settings(served) == Settings(log_level="warn", visible_devices_env="privileged")
+
+
+def test_the_same_value_again_changes_nothing(served: Host, config_toml: Path, amd_ctk) -> None:
+    amd_ctk("config", "set", "unknown-gpus", "ignore")
+    before = config_toml.stat().st_ino, config_toml.stat().st_mtime_ns
+
+    assert amd_ctk("config", "set", "unknown-gpus", "ignore").stdout == UP_TO_DATE
+    assert (config_toml.stat().st_ino, config_toml.stat().st_mtime_ns) == before
+
+
+def test_an_unset_setting_is_a_default_again(served: Host, config_toml: Path, amd_ctk) -> None:
+    amd_ctk("config", "set", "unknown-gpus", "ignore")
+
+    assert amd_ctk("config", "unset", "unknown-gpus").stdout == UPDATED
+    assert amd_ctk("config", "unset", "unknown-gpus").stdout == UP_TO_DATE
+    assert amd_ctk("config", "show").stdout == DEFAULTS
+    assert read_settings(served) == Settings()
+
+
+def test_a_change_by_hand_is_noticed_and_taken_over(served: Host, config_toml: Path, amd_ctk) -> None:
+    amd_ctk("config", "set", "unknown-gpus", "ignore")
+    config_toml.write_text('unknown-gpus = "error"\n')
+
+    shown = amd_ctk("config", "show", "unknown-gpus")
+    compiled = amd_ctk("config", "compile")
+
+    assert (shown.stdout, shown.stderr) == (
+        "error\n",
+        "/etc/amd-container-toolkit/config.toml was changed since it was compiled; run 'amd-ctk config compile'\n",
+    )
+    assert compiled.stdout == "Compiled the config file: /etc/amd-container-toolkit/config.toml\n"
+    assert amd_ctk("config", "show", "unknown-gpus").stderr == ""
+    assert config_toml.with_name("config.compiled").read_text().splitlines()[2:] == ["unknown-gpus=error"]
+
+
+def test_compiling_without_a_config_takes_the_old_form_away(served: Host, config_toml: Path, amd_ctk) -> None:
+    amd_ctk("config", "set", "unknown-gpus", "ignore")
+    config_toml.unlink()
+
+    answer = amd_ctk("config", "compile")
+
+    assert answer.stdout == "There is no /etc/amd-container-toolkit/config.toml; the defaults are in force\n"
+    assert os.listdir(config_toml.parent) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["set", "unknown-gpu", "error"], "there is no setting unknown-gpu (the nearest is unknown-gpus)"),
+        (["unset", "loglevel"], "there is no setting loglevel (the nearest is log-level)"),
+        (["show", "swarm"], "there is no setting swarm (the nearest is swarm-resources)"),
+        (["set", "log-level", "loud"], 'log-level cannot be "loud" (it is one of info, debug, warn, error)'),
+        (
+            ["set", "log-file", "x.log"],
+            "log-file is not an absolute path: x.log (as in /var/log/amd-container-runtime.log)",
+        ),
+    ],
+)
+def test_what_is_no_setting_is_refused(
+    served: Host, config_toml: Path, amd_ctk, words: list[str], sentence: str
+) -> None:
+    answer = amd_ctk("config", *words)
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (8, "", f"{sentence}\n")
+    assert os.listdir(config_toml.parent) == []
+
+
+def test_a_config_that_means_nothing_is_named_and_left_alone(served: Host, config_toml: Path, amd_ctk) -> None:
+    config_toml.write_text('unkown-gpus = "ignore"\n')
+
+    for words in [("show",), ("compile",), ("set", "log-level", "warn")]:
+        answer = amd_ctk("config", *words)
+        assert answer.returncode == 8
+        assert answer.stderr == f"{config_toml}: there is no setting unkown-gpus (the nearest is unknown-gpus)\n"
+
+    assert config_toml.read_text() == 'unkown-gpus = "ignore"\n'
+    assert amd_ctk("config", "unset", "unkown-gpus").stdout == UPDATED
+
+
+def test_a_config_that_is_not_toml_is_named(served: Host, config_toml: Path, amd_ctk) -> None:
+    config_toml.write_text("log-level = \n")
+
+    answer = amd_ctk("config", "show")
+
+    assert (answer.returncode, answer.stdout) == (8, "")
+    assert answer.stderr.startswith(f"{config_toml} cannot be read: ")
