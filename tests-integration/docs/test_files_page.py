@@ -1,0 +1,29 @@
+"""docs/reference/files.md names every path that stands in the code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[2]
+PAGE = CHECKOUT / "docs/reference/files.md"
+OURS = ("/etc/", "/run/", "/var/")
+
+
+def test_every_path_of_the_code_is_on_the_page() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert [path for path in sorted(set(paths_in_code())) if path.rstrip("/") not in page] == []
+
+
+def paths_in_code() -> Iterator[str]:
+    for file in CHECKOUT.glob("packages/*/src/**/*.py"):
+        # Simulated hosts are made of paths; nobody's machine is.
+        if "simulate" not in file.parts:
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+                    if node.value.startswith(OURS) and " " not in node.value:
+                        yield node.value
