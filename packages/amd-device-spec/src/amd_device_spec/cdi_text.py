@@ -68,12 +68,26 @@ def parse_spec(content: bytes) -> SpecText:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise BrokenText("it is not text in UTF-8", line=line, column=1) from error
+    looks_like_json = text.lstrip().startswith("{")
     # YAML has its doubts about tabs, JSON none; in JSON they only ever stand between words.
-    text = text.replace("\t", " ") if text.lstrip().startswith("{") else text
+    text = text.replace("\t", " ") if looks_like_json else text
     try:
         return SpecText(text, _parse_json(text))
-    except ValueError:
-        return SpecText(text, _parse_yaml(text))
+    except ValueError as error:
+        return SpecText(text, _parse_where_json_breaks(text, error) if looks_like_json else _parse_yaml(text))
+
+
+def _parse_where_json_breaks(text: str, json_error: ValueError) -> Any:
+    """Read what may be YAML after all; where it is not, BrokenText says what JSON's reader had against it."""
+    from json import JSONDecodeError
+
+    try:
+        return _parse_yaml(text)
+    except BrokenText:
+        if not isinstance(json_error, JSONDecodeError):
+            raise
+        message = json_error.msg[:1].lower() + json_error.msg[1:]
+        raise BrokenText(message, line=json_error.lineno, column=json_error.colno) from json_error
 
 
 def _parse_json(text: str) -> Any:

@@ -8,6 +8,7 @@ from amd_device_spec.cdi import build_cdi_hooks
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.validate import Problem, form_problems, format_place
 from amd_device_spec.validate_host import host_problems
+from amd_gpu_tracker.hooks import is_claim_hook
 from amdgpu_discovery.device_nodes import device_nodes
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
@@ -15,6 +16,7 @@ from amdgpu_discovery.selection import select_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from amd_device_spec.cdi import CdiOptions
@@ -54,9 +56,16 @@ def _find_untruths(host: Host, spec: dict[str, Any], options: CdiOptions) -> lis
     try:
         gpus = select_gpus(locate_gpus(host), options.request)
         hooks = build_cdi_hooks(find_tracker_hooks(host))
-        return list(host_problems(spec, gpus, device_nodes(host, gpus), hooks=hooks))
+        return [*host_problems(spec, gpus, device_nodes(host, gpus), hooks=hooks), *_idle_hooks(spec, hooks)]
     except ToolkitError as error:
         raise CdiError(f"failed to validate CDI spec: {error.message}", hint=error.hint) from error
+
+
+def _idle_hooks(spec: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Problem]:
+    for position, hook in enumerate(spec.get("containerEdits", {}).get("hooks", ())):
+        if is_claim_hook(hook) and not hooks:
+            place = ("containerEdits", "hooks", position)
+            yield Problem(place=place, message="a hook of the GPU tracker, which is disabled")
 
 
 def _format_problems(path: str, text: SpecText, problems: list[Problem]) -> list[str]:

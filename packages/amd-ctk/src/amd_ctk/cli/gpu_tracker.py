@@ -11,11 +11,11 @@ from amdgpu_discovery.host import Host
 
 
 def keep_specs_in_step(host: Host) -> None:
-    """Give the CDI specs the tracker's hooks, or take them out; the switch itself has succeeded whatever becomes of it."""
+    """Give the CDI specs the tracker's hooks or take them out; what fails is said, and leaves the switch as it is."""
     try:
         errors = [spec.error for spec in refresh_specs(host) if spec.error]
-    except ToolkitError as error:
-        errors = [error]
+    except ToolkitError as unreadable:
+        errors = [unreadable]
     for error in errors:
         print(error, file=sys.stderr)
 

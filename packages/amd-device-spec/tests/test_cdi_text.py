@@ -1,0 +1,110 @@
+"""CDI specs as JSON and YAML, and where in the text a part stands."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amd_device_spec.cdi_text import BrokenText, format_spec, language_of, parse_spec
+
+SPEC = {
+    "cdiVersion": "0.5.0",
+    "kind": "amd.com/gpu",
+    "devices": [{"name": "0x1F", "containerEdits": {"deviceNodes": [{"path": "/dev/kfd", "major": 510}]}}],
+}
+JSON = """{
+  "cdiVersion": "0.5.0",
+  "kind": "amd.com/gpu",
+  "devices": [
+    {
+      "name": "0x1F",
+      "containerEdits": {
+        "deviceNodes": [
+          {
+            "path": "/dev/kfd",
+            "major": 510
+          }
+        ]
+      }
+    }
+  ]
+}
+"""
+YAML = """cdiVersion: "0.5.0"
+kind: "amd.com/gpu"
+devices:
+- name: "0x1F"
+  containerEdits:
+    deviceNodes:
+    - path: "/dev/kfd"
+      major: 510
+"""
+# Of any shape a spec can have; control characters are no YAML, and no name holds them.
+TREES = st.dictionaries(
+    st.sampled_from(["cdiVersion", "kind", "devices", "name", "env", "type"]),
+    st.recursive(
+        st.integers(0, 2**32) | st.booleans() | st.text(st.characters(min_codepoint=32, max_codepoint=126)),
+        lambda inner: st.lists(inner, max_size=3),
+    ),
+    min_size=1,
+)
+
+
+@pytest.mark.parametrize(("language", "text"), [("json", JSON), ("yaml", YAML)])
+def test_a_spec_is_indented_and_ends_with_a_newline(language, text):
+    assert format_spec(SPEC, language).decode() == text
+
+
+@pytest.mark.parametrize("text", [JSON, YAML, JSON.replace("  ", "\t"), JSON.replace("\n", "")])
+def test_a_text_is_read_whatever_its_language(text):
+    assert parse_spec(text.encode()).tree == SPEC
+
+
+@given(TREES, st.sampled_from(["json", "yaml"]))
+def test_what_is_written_is_read_again(tree, language):
+    assert parse_spec(format_spec(tree, language)).tree == tree
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "position"),
+    [
+        (JSON, ("kind",), (3, 3)),
+        (JSON, ("devices", 0, "containerEdits", "deviceNodes", 0, "major"), (11, 13)),
+        (JSON, (), (1, 1)),
+        # A field that is missing stands where it should be.
+        (JSON, ("devices", 0, "containerEdits", "mounts"), (7, 7)),
+        (YAML, ("devices", 0, "containerEdits", "deviceNodes", 0, "major"), (8, 7)),
+        (YAML, ("devices", 0, "name"), (4, 3)),
+    ],
+)
+def test_a_place_is_a_line_and_a_column(text, place, position):
+    assert parse_spec(text.encode()).position(place) == position
+
+
+def test_numbers_in_yaml_are_what_engines_take_them_for():
+    assert parse_spec(b"fileMode: 0666\nname: yes\n").tree == {"fileMode": 0o666, "name": True}
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "column", "message"),
+    [
+        (b'{"kind": "a",\n "kind": "b"}', 2, 2, 'found duplicate key "kind" with value "b" (original value: "a")'),
+        (b'{"devices": [\n', 2, 1, "expecting value"),
+        (b'{"kind": "a"\n "devices": []}', 2, 2, "expecting ',' delimiter"),
+        (b"kind: a\n\tb: c\n", 2, 1, "found character '\\t' that cannot start any token"),
+        (b"kind: a\nname: \xff\n", 2, 1, "it is not text in UTF-8"),
+    ],
+)
+def test_a_broken_text_says_where_it_breaks(content, line, column, message):
+    with pytest.raises(BrokenText) as broken:
+        parse_spec(content)
+
+    assert (broken.value.line, broken.value.column, broken.value.message) == (line, column, message)
+
+
+@pytest.mark.parametrize(
+    ("path", "language"), [("a.json", "json"), ("a.yaml", "yaml"), ("a.yml", "yaml"), ("a", "json")]
+)
+def test_the_end_of_a_name_says_the_language(path, language):
+    assert language_of(path) == language

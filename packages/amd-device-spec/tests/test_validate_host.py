@@ -1,0 +1,105 @@
+"""Whether a CDI spec is still true of a machine."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from amd_device_spec.cdi import CdiOptions, build_cdi_hooks, build_cdi_spec
+from amd_device_spec.validate import format_place
+from amd_device_spec.validate_host import host_problems
+from amdgpu_discovery.device_nodes import device_nodes
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.simulate import build_host
+
+HOOKS = build_cdi_hooks({"createRuntime": [{"path": "/usr/bin/python3"}]})
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Return the GPUs and nodes of a host with four GPUs, and its spec."""
+    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    gpus = find_gpus(host)
+    nodes = device_nodes(host, gpus)
+    return gpus, nodes, build_cdi_spec(gpus, nodes, CdiOptions(name_strategy="uuid"))
+
+
+def told(machine, hooks=(), gpus=None):
+    all_gpus, nodes, spec = machine
+    problems = host_problems(spec, all_gpus if gpus is None else gpus, nodes, hooks=hooks)
+    return [f"{format_place(problem.place)}: {problem.message}" for problem in problems]
+
+
+def nodes_of(machine, position):
+    return machine[2]["devices"][position]["containerEdits"]["deviceNodes"]
+
+
+def test_a_fresh_spec_is_true(machine):
+    assert told(machine) == []
+
+
+def test_a_number_that_the_kernel_gave_anew_is_told(machine):
+    nodes_of(machine, 1)[2]["major"] = 234
+
+    assert told(machine) == ["devices[1].containerEdits.deviceNodes[2].major: 234, but that of /dev/kfd is 510"]
+
+
+def test_numbers_that_a_spec_leaves_to_the_engine_are_true(machine):
+    del nodes_of(machine, 1)[2]["major"]
+
+    assert told(machine) == []
+
+
+def test_the_node_of_another_gpu_is_told(machine):
+    nodes_of(machine, 0)[1] = copy.deepcopy(nodes_of(machine, 1)[1])
+
+    assert told(machine) == [
+        "devices[0].containerEdits.deviceNodes[1].path: /dev/dri/renderD131 is no node of GPU 0",
+        "devices[0].containerEdits.deviceNodes: /dev/dri/renderD130 is missing",
+    ]
+
+
+def test_a_gpu_that_is_gone_is_told_under_each_of_its_names(machine):
+    assert told(machine, gpus=machine[0][:3]) == [
+        "devices[3].name: '3' names no GPU of this machine",
+        "devices[4].containerEdits.deviceNodes[6].path: /dev/dri/card1 is no node of what all names",
+        "devices[4].containerEdits.deviceNodes[7].path: /dev/dri/renderD128 is no node of what all names",
+        "devices[11].name: '0x12FE4F7FDAF06B9' names no GPU of this machine",
+        "devices[12].name: '0x12fe4f7fdaf06b9' names no GPU of this machine",
+    ]
+
+
+def test_a_gpu_that_has_come_is_told(machine):
+    del machine[2]["devices"][3]
+
+    assert told(machine) == ["devices: GPU 3 of this machine is missing"]
+
+
+def test_what_its_author_added_is_nobodys_business(machine):
+    machine[2]["devices"].append({"name": "mine", "containerEdits": {"env": ["A=1"]}})
+    machine[2]["devices"][0]["containerEdits"]["mounts"] = [{"hostPath": "/opt/rocm", "containerPath": "/opt/rocm"}]
+    nodes_of(machine, 0).append({"path": "/dev/infiniband/uverbs0"})
+    machine[2]["containerEdits"] = {"hooks": [{"hookName": "poststop", "path": "/bin/true"}]}
+
+    assert told(machine) == []
+
+
+def test_a_card_node_that_has_gone_is_told_and_one_left_out_is_not(machine):
+    gpus, nodes, spec = machine
+    without_card = [node for node in nodes if node.path != "/dev/dri/card3"]
+    problems = [problem.message for problem in host_problems(spec, gpus, without_card)]
+    del nodes_of(machine, 0)[0]
+
+    assert problems == ["/dev/dri/card3 does not exist"] * 4
+    assert told(machine) == []
+
+
+def test_hooks_of_the_tracker_that_are_missing_are_told(machine):
+    assert told(machine, hooks=HOOKS) == [
+        "containerEdits: the createRuntime hook of the GPU tracker is missing",
+    ]
+
+    machine[2]["containerEdits"] = {"hooks": HOOKS}
+
+    assert told(machine, hooks=HOOKS) == []
