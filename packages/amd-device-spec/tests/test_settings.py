@@ -49,6 +49,7 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "device_mode": "open",
         "low_level_runtime": "",
         "swarm_resources": ("AMD_GPU", "GPU", "GPU_COMPUTE"),
+        "swarm_vram_resources": (),
         "visible_devices_env": "always",
         "log_level": "info",
         "log_file": "",
@@ -73,10 +74,17 @@ def test_the_compiled_form_is_read_while_its_config_is_as_it_was(host: Host) -> 
 
 
 def test_an_empty_list_of_resources_stays_empty_when_compiled(host: Host) -> None:
-    write(host, CONFIG_FILE, "swarm-resources = []\n")
-    compile_settings(host, {"swarm-resources": []})
+    write(host, CONFIG_FILE, "swarm-resources = []\nswarm-vram-resources = []\n")
+    compile_settings(host, {"swarm-resources": [], "swarm-vram-resources": []})
 
-    assert read_settings(host).swarm_resources == ()
+    assert read_settings(host) == Settings(swarm_resources=(), swarm_vram_resources=())
+
+
+def test_kinds_of_memory_are_read_in_their_compiled_form(host: Host) -> None:
+    write(host, CONFIG_FILE, 'swarm-vram-resources = ["VRAM", "GPU_MB"]\n')
+    compile_settings(host, {"swarm-vram-resources": ["VRAM", "GPU_MB"]})
+
+    assert read_settings(host).swarm_vram_resources == ("VRAM", "GPU_MB")
 
 
 @needs_tomllib
@@ -148,6 +156,14 @@ def test_a_config_that_is_a_directory_is_an_error(host: Host) -> None:
         (
             {"swarm-resources": "GPU"},
             'swarm-resources is not a list of resource kinds (as in swarm-resources = ["AMD_GPU"])',
+        ),
+        (
+            {"swarm-vram-resources": "VRAM"},
+            'swarm-vram-resources is not a list of resource kinds (as in swarm-vram-resources = ["VRAM"])',
+        ),
+        (
+            {"swarm-vram-resources": ["VRAM", "GPU"]},
+            "GPU cannot name GPUs and count VRAM at once (see swarm-resources and swarm-vram-resources)",
         ),
         (
             {"swarm-resources": ["A B"]},

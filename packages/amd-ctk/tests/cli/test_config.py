@@ -18,6 +18,7 @@ unknown-gpus = "error"  # default
 device-mode = "open"  # default
 low-level-runtime = ""  # default
 swarm-resources = ["AMD_GPU", "GPU", "GPU_COMPUTE"]  # default
+swarm-vram-resources = []  # default
 visible-devices-env = "always"  # default
 log-level = "info"  # default
 log-file = ""  # default
@@ -54,6 +55,7 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "device-mode": "open",
             "low-level-runtime": "",
             "swarm-resources": ["AMD_GPU", "GPU", "VF"],
+            "swarm-vram-resources": [],
             "visible-devices-env": "always",
             "log-level": "info",
             "log-file": "",

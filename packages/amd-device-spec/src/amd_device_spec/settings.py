@@ -30,6 +30,8 @@ CHOICES = {
     "visible-devices-env": ("always", "privileged", "never"),
     "log-level": ("info", "debug", "warn", "error"),
 }
+# The keys that take kinds of Swarm's generic resources, each with an example.
+KINDS = {"swarm-resources": "AMD_GPU", "swarm-vram-resources": "VRAM"}
 
 
 class SettingsError(ToolkitError):
@@ -45,6 +47,7 @@ class Settings(Value):
     device_mode: str = "open"
     low_level_runtime: str = ""
     swarm_resources: tuple[str, ...] = ("AMD_GPU", "GPU", "GPU_COMPUTE")
+    swarm_vram_resources: tuple[str, ...] = ()
     visible_devices_env: str = "always"
     log_level: str = "info"
     log_file: str = ""
@@ -81,9 +84,7 @@ def parse_compiled(content: bytes, source: str) -> dict[str, Any] | None:
     if f"source={source}" not in lines[1:2]:
         return None
     values: dict[str, Any] = dict(line.partition("=")[::2] for line in lines[2:])
-    if "swarm-resources" in values:
-        values["swarm-resources"] = values["swarm-resources"].split()
-    return values
+    return {key: value.split() if key in KINDS else value for key, value in values.items()}
 
 
 def check_settings(values: Mapping[str, Any], where: str) -> Settings:
@@ -91,18 +92,22 @@ def check_settings(values: Mapping[str, Any], where: str) -> Settings:
     for key, value in values.items():
         if key_problem := problem(key, value):
             raise SettingsError(f"{where}: {key_problem[0]}", hint=key_problem[1])
-    fields = {key.replace("-", "_"): value for key, value in values.items()}
-    if "swarm-resources" in values:
-        fields["swarm_resources"] = tuple(values["swarm-resources"])
-    return Settings(**fields)
+    fields = {key.replace("-", "_"): tuple(value) if key in KINDS else value for key, value in values.items()}
+    settings = Settings(**fields)
+    if both := sorted(set(settings.swarm_resources) & set(settings.swarm_vram_resources)):
+        raise SettingsError(
+            f"{where}: {both[0]} cannot name GPUs and count VRAM at once", hint=f"see {' and '.join(KINDS)}"
+        )
+    return settings
 
 
 def problem(key: str, value: object) -> tuple[str, str] | None:
     """Return what is wrong with a key or its value and a hint, None where nothing is."""
     if not is_setting(key):
         return f"there is no setting {key}", f"the nearest is {nearest_key(key)}"
-    if key == "swarm-resources":
-        return None if _is_kinds(value) else (f"{key} is not a list of resource kinds", f'as in {key} = ["AMD_GPU"]')
+    if key in KINDS:
+        wrong = (f"{key} is not a list of resource kinds", f'as in {key} = ["{KINDS[key]}"]')
+        return None if _is_kinds(value) else wrong
     if not isinstance(value, str) or not value.isprintable():
         return f"{key} is not a line of text", f'as in {key} = "{default(key)}"'
     if key in CHOICES and value not in CHOICES[key]:

@@ -10,7 +10,7 @@ import typer
 
 from amd_ctk.cli.context import host_of
 from amd_ctk.cli.group import command_group
-from amd_device_spec.settings import CONFIG_FILE, Settings, SettingsError, check_settings, problem
+from amd_device_spec.settings import CONFIG_FILE, KINDS, Settings, SettingsError, check_settings, problem
 
 app = command_group("Settings of the AMD Container Toolkit")
 
@@ -48,7 +48,7 @@ def set_(
     """Change a setting."""
     from amd_ctk.settings_file import set_setting
 
-    is_list = key == "swarm-resources"
+    is_list = key in KINDS
     value: Any = [word for words in values for word in words.split(",") if word] if is_list else values[0]
     _check(key, value)
     if len(values) > 1 and not is_list:
