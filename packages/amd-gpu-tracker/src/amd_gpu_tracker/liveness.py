@@ -7,6 +7,7 @@ be judged counts as alive: keeping a lease too long costs a `reset`, dropping a 
 
 from __future__ import annotations
 
+import errno
 import os
 
 from amd_gpu_tracker.cgroup import has_processes
@@ -56,7 +57,7 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
         return ALIVE
     try:
         init = None if lease.init else _init_by_pid_file(lease, processes) or _init_by_state(lease, processes)
-    except PermissionError:
+    except OSError:
         return ALIVE
     if init is not None:
         return Verdict(is_alive=True, found_init=init)
@@ -71,11 +72,10 @@ def _init_by_pid_file(lease: Lease, processes: Processes) -> ProcessId | None:
     """Return the process a pid file names, unless it started after the file was written and so is another one."""
     if not lease.pid_file:
         return None
+    content, written = _read(lease.pid_file)
     try:
-        with open(lease.pid_file, "rb", buffering=0) as file:
-            pid = int(file.read(32))
-            written = os.fstat(file.fileno()).st_mtime
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        pid = int(content)
+    except ValueError:
         return None
     init = processes.find(pid) if pid > 0 else None
     if init is None:
@@ -102,8 +102,18 @@ def _default_roots() -> list[str]:
 
 def _read_state(path: str, pid: str, start: str) -> ProcessId | None:
     try:
-        with open(path, "rb", buffering=0) as file:
-            state = loads(file.read())
+        state = loads(_read(path)[0])
         return ProcessId(pid=int(state[pid]), start=int(state[start]))
-    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
+    except (KeyError, TypeError, ValueError):
         return None
+
+
+def _read(path: str) -> tuple[bytes, float]:
+    """Return a file's content and when it was written; nothing where there is no such file, OSError where unknown."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read(), os.fstat(file.fileno()).st_mtime
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return b"", 0.0
+        raise

@@ -39,7 +39,8 @@ def release(
         dropped, living = [], []
         for path in _paths(state, container_id):
             lease = _read(state, path)
-            if lease is None:
+            # Names of files are cut where ids are very long.
+            if lease is None or lease.container_id != container_id:
                 continue
             if judge(lease, processes, creator_is_done=lease.creator in creators).is_alive:
                 living.append(lease)

@@ -108,7 +108,9 @@ def refusal(container_id: str, free: Sequence[int], users_by_taken: dict[int, li
             *lines,
             f"Released GPUs {_list(free)} used by container {container_id}",
         ]
-    lines += [f"GPU {number} is in use by container {', '.join(users_by_taken[number])}" for number in users_by_taken]
+    lines += [
+        f"GPU {number} is in use by container {', '.join(users_by_taken[number])}" for number in sorted(users_by_taken)
+    ]
     return "\n".join(lines)
 
 

@@ -1,0 +1,138 @@
+"""A simulated host, and processes that live and die as a test says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.lease import Holder
+from amd_gpu_tracker.library_lock import hold_library_lock
+from amd_gpu_tracker.processes import TICKS_PER_SECOND, Processes
+from amd_gpu_tracker.release import release
+from amd_gpu_tracker.reservation import Claim, reserve
+from amd_gpu_tracker.state import State
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.simulate import build_host
+
+
+class Machine:
+    """A simulated host with a /proc of its own; containers are made step by step, as engines and runtimes do."""
+
+    def __init__(self, directory: Path, profile: str) -> None:
+        self.directory = directory
+        self.host = build_host(directory / "host", profile, with_links=False)
+        self.state = State(self.host)
+        self.proc = directory / "proc"
+        (self.proc / "self" / "ns").mkdir(parents=True)
+        (self.proc / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
+        self.boots = 0
+        self.last_pid = 100
+        self.boot()
+
+    def boot(self) -> None:
+        """Start the machine anew: no process, nothing in /run, another boot id."""
+        self.boots += 1
+        for process in self.proc.glob("[0-9]*"):
+            shutil.rmtree(process)
+        shutil.rmtree(self.host.path("/run/amd-container-toolkit"), ignore_errors=True)
+        kernel = self.proc / "sys" / "kernel" / "random"
+        kernel.mkdir(parents=True, exist_ok=True)
+        (kernel / "boot_id").write_text(f"boot-{self.boots}\n")
+        self.start_process(1)
+        self.start_process(os.getpid())
+
+    @property
+    def processes(self) -> Processes:
+        return Processes(str(self.proc))
+
+    @property
+    def tracker(self) -> Tracker:
+        return Tracker(self.host, processes=self.processes, lock_timeout=2)
+
+    def start_process(self, pid: int = 0, *, parent: int = 1, seconds_ago: float = 0, state: str = "S") -> int:
+        """Start a process and return its id."""
+        if not pid:
+            self.last_pid += 1
+            pid = self.last_pid
+        start = int((time.clock_gettime(time.CLOCK_BOOTTIME) - seconds_ago) * TICKS_PER_SECOND)
+        fields = [state, str(parent), *["0"] * 17, str(start), *["0"] * 20]
+        directory = self.proc / str(pid)
+        directory.mkdir(exist_ok=True)
+        (directory / "stat").write_text(f"{pid} (a name) with (brackets) {' '.join(fields)}\n")
+        return pid
+
+    def kill(self, pid: int) -> None:
+        shutil.rmtree(self.proc / str(pid))
+
+    def holder(self, container_id: str, *, creator: int, **fields: object) -> Holder:
+        process = self.processes.find(creator)
+        assert process is not None
+        return Holder(**{"container_id": container_id, "root": "/run/runc", "creator": process, **fields})
+
+    def claim(self, container_id: str, request: list[int], *, creator: int, **fields: object) -> bool:
+        """Reserve as the runtime does, in the process `creator`."""
+        ways = fields.pop("ways", ("env",))
+        creators = fields.pop("creators", ())
+        gpus = locate_gpus(self.host)
+        claim = Claim(
+            holder=self.holder(container_id, creator=creator, **fields),
+            wanted=[gpus[number] for number in request],
+            gpus=gpus,
+            ways=ways,
+            creators=creators,
+        )
+        return reserve(self.state, claim, processes=self.processes, lock=hold_library_lock)
+
+    def create(self, container_id: str, request: list[int]) -> int:
+        """Make a container from claim to the end of `create`; return the pid of its init."""
+        creator = self.start_process()
+        pid_file = self.directory / f"{container_id}.pid"
+        try:
+            assert self.claim(container_id, request, creator=creator, pid_file=str(pid_file))
+        except GpusRefused:
+            self.kill(creator)
+            raise
+        init = self.start_process()
+        pid_file.write_text(str(init))
+        self.kill(creator)
+        return init
+
+    def poststop(self, container_id: str) -> None:
+        release(self.state, container_id, processes=self.processes, lock=hold_library_lock)
+
+    def users(self) -> dict[int, list[str]]:
+        """Return the containers of each GPU that status shows."""
+        return {gpu.number: [use.container_id for use in gpu.containers] for gpu in self.tracker.status().gpus}
+
+    def lease_files(self) -> list[str]:
+        return sorted(os.path.basename(path) for path in self.state.lease_paths())
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Return four MI210 with the tracker enabled."""
+    made = Machine(tmp_path, "mi210-4")
+    made.tracker.enable()
+    return made
+
+
+@pytest.fixture
+def untracked(tmp_path: Path) -> Machine:
+    """Return four MI210 on which the tracker was never enabled."""
+    return Machine(tmp_path, "mi210-4")
+
+
+@pytest.fixture
+def machine_of(tmp_path: Path):
+    """Return a function that makes a machine of any profile, untracked."""
+
+    def make(profile: str, directory: Path | None = None) -> Machine:
+        return Machine(directory or tmp_path, profile)
+
+    return make

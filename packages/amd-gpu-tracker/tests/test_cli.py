@@ -1,0 +1,308 @@
+"""The commands of the guide, word for word."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+RULE = "-" * 120
+EMPTY_TABLE = f"""\
+{RULE}
+GPU Id    UUID                     Accessibility       Container Ids
+{RULE}
+0         0xEA35F57CC80DEB35       Shared              -
+1         0x89CAA15875FF5A43       Shared              -
+2         0x6E32F10EFC982B4C       Shared              -
+3         0x12FE4F7FDAF06B9        Shared              -
+"""
+FIRST = "36b012bb34c96149a6ef5b28623e6e75cf9f71eb2b824b2c8f44e0449c7a1aa8"
+SECOND = "90cb29e11e83aa3ae497c68c90e1f0894b85262188c1ef9c7284457a9bc35ffd"
+
+
+@pytest.fixture
+def command(untracked):
+    """Return a function that runs amd-gpu-tracker: its exit code, what it printed, what it complained of."""
+
+    def run(*words, **options):
+        answer = subprocess.run(
+            [sys.executable, "-c", "from amd_gpu_tracker.cli import main; main()", *words],
+            env={**os.environ, "AMD_CTK_HOST_ROOT": untracked.host.root, "COLUMNS": "120", "TZ": "UTC"},
+            capture_output=True,
+            text=True,
+            check=False,
+            **options,
+        )
+        return answer.returncode, answer.stdout, answer.stderr
+
+    return run
+
+
+@pytest.fixture
+def sleeper(untracked):
+    """Return a function that makes a container of a living process."""
+    started = []
+
+    def start(container_id, request):
+        process = subprocess.Popen(["sleep", "60"])
+        started.append(process)
+        from amd_gpu_tracker.tracker import Tracker
+
+        Tracker(untracked.host).reserve(container_id, request, pid=process.pid)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_the_guide_from_disabled_to_enabled_and_back(command):
+    assert command("status") == (0, "GPU Tracker is disabled\n", "")
+    assert command("0", "exclusive") == (0, "GPU Tracker is disabled\n", "")
+    assert command("disable") == (0, "GPU Tracker is already disabled\n", "")
+    assert command("reset") == (0, "GPU Tracker has been reset\n", "")
+    assert command("enable") == (0, "GPU Tracker has been enabled\n", "")
+    assert command("enable") == (0, "GPU Tracker is already enabled\n", "")
+    assert command("status") == (0, EMPTY_TABLE, "")
+    assert command("1-3", "exclusive") == (0, "GPUs [1 2 3] have been made exclusive\n", "")
+    assert command("reset") == (
+        0,
+        "GPU Tracker has been reset\n"
+        "Since GPU Tracker was enabled, it is recommended to stop and restart running containers to get the most"
+        " accurate GPU Tracker status\n",
+        "",
+    )
+    assert command("status") == (0, EMPTY_TABLE, "")
+    assert command("disable") == (0, "GPU Tracker has been disabled\n", "")
+    assert command("status") == (0, "GPU Tracker is disabled\n", "")
+
+
+def test_the_guides_table_of_containers(command, sleeper):
+    command("enable")
+    sleeper(FIRST, "0-2")
+    sleeper(SECOND, "1,3")
+    command("3", "exclusive")
+
+    assert command("status") == (
+        0,
+        f"""\
+{RULE}
+GPU Id    UUID                     Accessibility       Container Ids
+{RULE}
+0         0xEA35F57CC80DEB35       Shared              {FIRST}
+1         0x89CAA15875FF5A43       Shared              {FIRST}
+                                                       {SECOND}
+2         0x6E32F10EFC982B4C       Shared              {FIRST}
+3         0x12FE4F7FDAF06B9        Exclusive           {SECOND}
+""",
+        "",
+    )
+    assert command("1", "exclusive") == (
+        0,
+        "GPUs [1] have not been made exclusive because more than one container is currently using it\n",
+        "",
+    )
+
+
+def test_several_answers_at_once(command, sleeper):
+    command("enable")
+    sleeper("a", "1")
+    sleeper("b", "1")
+
+    assert command("7,9-8,abc,0-1", "exclusive") == (
+        0,
+        "GPUs [0] have been made exclusive\n"
+        "GPUs [1] have not been made exclusive because more than one container is currently using it\n"
+        "Ignoring [9-8] GPUs Ranges as they are invalid\n"
+        "Ignoring [7 abc] GPUs as they are invalid\n",
+        "",
+    )
+    assert command("all", "shared") == (0, "GPUs [0 1 2 3] have been made shared\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["0"], "Error: Missing arguments. Usage: gpu-tracker <gpu_ids> <operation>\n"),
+        (["frobnicate"], "Error: Missing arguments. Usage: gpu-tracker <gpu_ids> <operation>\n"),
+        (["0", "1", "shared"], "Error: Too many arguments. Usage: gpu-tracker <gpu_ids> <operation>\n"),
+        (["0", "private"], "Error: Invalid operation. Must be 'exclusive' or 'shared'\n"),
+    ],
+)
+def test_a_broken_command_line_is_told(command, words, complaint):
+    command("enable")
+
+    assert command(*words) == (1, "", complaint)
+
+
+def test_changed_gpus_in_the_guides_words(command, untracked):
+    command("enable")
+    drivers = untracked.host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/unique_id")
+    with open(drivers, "w") as file:
+        file.write("0123456789abcdef\n")
+
+    assert command("status") == (1, "", "GPUs info is invalid. Please reset GPU Tracker.\n")
+
+
+def test_help_is_the_guides(command):
+    code, shown, _ = command("-h")
+
+    assert code == 0
+    assert shown == command()[1] == command("help")[1] == command("h")[1]
+    for line in (
+        "amd-gpu-tracker [gpu-ids] [accessibility]",
+        "gpu-ids        Comma-separated list of GPU IDs (comma separated list, range operator, all)",
+        "accessibility  Must be either 'exclusive' or 'shared'",
+        "amd-gpu-tracker 0,1,2 exclusive",
+        "amd-gpu-tracker 0,1-2 shared",
+        "amd-gpu-tracker all shared",
+        "amd-gpu-tracker [command] [options]",
+        "disable  Disable the GPU Tracker",
+        "enable   Enable the GPU Tracker",
+        "reset    Reset the GPU Tracker",
+        "status   Show Status of GPUs",
+    ):
+        assert line in shown
+    for hidden in ("init", "release", " set "):
+        assert hidden not in shown
+    assert command("help", "reset") == command("reset", "-h")
+
+
+def test_json_says_everything(command, sleeper):
+    command("enable")
+    before = time.time()
+    sleeper("c1", "0")
+
+    document = json.loads(command("status", "--json")[1])
+
+    since = document["gpus"][0]["containers"][0].pop("since")
+    assert before <= since <= time.time()
+    assert document["enabled"] is True
+    assert document["problems"] == []
+    assert document["gpus"][0] == {
+        "number": 0,
+        "uuid": "0xEA35F57CC80DEB35",
+        "pci_address": "0000:03:00.0",
+        "accessibility": "shared",
+        "containers": [{"container_id": "c1", "root": "", "bundle": "", "ways": ["api"], "name": None}],
+    }
+
+
+def test_the_wide_table_says_since_when_and_how(command, sleeper):
+    command("enable")
+    sleeper(FIRST, "0")
+
+    lines = command("status", "--wide")[1].splitlines()
+
+    assert lines[1].split() == ["GPU", "Id", "UUID", "Accessibility", "Container", "Ids", "Name", "Since", "By"]
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    assert lines[3].split()[:6] == ["0", "0xEA35F57CC80DEB35", "Shared", FIRST, "-", today]
+    assert lines[3].endswith(" api")
+
+
+def test_watching_shows_each_change(untracked, command):
+    watching = subprocess.Popen(
+        [sys.executable, "-c", "from amd_gpu_tracker.cli import main; main()", "status", "--watch"],
+        env={**os.environ, "AMD_CTK_HOST_ROOT": untracked.host.root},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert watching.stdout.readline() == "GPU Tracker is disabled\n"
+        command("enable")
+        assert "".join(watching.stdout.readline() for _ in range(7)) == EMPTY_TABLE
+    finally:
+        watching.send_signal(2)
+        assert watching.wait(10) == 0
+        watching.stdout.close()
+
+
+def test_refusals_are_shown_with_their_words(command, sleeper, untracked):
+    command("enable")
+    command("0", "exclusive")
+    sleeper("first", "0")
+    assert command("status", "--refusals") == (0, "No container was refused since the last boot\n", "")
+    with pytest.raises(Exception, match="exclusive and already in use"):
+        sleeper("second", "0,1")
+
+    shown = command("status", "--refusals")[1].splitlines()
+
+    assert shown[0].endswith(" container second by api")
+    assert shown[1:] == [
+        "    GPUs [1] allocated",
+        "    GPUs [0] are exclusive and already in use",
+        "    Released GPUs [1] used by container second",
+        "    GPU 0 is in use by container first",
+    ]
+    assert [entry["container_id"] for entry in json.loads(command("status", "--refusals", "--json")[1])] == ["second"]
+
+
+def test_problems_go_to_stderr_beside_the_table(command, untracked):
+    command("enable")
+    path = untracked.state.lease_path(("", "c1"))
+    with open(path, "w") as file:
+        file.write("{")
+
+    code, shown, complaint = command("status")
+
+    assert (code, shown) == (0, EMPTY_TABLE)
+    assert complaint.startswith(f"the lease {path} cannot be understood: ")
+
+
+def test_release_speaks_of_gpus_of_containers_that_are_gone(command, sleeper):
+    command("enable")
+    process = sleeper("c1", "0,2")
+
+    assert command("release", "c1") == (9, "", "container c1 is still running (stop it first)\n")
+    process.kill()
+    process.wait()
+    assert command("release", "c1") == (0, "", "Released GPUs [0 2] used by container c1\n")
+    assert command("release", "c1") == (0, "", "Released GPUs [] used by container c1\n")
+
+
+def test_init_is_silent_and_wipes_nothing(command):
+    assert command("init") == (0, "", "")
+    command("enable")
+    command("0", "exclusive")
+
+    assert command("init") == (0, "", "")
+    assert "Exclusive" in command("status")[1]
+
+
+def test_the_cdi_spec_must_be_brought_in_step(command, untracked):
+    os.makedirs(untracked.host.path("/etc/cdi"))
+    with open(untracked.host.path("/etc/cdi/amd.json"), "w") as file:
+        file.write("{}")
+
+    assert command("enable") == (
+        0,
+        "GPU Tracker has been enabled\n",
+        "Run 'amd-ctk cdi refresh' to bring the CDI spec in step\n",
+    )
+    assert command("enable")[2] == ""
+
+
+def test_a_host_that_is_no_directory_is_told(command):
+    code, shown, complaint = command("--host-root", "/nowhere", "status")
+
+    assert (code, shown) == (1, "")
+    assert complaint.startswith("AMD_CTK_HOST_ROOT=/nowhere is not a directory")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("words", [["enable"], ["disable"], ["reset"], ["0", "exclusive"]])
+def test_who_may_not_change_it_is_told_what_is_needed(command, untracked, words):
+    command("enable")
+    for directory in (*untracked.directory.parents, untracked.directory, untracked.host.root):
+        if str(directory).startswith("/tmp/"):
+            os.chmod(directory, 0o755)
+
+    answer = command(*words, user=65534)
+
+    assert answer == (3, "", "changing the GPU Tracker needs root (run the command with sudo)\n")
+    assert command("status", user=65534) == (0, EMPTY_TABLE, "")

@@ -1,0 +1,352 @@
+"""The operations by the names users know."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from amd_gpu_tracker.errors import ContainerRunning, GpusChanged, GpusRefused, StateError
+from amd_gpu_tracker.processes import Processes
+from amd_gpu_tracker.state import State
+from amd_gpu_tracker.status import GpuUse, Status
+from amd_gpu_tracker.tracker import AccessibilityChange, Tracker
+from amdgpu_discovery.errors import DriverUnavailable, RequestError
+
+CORRUPT = [
+    b"",
+    b"\0\0\0\0",
+    b'{"version":1,"enabled":true,"gpus":[{"key"',
+    b"[]",
+    b"null",
+    b'{"enabled":true,"gpus":[]}',
+    b'{"version":2,"enabled":true,"gpus":[]}',
+    b'{"version":1,"enabled":"yes","gpus":[]}',
+    b'{"version":1,"enabled":true,"gpus":{"0":1}}',
+    b'{"version":1,"enabled":true,"gpus":[{"key":1,"unique_id":"0x1","partition":"","partition_total":1,"exclusive":0}]}',
+    b"[" * 100_000,
+]
+
+
+def accessibility(machine):
+    return {gpu.number: gpu.accessibility for gpu in machine.tracker.status().gpus}
+
+
+def test_the_tracker_is_disabled_at_first(untracked):
+    assert untracked.tracker.status() == Status(enabled=False)
+    assert untracked.tracker.disable() is False
+    assert untracked.tracker.set_accessibility("0", exclusive=True) == AccessibilityChange(tracked=False)
+
+
+def test_enabling_begins_with_shared_gpus_and_no_containers(untracked):
+    assert untracked.tracker.enable() is True
+
+    assert untracked.tracker.status() == Status(
+        enabled=True,
+        gpus=tuple(
+            GpuUse(number=number, uuid=uuid, pci_address=address, accessibility="shared", containers=())
+            for number, uuid, address in (
+                (0, "0xEA35F57CC80DEB35", "0000:03:00.0"),
+                (1, "0x89CAA15875FF5A43", "0000:26:00.0"),
+                (2, "0x6E32F10EFC982B4C", "0000:43:00.0"),
+                (3, "0x12FE4F7FDAF06B9", "0000:63:00.0"),
+            )
+        ),
+    )
+    assert untracked.tracker.enable() is False
+
+
+def test_disabling_and_enabling_forgets_everything(machine):
+    machine.tracker.set_accessibility("1", exclusive=True)
+    machine.create("c1", [1])
+
+    assert machine.tracker.disable() is True
+    machine.tracker.enable()
+
+    assert set(accessibility(machine).values()) == {"shared"}
+    assert machine.users() == {0: [], 1: [], 2: [], 3: []}
+
+
+def test_reset_keeps_the_switch_and_forgets_the_rest(machine):
+    machine.tracker.set_accessibility("1", exclusive=True)
+    machine.create("c1", [1])
+
+    assert machine.tracker.reset() is True
+
+    assert set(accessibility(machine).values()) == {"shared"}
+    assert machine.lease_files() == []
+    machine.tracker.disable()
+    assert machine.tracker.reset() is False
+    assert machine.tracker.is_enabled() is False
+
+
+def test_gpus_that_several_containers_use_stay_shared(machine):
+    machine.create("first", [0, 1])
+    machine.create("second", [1])
+
+    change = machine.tracker.set_accessibility("0-2", exclusive=True)
+
+    assert change == AccessibilityChange(tracked=True, changed=(0, 2), in_use=(1,))
+    assert accessibility(machine) == {0: "exclusive", 1: "shared", 2: "exclusive", 3: "shared"}
+
+
+def test_containers_that_are_gone_do_not_count(machine):
+    machine.create("first", [1])
+    machine.kill(machine.create("second", [1]))
+
+    assert machine.tracker.set_accessibility("1", exclusive=True).changed == (1,)
+
+
+def test_what_names_no_gpu_is_passed_over_and_told(machine):
+    change = machine.tracker.set_accessibility("7,9-8,abc,1,2-5", exclusive=True)
+
+    assert change == AccessibilityChange(
+        tracked=True, changed=(1, 2, 3), broken_ranges=("9-8",), unknown=("7", "abc", "4", "5")
+    )
+
+
+def test_accessibility_survives_a_reboot_that_renumbers_cards(machine):
+    machine.tracker.set_accessibility("1", exclusive=True)
+    machine.create("c1", [1])
+
+    machine.boot()
+    # A framebuffer took card0 this time: every card has another number.
+    drm = machine.host.path("/sys/class/drm")
+    cards = [int(name[4:]) for name in os.listdir(drm) if name.startswith("card") and name[4:].isdecimal()]
+    for card in sorted(cards, reverse=True):
+        os.rename(f"{drm}/card{card}", f"{drm}/card{card + 1}")
+
+    assert accessibility(machine) == {0: "shared", 1: "exclusive", 2: "shared", 3: "shared"}
+    assert machine.users() == {0: [], 1: [], 2: [], 3: []}
+    machine.create("c2", [1])
+
+
+def test_a_repartition_is_noticed_by_all(machine_of, tmp_path):
+    machine = machine_of("mi210-4", tmp_path / "before")
+    machine.tracker.enable()
+    repartitioned = machine_of("mi300x-8-cpx", tmp_path / "after")
+    shutil.copytree(machine.host.path("/var/lib"), repartitioned.host.path("/var/lib"), dirs_exist_ok=True)
+    operations = (
+        repartitioned.tracker.status,
+        lambda: repartitioned.tracker.set_accessibility("0", exclusive=True),
+        lambda: repartitioned.create("c1", [0]),
+    )
+
+    for operation in operations:
+        with pytest.raises(GpusChanged, match=r"^GPUs info is invalid\. Please reset GPU Tracker\.$"):
+            operation()
+
+    repartitioned.tracker.reset()
+    for operation in operations:
+        operation()
+
+
+def test_another_memory_partition_alone_is_noticed(machine_of):
+    machine = machine_of("mi300x-8")
+    machine.tracker.enable()
+    address = machine.tracker.status().gpus[0].pci_address
+    file = machine.host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}/current_memory_partition")
+    with open(file, "w") as attribute:
+        attribute.write("NPS4\n")
+
+    with pytest.raises(GpusChanged):
+        machine.tracker.status()
+
+
+@pytest.mark.parametrize("content", CORRUPT)
+def test_a_policy_that_cannot_be_understood_stops_all_but_reset(machine, content):
+    with open(machine.state.policy_path, "wb") as file:
+        file.write(content)
+
+    for operation in (
+        machine.tracker.status,
+        machine.tracker.enable,
+        machine.tracker.disable,
+        lambda: machine.tracker.set_accessibility("0", exclusive=True),
+        lambda: machine.create("c1", [0]),
+    ):
+        with pytest.raises(StateError) as refused:
+            operation()
+        assert machine.state.policy_path in refused.value.message
+        assert refused.value.hint == "mend it with 'amd-ctk gpu-tracker reset'"
+
+    assert machine.tracker.reset() is True
+    assert set(accessibility(machine).values()) == {"shared"}
+
+
+def test_a_directory_in_place_of_the_policy_is_told(machine):
+    os.unlink(machine.state.policy_path)
+    os.mkdir(machine.state.policy_path)
+
+    with pytest.raises(StateError, match="cannot be read: it is a directory"):
+        machine.tracker.status()
+
+
+@pytest.mark.parametrize("content", [*CORRUPT, b'{"version":1}', b'{"version":1,"creator":{"pid":"1"},"gpus":3}'])
+def test_a_lease_that_cannot_be_understood_is_shown_and_reset_mends_it(machine, content):
+    path = machine.state.lease_path(("/run/runc", "c1"))
+    with open(path, "wb") as file:
+        file.write(content)
+
+    (problem,) = machine.tracker.status().problems
+    assert path in problem
+    assert "mend it with 'amd-ctk gpu-tracker reset'" in problem
+
+    machine.tracker.reset()
+    assert machine.tracker.status().problems == ()
+
+
+def test_without_a_driver_nothing_is_enabled(machine_of):
+    machine = machine_of("no-driver")
+
+    with pytest.raises(DriverUnavailable):
+        machine.tracker.enable()
+
+    assert machine.tracker.is_enabled() is False
+    assert machine.tracker.reset() is False
+
+
+def test_the_tracker_is_disabled_without_a_driver(machine):
+    shutil.rmtree(machine.host.path("/sys"))
+
+    assert machine.tracker.disable() is True
+
+
+def test_a_process_reserves_for_its_own_life(machine):
+    worker = subprocess.Popen(["sleep", "60"])
+    tracker = Tracker(machine.host)
+    tracker.set_accessibility("2", exclusive=True)
+
+    assert tracker.reserve("nightly", "2,0", pid=worker.pid) == (0, 2)
+
+    with pytest.raises(GpusRefused):
+        tracker.reserve("other", "2")
+    worker.kill()
+    worker.wait()
+    assert tracker.reserve("other", "2") == (2,)
+    assert tracker.release("other") == (2,)
+    assert tracker.release("other") == ()
+
+
+def test_a_reservation_for_nobody_or_of_nothing_is_refused(machine):
+    with pytest.raises(ContainerRunning, match="process 999999 does not exist"):
+        machine.tracker.reserve("job", "0", pid=999999)
+    with pytest.raises(RequestError, match="GPU 4 does not exist"):
+        machine.tracker.reserve("job", "4")
+
+
+def test_a_name_is_reserved_once(machine):
+    other = machine.start_process()
+    machine.tracker.reserve("job", "0", pid=other)
+
+    with pytest.raises(ContainerRunning, match="job has GPUs already"):
+        machine.tracker.reserve("job", "1")
+
+
+def test_a_living_container_is_not_released(machine):
+    machine.create("c1", [0])
+
+    with pytest.raises(ContainerRunning, match="container c1 is still running"):
+        machine.tracker.release("c1")
+
+    assert machine.users()[0] == ["c1"]
+
+
+def test_threads_of_one_process_take_turns(machine):
+    tracker = Tracker(machine.host, processes=Processes())
+    tracker.set_accessibility("0", exclusive=True)
+    winners = []
+
+    def work(name):
+        try:
+            winners.append(tracker.reserve(name, "0"))
+        except GpusRefused:
+            return
+
+    threads = [threading.Thread(target=work, args=(f"job{number}",)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert winners == [(0,)]
+
+
+def test_what_an_interrupted_write_left_is_no_lease(machine):
+    leftover = f"{machine.state.leases_directory}/c1.json.77.tmp"
+    with open(leftover, "w") as file:
+        file.write("{")
+
+    assert machine.tracker.status().problems == ()
+    machine.tracker.reset()
+    assert not os.path.exists(leftover)
+
+
+def test_policy_is_readable_for_everybody(machine):
+    machine.create("c1", [0])
+
+    for path in (machine.state.policy_path, machine.state.lease_path(("/run/runc", "c1"))):
+        assert os.stat(path).st_mode & 0o777 == 0o644
+    for path in (
+        machine.state.run_directory,
+        machine.state.leases_directory,
+        os.path.dirname(machine.state.policy_path),
+    ):
+        assert os.stat(path).st_mode & 0o777 == 0o755
+
+
+def test_root_sees_the_leases_of_rootless_users(machine):
+    machine.state = State(machine.host, machine.host.path("/run/user/1000/amd-container-toolkit"))
+    machine.create("rootless", [3])
+
+    assert machine.users() == {0: [], 1: [], 2: [], 3: ["rootless"]}
+
+
+def test_a_release_finds_its_container_under_any_root(machine):
+    machine.kill(machine.create("c1", [0]))
+
+    machine.poststop("c1")
+
+    assert machine.lease_files() == []
+
+
+def test_a_poststop_that_comes_late_leaves_the_living_alone(machine):
+    machine.create("c1", [0])
+
+    machine.poststop("c1")
+
+    assert machine.users()[0] == ["c1"]
+
+
+def test_a_release_by_the_container_itself_mends_its_broken_lease(machine):
+    with open(machine.state.lease_path(("/run/runc", "c1")), "w") as file:
+        file.write("{}")
+
+    machine.poststop("c1")
+
+    assert machine.lease_files() == []
+
+
+def test_ids_that_begin_alike_are_different_containers(machine):
+    machine.kill(machine.create("c1", [0]))
+    machine.kill(machine.create("c10", [0]))
+
+    machine.poststop("c1")
+
+    assert machine.lease_files() == ["c10@%2Frun%2Frunc.json"]
+
+
+def test_names_too_long_for_a_file_stay_apart(machine):
+    first, second = "x" * 300 + "1", "x" * 300 + "2"
+    creator = machine.start_process()
+    machine.claim(first, [0], creator=creator)
+    machine.claim(second, [0], creator=machine.start_process())
+
+    assert machine.users()[0] == [first, second]
+
+    machine.kill(creator)
+    machine.poststop(first)
+    assert len(machine.lease_files()) == 1

@@ -1,0 +1,88 @@
+"""What the state files say comes back as it was written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amd_gpu_tracker.errors import StateError
+from amd_gpu_tracker.lease import Lease, format_lease, parse_lease
+from amd_gpu_tracker.policy import Policy, TrackedGpu, format_policy, parse_policy
+from amd_gpu_tracker.processes import ProcessId
+from amd_gpu_tracker.switch import DISABLED
+
+TEXT = st.text(max_size=20)
+PROCESSES = st.builds(ProcessId, pid=st.integers(1, 2**22), start=st.integers(0, 2**63))
+LEASES = st.builds(
+    Lease,
+    container_id=TEXT,
+    root=TEXT,
+    bundle=TEXT,
+    creator=PROCESSES,
+    init=st.none() | PROCESSES,
+    pid_file=TEXT,
+    cgroup=TEXT,
+    gpus=st.lists(TEXT).map(tuple),
+    ways=st.lists(TEXT).map(tuple),
+    since=st.floats(0, 2**40),
+    boot_offset=st.floats(-(2**40), 2**40),
+    boot_id=TEXT,
+    namespace=TEXT,
+)
+POLICIES = st.builds(
+    Policy,
+    enabled=st.booleans(),
+    gpus=st.lists(
+        st.builds(
+            TrackedGpu,
+            key=TEXT,
+            unique_id=TEXT,
+            partition=TEXT,
+            partition_total=st.integers(1, 8),
+            exclusive=st.booleans(),
+        )
+    ).map(tuple),
+)
+
+
+@given(LEASES)
+def test_a_lease_comes_back(lease):
+    assert parse_lease(format_lease(lease), path="x") == lease
+
+
+@given(POLICIES)
+def test_a_policy_comes_back(policy):
+    assert parse_policy(format_policy(policy), path="x") == policy
+
+
+@given(POLICIES)
+def test_a_disabled_tracker_is_known_by_the_beginning_of_its_file(policy):
+    assert format_policy(policy).startswith(DISABLED) is not policy.enabled
+
+
+@given(LEASES, st.data())
+def test_a_cut_lease_is_refused(lease, data):
+    content = format_lease(lease)
+    cut = content[: data.draw(st.integers(0, len(content) - 2))]
+
+    with pytest.raises(StateError):
+        parse_lease(cut, path="x")
+
+
+@given(st.binary())
+def test_noise_is_refused_and_nothing_else_happens(content):
+    for parse in (parse_lease, parse_policy):
+        with pytest.raises(StateError):
+            parse(content, path="x")
+
+
+@pytest.mark.parametrize("field", ["creator", "gpus", "since", "boot_id", "init"])
+def test_a_lease_with_a_field_of_another_kind_is_refused(field):
+    content = b'{"version":1,"container_id":"c","root":"","bundle":"","creator":{"pid":1,"start":1},"init":null,'
+    content += b'"pid_file":"","cgroup":"","gpus":[],"ways":[],"since":1,"boot_offset":1,"boot_id":"b","namespace":"n"}'
+    parse_lease(content, path="x")
+    start = content.index(f'"{field}":'.encode())
+
+    with pytest.raises(StateError):
+        parse_lease(content[:start] + f'"{field}":true,"was_'.encode() + content[start + 1 :], path="x")
