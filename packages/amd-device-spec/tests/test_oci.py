@@ -140,10 +140,22 @@ def test_hooks_of_others_stay_in_front():
     assert spec["hooks"] == {"prestart": [{"path": "/net"}], "poststop": [{"path": "/theirs"}, {"path": "/hook"}]}
 
 
+def test_variables_of_an_earlier_time_give_way_to_the_new_ones():
+    spec = {"process": {"env": ["A=1"]}}
+    apply_edits(spec, build_edits([KFD], env=["AMD_VRAM_LIMIT_MB=4000"]))
+
+    apply_edits(spec, build_edits([KFD], env=["AMD_VRAM_LIMIT_MB=5000"]))
+
+    assert spec["process"] == {"env": ["A=1", "AMD_VRAM_LIMIT_MB=5000"]}
+    assert remove_edits(spec)
+    assert spec["process"] == {"env": ["A=1"]}
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
         ({"linux": []}, "its 'linux' is not an object"),
+        ({"linux": {"devices": [7]}}, "its 'linux.devices' is not a list of the kind it should be"),
         ({"linux": {"devices": {}}}, "its 'linux.devices' is not a list of the kind it should be"),
         ({"linux": {"resources": 1}}, "its 'linux.resources' is not an object"),
         ({"annotations": "x"}, "its 'annotations' is not an object"),

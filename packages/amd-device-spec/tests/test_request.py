@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from amd_device_spec.errors import SpecError
-from amd_device_spec.request import GpuRequest, grant, is_privileged, keep_last_request, requested_gpus
+from amd_device_spec.request import (
+    GpuRequest,
+    Grant,
+    VramRequest,
+    grant,
+    is_privileged,
+    keep_last_request,
+    requested_gpus,
+)
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
 
@@ -140,6 +148,54 @@ def test_an_amount_of_our_kind_is_refused():
 def test_an_id_this_node_does_not_have_is_refused_for_our_kind():
     with pytest.raises(RequestError, match="no GPU has the unique id 0x1234, this host has 0xEA35F57CC80DEB35"):
         granted("DOCKER_RESOURCE_AMD_GPU=0x1234")
+
+
+def test_two_kinds_that_name_one_gpu_promise_more_than_there_is():
+    with pytest.raises(RequestError) as refusal:
+        granted("DOCKER_RESOURCE_AMD_GPU=0x6E32F10EFC982B4C", "DOCKER_RESOURCE_MI210=0x6E32F10EFC982B4C")
+
+    assert str(refusal.value) == (
+        "DOCKER_RESOURCE_AMD_GPU and DOCKER_RESOURCE_MI210 both name GPU 2, which is there once"
+        " (reserve resources of one kind in a service, or name every GPU in one kind only)"
+    )
+
+
+def reserved_memory(*environment):
+    request = requested_gpus(spec(*environment), (*KINDS, "VRAM", "VRAM_B"))
+    assert request is not None
+    return grant(request, GPUS, swarm_kinds=KINDS, vram_kinds=("VRAM", "VRAM_B"))
+
+
+def test_an_amount_of_a_declared_kind_is_memory_of_a_gpu_yet_to_be_chosen():
+    answer = reserved_memory("DOCKER_RESOURCE_VRAM=4000", "DOCKER_RESOURCE_SLOT=1", "AMD_VISIBLE_DEVICES=all")
+
+    assert answer == Grant(
+        gpus=(),
+        vram=VramRequest(kind="VRAM", megabytes=4000),
+        kinds=("VRAM",),
+        notes=("AMD_VISIBLE_DEVICES=all is ignored because DOCKER_RESOURCE_VRAM reserves memory",),
+    )
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "4e3", "4000,4000", "0x10", "9" * 20, "\u0664"])
+def test_memory_that_is_no_number_of_megabytes_is_refused(value):
+    with pytest.raises(RequestError, match="is not a number of megabytes"):
+        reserved_memory(f"DOCKER_RESOURCE_VRAM={value}")
+
+
+def test_memory_and_whole_gpus_do_not_go_together():
+    with pytest.raises(RequestError) as refusal:
+        reserved_memory("DOCKER_RESOURCE_VRAM=4000", "DOCKER_RESOURCE_AMD_GPU=0x6E32F10EFC982B4C")
+
+    assert str(refusal.value) == (
+        "DOCKER_RESOURCE_VRAM=4000 is memory of a shared GPU and DOCKER_RESOURCE_AMD_GPU names whole ones"
+        " (reserve one or the other in a service)"
+    )
+
+
+def test_memory_of_two_kinds_is_refused():
+    with pytest.raises(RequestError, match="DOCKER_RESOURCE_VRAM and DOCKER_RESOURCE_VRAM_B each reserve memory"):
+        reserved_memory("DOCKER_RESOURCE_VRAM=4000", "DOCKER_RESOURCE_VRAM_B=1")
 
 
 def test_all_on_a_host_without_gpus_is_refused():

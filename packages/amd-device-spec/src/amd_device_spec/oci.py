@@ -33,6 +33,7 @@ _PLACES = {
     "rules": ("linux", "resources", "devices"),
     "gids": ("process", "user", "additionalGids"),
     "poststop": ("hooks", "poststop"),
+    "env": ("process", "env"),
 }
 
 
@@ -43,10 +44,15 @@ class Edits(Value):
     rules: list[dict[str, Any]]
     gids: list[int]
     poststop: list[dict[str, Any]]
+    env: list[str]
 
 
 def build_edits(
-    nodes: Iterable[DeviceNode], *, keep_host_mode: bool = False, poststop: Sequence[dict[str, Any]] = ()
+    nodes: Iterable[DeviceNode],
+    *,
+    keep_host_mode: bool = False,
+    poststop: Sequence[dict[str, Any]] = (),
+    env: Sequence[str] = (),
 ) -> Edits:
     """Return the edits that let a container use these nodes.
 
@@ -58,6 +64,7 @@ def build_edits(
         rules=[_rule(node) for node in nodes],
         gids=sorted({node.gid for node in nodes if node.gid}) if keep_host_mode else [],
         poststop=list(poststop),
+        env=list(env),
     )
 
 
@@ -73,6 +80,7 @@ def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
         "rules": _add(spec, "rules", edits.rules, covers=_allows),
         "gids": _add(spec, "gids", edits.gids, covers=int.__eq__),
         "poststop": _add(spec, "poststop", edits.poststop, covers=dict.__eq__),
+        "env": _add(spec, "env", edits.env, covers=str.__eq__),
     }
     if not any(added.values()):
         return removed
@@ -114,7 +122,7 @@ def _add(spec: dict[str, Any], kind: str, wanted: Sequence[Any], *, covers: Any)
     """Append what is not covered by an entry that is there; return what was appended."""
     if not wanted:
         return []
-    present = _list(spec, _PLACES[kind])
+    present = _list(spec, _PLACES[kind], of=type(wanted[0]))
     new = [entry for entry in wanted if not any(covers(old, entry) for old in present)]
     present += new
     return new
@@ -147,13 +155,13 @@ def _find_list(spec: dict[str, Any], place: tuple[str, ...]) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _list(spec: dict[str, Any], place: tuple[str, ...]) -> list[Any]:
+def _list(spec: dict[str, Any], place: tuple[str, ...], *, of: type) -> list[Any]:
     """Return the list at a place, made where there is none; SpecError where there is something else."""
     parent = _object(spec, place[:-1])
     if parent.get(place[-1]) is None:
         parent[place[-1]] = []
     found = parent[place[-1]]
-    if not isinstance(found, list) or not all(isinstance(entry, (dict, int)) for entry in found):
+    if not isinstance(found, list) or not all(isinstance(entry, of) for entry in found):
         raise SpecError(f"its '{'.'.join(place)}' is not a list of the kind it should be")
     return found
 

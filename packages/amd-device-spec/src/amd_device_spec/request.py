@@ -1,8 +1,8 @@
 """What a container asks for: the environment of its OCI spec, read as docs/reference/requests.md says.
 
 `AMD_VISIBLE_DEVICES` is the user's word; `DOCKER_RESOURCE_<KIND>` is Swarm's, which sets it for every generic resource
-of a task. Where Swarm has chosen GPUs its choice alone counts, because an image that carries
-`AMD_VISIBLE_DEVICES=all` must not undo the scheduler's work.
+of a task: the names of GPUs, or an amount of VRAM. Where Swarm has chosen GPUs its choice alone counts, because an
+image that carries `AMD_VISIBLE_DEVICES=all` must not undo the scheduler's work.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 SWARM_PREFIX = "DOCKER_RESOURCE_"
+# Swarm's amounts are 64-bit integers.
+LONGEST_AMOUNT = 19
 
 
 class GpuRequest(Value):
@@ -36,17 +38,32 @@ class GpuRequest(Value):
         return not self.resources and (self.visible is None or asks_for_nothing(self.visible))
 
 
+class VramRequest(Value):
+    """Megabytes (2^20 bytes) of the memory of one GPU, which Swarm has taken from the node's pool of a `kind`."""
+
+    kind: str
+    megabytes: int
+
+    def __str__(self) -> str:
+        """Return it as it stands in the environment."""
+        return f"{SWARM_PREFIX}{self.kind}={self.megabytes}"
+
+
 class Grant(Value):
     """What a request comes to on this host: its GPUs, and a sentence for the log about each thing that was ignored."""
 
     gpus: tuple[GpuLocation, ...]
     notes: tuple[str, ...] = ()
+    # The resource kinds by which Swarm chose.
+    kinds: tuple[str, ...] = ()
+    # Memory of a GPU that is yet to be chosen, by whoever knows what is reserved; then there are no `gpus`.
+    vram: VramRequest | None = None
 
 
 def requested_gpus(spec: dict[str, Any], swarm_kinds: Sequence[str]) -> GpuRequest | None:
     """Return what the container asks for, None where its environment says nothing about GPUs.
 
-    `swarm_kinds` are the resource kinds that name GPUs. SpecError where the environment is not a list of strings.
+    `swarm_kinds` are the resource kinds that concern GPUs. SpecError where the environment is not a list of strings.
     """
     visible: str | None = None
     resources: dict[str, str] = {}
@@ -63,20 +80,36 @@ def requested_gpus(spec: dict[str, Any], swarm_kinds: Sequence[str]) -> GpuReque
 
 
 def grant(
-    request: GpuRequest, gpus: Sequence[GpuLocation], *, swarm_kinds: Sequence[str], ignore_unknown: bool = False
+    request: GpuRequest,
+    gpus: Sequence[GpuLocation],
+    *,
+    swarm_kinds: Sequence[str],
+    vram_kinds: Sequence[str] = (),
+    ignore_unknown: bool = False,
 ) -> Grant:
     """Decide which GPUs of a host a request gets; RequestError where it cannot be met as it is written.
 
     With `ignore_unknown` what cannot be met is left out and noted instead.
     """
-    scheduled = dict(_scheduled(request.resources, gpus, swarm_kinds))
-    if not scheduled:
+    vram = _vram(request.resources, vram_kinds)
+    named = {kind: value for kind, value in request.resources.items() if kind not in vram_kinds}
+    scheduled = dict(_scheduled(named, gpus, swarm_kinds))
+    if not scheduled and not vram:
         asked = {} if request.visible is None else {VISIBLE_DEVICES: request.visible}
         return _grant_all(asked, gpus, ignore_unknown=ignore_unknown)
+    if scheduled and vram:
+        raise RequestError(
+            f"{vram} is memory of a shared GPU and {' and '.join(scheduled)} names whole ones",
+            hint="reserve one or the other in a service",
+        )
     granted = _grant_all(scheduled, gpus, ignore_unknown=ignore_unknown)
+    variables = [f"{SWARM_PREFIX}{vram.kind}"] if vram else list(scheduled)
+    kinds = tuple(variable.removeprefix(SWARM_PREFIX) for variable in variables)
+    granted = granted.replace(kinds=kinds, vram=vram)
     if request.visible is None:
         return granted
-    note = f"{VISIBLE_DEVICES}={_shown(request.visible)} is ignored because {' and '.join(scheduled)} names GPUs"
+    reason = f"{' and '.join(variables)} {'reserves memory' if vram else 'names GPUs'}"
+    note = f"{VISIBLE_DEVICES}={_shown(request.visible)} is ignored because {reason}"
     return granted.replace(notes=(*granted.notes, note))
 
 
@@ -131,6 +164,24 @@ def _scheduled(
             yield SWARM_PREFIX + kind, value
 
 
+def _vram(resources: dict[str, str], vram_kinds: Sequence[str]) -> VramRequest | None:
+    """Return the amount of memory that Swarm gave, None for none; RequestError where it is no amount of one kind."""
+    given = {kind: resources[kind] for kind in sorted(resources) if kind in vram_kinds}
+    if len(given) > 1:
+        raise RequestError(
+            f"{' and '.join(SWARM_PREFIX + kind for kind in given)} each reserve memory of a GPU",
+            hint="reserve one of them in a service",
+        )
+    for kind, value in given.items():
+        if not _is_amount(value) or len(value) > LONGEST_AMOUNT or not int(value):
+            raise RequestError(
+                f"{SWARM_PREFIX}{kind}={_shown(value)} is not a number of megabytes",
+                hint=f"write one number in node-generic-resources of the docker daemon: {kind}=65520",
+            )
+        return VramRequest(kind=kind, megabytes=int(value))
+    return None
+
+
 def _refuse_amount(kind: str, value: str) -> None:
     if any(_is_amount(item.strip()) for item in value.split(",")):
         raise RequestError(
@@ -156,8 +207,22 @@ def _grant_all(asked: dict[str, str], gpus: Sequence[GpuLocation], *, ignore_unk
             if not ignore_unknown:
                 raise RequestError(sentence, hint=problem.hint)
             notes.append(sentence)
+        _refuse_twice(variable, asked, resolution.gpus, chosen)
         chosen.update((gpu.number, gpu) for gpu in resolution.gpus)
     return Grant(gpus=tuple(chosen[number] for number in sorted(chosen)), notes=tuple(notes))
+
+
+def _refuse_twice(
+    variable: str, asked: dict[str, str], named: Sequence[GpuLocation], chosen: dict[int, GpuLocation]
+) -> None:
+    """Refuse a GPU that Swarm has counted twice: the task was promised more than there would be."""
+    twice = next((gpu.number for gpu in named if gpu.number in chosen), None)
+    if twice is not None:
+        others = " and ".join(other for other in asked if other != variable)
+        raise RequestError(
+            f"{others} and {variable} both name GPU {twice}, which is there once",
+            hint="reserve resources of one kind in a service, or name every GPU in one kind only",
+        )
 
 
 def _shown(value: str) -> str:

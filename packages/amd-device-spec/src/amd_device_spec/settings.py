@@ -92,7 +92,9 @@ def check_settings(values: Mapping[str, Any], where: str) -> Settings:
     for key, value in values.items():
         if key_problem := problem(key, value):
             raise SettingsError(f"{where}: {key_problem[0]}", hint=key_problem[1])
-    fields = {key.replace("-", "_"): tuple(value) if key in KINDS else value for key, value in values.items()}
+    fields: dict[str, Any] = {
+        key.replace("-", "_"): tuple(value) if key in KINDS else value for key, value in values.items()
+    }
     settings = Settings(**fields)
     if both := sorted(set(settings.swarm_resources) & set(settings.swarm_vram_resources)):
         raise SettingsError(
