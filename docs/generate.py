@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from amd_ctk.cli import app
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
@@ -20,8 +21,9 @@ REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n"
 
 PACKAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk")
-PROGRAMS = {"amd-ctk": "amd_ctk.cli"}
 
+# How Typer marks a paragraph of help that keeps its lines.
+VERBATIM = "\b\n"
 # Typer's own, the same for every program; the page says what they do.
 COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
 
@@ -50,7 +52,10 @@ def cli_page() -> str:
             "standard output; what is said about it goes to standard error. [Exit codes](exit-codes.md) have a page",
             "of their own. `--install-completion` teaches your shell (bash, zsh or fish) to complete the commands.",
             "",
-            *(line for name, module in PROGRAMS.items() for line in _command_lines(_command(module), name)),
+            "Where only the distribution `amd-gpu-tracker` is installed, `amd-gpu-tracker` is the same command as",
+            "`amd-ctk gpu-tracker`.",
+            "",
+            *_command_lines(typer.main.get_command(app), "amd-ctk"),
         ]
     )
 
@@ -113,7 +118,7 @@ def _subclasses(error: type[ToolkitError]) -> set[type[ToolkitError]]:
 
 
 def _contract(error: type[ToolkitError]) -> str:
-    return _sentences(error.__doc__).split("\n")[0]
+    return _sentences(error.__doc__ or "").split("\n")[0]
 
 
 def _profile_row(name: str) -> str:
@@ -126,14 +131,11 @@ def _profile_row(name: str) -> str:
     return f"| `{name}` | {gpus} | {load_profile(name).about} |"
 
 
-def _command(module: str) -> Any:
-    return typer.main.get_command(import_module(module).app)
-
-
 def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
     """Yield the section of a command and of those below it, in the order in which help shows them."""
-    yield from (f"{'#' * depth} {words}", "", _sentences(command.help), "")
-    yield from ("```text", _usage(command, words), "```", "")
+    prose, _, as_it_stands = (command.help or "").partition(VERBATIM)
+    usage = as_it_stands.replace(VERBATIM, "").strip() or _usage(command, words)
+    yield from (f"{'#' * depth} {words}", "", _sentences(prose), "", "```text", usage, "```", "")
     rows = [_parameter_row(parameter) for parameter in command.params if _is_shown(parameter)]
     if rows:
         yield from ("| argument or option | what it says |", "|---|---|", *rows, "")
@@ -142,8 +144,8 @@ def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
             yield from _command_lines(child, f"{words} {name}", depth=min(depth + 1, 4))
 
 
-def _sentences(text: str | None) -> str:
-    paragraphs = (text or "").split("\n\n")
+def _sentences(text: str) -> str:
+    paragraphs = text.strip().split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
@@ -179,8 +181,8 @@ def _names(parameter: Any) -> list[str]:
 
 
 def _placeholder(parameter: Any) -> str:
-    name = (parameter.metavar or parameter.name).upper()
-    return f"{name}..." if parameter.nargs == -1 else str(name)
+    name = (parameter.metavar or parameter.name).upper() + ("..." if parameter.nargs == -1 else "")
+    return name if parameter.required or _is_option(parameter) else f"[{name}]"
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ def paths_in_code() -> Iterator[str]:
         if "simulate" not in file.parts:
             tree = ast.parse(file.read_text(encoding="utf-8"))
             docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
-                    if node.value.startswith(OURS) and " " not in node.value:
-                        yield node.value
+            strings = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in docstrings)
+            yield from (str(node.value) for node in strings if is_path(node.value))
+
+
+def is_path(value: object) -> bool:
+    return isinstance(value, str) and value.startswith(OURS) and " " not in value
