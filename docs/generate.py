@@ -17,7 +17,7 @@ from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
 
-REFERENCE = Path(__file__).parent / "reference"
+DOCS = Path(__file__).parent
 NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n"
 
 PACKAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk")
@@ -30,15 +30,37 @@ COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
 
 def main(arguments: list[str]) -> int:
     """Write the pages, or with --check name those that are not what the code says."""
-    pages = {"cli.md": cli_page(), "exit-codes.md": exit_codes_page(), "profiles.md": profiles_page()}
+    pages = {
+        "decisions/index.md": decisions_page(),
+        "reference/cli.md": cli_page(),
+        "reference/exit-codes.md": exit_codes_page(),
+        "reference/profiles.md": profiles_page(),
+    }
     if arguments == ["--check"]:
-        stale = [name for name, text in pages.items() if (REFERENCE / name).read_text(encoding="utf-8") != text]
+        stale = [name for name, text in pages.items() if (DOCS / name).read_text(encoding="utf-8") != text]
         for name in stale:
-            print(f"docs/reference/{name} is not what the code says (run 'python docs/generate.py')", file=sys.stderr)
+            print(f"docs/{name} is not what the code says (run 'python docs/generate.py')", file=sys.stderr)
         return 1 if stale else 0
     for name, text in pages.items():
-        (REFERENCE / name).write_text(text, encoding="utf-8")
+        (DOCS / name).write_text(text, encoding="utf-8")
     return 0
+
+
+def decisions_page() -> str:
+    """Return the list of the decisions."""
+    pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+    return "\n".join(
+        [
+            "# Decisions",
+            "",
+            NOTE,
+            "Choices that were hard, or that look odd until one knows why. Each page says what the situation was, what was",
+            "chosen and what follows. They are numbered as they were taken; one that is overturned stays and says by which.",
+            "",
+            *(f"{number}. [{title}]({page.name})" for page in pages for number, title in [_title(page)]),
+            "",
+        ]
+    )
 
 
 def cli_page() -> str:
@@ -129,6 +151,11 @@ def _profile_row(name: str) -> str:
         except DriverUnavailable:
             gpus = "-"
     return f"| `{name}` | {gpus} | {load_profile(name).about} |"
+
+
+def _title(page: Path) -> list[str]:
+    heading = page.read_text(encoding="utf-8").partition("\n")[0]
+    return heading.removeprefix("# ").split(". ", 1)
 
 
 def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
