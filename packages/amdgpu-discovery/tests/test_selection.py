@@ -190,6 +190,34 @@ def test_a_host_with_many_ids_does_not_list_them_all():
     )
 
 
+def test_a_word_that_means_nothing_is_refused_on_a_host_without_gpus_too():
+    with pytest.raises(RequestError) as refusal:
+        select_gpus([], "abc")
+
+    assert str(refusal.value) == (
+        "'abc' is not a GPU number, range, unique id or PCI address (this host has no AMD GPU that can compute)"
+    )
+
+
+def test_a_long_name_is_not_repeated_in_full():
+    with pytest.raises(RequestError) as refusal:
+        select_gpus(PARTITIONED, f"0x{'0' * 5000}A1:p9")
+
+    assert str(refusal.value) == (f"0x{'0' * 58} has no partition 9, it has 0-1 ('amd-ctk gpu list' shows them)")
+
+
+def test_a_request_of_more_items_than_any_host_has_gpus_is_refused_before_it_is_read():
+    with pytest.raises(RequestError) as refusal:
+        resolve(MI210, ",".join(map(hex, range(1, 1026))))
+
+    assert str(refusal.value) == "a request of 1025 items is too long (at most 1024 are read)"
+
+
+def test_repeated_items_count_once():
+    assert numbers(MI210, ",".join(["0", "1"] * 1000)) == [0, 1]
+    assert len(resolve(MI210, ",".join(["x"] * 100_000)).unknown) == 1
+
+
 def test_resolving_keeps_what_can_be_met_and_lists_the_rest():
     resolution = resolve(MI210, "7,9-8,abc,1,2-5")
 

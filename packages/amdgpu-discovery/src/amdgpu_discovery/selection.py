@@ -14,7 +14,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Sequence
 
 CDI_PREFIX = "amd.com/gpu="
 NO_GPU = ("", "none", "void")
@@ -27,6 +27,8 @@ LONGEST_NUMBER = 8
 # may hold megabytes.
 NAMES_SHOWN = 8
 CHARACTERS_SHOWN = 60
+# Far more than a host has GPUs: each is compared with every GPU, as root and before any limit of the container's.
+MOST_ITEMS = 1024
 
 
 class UnknownGpu(RequestError):
@@ -70,13 +72,13 @@ def select_gpus(gpus: Sequence[GpuLocation], request: str) -> list[GpuLocation]:
 
 
 def resolve(gpus: Sequence[GpuLocation], request: str) -> Resolution:
-    """Return what of a request can be met and what cannot, without refusing it."""
+    """Return what of a request can be met and what cannot; RequestError only where it names too many things."""
     chosen: set[int] = set()
     unknown: list[UnknownGpu] = []
     broken: list[BrokenRange] = []
-    for item in [] if asks_for_nothing(request) else request.split(","):
+    for item in _split(request):
         try:
-            numbers, problem = _resolve_item(gpus, item.strip().removeprefix(CDI_PREFIX))
+            numbers, problem = _resolve_item(gpus, item)
             chosen.update(numbers)
             unknown += [problem] if problem else []
         except UnknownGpu as error:
@@ -96,6 +98,16 @@ def is_identity(item: str) -> bool:
     whole, is_partition, rank = name.rpartition(":p")
     name = whole if is_partition and rank.isdecimal() else name
     return parse_pci_address(name) is not None or parse_unique_id(name) is not None
+
+
+def _split(request: str) -> list[str]:
+    """Return the items of a request, each once."""
+    if asks_for_nothing(request):
+        return []
+    items = list(dict.fromkeys(item.strip().removeprefix(CDI_PREFIX) for item in request.split(",")))
+    if len(items) > MOST_ITEMS:
+        raise RequestError(f"a request of {len(items)} items is too long", hint=f"at most {MOST_ITEMS} are read")
+    return items
 
 
 def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> tuple[range | list[int], UnknownGpu | None]:
@@ -132,7 +144,7 @@ def _resolve_partition(gpus: Sequence[GpuLocation], name: str, rank: str) -> lis
     if not chosen:
         ranks = [gpu.partition_rank for gpu in siblings]
         raise UnknownGpu(
-            f"{name} has no partition {rank[:CHARACTERS_SHOWN]}, it has {_span(ranks)}",
+            f"{name[:CHARACTERS_SHOWN]} has no partition {rank[:CHARACTERS_SHOWN]}, it has {_span(ranks)}",
             items=[f"{name}:p{rank}"],
             hint=SHOW_GPUS,
         )
@@ -143,35 +155,25 @@ def _resolve_name(gpus: Sequence[GpuLocation], item: str) -> list[GpuLocation] |
     """Return the GPUs that share a unique id or a PCI address; None if the item is neither."""
     address = parse_pci_address(item)
     if address:
-        return _named(
-            gpus,
-            item,
-            matches=lambda gpu: gpu.pci_address == address,
+        return _require_found(
+            [gpu for gpu in gpus if gpu.pci_address == address],
+            item=item,
             missing=f"no GPU is at PCI address {address}",
-            existing=[str(gpu.pci_address) for gpu in gpus],
+            existing=(str(gpu.pci_address) for gpu in gpus),
         )
     unique_id = parse_unique_id(item)
     if unique_id is None:
         return None
-    return _named(
-        gpus,
-        item,
+    return _require_found(
         # 0 stands for "has none", on every APU alike.
-        matches=lambda gpu: unique_id != 0 and unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id),
+        [gpu for gpu in gpus if unique_id != 0 and unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id)],
+        item=item,
         missing=f"no GPU has the unique id {item[:CHARACTERS_SHOWN]}",
-        existing=[f"0x{gpu.unique_id:X}" for gpu in gpus if gpu.unique_id],
+        existing=(f"0x{gpu.unique_id:X}" for gpu in gpus if gpu.unique_id),
     )
 
 
-def _named(
-    gpus: Sequence[GpuLocation],
-    item: str,
-    *,
-    matches: Callable[[GpuLocation], bool],
-    missing: str,
-    existing: list[str],
-) -> list[GpuLocation]:
-    chosen = [gpu for gpu in gpus if matches(gpu)]
+def _require_found(chosen: list[GpuLocation], *, item: str, missing: str, existing: Iterable[str]) -> list[GpuLocation]:
     if not chosen:
         raise UnknownGpu(f"{missing}, this host has {_names(existing)}", items=[item], hint=SHOW_GPUS)
     return chosen
@@ -210,7 +212,7 @@ def _resolve_number(gpus: Sequence[GpuLocation], item: str) -> list[int]:
         raise UnknownGpu(
             f"{what} not a GPU number, range, unique id or PCI address",
             items=[item],
-            hint=f"write {_numbers(gpus)}",
+            hint=f"write {_numbers(gpus)}" if gpus else f"this host has {_numbers(gpus)}",
         )
     if number >= len(gpus):
         raise _unknown_numbers(gpus, number, number)
@@ -242,7 +244,7 @@ def _span(numbers: list[int]) -> str:
     return f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
 
-def _names(names: list[str]) -> str:
+def _names(names: Iterable[str]) -> str:
     unique = list(dict.fromkeys(names))
     if not unique:
         return "none"
