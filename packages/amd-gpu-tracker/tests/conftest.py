@@ -33,6 +33,7 @@ class Machine:
         (self.proc / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
         self.boots = 0
         self.last_pid = 100
+        self.replaced = 0
         self.boot()
 
     def boot(self) -> None:
@@ -69,6 +70,19 @@ class Machine:
 
     def kill(self, pid: int) -> None:
         shutil.rmtree(self.proc / str(pid))
+
+    def renumber_cards(self) -> None:
+        """Give every card the number above its own, as when a framebuffer takes card0 at boot."""
+        drm = self.host.path("/sys/class/drm")
+        cards = [int(name[4:]) for name in os.listdir(drm) if name.startswith("card") and name[4:].isdecimal()]
+        for card in sorted(cards, reverse=True):
+            os.rename(f"{drm}/card{card}", f"{drm}/card{card + 1}")
+
+    def replace_gpu(self) -> None:
+        """Put another GPU into the slot of the first one."""
+        self.replaced += 1
+        path = self.host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/unique_id")
+        Path(path).write_text(f"{self.replaced:016x}\n")
 
     def holder(self, container_id: str, *, creator: int, **fields: object) -> Holder:
         process = self.processes.find(creator)

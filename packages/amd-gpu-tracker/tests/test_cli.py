@@ -72,9 +72,11 @@ def test_the_guide_from_disabled_to_enabled_and_back(command):
     assert command("1-3", "exclusive") == (0, "GPUs [1 2 3] have been made exclusive\n", "")
     assert command("reset") == (
         0,
-        "GPU Tracker has been reset\n"
-        "Since GPU Tracker was enabled, it is recommended to stop and restart running containers to get the most"
-        " accurate GPU Tracker status\n",
+        (
+            "GPU Tracker has been reset\n"
+            "Since GPU Tracker was enabled, it is recommended to stop and restart running containers to get the most"
+            " accurate GPU Tracker status\n"
+        ),
         "",
     )
     assert command("status") == (0, EMPTY_TABLE, "")
@@ -116,10 +118,12 @@ def test_several_answers_at_once(command, sleeper):
 
     assert command("7,9-8,abc,0-1", "exclusive") == (
         0,
-        "GPUs [0] have been made exclusive\n"
-        "GPUs [1] have not been made exclusive because more than one container is currently using it\n"
-        "Ignoring [9-8] GPUs Ranges as they are invalid\n"
-        "Ignoring [7 abc] GPUs as they are invalid\n",
+        (
+            "GPUs [0] have been made exclusive\n"
+            "GPUs [1] have not been made exclusive because more than one container is currently using it\n"
+            "Ignoring [9-8] GPUs Ranges as they are invalid\n"
+            "Ignoring [7 abc] GPUs as they are invalid\n"
+        ),
         "",
     )
     assert command("all", "shared") == (0, "GPUs [0 1 2 3] have been made shared\n", "")

@@ -84,10 +84,10 @@ def test_a_killed_holder_holds_nothing(path, hold, lock):
 
 
 def test_no_alarm_is_left_for_the_program_that_we_become(path, hold):
+    hold("kernel")
+
     with pytest.raises(LockTimeout):
-        hold("kernel")
-        with KernelLock(path, 0.05):
-            pass
+        KernelLock(path, 0.05).__enter__()
 
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL

@@ -20,6 +20,7 @@ BY_ENVIRONMENT = "env"
 BY_CDI = "cdi"
 BY_DEVICE = "device"
 BY_API = "api"
+BY_SWARM = "swarm"
 
 
 class Holder(Value):
@@ -51,6 +52,10 @@ class Lease(Holder):
     boot_id: str
     # The pid namespace in which the process ids are meant.
     namespace: str
+    # The generic resources by which Docker Swarm promised the GPUs, () where it did not.
+    kinds: tuple[str, ...] = ()
+    # How much memory of its one GPU was promised, in units of 2^20 bytes; 0 where GPUs are promised whole.
+    vram_mb: int = 0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -101,8 +106,12 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     for name in ("since", "boot_offset"):
         if type(fields[name]) not in (int, float):
             raise ValueError(f"{name} is not a number")
-    for name in ("gpus", "ways"):
-        if type(fields[name]) is not list or not all(type(item) is str for item in fields[name]):
+    for name in ("gpus", "ways", "kinds"):
+        # Leases of versions before Swarm was served have no kinds.
+        items = fields.get(name, []) if name == "kinds" else fields[name]
+        if type(items) is not list or not all(type(item) is str for item in items):
             raise ValueError(f"{name} is not a list of text")
-        fields[name] = tuple(fields[name])
+        fields[name] = tuple(items)
+    if type(fields.get("vram_mb", 0)) is not int:
+        raise ValueError("vram_mb is not a number")
     return fields

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.policy import Policy
     from amd_gpu_tracker.processes import Processes, ProcessId
     from amd_gpu_tracker.state import State
+    from amd_gpu_tracker.survey import Survey
     from amdgpu_discovery.gpu import GpuLocation
 
     Lock = Callable[[str], AbstractContextManager[None]]
 
 # How many leases of others a claim of shared GPUs looks at. It needs none, but what is over must not pile up.
 SWEPT_PER_CLAIM = 8
+HINT = "'amd-ctk swarm status' shows who has what"
 
 
 class Claim(Value):
@@ -42,6 +44,9 @@ class Claim(Value):
     gpus: Sequence[GpuLocation]
     ways: tuple[str, ...]
     creators: Collection[ProcessId] = ()
+    # By which generic resources Docker Swarm promised this, and how many megabytes of a GPU where not whole ones.
+    kinds: tuple[str, ...] = ()
+    vram_mb: int = 0
 
 
 def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> bool:
@@ -78,25 +83,26 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
     else:
         own = None
     _refuse_conflicts(state, claim, policy, processes, own_path=path)
-    state.write_lease(_extended(own, claim) if own else _new(claim, processes))
+    state.write_lease(_extended(own, claim) if own else new_lease(claim, processes))
     return True
 
 
 def _refuse_conflicts(state: State, claim: Claim, policy: Policy, processes: Processes, *, own_path: str) -> None:
-    """Raise GpusRefused if a wanted GPU is exclusive and another container has it; drop leases that are over."""
+    """Raise GpusRefused if another container has a wanted GPU for itself; drop leases that are over."""
     others = [path for path in state.lease_paths() if path != own_path]
     exclusive = [gpu for gpu in claim.wanted if gpu_key(gpu) in policy.exclusive_keys]
-    survey = mend_leases(state, processes, others if exclusive else _some(others))
-    if not exclusive:
+    survey = mend_leases(state, processes, others if exclusive or claim.kinds else _some(others))
+    if not (exclusive or claim.kinds):
         return
-    if state.is_rootless:
-        raise _refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]))
-    _require_readable(survey.unreadable)
+    if exclusive and state.is_rootless:
+        raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]))
+    require_readable(survey.unreadable)
+    _refuse_promised(state, claim, survey)
     users = {gpu.number: survey.container_ids(gpu_key(gpu)) for gpu in exclusive}
     taken = {number: ids for number, ids in users.items() if ids}
     if taken:
         free = [gpu.number for gpu in claim.wanted if gpu.number not in taken]
-        raise _refused(state, claim, refusal(claim.holder.container_id, free, taken))
+        raise refused(state, claim, refusal(claim.holder.container_id, free, taken))
 
 
 def refusal(container_id: str, free: Sequence[int], users_by_taken: dict[int, list[str]]) -> str:
@@ -119,23 +125,14 @@ def rootless_refusal(exclusive: Sequence[int]) -> str:
     return f"GPUs {_list(exclusive)} are exclusive, which only containers of root can reserve"
 
 
-def _refused(state: State, claim: Claim, message: str) -> GpusRefused:
+def refused(state: State, claim: Claim, message: str, *, hint: str = "") -> GpusRefused:
+    """Return the error for a claim, which is on record then."""
     record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=message)
-    return GpusRefused(message)
+    return GpusRefused(message, hint=hint)
 
 
-def _require_readable(unreadable: Sequence[StateError]) -> None:
-    for error in unreadable:
-        raise error
-
-
-def _some(paths: list[str]) -> list[str]:
-    """Return a few, others each time."""
-    start = os.getpid() % len(paths) if paths else 0
-    return (paths[start:] + paths[:start])[:SWEPT_PER_CLAIM]
-
-
-def _new(claim: Claim, processes: Processes) -> Lease:
+def new_lease(claim: Claim, processes: Processes) -> Lease:
+    """Return the lease of a claim that is met."""
     return Lease(
         **claim.holder.as_dict(),
         gpus=tuple(gpu_key(gpu) for gpu in claim.wanted),
@@ -144,7 +141,31 @@ def _new(claim: Claim, processes: Processes) -> Lease:
         boot_offset=boot_offset(),
         boot_id=processes.boot_id,
         namespace=processes.namespace,
+        kinds=claim.kinds,
+        vram_mb=claim.vram_mb,
     )
+
+
+def _refuse_promised(state: State, claim: Claim, survey: Survey) -> None:
+    """Raise GpusRefused if Swarm has promised a wanted GPU by another resource, which it does not see is the same."""
+    for lease in survey.living if claim.kinds else ():
+        gpu = next((gpu for gpu in claim.wanted if gpu_key(gpu) in lease.gpus), None)
+        if gpu and lease.kinds and not set(lease.kinds) & set(claim.kinds):
+            held, wanted = (", ".join(kinds) for kinds in (lease.kinds, claim.kinds))
+            message = f"GPU {gpu.number} is reserved as {held} by container {lease.container_id}, not free as {wanted}"
+            raise refused(state, claim, message, hint=HINT)
+
+
+def require_readable(unreadable: Sequence[StateError]) -> None:
+    """Raise the first of what is wrong with leases: whoever cannot be read may have any GPU."""
+    for error in unreadable:
+        raise error
+
+
+def _some(paths: list[str]) -> list[str]:
+    """Return a few, others each time."""
+    start = os.getpid() % len(paths) if paths else 0
+    return (paths[start:] + paths[:start])[:SWEPT_PER_CLAIM]
 
 
 def _extended(own: Lease, claim: Claim) -> Lease:

@@ -29,6 +29,9 @@ class ContainerUse(Value):
     bundle: str
     since: float
     ways: tuple[str, ...]
+    # What Docker Swarm promised: by which generic resources, and how many megabytes (2^20 bytes) of a shared GPU.
+    kinds: tuple[str, ...] = ()
+    vram_mb: int = 0
 
 
 class GpuUse(Value):
@@ -73,7 +76,13 @@ def read_status(state: State, processes: Processes) -> Status:
 
 def _use(lease: Lease) -> ContainerUse:
     return ContainerUse(
-        container_id=lease.container_id, root=lease.root, bundle=lease.bundle, since=lease.since, ways=lease.ways
+        container_id=lease.container_id,
+        root=lease.root,
+        bundle=lease.bundle,
+        since=lease.since,
+        ways=lease.ways,
+        kinds=lease.kinds,
+        vram_mb=lease.vram_mb,
     )
 
 

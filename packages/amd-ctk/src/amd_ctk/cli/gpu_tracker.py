@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from amd_ctk.cdi.refresh import refresh_specs
 from amd_gpu_tracker.cli import offer_help, tracker_app
-from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 
-def keep_specs_in_step(host: Host) -> None:
-    """Give the CDI specs the tracker's hooks or take them out; what fails is said, and leaves the switch as it is."""
-    try:
-        errors = [spec.error for spec in refresh_specs(host) if spec.error]
-    except ToolkitError as unreadable:
-        errors = [unreadable]
-    for error in errors:
-        print(error, file=sys.stderr)
+def refresh_cdi_specs(host: Host) -> None:
+    """Give the generated CDI specs the tracker's hooks, or take them out; say which could not be changed."""
+    from amd_ctk.cdi.refresh import refresh_specs
+
+    for refreshed in refresh_specs(host):
+        if refreshed.error is not None:
+            print(f"the CDI spec {refreshed.output} was not brought in step: {refreshed.error}", file=sys.stderr)
 
 
-app = tracker_app("amd-ctk gpu-tracker", keep_specs_in_step)
+app = tracker_app("amd-ctk gpu-tracker", refresh_cdi_specs)
 app.callback()(offer_help)

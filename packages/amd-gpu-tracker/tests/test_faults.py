@@ -1,0 +1,198 @@
+"""Killed or out of disk at any point, the tracker is whole: the next command works, and nothing granted is lost."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+
+import pytest
+
+from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.lock import KernelLock
+from amd_gpu_tracker.reservation import Claim, reserve
+from amdgpu_discovery.numbering import locate_gpus
+
+# Everything between taking the lock and the last rename goes through these.
+CALLS = ("open", "write", "fchmod", "fsync", "close", "replace", "unlink", "mkdir", "listdir", "read", "fstat")
+KILLED = 77
+
+
+class FullDisk:
+    """Lets `spared` calls of os.write pass; all later ones find the disk full."""
+
+    def __init__(self, spared: int) -> None:
+        self.left = spared
+        self.write = os.write
+
+    def __call__(self, descriptor: int, content: bytes) -> int:
+        if self.left <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.left -= 1
+        return self.write(descriptor, content)
+
+
+def die_at(count: int, *, after: bool) -> None:
+    """Let this process be killed before, or after, its count-th file operation."""
+    made = [0]
+
+    def wrap(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **options: object) -> object:
+            made[0] += 1
+            if made[0] == count and not after:
+                os._exit(KILLED)
+            this = made[0]
+            try:
+                return real(*arguments, **options)
+            finally:
+                if this == count:
+                    os._exit(KILLED)
+
+        return call
+
+    for name in CALLS:
+        setattr(os, name, wrap(getattr(os, name)))
+    fcntl.flock = wrap(fcntl.flock)
+
+
+def run_and_die(operation: Callable[[], object], count: int, *, after: bool) -> bool:
+    """Run an operation in a process of its own that is killed at a point; return whether it got that far."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            die_at(count, after=after)
+            operation()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == KILLED
+
+
+def claim_of(machine, name, request):
+    """Return what the runtime does, with the lock that it takes."""
+    gpus = locate_gpus(machine.host)
+    creator = machine.start_process()
+    claim = Claim(
+        holder=machine.holder(name, creator=creator),
+        wanted=[gpus[number] for number in request],
+        gpus=gpus,
+        ways=("env",),
+    )
+    return creator, lambda: reserve(machine.state, claim, processes=machine.processes, lock=KernelLock)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_claim_killed_anywhere_loses_nothing_and_blocks_nothing(machine, after):
+    machine.tracker.set_accessibility("0,1", exclusive=True)
+    machine.create("living", [0])
+    gone = machine.create("gone", [1])
+    machine.kill(gone)
+    count = 1
+
+    while True:
+        creator, claim = claim_of(machine, "victim", [1])
+        reached = run_and_die(claim, count, after=after)
+        machine.kill(creator)
+
+        assert machine.users() == {0: ["living"], 1: [], 2: [], 3: []}
+        with pytest.raises(GpusRefused):
+            machine.create("rival", [0])
+        machine.kill(machine.create("next", [1]))
+        if not reached:
+            break
+        count += 1
+
+    assert count > 20
+    machine.tracker.reset()
+    assert os.listdir(machine.state.leases_directory) == []
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("operation", ["enable", "disable", "reset", "exclusive", "shared"])
+def test_a_command_killed_anywhere_was_done_or_was_not(machine, operation, after):
+    def prepare() -> Callable[[], object]:
+        machine.tracker.enable()
+        machine.tracker.reset()
+        machine.tracker.set_accessibility("0", exclusive=operation != "exclusive")
+        machine.create(f"living{count}", [0])
+        if operation == "enable":
+            machine.tracker.disable()
+        tracker = machine.tracker
+        return {
+            "enable": tracker.enable,
+            "disable": tracker.disable,
+            "reset": tracker.reset,
+            "exclusive": lambda: tracker.set_accessibility("0", exclusive=True),
+            "shared": lambda: tracker.set_accessibility("0", exclusive=False),
+        }[operation]
+
+    count = 1
+    while True:
+        reached = run_and_die(prepare(), count, after=after)
+        status = machine.tracker.status()
+
+        assert status.problems == ()
+        if status.enabled:
+            kept = [use.container_id for use in status.gpus[0].containers] == [f"living{count}"]
+            exclusive = status.gpus[0].accessibility == "exclusive"
+            # A container is forgotten only by what forgets, and never before its GPU is shared.
+            assert kept or (operation in ("enable", "reset") and not exclusive)
+        machine.tracker.reset()
+        if not reached:
+            break
+        count += 1
+
+    assert count > 10
+
+
+def test_with_a_full_disk_a_claim_is_refused_and_nothing_is_lost(machine, monkeypatch):
+    machine.tracker.set_accessibility("0", exclusive=True)
+    machine.create("living", [0])
+    before = machine.lease_files()
+
+    monkeypatch.setattr(os, "write", FullDisk(0))
+    with pytest.raises(Exception, match="cannot be written: the disk is full"):
+        machine.create("c1", [1])
+    monkeypatch.undo()
+
+    assert machine.lease_files() == before
+    assert sorted(os.listdir(machine.state.leases_directory)) == before
+    assert machine.users() == {0: ["living"], 1: [], 2: [], 3: []}
+    machine.create("c1", [1])
+
+
+@pytest.mark.parametrize("spared", range(4))
+def test_a_disk_that_fills_up_on_the_way_harms_nobody(machine, monkeypatch, spared):
+    machine.tracker.set_accessibility("0", exclusive=True)
+    machine.create("first", [0])
+    machine.create("second", [1])
+
+    monkeypatch.setattr(os, "write", FullDisk(spared))
+    for operation in (
+        lambda: machine.create("third", [0]),
+        lambda: machine.create("fourth", [1, 2]),
+        lambda: machine.tracker.set_accessibility("1", exclusive=True),
+        machine.tracker.reset,
+        machine.tracker.disable,
+    ):
+        try:
+            operation()
+        except Exception as error:
+            assert "the disk is full" in str(error) or "already in use" in str(error)
+    monkeypatch.undo()
+
+    status = machine.tracker.status()
+    assert status.problems == ()
+    if status.enabled:
+        assert status.gpus[0].accessibility == "exclusive" or not status.gpus[0].containers
+
+
+def test_a_refusal_needs_no_disk(machine, monkeypatch):
+    machine.tracker.set_accessibility("0", exclusive=True)
+    machine.create("first", [0])
+    machine.create("second", [3])
+
+    monkeypatch.setattr(os, "write", FullDisk(0))
+
+    with pytest.raises(GpusRefused):
+        machine.create("third", [0])
