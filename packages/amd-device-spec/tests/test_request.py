@@ -72,6 +72,13 @@ def test_two_equal_requests_become_one():
     assert changed == spec("A=1", "AMD_VISIBLE_DEVICES=all")
 
 
+def test_an_environment_full_of_requests_is_read_in_one_go():
+    changed = spec("AMD_VISIBLE_DEVICES=0", *["AMD_VISIBLE_DEVICES=1"] * 200_000, "A=1")
+
+    assert keep_last_request(changed)
+    assert changed == spec("AMD_VISIBLE_DEVICES=1", "A=1")
+
+
 def test_a_single_request_is_left_alone():
     assert not keep_last_request(spec("AMD_VISIBLE_DEVICES=all"))
 
@@ -129,6 +136,21 @@ def test_a_foreign_kind_with_other_words_is_none_of_ours():
 
 def test_a_foreign_kind_never_means_numbers_or_ranges():
     assert granted("DOCKER_RESOURCE_SLOTS=0-2", "DOCKER_RESOURCE_NAMES=all", "AMD_VISIBLE_DEVICES=3") == ([3], [])
+
+
+@pytest.mark.parametrize("value", ["dc0", "", "FPGA-1,0x12", "GPU-5f1c2a3b-0000-1000-80da-82c12ef81b5d", "0-2"])
+def test_words_of_a_foreign_kind_need_no_gpu_on_the_host(value):
+    assert requested_gpus(spec(f"DOCKER_RESOURCE_FPGA={value}"), KINDS) is None
+
+
+def test_a_request_of_too_many_items_names_its_variable():
+    with pytest.raises(RequestError) as refusal:
+        granted("AMD_VISIBLE_DEVICES=" + ",".join(map(str, range(2000))), ignore_unknown=True)
+
+    assert str(refusal.value) == (
+        "AMD_VISIBLE_DEVICES=0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,2...:"
+        " a request of 2000 items is too long (at most 1024 are read)"
+    )
 
 
 def test_a_foreign_amount_is_not_even_a_request():

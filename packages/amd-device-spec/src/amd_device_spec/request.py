@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.selection import Resolution
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 SWARM_PREFIX = "DOCKER_RESOURCE_"
@@ -72,8 +73,8 @@ def requested_gpus(spec: dict[str, Any], swarm_kinds: Sequence[str]) -> GpuReque
             visible = value
         elif name.startswith(SWARM_PREFIX):
             resources[name.removeprefix(SWARM_PREFIX)] = value
-    # Amounts of kinds that are not ours (memory, licences) need no look at the host.
-    relevant = {kind: value for kind, value in resources.items() if kind in swarm_kinds or not _is_amount(value)}
+    # What a kind that is not ours counts or names (licences, FPGAs) needs no look at the host: it may have no GPU.
+    relevant = {kind: value for kind, value in resources.items() if kind in swarm_kinds or _are_identities(value)}
     if visible is None and not relevant:
         return None
     return GpuRequest(visible=visible, resources=relevant)
@@ -119,10 +120,11 @@ def keep_last_request(spec: dict[str, Any]) -> bool:
     `docker run --gpus` appends its own to the user's, and what a process then finds depends on its libc.
     """
     environment = spec.get("process", {}).get("env") or []
-    entries = [entry for entry in environment if entry.partition("=")[0] == VISIBLE_DEVICES]
-    for superseded in entries[:-1]:
-        environment.remove(superseded)
-    return len(entries) > 1
+    places = [place for place, entry in enumerate(environment) if entry.partition("=")[0] == VISIBLE_DEVICES]
+    superseded = set(places[:-1])
+    if superseded:
+        environment[:] = [entry for place, entry in enumerate(environment) if place not in superseded]
+    return bool(superseded)
 
 
 def is_privileged(spec: dict[str, Any]) -> bool:
@@ -160,7 +162,7 @@ def _scheduled(
             _refuse_amount(kind, value)
             if not asks_for_nothing(value):
                 yield SWARM_PREFIX + kind, value
-        elif _all_are_ids(value, gpus):
+        elif _are_gpus(value, gpus):
             yield SWARM_PREFIX + kind, value
 
 
@@ -190,18 +192,20 @@ def _refuse_amount(kind: str, value: str) -> None:
         )
 
 
-def _all_are_ids(value: str, gpus: Sequence[GpuLocation]) -> bool:
-    if not all(is_identity(item) for item in value.split(",")):
-        return False
-    resolution = resolve(gpus, value)
-    return not resolution.unknown and not resolution.broken_ranges
+def _are_identities(value: str) -> bool:
+    return all(is_identity(item) for item in value.split(","))
+
+
+def _are_gpus(identities: str, gpus: Sequence[GpuLocation]) -> bool:
+    # One by one: the first that is none of ours settles it.
+    return all(resolve(gpus, item).gpus for item in identities.split(","))
 
 
 def _grant_all(asked: dict[str, str], gpus: Sequence[GpuLocation], *, ignore_unknown: bool) -> Grant:
     chosen: dict[int, GpuLocation] = {}
     notes = []
     for variable, value in asked.items():
-        resolution = resolve(gpus, value)
+        resolution = _resolve(variable, value, gpus)
         for problem in (*resolution.broken_ranges, *resolution.unknown):
             sentence = f"{variable}={_shown(value)}: {problem.message}"
             if not ignore_unknown:
@@ -210,6 +214,13 @@ def _grant_all(asked: dict[str, str], gpus: Sequence[GpuLocation], *, ignore_unk
         _refuse_twice(variable, asked, resolution.gpus, chosen)
         chosen.update((gpu.number, gpu) for gpu in resolution.gpus)
     return Grant(gpus=tuple(chosen[number] for number in sorted(chosen)), notes=tuple(notes))
+
+
+def _resolve(variable: str, value: str, gpus: Sequence[GpuLocation]) -> Resolution:
+    try:
+        return resolve(gpus, value)
+    except RequestError as error:
+        raise RequestError(f"{variable}={_shown(value)}: {error.message}", hint=error.hint) from error
 
 
 def _refuse_twice(
