@@ -78,8 +78,8 @@ def test_containerd_has_to_show_the_runtime_in_what_it_understood(stand_in: Stan
     with pytest.raises(RefusedByEngine) as refused:
         check(CONTAINERD, "version = 2", "/etc/containerd/config.toml", program="/usr/bin/amd")
     assert str(refused.value) == (
-        "containerd would not see the runtime in /etc/containerd/config.toml: a file imported there replaces the same "
-        "section (name that file with --config-path)"
+        "containerd does not show the runtime in what it understands of the new /etc/containerd/config.toml (it may be "
+        "too old for the version of the file, or a file imported there replaces the same section)"
     )
 
 
@@ -91,7 +91,7 @@ def test_crio_is_asked_for_this_file_alone(stand_in: StandIn) -> None:
     assert Path(said(crio)[1]).name == "99-amd.conf"
 
 
-def test_podman_is_asked_by_its_environment(stand_in: StandIn) -> None:
-    stand_in("podman", '[ "${CONTAINERS_CONF##*/}" = 99-amd.conf ] && [ "$1" = version ]')
+def test_podman_has_no_checker_to_ask(stand_in: StandIn) -> None:
+    stand_in("podman", "exit 1")
 
     check(ENGINES["podman"], "", "/etc/containers/containers.conf.d/99-amd.conf")

@@ -73,7 +73,7 @@ def configure(
     if config_path == "":
         _print_fresh(engine, request)
         return
-    _change(engine, _find_file(engine, host, config_path), request, host)
+    _change(*_find_file(engine, host, config_path), request, host)
 
 
 def _find_engine(name: str) -> Engine:
@@ -96,13 +96,14 @@ def _refuse_contradictions(request: Request, host: Host) -> None:
         raise UnsupportedRequest(f"no engine serves the simulated host {host.root}", hint="leave --restart away")
 
 
-def _find_file(engine: Engine, host: Host, config_path: str | None) -> ConfigFile:
-    from amd_ctk.engines.config_file import ConfigFile, read_text
+def _find_file(engine: Engine, host: Host, config_path: str | None) -> tuple[Engine, ConfigFile]:
+    """Return the file to edit, and the engine as that file has it."""
+    from amd_ctk.engines.config_file import ConfigFile
 
     if config_path:
-        return ConfigFile(path=os.path.abspath(config_path), shown=os.path.abspath(config_path))
-    shown = engine.find_config(lambda path: read_text(ConfigFile(path=host.path(path), shown=path)) or "")
-    return ConfigFile(path=host.path(shown), shown=shown)
+        return engine, ConfigFile(path=os.path.abspath(config_path), shown=os.path.abspath(config_path))
+    engine = engine.on_host(host) if engine.on_host else engine
+    return engine, ConfigFile(path=host.path(engine.config_path), shown=engine.config_path)
 
 
 def _change(engine: Engine, file: ConfigFile, request: Request, host: Host) -> None:

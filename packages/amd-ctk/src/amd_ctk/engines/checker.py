@@ -26,30 +26,27 @@ def check(engine: Engine, text: str, path: str, *, program: str = "") -> None:
 
     Where the engine shows what it understood, `program` has to be in it.
     """
-    checker = shutil.which(engine.check_command("")[0])
-    if checker is None:
+    if engine.check_command is None or shutil.which(engine.check_command(path)[0]) is None:
         return
     with tempfile.TemporaryDirectory(prefix="amd-ctk-") as directory:
         file = os.path.join(directory, os.path.basename(path))
         with open(file, "w", encoding="utf-8", newline="") as copy:
-            copy.write(text)
-        accepted, words = _run(engine, checker, file)
+            copy.write(engine.checked_text(text))
+        accepted, words = _run(engine.check_command(file))
     if not accepted and not (engine.check_unknown and engine.check_unknown in words):
         sentence = words.strip().splitlines()[-1].replace(file, path)
         raise RefusedByEngine(f"{engine.name} refuses the new {path}: {sentence}", hint=HINT)
     if accepted and engine.check_prints_configuration and program not in words:
         raise RefusedByEngine(
-            f"{engine.name} would not see the runtime in {path}: a file imported there replaces the same section",
-            hint="name that file with --config-path",
+            f"{engine.name} does not show the runtime in what it understands of the new {path}",
+            hint="it may be too old for the version of the file, or a file imported there replaces the same section",
         )
 
 
-def _run(engine: Engine, checker: str, file: str) -> tuple[bool, str]:
+def _run(command: tuple[str, ...]) -> tuple[bool, str]:
     """Return whether the engine takes a file, and what it says."""
-    words = [checker, *engine.check_command(file)[1:]]
-    environment = {**os.environ, **engine.check_environment(file)}
     try:
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return False, f"no answer within {SECONDS} seconds"
     except OSError as error:

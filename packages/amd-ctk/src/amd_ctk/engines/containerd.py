@@ -7,15 +7,17 @@ configurations of version 3 and merges key by key; there, and only there, a drop
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any  # noqa: TID253
 
+from amd_ctk.engines.config_file import ConfigFile, read_text
 from amd_ctk.engines.document import ABSENT, Document, DocumentError, KeyPath
 from amd_ctk.engines.engine import Engine, Layout
 from amd_ctk.engines.toml_document import TomlDocument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from amdgpu_discovery.host import Host
 
 MAIN_FILE = "/etc/containerd/config.toml"
 DROP_IN_GLOB = "/etc/containerd/conf.d/*.toml"
@@ -24,37 +26,56 @@ CRI_BY_VERSION = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runti
 RUNC = "io.containerd.runc.v2"
 
 
-def find_config(read: Callable[[str], str]) -> str:
-    """Return the drop-in where the main file imports it and can merge it, else the main file."""
-    main = TomlDocument(read(MAIN_FILE))
-    imports = main.get(("imports",))
-    if main.get(("version",)) == 3 and isinstance(imports, list) and DROP_IN_GLOB in imports:
-        return DROP_IN
-    return MAIN_FILE
+def on_host(host: Host) -> Engine:
+    """Return containerd with its drop-in where the main file is one that imports and merges it, else with that file."""
+    file = ConfigFile(path=host.path(MAIN_FILE), shown=MAIN_FILE)
+    try:
+        main = TomlDocument(read_text(file) or "")
+        imports = main.get(("imports",))
+    except DocumentError:
+        # Whoever edits the main file says what is wrong with it.
+        return CONTAINERD
+    if main.get(("version",)) != 3 or not isinstance(imports, list) or DROP_IN_GLOB not in imports:
+        return CONTAINERD
+    return CONTAINERD.replace(
+        config_path=DROP_IN,
+        find_layout=partial(find_drop_in_layout, main),
+        # Alone it would say nothing about how the two merge.
+        checked_text=lambda text: TomlDocument(text).set(("imports",), [file.path]).text,
+        new_text="# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=containerd --remove' ends it.\n",
+    )
 
 
 def find_layout(document: Document) -> Layout:
     """Return where a configuration of this version keeps its runtimes; DocumentError for one that has none."""
-    version = document.get(("version",))
     if document.is_empty:
         # The oldest version that every containerd in use reads.
-        return _layout(document, CRI_BY_VERSION[2], preamble=((("version",), 2),))
+        return _layout(2, runc=ABSENT, preamble=((("version",), 2),))
+    version = document.get(("version",))
     if version not in CRI_BY_VERSION:
         written = "no version, which means 1" if version is ABSENT else f"version {version}"
         raise DocumentError(
             f"it has {written}, and runtimes need version 2 or 3",
             hint="'containerd config migrate' prints a newer form of it",
         )
-    return _layout(document, CRI_BY_VERSION[version])
+    return _layout(version, runc=document.get((*_runtimes(version), "runc")))
 
 
-def _layout(document: Document, plugin: str, preamble: tuple[tuple[KeyPath, Any], ...] = ()) -> Layout:
-    cri = ("plugins", plugin)
-    runtimes = (*cri, "containerd", "runtimes")
-    runc = document.get((*runtimes, "runc"))
+def find_drop_in_layout(main: Document, document: Document) -> Layout:
+    """Return where a drop-in of a main file of version 3 keeps its runtimes: there is no mixing of versions."""
+    runc = main.get((*_runtimes(3), "runc"))
+    return _layout(3, runc=runc, preamble=((("version",), 3),) if document.is_empty else ())
+
+
+def _runtimes(version: int) -> KeyPath:
+    return ("plugins", CRI_BY_VERSION[version], "containerd", "runtimes")
+
+
+def _layout(version: int, *, runc: Any, preamble: tuple[tuple[KeyPath, Any], ...] = ()) -> Layout:
+    cri = ("plugins", CRI_BY_VERSION[version])
     return Layout(
-        runtimes=runtimes,
-        entry=lambda program: _entry(program, runc if isinstance(runc, dict) else {}),
+        runtimes=_runtimes(version),
+        entry=partial(_entry, runc if isinstance(runc, dict) else {}),
         program=("options", "BinaryName"),
         default_runtime=(*cri, "containerd", "default_runtime_name"),
         cdi=(*cri, "enable_cdi"),
@@ -62,7 +83,7 @@ def _layout(document: Document, plugin: str, preamble: tuple[tuple[KeyPath, Any]
     )
 
 
-def _entry(program: str, runc: dict[str, Any]) -> dict[str, Any]:
+def _entry(runc: dict[str, Any], program: str) -> dict[str, Any]:
     """Return a runtime with the options of runc, whose cgroup driver in particular must be that of all runtimes."""
     return {
         "runtime_type": runc.get("runtime_type", RUNC),
@@ -72,7 +93,7 @@ def _entry(program: str, runc: dict[str, Any]) -> dict[str, Any]:
 
 CONTAINERD = Engine(
     name="containerd",
-    find_config=find_config,
+    config_path=MAIN_FILE,
     read=TomlDocument,
     find_layout=find_layout,
     service="containerd",
@@ -80,4 +101,5 @@ CONTAINERD = Engine(
     check_command=lambda file: ("containerd", "--config", file, "config", "dump"),
     check_prints_configuration=True,
     new_text="",
+    on_host=on_host,
 )

@@ -14,7 +14,7 @@ LAYOUT = Layout(
 )
 CRIO = Engine(
     name="crio",
-    find_config=lambda _: "/etc/crio/crio.conf.d/99-amd.conf",
+    config_path="/etc/crio/crio.conf.d/99-amd.conf",
     read=TomlDocument,
     find_layout=lambda _: LAYOUT,
     service="crio",

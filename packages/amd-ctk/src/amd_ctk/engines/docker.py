@@ -14,7 +14,7 @@ LAYOUT = Layout(
 )
 DOCKER = Engine(
     name="docker",
-    find_config=lambda _: "/etc/docker/daemon.json",
+    config_path="/etc/docker/daemon.json",
     read=JsonDocument,
     find_layout=lambda _: LAYOUT,
     service="docker",

@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from amdgpu_discovery.host import Host
+
 RUNTIME_PROGRAM = "amd-container-runtime"
 
 
@@ -40,20 +42,23 @@ class Engine(Value):
     """One container engine."""
 
     name: str
-    # Where its configuration is unless the user says otherwise, given a way to read files of the host.
-    find_config: Callable[[Callable[[str], str]], str]
+    # Where its configuration is unless the user says otherwise.
+    config_path: str
     read: Callable[[str], Document]
     find_layout: Callable[[Document], Layout]
     # What to call when asking for a restart; "" where none is needed.
     service: str
     # Runtimes that need no entry.
     built_in: tuple[str, ...]
-    # The command that judges a configuration, for the path of the file; its program may not be installed.
-    check_command: Callable[[str], tuple[str, ...]]
+    # The command that judges a configuration, for the path of the file; None where an engine has none.
+    check_command: Callable[[str], tuple[str, ...]] | None = None
     # What such a program says when it is too old to judge.
     check_unknown: str = ""
-    check_environment: Callable[[str], dict[str, str]] = lambda _: {}
     # Whether it prints the configuration as it understood it, so that a runtime which got lost is noticed.
     check_prints_configuration: bool = False
+    # What to hand the checker for the text of the file.
+    checked_text: Callable[[str], str] = lambda text: text
     # What a new file begins with.
     new_text: str
+    # Return this engine as it is on a host whose other files matter; None where they do not.
+    on_host: Callable[[Host], Engine] | None = None

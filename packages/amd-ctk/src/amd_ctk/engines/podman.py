@@ -14,13 +14,10 @@ LAYOUT = Layout(
 )
 PODMAN = Engine(
     name="podman",
-    find_config=lambda _: "/etc/containers/containers.conf.d/99-amd.conf",
+    config_path="/etc/containers/containers.conf.d/99-amd.conf",
     read=TomlDocument,
     find_layout=lambda _: LAYOUT,
     service="",
     built_in=("runc", "crun"),
-    # Every command reads the configuration first and refuses one that it cannot read.
-    check_command=lambda _: ("podman", "version"),
-    check_environment=lambda file: {"CONTAINERS_CONF": file},
     new_text="# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=podman --remove' takes this out again.\n",
 )
