@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from amd_device_spec.errors import SpecError
 from amd_device_spec.oci import apply_edits, build_edits, remove_edits
+from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import DeviceNode
 
 RENDER = DeviceNode(path="/dev/dri/renderD128", major=226, minor=128, mode=0o660, uid=0, gid=110)
 KFD = DeviceNode(path="/dev/kfd", major=234, minor=0, mode=0o660, uid=0, gid=110)
+HOOK = {"path": "/usr/bin/python3", "args": ["/usr/bin/python3", "/opt/amd_gpu_tracker/hook.py", "release"]}
 DENY_ALL = {"allow": False, "access": "rwm"}
 
 RENDER_DEVICE = {
@@ -60,10 +62,9 @@ def test_the_hosts_mode_comes_with_the_hosts_groups():
     assert [device["fileMode"] for device in spec["linux"]["devices"]] == [0o660, 0o660]
 
 
-def test_the_root_group_is_not_given_away():
-    node = KFD.replace(gid=0)
-
-    assert build_edits([node], keep_host_mode=True).gids == []
+@pytest.mark.parametrize("gid", [0, 65534])
+def test_neither_root_nor_a_group_that_the_user_namespace_does_not_map_is_given_away(gid):
+    assert build_edits([KFD.replace(gid=gid)], keep_host_mode=True).gids == []
 
 
 def test_a_device_that_is_there_already_is_kept_as_it_is():
@@ -74,6 +75,28 @@ def test_a_device_that_is_there_already_is_kept_as_it_is():
     apply_edits(spec, build_edits([KFD]))
 
     assert spec == {"linux": {"devices": [theirs], "resources": {"devices": [DENY_ALL, rule]}}}
+
+
+def test_another_device_in_the_place_of_a_gpu_is_refused():
+    theirs = {"path": "/dev/dri/renderD128", "type": "c", "major": 226, "minor": 129}
+
+    with pytest.raises(RequestError) as refusal:
+        apply_edits({"linux": {"devices": [theirs]}}, build_edits([RENDER, KFD]))
+
+    assert str(refusal.value) == (
+        "the container has device 226:129 at /dev/dri/renderD128, where its GPU 226:128 belongs"
+        " (leave out the --device that puts it there)"
+    )
+
+
+def test_a_rule_that_is_taken_back_does_not_count():
+    spec = {"linux": {"resources": {"devices": [KFD_RULE, DENY_ALL]}}}
+    edits = build_edits([KFD])
+
+    apply_edits(spec, edits)
+    apply_edits(spec, edits)
+
+    assert spec["linux"]["resources"]["devices"] == [KFD_RULE, DENY_ALL, KFD_RULE]
 
 
 def test_a_rule_that_allows_less_does_not_count():
@@ -87,7 +110,7 @@ def test_a_rule_that_allows_less_does_not_count():
 
 def test_the_same_edits_again_change_nothing():
     spec = {"process": {}, "annotations": {"theirs": "1"}}
-    edits = build_edits([RENDER, KFD], poststop=[{"path": "/hook"}])
+    edits = build_edits([RENDER, KFD], poststop=[HOOK])
     apply_edits(spec, edits)
     once = copy.deepcopy(spec)
 
@@ -116,6 +139,33 @@ def test_nothing_to_add_takes_out_what_was_added():
     assert spec["annotations"] == {}
 
 
+@pytest.mark.parametrize(
+    "listed",
+    [
+        {"rules": [DENY_ALL]},
+        {"rules": [{"access": "rwm"}]},
+        {"rules": ["x"]},
+        {"poststop": [{"path": "/theirs"}]},
+        {"poststop": [{"path": "/theirs", "args": ["/theirs", 7]}]},
+        {"poststop": {}},
+        {"mounts": []},
+    ],
+)
+def test_an_annotation_takes_nothing_away_that_is_not_ours(listed):
+    spec = {
+        "linux": {"resources": {"devices": [DENY_ALL, {"access": "rwm"}]}},
+        "hooks": {"poststop": [{"path": "/theirs"}, {"path": "/theirs", "args": ["/theirs", 7]}]},
+        "annotations": {"com.amd.container-toolkit.edits": json.dumps(listed)},
+    }
+
+    with pytest.raises(SpecError) as refusal:
+        remove_edits(spec)
+
+    assert refusal.value.message == "its annotation com.amd.container-toolkit.edits is not what this toolkit writes"
+    assert spec["linux"]["resources"]["devices"] == [DENY_ALL, {"access": "rwm"}]
+    assert len(spec["hooks"]["poststop"]) == 2
+
+
 def test_a_spec_that_needs_nothing_is_not_touched():
     spec = {"linux": None, "unknown": {"deep": [1.5, None]}}
 
@@ -126,18 +176,18 @@ def test_a_spec_that_needs_nothing_is_not_touched():
 def test_null_stands_for_nothing_yet():
     spec = {"linux": {"devices": None, "resources": None}, "hooks": None, "annotations": None}
 
-    apply_edits(spec, build_edits([KFD], poststop=[{"path": "/hook"}]))
+    apply_edits(spec, build_edits([KFD], poststop=[HOOK]))
 
     assert spec["linux"] == {"devices": [KFD_DEVICE], "resources": {"devices": [KFD_RULE]}}
-    assert spec["hooks"] == {"poststop": [{"path": "/hook"}]}
+    assert spec["hooks"] == {"poststop": [HOOK]}
 
 
 def test_hooks_of_others_stay_in_front():
     spec = {"hooks": {"prestart": [{"path": "/net"}], "poststop": [{"path": "/theirs"}]}}
 
-    apply_edits(spec, build_edits([KFD], poststop=[{"path": "/hook"}]))
+    apply_edits(spec, build_edits([KFD], poststop=[HOOK]))
 
-    assert spec["hooks"] == {"prestart": [{"path": "/net"}], "poststop": [{"path": "/theirs"}, {"path": "/hook"}]}
+    assert spec["hooks"] == {"prestart": [{"path": "/net"}], "poststop": [{"path": "/theirs"}, HOOK]}
 
 
 def test_variables_of_an_earlier_time_give_way_to_the_new_ones():
@@ -160,6 +210,10 @@ def test_variables_of_an_earlier_time_give_way_to_the_new_ones():
         ({"linux": {"resources": 1}}, "its 'linux.resources' is not an object"),
         ({"annotations": "x"}, "its 'annotations' is not an object"),
         (
+            {"annotations": {"com.amd.container-toolkit.edits": "[" * 100_000}},
+            "its annotation com.amd.container-toolkit.edits is not what this toolkit writes",
+        ),
+        (
             {"annotations": {"com.amd.container-toolkit.edits": "gone"}},
             "its annotation com.amd.container-toolkit.edits is not what this toolkit writes",
         ),
@@ -180,9 +234,31 @@ JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(PLACES), JSON, max_size=4))
+ENTRIES = st.lists(
+    st.sampled_from(
+        [KFD_DEVICE, RENDER_RULE, KFD_RULE, {**KFD_RULE, "access": "rwm"}, DENY_ALL, HOOK, {}, 110, 7, "A=1"]
+    ),
+    max_size=4,
+)
+
+
+def _places(**inner):
+    return st.none() | st.fixed_dictionaries({}, optional={name: st.none() | what for name, what in inner.items()})
+
+
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "linux": _places(devices=ENTRIES, resources=_places(devices=ENTRIES)),
+        "process": _places(user=_places(additionalGids=ENTRIES), env=ENTRIES),
+        "hooks": _places(poststop=ENTRIES),
+    },
+)
+
+
+@given(st.dictionaries(st.sampled_from(PLACES), JSON, max_size=4) | SPECS)
 def test_any_spec_is_either_edited_once_or_refused(spec):
-    edits = build_edits([RENDER, KFD], keep_host_mode=True, poststop=[{"path": "/hook"}])
+    edits = build_edits([RENDER, KFD], keep_host_mode=True, poststop=[HOOK])
     before = copy.deepcopy(spec)
     try:
         apply_edits(spec, edits)

@@ -8,6 +8,7 @@ Source: OCI runtime-spec, config-linux.md.
 from __future__ import annotations
 
 from amd_device_spec.errors import SpecError
+from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -26,6 +27,12 @@ ACCESS = "rw"
 # Everybody in the container may open its GPUs: the device cgroup decides which these are, and a user inside has no way
 # to be in the host's render group (docs/explanation/access.md).
 OPEN_MODE = 0o666
+
+# Where a user namespace shows a group that it does not map (/proc/sys/kernel/overflowgid); nobody can be put into it.
+OVERFLOW_GID = 65534
+
+# What the hooks of the GPU Tracker run, which is a distribution that this one does not know.
+HOOK_PROGRAM = "amd_gpu_tracker/hook.py"
 
 # Where each kind of edit stands in a spec.
 _PLACES = {
@@ -62,7 +69,7 @@ def build_edits(
     return Edits(
         devices=[_device(node, node.mode if keep_host_mode else OPEN_MODE) for node in nodes],
         rules=[_rule(node) for node in nodes],
-        gids=sorted({node.gid for node in nodes if node.gid}) if keep_host_mode else [],
+        gids=sorted({node.gid for node in nodes} - {0, OVERFLOW_GID}) if keep_host_mode else [],
         poststop=list(poststop),
         env=list(env),
     )
@@ -72,12 +79,12 @@ def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
     """Put edits into a spec in place of those of an earlier time; return whether the spec changed.
 
     What the spec has already, by path or by number, is kept as it is and not listed as ours. SpecError where the spec
-    has something else in a place where these things belong.
+    has something else in a place where these things belong, RequestError where it has another device at a path of ours.
     """
     removed = remove_edits(spec)
     added = {
         "devices": _add(spec, "devices", edits.devices, covers=_same_path),
-        "rules": _add(spec, "rules", edits.rules, covers=_allows),
+        "rules": _add(spec, "rules", edits.rules, covers=_allows, since=_last_denial),
         "gids": _add(spec, "gids", edits.gids, covers=int.__eq__),
         "poststop": _add(spec, "poststop", edits.poststop, covers=dict.__eq__),
         "env": _add(spec, "env", edits.env, covers=str.__eq__),
@@ -97,8 +104,10 @@ def remove_edits(spec: dict[str, Any]) -> bool:
     for kind, entries in _parse_listed(listed).items():
         present = _find_list(spec, _PLACES[kind])
         for entry in entries:
-            if entry in present:
-                present.remove(entry)
+            # Ours was appended: of two equal entries the first is somebody else's.
+            place = next((place for place in reversed(range(len(present))) if present[place] == entry), None)
+            if place is not None:
+                del present[place]
     return True
 
 
@@ -118,34 +127,65 @@ def _rule(node: DeviceNode) -> dict[str, Any]:
     return {"allow": True, "type": "c", "major": node.major, "minor": node.minor, "access": ACCESS}
 
 
-def _add(spec: dict[str, Any], kind: str, wanted: Sequence[Any], *, covers: Any) -> list[Any]:
-    """Append what is not covered by an entry that is there; return what was appended."""
+def _add(spec: dict[str, Any], kind: str, wanted: Sequence[Any], *, covers: Any, since: Any = lambda _: 0) -> list[Any]:
+    """Append what is not covered by an entry that is there, from the place `since` on; return what was appended."""
     if not wanted:
         return []
     present = _list(spec, _PLACES[kind], of=type(wanted[0]))
-    new = [entry for entry in wanted if not any(covers(old, entry) for old in present)]
+    standing = present[since(present) :]
+    new = [entry for entry in wanted if not any(covers(old, entry) for old in standing)]
     present += new
     return new
 
 
 def _same_path(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    return bool(old.get("path") == new["path"])
+    if old.get("path") != new["path"]:
+        return False
+    if (old.get("major"), old.get("minor")) != (new["major"], new["minor"]):
+        raise RequestError(
+            f"the container has device {old.get('major')}:{old.get('minor')} at {new['path']},"
+            f" where its GPU {new['major']}:{new['minor']} belongs",
+            hint="leave out the --device that puts it there",
+        )
+    return True
 
 
 def _allows(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Return whether a rule allows as much; only exact ones count, because a later rule may take a broad one back."""
+    """Return whether a rule allows as much for exactly this device."""
     same_device = all(old.get(key) == new[key] for key in ("allow", "type", "major", "minor"))
-    return same_device and set(ACCESS) <= set(old.get("access") or "")
+    return same_device and set(ACCESS) <= set(str(old.get("access")))
+
+
+def _last_denial(rules: list[dict[str, Any]]) -> int:
+    """Return the place of the last rule that denies: it may take back what stands before it."""
+    return next((place for place in reversed(range(len(rules))) if not rules[place].get("allow")), 0)
 
 
 def _parse_listed(listed: object) -> dict[str, list[Any]]:
     try:
         kinds = loads(str(listed).encode())
-    except ValueError:
+    except (ValueError, RecursionError):
         kinds = None
-    if not isinstance(kinds, dict) or not all(kind in _PLACES and isinstance(kinds[kind], list) for kind in kinds):
+    if not isinstance(kinds, dict) or not all(_is_ours(kind, entries) for kind, entries in kinds.items()):
         raise SpecError(f"its annotation {ANNOTATION} is not what this toolkit writes")
     return kinds
+
+
+def _is_ours(kind: str, entries: object) -> bool:
+    """Return whether these can be edits of ours.
+
+    Anybody can write an annotation, an image too: what it lists must not take away a denial or somebody's hook.
+    """
+    if kind not in _PLACES or not isinstance(entries, list):
+        return False
+    if kind == "rules":
+        return all(isinstance(rule, dict) and rule.get("allow") is True for rule in entries)
+    return kind != "poststop" or all(_is_hook(hook) for hook in entries)
+
+
+def _is_hook(hook: object) -> bool:
+    words = hook.get("args") if isinstance(hook, dict) else None
+    return isinstance(words, list) and any(isinstance(word, str) and word.endswith(HOOK_PROGRAM) for word in words)
 
 
 def _find_list(spec: dict[str, Any], place: tuple[str, ...]) -> list[Any]:
