@@ -193,7 +193,9 @@ def test_json_says_everything(command, sleeper):
         "uuid": "0xEA35F57CC80DEB35",
         "pci_address": "0000:03:00.0",
         "accessibility": "shared",
-        "containers": [{"container_id": "c1", "root": "", "bundle": "", "ways": ["api"], "name": None}],
+        "containers": [
+            {"container_id": "c1", "root": "", "bundle": "", "ways": ["api"], "kinds": [], "vram_mb": 0, "name": None}
+        ],
     }
 
 

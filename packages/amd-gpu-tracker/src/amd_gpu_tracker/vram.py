@@ -87,11 +87,8 @@ def _no_room(claim: Claim, free_mb_by_gpu: Mapping[int, int]) -> str:
     pool = sum(free_mb_by_gpu.values())
     most, number = max((free, -number) for number, free in free_mb_by_gpu.items())
     words = f"{_asked(claim)}: no single GPU has as much to spare"
-    return (
-        f"{words}; of the {pool} MB on this node at most {most} MB are in one piece, on GPU {-number}"
-        if pool
-        else words
-    )
+    where = f"; of the {pool} MB on this node at most {most} MB are in one piece, on GPU {-number}"
+    return f"{words}{where if pool else ''}"
 
 
 def _asked(claim: Claim) -> str:
