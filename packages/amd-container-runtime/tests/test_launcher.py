@@ -251,6 +251,20 @@ def test_a_launcher_behind_a_link_finds_its_python(launcher):
     assert answer.stdout.startswith("python\0-I\0-S\0")
 
 
+def test_the_library_of_a_system_package_comes_before_all_others(launcher):
+    library = launcher.root / "venv/lib/amd-container-toolkit"
+    entry = library / "python/amd_container_runtime/launched.py"
+    entry.parent.mkdir(parents=True)
+    entry.touch()
+    launcher.add_program(library / "python3", "packaged")
+    launcher.config(GPU_CONFIG)
+
+    who, told = launcher.run("create", "c1")
+
+    shown = f"{launcher.bin}/../lib/amd-container-toolkit/python/amd_container_runtime/launched.py"
+    assert (who, told) == ("packaged", ["-I", "-S", "-B", shown, str(launcher.path), "create", "c1"])
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_hostile_environment_changes_nothing(launcher, shell):
     launcher.config(GPU_CONFIG)
