@@ -104,9 +104,16 @@ def test_words_behind_two_dashes_are_operands():
     assert (call.container_id, call.bundle) == ("--bundle", ".")
 
 
-def test_help_is_seen_in_front_of_a_command():
-    assert parse(["--help"]).asks_for_help
-    assert parse(["-h"]).asks_for_help
+@pytest.mark.parametrize("line", ["--help", "-h", "-h create", "create --help", "create c1 -h", "run -help"])
+def test_help_is_seen_in_front_of_a_command_and_behind_it(line):
+    assert parse(line.split()).asks_for_help
+
+
+@pytest.mark.parametrize(
+    "line", ["state --help", "exec c1 ls --help", "create -- --help", "create --pid-file --help c1"]
+)
+def test_other_words_are_no_call_for_help(line):
+    assert not parse(line.split()).asks_for_help
 
 
 FLAGS = st.sampled_from(["--debug", "-debug", "--systemd-cgroup", "--debug=false"])

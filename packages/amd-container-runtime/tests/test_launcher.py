@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +15,8 @@ from hypothesis import strategies as st
 
 from amd_container_runtime.arguments import COMMAND_VALUES, GLOBAL_VALUES, parse
 
-INSTALLED = os.path.join(os.path.dirname(sys.executable), "amd-container-runtime")
+# Of the sources: an editable installation has a copy of some earlier day.
+SCRIPT = os.path.join(os.path.dirname(__file__), "../src/scripts/amd-container-runtime")
 SAYS_WHO = "#!/bin/sh\nprintf '%s\\0' {name} \"$@\"\n"
 GPU_CONFIG = '{"process":{"env":["AMD_VISIBLE_DEVICES=0"]}}'
 PLAIN_CONFIG = '{"process":{"env":["PATH=/bin"]}}'
@@ -31,7 +31,7 @@ class Launcher:
         self.root = root
         self.bin = root / "venv/bin"
         self.bin.mkdir(parents=True)
-        shutil.copy(INSTALLED, self.bin)
+        shutil.copy(SCRIPT, self.bin)
         self.path = self.bin / "amd-container-runtime"
         self.entry = root / "venv/lib/python3.11/site-packages/amd_container_runtime/launched.py"
         self.entry.parent.mkdir(parents=True)
@@ -116,6 +116,7 @@ LINES = [
     ("--log create create c1", "python"),
     ("--root /r --log /l --log-format json create --bundle . --pid-file ./p c1", "python"),
     ("--systemd-cgroup run -d --bundle . c1", "python"),
+    ("create --help", "python"),
     ("restore -file-locks --image-path create --bundle . c1", "python"),
     ("-- create c1", "python"),
     ("--help", "python"),
@@ -159,6 +160,8 @@ def test_a_container_that_wants_no_gpu_does_not_pay_for_python(launcher, line):
         '{"process":{"env":["DOCKER_RESOURCE_GPU=0x1"]}}',
         '{"process":{"env":["\\u0041MD_VISIBLE_DEVICES=0"]}}',
         '{"linux":{"devices":[{"path":"/dev/dri/renderD128"}]}}',
+        '{"linux":{"devices":[{"path":"/dev/gpu","type":"c","major":226,"minor":128}]}}',
+        '{\n "path": "/dev/gpu",\n "major": 226\n}',
         '{"annotations":{"com.amd.container-toolkit.edits":"{}"}}',
     ],
 )

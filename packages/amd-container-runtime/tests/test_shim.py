@@ -39,6 +39,14 @@ def test_help_says_that_this_is_a_wrapper(runtime):
     assert runtime.runc_words == ["--help"]
 
 
+@pytest.mark.parametrize("command", ["create", "run", "restore"])
+def test_the_help_of_a_command_needs_no_bundle(runtime, command):
+    answer = runtime.run(command, "--help")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+    assert runtime.runc_words == [command, "--help"]
+
+
 def test_the_process_itself_becomes_runc(runtime, tmp_path):
     """Signals, descriptors and the exit code are runc's because there is no second process."""
     runtime.runc.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\ncat\nread line <&3 && echo $line\nkill -TERM $$\n")
@@ -62,15 +70,57 @@ def test_the_process_itself_becomes_runc(runtime, tmp_path):
     assert child.returncode == -signal.SIGTERM
 
 
-def test_the_environment_reaches_runc_unchanged(runtime, tmp_path):
-    runtime.runc.write_text(f"#!/bin/sh\nenv > {tmp_path}/env\n")
+# In the C locale python sets LC_CTYPE, in its own environment too.
+@pytest.mark.parametrize(
+    "locale", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LC_ALL": "C"}, {"LANG": "C.UTF-8"}]
+)
+def test_the_environment_reaches_runc_unchanged(runtime, tmp_path, locale):
+    runtime.runc.write_text(f"#!/bin/sh\n/bin/cat /proc/$$/environ > {tmp_path}/env\n")
+    added = {"LD_LIBRARY_PATH": "/opt/containerd/lib:", "_OCI_SYNCPIPE": "3", "EMPTY": "", **locale}
 
-    runtime.run("state", "c1", LD_LIBRARY_PATH="/opt/containerd/lib:", _OCI_SYNCPIPE="3")
+    runtime.run("state", "c1", **added)
 
-    seen = (tmp_path / "env").read_text().splitlines()
-    assert {"LD_LIBRARY_PATH=/opt/containerd/lib:", "_OCI_SYNCPIPE=3", f"PATH={runtime.environment['PATH']}"} <= set(
-        seen
+    seen = dict(entry.split("=", 1) for entry in (tmp_path / "env").read_text().split("\0")[:-1])
+    assert seen == {**runtime.environment, **added}
+
+
+def test_no_signal_is_ignored_by_runc_that_was_not_before(runtime, tmp_path):
+    runtime.runc.write_text(f"#!/bin/sh\n/bin/grep ^SigIgn: /proc/$$/status > {tmp_path}/ignored\n")
+
+    runtime.run("state", "c1")
+
+    assert (tmp_path / "ignored").read_text().split() == ["SigIgn:", "0" * 16]
+
+
+def test_a_runtime_whose_interpreter_is_gone_is_named(runtime):
+    runtime.runc.write_text("#!/nowhere/sh\n")
+
+    answer = runtime.run("state", "c1")
+
+    assert (answer.returncode, answer.stderr) == (
+        7,
+        f"amd-container-runtime: the low-level runtime {runtime.runc} cannot be run: it does not exist\n",
     )
+
+
+def test_a_reader_of_stderr_that_is_gone_changes_no_exit_code(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=9")
+    read, write = os.pipe()
+    os.close(read)
+
+    answer = subprocess.run(
+        [
+            *(sys.executable, "-I", "-c", "from amd_container_runtime.shim import main; main()"),
+            *("--log", str(runtime.log), "--log-format", "json", "create", "--bundle", str(runtime.bundle), "c1"),
+        ],
+        env=runtime.environment,
+        stderr=write,
+        check=False,
+    )
+    os.close(write)
+
+    assert answer.returncode == 4
+    assert len(runtime.reported) == 1
 
 
 def test_no_runtime_to_hand_over_to_is_said_before_anything_is_done(runtime):
@@ -177,6 +227,23 @@ def test_a_log_that_cannot_be_written_stops_nothing(runtime, tmp_path):
     answer = runtime.create(HOME="/nowhere")
 
     assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_a_log_that_is_a_pipe_nobody_reads_stops_nothing(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    os.mkfifo(runtime.host.path("/var/log/amd-container-runtime.log"))
+
+    assert runtime.create(HOME="/nowhere").returncode == 0
+
+
+def test_a_link_at_home_leads_the_log_nowhere(runtime, tmp_path):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    os.rmdir(runtime.host.path("/var/log"))
+    (tmp_path / "precious").touch()
+    (tmp_path / "amd-container-runtime.log").symlink_to("precious")
+
+    assert runtime.create().returncode == 0
+    assert (tmp_path / "precious").read_bytes() == b""
 
 
 def test_who_may_not_write_the_systems_log_has_one_at_home(runtime, tmp_path):

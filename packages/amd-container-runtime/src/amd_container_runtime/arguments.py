@@ -63,7 +63,7 @@ def parse(words: Sequence[str]) -> Call:
         root=options.get("root", ""),
         pid_file=own.get("pid-file", ""),
         systemd_cgroup=options.get("systemd-cgroup", "false") != "false",
-        asks_for_help="help" in options or "h" in options,
+        asks_for_help=not {"help", "h"}.isdisjoint({*options, *own}),
     )
 
 

@@ -32,17 +32,21 @@ class Bundle:
             self._temporary = write_beside(self.path, dumps(self.spec), durable=False)
         except OSError as error:
             raise FileError(f"{self.path} cannot be written: {reason(error)}") from error
+        except (ValueError, RecursionError) as error:
+            # Read it can be: 1e999 is infinity to python, and reading goes a little deeper than writing.
+            raise FileError(f"the bundle's {self.path} holds what cannot be written again: {error}") from error
 
     def commit(self) -> None:
-        """Put what `write` wrote in place of config.json."""
+        """Put what `write` wrote, if it was called, in place of config.json."""
+        temporary, self._temporary = self._temporary, ""
         try:
-            put_in_place(self._temporary, self.path)
+            if temporary:
+                put_in_place(temporary, self.path)
         except OSError as error:
             raise FileError(f"{self.path} cannot be replaced: {reason(error)}") from error
-        self._temporary = ""
 
     def discard(self) -> None:
-        """Forget what `write` wrote; config.json is as it was."""
+        """Forget what `write` wrote and `commit` did not take; config.json is as it was."""
         if self._temporary:
             os.unlink(self._temporary)
             self._temporary = ""

@@ -7,7 +7,6 @@ shows stderr.
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from amdgpu_discovery.plain_json import dumps
@@ -27,18 +26,23 @@ def report_failure(call: Call, message: str) -> None:
     text = f"{NAME}: {message}"
     if call.log:
         _append(call.log, _log_line(call.log_format, text))
-    print(text, file=sys.stderr)
+    try:  # noqa: SIM105 - contextlib is a large import
+        os.write(2, f"{text}\n".encode(errors="backslashreplace"))
+    except OSError:
+        pass  # nobody listens; the exit code is still ours
 
 
 class Log:
     """The administrator's log, in `key=value` lines; the environment is never written to it."""
 
-    __slots__ = ("_level", "_paths")
+    __slots__ = ("_files", "_level")
 
     def __init__(self, host: Host, *, level: str = "info", path: str = "", home: str = "") -> None:
         """Log to `path`, by default LOG_FILE of the host and, for those who may not write that, in `home`."""
         self._level = LEVELS.index(level)
-        self._paths = [path] if path else [host.path(LOG_FILE), *([f"{home}/{NAME}.log"] if home else [])]
+        # Whoever owns a home directory could lead root elsewhere with a link.
+        at_home = [(f"{home}/{NAME}.log", os.O_NOFOLLOW)] if home else []
+        self._files = [(path, 0)] if path else [(host.path(LOG_FILE), 0), *at_home]
 
     def write(self, level: str, message: str, **fields: object) -> None:
         """Append one line; where no file can be written there is no log, and the container starts all the same."""
@@ -46,12 +50,13 @@ class Log:
             return
         values = "".join(f" {name}={_quote(str(value))}" for name, value in fields.items())
         line = f"time={_now()} level={level.upper()} msg={_quote(f'{NAME} {message}')}{values}\n"
-        any(_append(path, line.encode()) for path in self._paths)
+        # No container waits for the reader of a pipe.
+        any(_append(path, line.encode(), flags | os.O_NONBLOCK) for path, flags in self._files)
 
 
-def _append(path: str, line: bytes) -> bool:
+def _append(path: str, line: bytes, flags: int = 0) -> bool:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, flags | os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             os.write(descriptor, line)
         finally:

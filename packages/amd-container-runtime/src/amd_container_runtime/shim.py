@@ -39,7 +39,8 @@ def main() -> NoReturn:
 def _serve(call: Call, words: list[str]) -> NoReturn:
     from amd_container_runtime.low_level import find_low_level_runtime, hand_over
 
-    if call.starts_container:
+    starts = call.starts_container and not call.asks_for_help
+    if starts:
         host, settings = _read_surroundings()
     else:
         settings = _settings_or_defaults()
@@ -47,7 +48,7 @@ def _serve(call: Call, words: list[str]) -> NoReturn:
     program = find_low_level_runtime(
         settings.low_level_runtime, os.environ.get("PATH", ""), ourselves=os.path.abspath(sys.argv[0])
     )
-    if call.starts_container:
+    if starts:
         _prepare(call, host, settings)
     elif call.asks_for_help and not call.command:
         print("\nAMD Container Runtime is a wrapper over runc. Below is the help for runc.\n", flush=True)
