@@ -1,0 +1,283 @@
+"""amd-ctk cdi generate and remove."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from amdgpu_discovery.simulate import load_profile
+
+KFD = {
+    "path": "/dev/kfd",
+    "type": "c",
+    "major": 235,
+    "minor": 0,
+    "fileMode": 438,
+    "permissions": "rw",
+    "uid": 0,
+    "gid": 110,
+}
+
+
+def names(path):
+    return [device["name"] for device in json.loads(path.read_text())["devices"]]
+
+
+def files_below(directory):
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def spec(tmp_path):
+    """Return where the spec of the test's host is."""
+    return tmp_path / "host/etc/cdi/amd.json"
+
+
+def test_the_answer_is_the_originals(host, amd_ctk, spec):
+    host("one-gpu")
+
+    answer = amd_ctk("cdi", "generate")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "Generated CDI spec: /etc/cdi/amd.json\n", "")
+    assert json.loads(spec.read_text())["devices"][0] == {
+        "name": "0",
+        "containerEdits": {
+            "deviceNodes": [
+                {**KFD, "path": "/dev/dri/card0", "major": 226, "minor": 0, "gid": 44},
+                {**KFD, "path": "/dev/dri/renderD128", "major": 226, "minor": 128},
+                KFD,
+            ]
+        },
+    }
+    assert spec.stat().st_mode & 0o777 == 0o644
+    assert spec.read_text().endswith("\n}\n")
+
+
+def test_a_gpu_is_offered_under_its_number_id_and_address(host, amd_ctk, spec):
+    host()
+
+    amd_ctk("cdi", "generate")
+
+    assert names(spec) == [
+        *("0", "1", "2", "3", "all"),
+        *("0xEA35F57CC80DEB35", "0xea35f57cc80deb35", "0x89CAA15875FF5A43", "0x89caa15875ff5a43"),
+        *("0x6E32F10EFC982B4C", "0x6e32f10efc982b4c", "0x12FE4F7FDAF06B9", "0x12fe4f7fdaf06b9"),
+        *("0000:03:00.0", "0000:26:00.0", "0000:43:00.0", "0000:63:00.0"),
+    ]
+
+
+def test_a_file_elsewhere_is_named_as_it_was_given_and_its_directory_made(host, amd_ctk, tmp_path):
+    host()
+
+    answer = amd_ctk("cdi", "generate", f"--output={tmp_path}/a/b/amd.yaml", "--gpus", "1-2", "--no-all")
+
+    assert (answer.returncode, answer.stdout) == (0, f"Generated CDI spec: {tmp_path}/a/b/amd.yaml\n")
+    text = (tmp_path / "a/b/amd.yaml").read_text()
+    assert text.startswith('cdiVersion: "0.5.0"\nkind: "amd.com/gpu"\ndevices:\n- name: "1"\n')
+
+
+def test_an_empty_output_is_the_default(host, amd_ctk, spec):
+    host()
+
+    assert amd_ctk("cdi", "generate", "--output=").stdout == "Generated CDI spec: /etc/cdi/amd.json\n"
+    assert spec.exists()
+
+
+def test_a_hyphen_prints_the_spec_and_writes_nothing(host, amd_ctk, tmp_path):
+    host("one-gpu")
+    before = files_below(tmp_path)
+
+    answer = amd_ctk("cdi", "generate", "--output", "-", "--vendor=example.com", "--class=accelerator")
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert json.loads(answer.stdout)["kind"] == "example.com/accelerator"
+    assert files_below(tmp_path) == before
+
+
+def test_a_language_can_be_chosen(host, amd_ctk):
+    host("one-gpu")
+
+    assert amd_ctk("cdi", "generate", "--output=-", "--format=yaml").stdout.startswith('cdiVersion: "0.5.0"\n')
+
+
+def test_content_that_needs_a_later_version_names_who_cannot_read_it(host, amd_ctk, spec):
+    host("one-gpu")
+
+    answer = amd_ctk("cdi", "generate", "--annotations", "--additional-gids")
+
+    assert answer.stdout == "Generated CDI spec: /etc/cdi/amd.json\n"
+    assert answer.stderr == "It is of CDI 0.7.0, which these engines cannot read: Podman 4.3\n"
+    assert json.loads(spec.read_text())["cdiVersion"] == "0.7.0"
+
+
+def test_the_hosts_modes_are_kept_where_the_settings_say_so(host, amd_ctk, tmp_path, spec):
+    host("one-gpu")
+    (tmp_path / "host/etc/amd-container-toolkit").mkdir(parents=True)
+    (tmp_path / "host/etc/amd-container-toolkit/config.toml").write_text('device-mode = "host"\n')
+    amd_ctk("config", "compile")
+
+    amd_ctk("cdi", "generate")
+
+    nodes = json.loads(spec.read_text())["devices"][0]["containerEdits"]["deviceNodes"]
+    assert [node["fileMode"] for node in nodes] == [0o660, 0o660, 0o660]
+
+
+def test_the_trackers_hooks_come_and_go_with_the_tracker(host, amd_ctk, spec):
+    host()
+    amd_ctk("cdi", "generate")
+
+    amd_ctk("gpu-tracker", "enable")
+    hooks = json.loads(spec.read_text())["containerEdits"]["hooks"]
+    amd_ctk("gpu-tracker", "disable")
+
+    assert [(hook["hookName"], hook["timeout"]) for hook in hooks] == [("createRuntime", 60), ("poststop", 60)]
+    assert "containerEdits" not in json.loads(spec.read_text())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--vendor=a"], "the vendor 'a' has fewer than two characters (as in --vendor=example.com)"),
+        (["--class=gpu!"], "the class 'gpu!' does not end with a letter or digit (as in --class=gpu)"),
+        (["--gpus=7"], "GPU 7 does not exist, this host has GPUs 0-3 ('amd-ctk gpu list' shows them)"),
+        (["--gpus=none"], "it would offer no GPU (name GPUs, or leave out --gpus)"),
+        (
+            ["--additional-gids", "--spec-version=0.6.0"],
+            (
+                "a CDI spec of version 0.6.0 cannot hold additionalGids"
+                " (give --spec-version 0.7.0 or a later one, or leave it out)"
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_offered_is_refused(host, amd_ctk, spec, words, sentence):
+    host()
+
+    answer = amd_ctk("cdi", "generate", *words)
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == f"failed to generate CDI spec: {sentence}\n"
+    assert not spec.exists()
+
+
+def test_no_driver_no_gpu_and_no_node_keep_the_old_file(host, amd_ctk, tmp_path, spec):
+    host("one-gpu")
+    amd_ctk("cdi", "generate")
+    old = spec.read_bytes()
+    answers = []
+    for profile in ("no-driver", load_profile("one-gpu").replace(gpus=()), "one-gpu"):
+        host(profile)
+        spec.parent.mkdir(parents=True, exist_ok=True)
+        spec.write_bytes(old)
+        if profile == "one-gpu":
+            os.unlink(tmp_path / "host/dev/dri/renderD128")
+        answers.append(amd_ctk("cdi", "generate"))
+        assert spec.read_bytes() == old
+
+    assert [answer.returncode for answer in answers] == [1, 1, 1]
+    no_driver, no_gpu, no_node = (answer.stderr for answer in answers)
+    assert no_driver == (
+        "failed to generate CDI spec: getting GPUs: amdgpu driver unavailable:"
+        " /sys/module/amdgpu/drivers/ does not exist (load it with 'modprobe amdgpu', or install it)\n"
+    )
+    assert no_gpu == (
+        "failed to generate CDI spec: this host has no AMD GPU that can compute ('amd-ctk gpu list' shows them)\n"
+    )
+    assert no_node == (
+        "failed to generate CDI spec: /dev/dri/renderD128 is missing although the driver has this device"
+        " (udev makes it: 'udevadm trigger --action=add --subsystem-match=drm')\n"
+    )
+
+
+FOREIGN = {
+    "a spec of another vendor": '{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[]}',
+    "yaml of another vendor": "kind: nvidia.com/gpu\n",
+    "a text": "Dear administrator,\n",
+    "a list": "[]",
+    "half a spec": '{"cdiVersion":',
+}
+
+
+@pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
+def test_what_is_not_ours_is_not_overwritten(host, amd_ctk, spec, content):
+    host()
+    spec.parent.mkdir(parents=True)
+    spec.write_text(content)
+    holds = "a CDI spec of nvidia.com/gpu" if "nvidia" in content else "something else than a CDI spec"
+
+    answer = amd_ctk("cdi", "generate")
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == (
+        f"failed to write CDI spec: {spec} holds {holds} (move it away, or give another file with --output)\n"
+    )
+    assert spec.read_text() == content
+
+
+def test_what_a_power_cut_left_is_overwritten(host, amd_ctk, spec):
+    host()
+    spec.parent.mkdir(parents=True)
+    spec.write_bytes(b"\0" * 512)
+
+    assert amd_ctk("cdi", "generate").returncode == 0
+
+
+def test_a_directory_or_a_link_is_no_output(host, amd_ctk, tmp_path):
+    host()
+    (tmp_path / "real.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to("real.json")
+
+    onto_directory = amd_ctk("cdi", "generate", f"--output={tmp_path}")
+    onto_link = amd_ctk("cdi", "generate", f"--output={tmp_path}/link.json")
+
+    assert (onto_directory.returncode, onto_link.returncode) == (1, 1)
+    assert onto_directory.stderr == (
+        f"failed to write CDI spec: {tmp_path} cannot be read: it is a directory (give a file with --output)\n"
+    )
+    assert onto_link.stderr == (
+        f"failed to write CDI spec: {tmp_path}/link.json is a symbolic link"
+        f" (give the file itself: {tmp_path}/real.json)\n"
+    )
+    assert (tmp_path / "real.json").read_text() == "{}"
+
+
+def test_a_directory_that_cannot_be_made_is_named(host, amd_ctk, tmp_path):
+    host()
+    (tmp_path / "file").write_text("")
+
+    answer = amd_ctk("cdi", "generate", f"--output={tmp_path}/file/cdi/amd.json")
+
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"failed to write CDI spec: {tmp_path}/file/cdi/amd.json cannot be read: ")
+
+
+def test_options_that_cannot_be_kept_do_not_spoil_the_spec(host, amd_ctk, tmp_path, spec):
+    host()
+    (tmp_path / "host/var/lib/amd-container-toolkit").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "host/var/lib/amd-container-toolkit/cdi").write_text("in the way")
+
+    answer = amd_ctk("cdi", "generate")
+
+    assert (answer.returncode, answer.stdout) == (0, "Generated CDI spec: /etc/cdi/amd.json\n")
+    assert answer.stderr.startswith("'amd-ctk cdi refresh' will not update it, because ")
+    assert spec.exists()
+
+
+def test_remove_takes_out_a_generated_spec_and_no_other(host, amd_ctk, tmp_path, spec):
+    host()
+    amd_ctk("cdi", "generate")
+    (tmp_path / "mine.json").write_text("{}")
+
+    removed = amd_ctk("cdi", "remove")
+    again = amd_ctk("cdi", "remove")
+    mine = amd_ctk("cdi", "remove", f"--output={tmp_path}/mine.json")
+
+    assert (removed.returncode, removed.stdout) == (0, "Removed CDI spec: /etc/cdi/amd.json\n")
+    assert (again.returncode, again.stderr) == (
+        1,
+        "/etc/cdi/amd.json was not generated by 'amd-ctk cdi generate' (remove it yourself)\n",
+    )
+    assert (mine.returncode, (tmp_path / "mine.json").read_text()) == (1, "{}")
+    assert files_below(tmp_path / "host/etc/cdi") == []

@@ -1,0 +1,173 @@
+"""amd-ctk cdi refresh and watch."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+
+
+@pytest.fixture
+def spec(tmp_path):
+    """Return where the spec of the test's host is."""
+    return tmp_path / "host/etc/cdi/amd.json"
+
+
+def names(spec):
+    return [device["name"] for device in json.loads(spec.read_text())["devices"]]
+
+
+def become(host, tmp_path, profile):
+    """Turn the test's host into another one that keeps what is in /etc and /var."""
+    (tmp_path / "host/etc").rename(tmp_path / "etc")
+    (tmp_path / "host/var/lib").rename(tmp_path / "lib")
+    host(profile)
+    (tmp_path / "host/etc").rmdir()
+    (tmp_path / "host/var/lib").rmdir()
+    (tmp_path / "etc").rename(tmp_path / "host/etc")
+    (tmp_path / "lib").rename(tmp_path / "host/var/lib")
+
+
+def test_nothing_generated_is_nothing_to_refresh(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("cdi", "refresh")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (
+        0,
+        "No CDI spec has been generated, so there is none to refresh\n",
+        "",
+    )
+
+
+def test_what_is_up_to_date_is_not_written(host, amd_ctk, spec):
+    host()
+    amd_ctk("cdi", "generate")
+    before = spec.stat()
+
+    answer = amd_ctk("cdi", "refresh")
+
+    assert answer.stdout == "CDI spec is up to date: /etc/cdi/amd.json\n"
+    assert spec.stat().st_ino == before.st_ino
+    assert spec.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_the_options_of_generate_are_repeated(host, amd_ctk, tmp_path, spec):
+    host("mi210-4")
+    amd_ctk("cdi", "generate", "--device-name-strategy=index", "--no-all")
+    amd_ctk("cdi", "generate", "--device-name-strategy=pci", "--gpus=3", f"--output={tmp_path}/cdi/amd.yaml")
+    become(host, tmp_path, "mi210-8")
+
+    answer = amd_ctk("cdi", "refresh")
+
+    assert (answer.returncode, answer.stdout) == (
+        0,
+        f"Generated CDI spec: /etc/cdi/amd.json\nGenerated CDI spec: {tmp_path}/cdi/amd.yaml\n",
+    )
+    assert names(spec) == ["0", "1", "2", "3", "4", "5", "6", "7"]
+    assert (tmp_path / "cdi/amd.yaml").read_text().count("- name: ") == 3
+
+
+def test_a_spec_that_is_gone_is_generated_again(host, amd_ctk, spec):
+    host()
+    amd_ctk("cdi", "generate")
+    spec.unlink()
+
+    assert amd_ctk("cdi", "refresh").stdout == "Generated CDI spec: /etc/cdi/amd.json\n"
+    assert spec.exists()
+
+
+def test_a_spec_whose_directory_is_gone_is_forgotten(host, amd_ctk, tmp_path):
+    host()
+    amd_ctk("cdi", "generate", f"--output={tmp_path}/trial/amd.json")
+    (tmp_path / "trial/amd.json").unlink()
+    (tmp_path / "trial").rmdir()
+
+    first, second = amd_ctk("cdi", "refresh"), amd_ctk("cdi", "refresh")
+
+    assert first.stdout == f"No longer refreshed, because its directory is gone: {tmp_path}/trial/amd.json\n"
+    assert second.stdout == "No CDI spec has been generated, so there is none to refresh\n"
+
+
+def test_a_driver_that_is_not_loaded_yet_keeps_the_spec(host, amd_ctk, tmp_path, spec):
+    host()
+    amd_ctk("cdi", "generate")
+    old = spec.read_bytes()
+    become(host, tmp_path, "no-driver")
+
+    answer = amd_ctk("cdi", "refresh")
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr.startswith("failed to generate CDI spec: getting GPUs: amdgpu driver unavailable: ")
+    assert spec.read_bytes() == old
+
+
+def test_one_spec_that_cannot_be_refreshed_does_not_keep_back_the_others(host, amd_ctk, tmp_path, spec):
+    host("mi210-8")
+    amd_ctk("cdi", "generate", f"--output={tmp_path}/a.json", "--gpus=7")
+    amd_ctk("cdi", "generate", "--device-name-strategy=index")
+    become(host, tmp_path, "mi210-4")
+
+    answer = amd_ctk("cdi", "refresh")
+
+    assert (answer.returncode, answer.stdout) == (1, "Generated CDI spec: /etc/cdi/amd.json\n")
+    assert answer.stderr.startswith("failed to generate CDI spec: GPU 7 does not exist, this host has GPUs 0-3")
+    assert names(spec) == ["0", "1", "2", "3", "all"]
+
+
+def test_options_that_cannot_be_read_are_named(host, amd_ctk, tmp_path):
+    host()
+    amd_ctk("cdi", "generate")
+    (kept,) = (tmp_path / "host/var/lib/amd-container-toolkit/cdi").iterdir()
+    kept.write_text('{"output": "/etc/cdi/amd.json"}')
+
+    answer = amd_ctk("cdi", "refresh")
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == (
+        f"{kept}, which says how a CDI spec was generated, cannot be read: it is not what amd-ctk writes"
+        " (remove it and run 'amd-ctk cdi generate' again)\n"
+    )
+
+
+def test_the_watcher_follows_partitions_and_ends_when_it_is_told_to(host, amd_ctk, tmp_path, spec):
+    host("mi300x-8")
+    amd_ctk("cdi", "generate", "--device-name-strategy=index", "--no-all")
+    build_host(tmp_path / "partitioned", "mi300x-8-cpx", with_links=False)
+    shutil.copytree(tmp_path / "host/var/lib", tmp_path / "partitioned/var/lib", dirs_exist_ok=True)
+    with subprocess.Popen(
+        [os.path.join(os.path.dirname(sys.executable), "amd-ctk"), "cdi", "watch", "--interval=0.1"],
+        env={"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": str(tmp_path / "host")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as watcher:
+        # Ends the reading below if the watcher never says what it should.
+        rescue = threading.Timer(60, watcher.kill)
+        rescue.start()
+        first = watcher.stdout.readline()
+        (tmp_path / "host").rename(tmp_path / "whole")
+        (tmp_path / "partitioned").rename(tmp_path / "host")
+        generated = [line for line in watcher.stdout if stop_after("Generated", line, watcher)]
+        rescue.cancel()
+
+    assert first == "CDI spec is up to date: /etc/cdi/amd.json\n"
+    assert generated == ["Generated CDI spec: /etc/cdi/amd.json\n"]
+    assert watcher.returncode == 0
+    assert len(names(spec)) == 63
+
+
+def stop_after(beginning, line, process):
+    """Tell a process to end once it says a line that begins so; return whether it did."""
+    if line.startswith(beginning):
+        process.send_signal(signal.SIGTERM)
+        return True
+    return False

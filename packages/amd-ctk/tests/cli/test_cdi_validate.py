@@ -1,0 +1,156 @@
+"""amd-ctk cdi validate."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+VALID = "Validating CDI spec: /etc/cdi/amd.json\nCDI spec is valid\n"
+
+
+@pytest.fixture
+def spec(host, amd_ctk, tmp_path):
+    """Return the generated spec of a host with one GPU."""
+    host("one-gpu")
+    amd_ctk("cdi", "generate", "--device-name-strategy=index")
+    return tmp_path / "host/etc/cdi/amd.json"
+
+
+def refusal(spec, *problems):
+    lines = [f"{spec}:{problem}\n" for problem in problems]
+    return f"Validating CDI spec: /etc/cdi/amd.json\n{''.join(lines)}CDI spec is invalid\nPlease regenerate CDI spec\n"
+
+
+def test_a_generated_spec_is_valid(spec, amd_ctk):
+    answer = amd_ctk("cdi", "validate")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, VALID, "")
+
+
+def test_a_spec_is_validated_where_it_is_given(spec, amd_ctk, tmp_path):
+    shutil.copy(spec, tmp_path / "copy.json")
+
+    answer = amd_ctk("cdi", "validate", f"--path={tmp_path}/copy.json")
+
+    assert (answer.returncode, answer.stdout) == (
+        0,
+        f"Validating CDI spec: {tmp_path}/copy.json\nCDI spec is valid\n",
+    )
+
+
+def test_a_spec_of_some_gpus_is_valid_as_it_was_asked_for(host, amd_ctk, tmp_path):
+    host()
+    amd_ctk("cdi", "generate", "--gpus=1-2", "--vendor=example.com", f"--output={tmp_path}/some.yaml")
+    shutil.copy(tmp_path / "some.yaml", tmp_path / "copy.yaml")
+
+    remembered = amd_ctk("cdi", "validate", f"--path={tmp_path}/some.yaml")
+    unknown = amd_ctk("cdi", "validate", f"--path={tmp_path}/copy.yaml")
+
+    assert (remembered.returncode, unknown.returncode) == (0, 1)
+    assert f"{tmp_path}/copy.yaml:2:1: kind: not amd.com/gpu\n" in unknown.stdout
+
+
+def test_each_problem_has_its_line(spec, amd_ctk):
+    text = spec.read_text()
+    spec.write_text(text.replace('"type": "c"', '"type": "x"', 1).replace('"kind"', '"knid"'))
+
+    answer = amd_ctk("cdi", "validate")
+
+    assert (answer.returncode, answer.stderr) == (1, "")
+    assert answer.stdout == refusal(
+        spec,
+        "1:1: the field kind is missing",
+        "3:3: knid: CDI has no such field",
+        "11:13: devices[0].containerEdits.deviceNodes[0].type: none of b, c, u, p",
+    )
+
+
+def test_a_broken_file_says_where_it_breaks(spec, amd_ctk):
+    spec.write_text('{\n  "cdiVersion": "0.5.0"\n  "kind": "amd.com/gpu"\n}\n')
+
+    assert amd_ctk("cdi", "validate").stdout == refusal(spec, "3:3: expecting ',' delimiter")
+
+
+def test_an_empty_file_is_no_spec(spec, amd_ctk):
+    spec.write_text("")
+
+    assert amd_ctk("cdi", "validate").stdout == refusal(spec, "1:1: not an object")
+
+
+def test_a_spec_of_another_boot_is_stale(spec, amd_ctk):
+    spec.write_text(spec.read_text().replace('"major": 235', '"major": 234', 1))
+
+    answer = amd_ctk("cdi", "validate")
+
+    assert answer.returncode == 1
+    assert answer.stdout == refusal(
+        spec, "32:13: devices[0].containerEdits.deviceNodes[2].major: 234, but that of /dev/kfd is 235"
+    )
+    assert amd_ctk("cdi", "validate", "--form-only").stdout == VALID
+
+
+def test_a_host_that_was_partitioned_makes_the_spec_stale(spec, host, amd_ctk):
+    text = spec.read_text()
+    host("mi210-4")
+    spec.parent.mkdir(parents=True)
+    spec.write_text(text)
+
+    answer = amd_ctk("cdi", "validate")
+
+    assert answer.returncode == 1
+    assert "devices: GPU 3 of this machine is missing\n" in answer.stdout
+
+
+def test_a_tracker_that_is_enabled_wants_its_hooks(spec, amd_ctk):
+    without_hooks = spec.read_text()
+    amd_ctk("gpu-tracker", "enable")
+    with_hooks = spec.read_text()
+
+    spec.write_text(without_hooks)
+    missing = amd_ctk("cdi", "validate")
+    amd_ctk("gpu-tracker", "disable")
+    spec.write_text(with_hooks)
+    idle = amd_ctk("cdi", "validate")
+
+    assert (missing.returncode, idle.returncode) == (1, 1)
+    assert missing.stdout == refusal(
+        spec,
+        "1:1: containerEdits: the createRuntime hook of the GPU tracker is missing",
+        "1:1: containerEdits: the poststop hook of the GPU tracker is missing",
+    )
+    assert "containerEdits.hooks[0]: a hook of the GPU tracker, which is disabled\n" in idle.stdout
+
+
+def test_additions_of_a_user_are_valid(spec, amd_ctk):
+    tree = json.loads(spec.read_text())
+    tree["devices"][0]["containerEdits"]["mounts"] = [{"hostPath": "/opt/rocm", "containerPath": "/opt/rocm"}]
+    spec.write_text(json.dumps(tree))
+
+    assert amd_ctk("cdi", "validate").stdout == VALID
+
+
+def test_a_file_that_is_not_there_is_named(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("cdi", "validate", "--path", "/nope.json")
+
+    assert (answer.returncode, answer.stdout) == (1, "Validating CDI spec: /nope.json\n")
+    assert answer.stderr == (
+        "failed to validate CDI spec: opening CDI spec file /nope.json: it does not exist"
+        " ('amd-ctk cdi generate' makes one)\n"
+    )
+
+
+def test_without_a_driver_only_the_form_can_be_validated(spec, host, amd_ctk):
+    text = spec.read_text()
+    host("no-driver")
+    spec.parent.mkdir(parents=True)
+    spec.write_text(text)
+
+    answer = amd_ctk("cdi", "validate")
+
+    assert (answer.returncode, answer.stdout) == (1, "Validating CDI spec: /etc/cdi/amd.json\n")
+    assert answer.stderr.startswith("failed to validate CDI spec: amdgpu driver unavailable: ")
+    assert amd_ctk("cdi", "validate", "--form-only").stdout == VALID
