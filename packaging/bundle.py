@@ -1,0 +1,74 @@
+"""The third-party wheels that debs and rpms carry: pinned in bundle.lock, pure Python, checked before they are used.
+
+`python bundle.py lock NAME==VERSION...` writes bundle.lock anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from zipfile import ZipFile
+
+LOCK_FILE = Path(__file__).with_name("bundle.lock")
+# A wheel with machine code would tie a package to one python and one kind of machine; 3.10 is the oldest python.
+PURE = ("--only-binary=:all:", "--implementation=py", "--abi=none", "--platform=any", "--python-version=3.10")
+HEADER = """# Every third-party wheel in the debs and rpms, by: python packaging/bundle.py lock NAME==VERSION...
+# jsonschema 4.17 is the last without native code; typer-slim is typer without the packages that colour its help.
+"""
+
+
+def read_lock() -> dict[str, str]:
+    """Return the version of each distribution by name."""
+    return dict(re.findall(r"^(\S+)==(\S+)", LOCK_FILE.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def download(directory: Path) -> dict[str, Path]:
+    """Fetch the pinned wheels, or take those that are there; return them by name. A wrong hash ends it."""
+    subprocess.run([*_pip_download(directory), "--require-hashes", "-r", LOCK_FILE], check=True)
+    wheels = {_normal(wheel.name.partition("-")[0]): wheel for wheel in directory.glob("*-py3-none-any.whl")}
+    return {name: wheels[_normal(name)] for name in read_lock()}
+
+
+def unpack(wheel: Path, directory: Path) -> None:
+    """Put the modules of a wheel, and what says which version and whose they are, into a directory."""
+    with ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if not _is_unwanted(name)]
+        archive.extractall(directory, names)
+
+
+def lock(requirements: list[str]) -> None:
+    """Pin these distributions, and no others: what they need has to be among them."""
+    with tempfile.TemporaryDirectory() as name:
+        subprocess.run([*_pip_download(Path(name)), *requirements], check=True)
+        wheels = sorted(Path(name).iterdir(), key=lambda wheel: wheel.name.lower())
+        lines = [_pin(wheel) for wheel in wheels]
+    LOCK_FILE.write_text(HEADER + "".join(lines), encoding="utf-8")
+
+
+def _is_unwanted(name: str) -> bool:
+    """Return whether a file of a wheel is pip's alone, or a test."""
+    return ".data/" in name or "/tests/" in name or name.endswith("/RECORD")
+
+
+def _pip_download(directory: Path) -> list[str]:
+    return [sys.executable, "-m", "pip", "-q", "download", "--no-deps", *PURE, "-d", str(directory)]
+
+
+def _pin(wheel: Path) -> str:
+    name, version = wheel.name.split("-")[:2]
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    return f"{_normal(name)}=={version} --hash=sha256:{digest}\n"
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["lock"]:
+        sys.exit(__doc__)
+    lock(sys.argv[2:])

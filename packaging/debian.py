@@ -1,0 +1,113 @@
+"""Make the debs. Example: python packaging/debian.py DIRECTORY"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+from email.utils import formatdate
+from pathlib import Path
+
+from packages import LIBRARY, MAINTAINER, PACKAGES, Package, packaged_version, source_date
+from stage import stage_packages
+
+from scripts import maintainer_scripts
+
+ZSH_FUNCTIONS = "usr/share/zsh/vendor-completions"
+INTERPRETER = "/usr/bin/python3"
+# Debian's python calls these when it is upgraded to another minor version.
+RECOMPILE = """#!/bin/sh
+set -e
+if [ "$1" = rtupdate ]; then
+    py3clean -p {name} /{library}
+    py3compile -p {name} /{library} -V 3.10-
+fi
+"""
+
+
+def build_debs(directory: Path) -> list[Path]:
+    """Build all debs into a directory; two builds of one commit are the same bytes."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as work:
+        trees = stage_packages(Path(work), interpreter=INTERPRETER, zsh_functions=ZSH_FUNCTIONS)
+        return [_build(package, trees[package.name], directory) for package in PACKAGES]
+
+
+def _build(package: Package, tree: Path, directory: Path) -> Path:
+    _compress_documents(package, tree)
+    if not package.is_meta:
+        script = tree / f"usr/share/python3/runtime.d/{package.name}.rtupdate"
+        _write(script, RECOMPILE.format(name=package.name, library=LIBRARY), mode=0o755)
+    overrides = Path(__file__).with_name("lintian") / package.name
+    if overrides.exists():
+        _write(tree / f"usr/share/lintian/overrides/{package.name}", overrides.read_text(encoding="utf-8"))
+    _write(tree / "DEBIAN/control", format_control(package, tree))
+    for name, text in maintainer_scripts(package).items():
+        _write(tree / "DEBIAN" / name, text, mode=0o755)
+    configuration = [f"/{path.relative_to(tree)}\n" for path in sorted((tree / "etc").rglob("*")) if path.is_file()]
+    if configuration:
+        _write(tree / "DEBIAN/conffiles", "".join(configuration))
+    _write(tree / "DEBIAN/md5sums", _checksums(tree))
+    deb = directory / f"{package.name}_{packaged_version()}_all.deb"
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(source_date())}
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-Zxz", "--build", tree, deb], env=environment, check=True)
+    return deb
+
+
+def format_control(package: Package, tree: Path) -> str:
+    """Return what apt and dpkg know about a package."""
+    needed = [*([] if package.is_meta else ["python3 (>= 3.10)"]), *package.debian_depends]
+    siblings = [f"{name} (= {packaged_version()})" for name in package.depends]
+    fields = {
+        "Package": package.name,
+        "Version": packaged_version(),
+        "Architecture": "all",
+        "Section": "metapackages" if package.is_meta else "admin",
+        "Priority": "optional",
+        "Maintainer": MAINTAINER,
+        "Installed-Size": str(sum(path.lstat().st_size for path in tree.rglob("*") if path.is_file()) // 1024 + 1),
+        # Unpacked and configured before the original package of this name is told to go, so that what that deletes
+        # can be saved first.
+        "Pre-Depends": ", ".join(siblings) if package.is_meta else "",
+        "Depends": "" if package.is_meta else ", ".join(needed + siblings),
+        "Recommends": ", ".join(package.recommends),
+        "Description": package.summary,
+    }
+    lines = [f"{field}: {value}\n" for field, value in fields.items() if value]
+    description = textwrap.wrap(" ".join(package.description.split()), 78, initial_indent=" ", subsequent_indent=" ")
+    return "".join(lines) + "\n".join(description) + "\n"
+
+
+def _compress_documents(package: Package, tree: Path) -> None:
+    """Compress manual pages and write the changelog, as Debian's policy wants both."""
+    date = formatdate(source_date())
+    changelog = f"amd-container-toolkit ({packaged_version()}) unstable; urgency=medium\n\n"
+    changelog += f"  * CHANGELOG.md of the source says what changed.\n\n -- {MAINTAINER}  {date}\n"
+    _write(tree / f"usr/share/doc/{package.name}/changelog", changelog)
+    for path in [*(tree / "usr/share/man").rglob("*.1"), tree / f"usr/share/doc/{package.name}/changelog"]:
+        Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+        path.unlink()
+
+
+def _checksums(tree: Path) -> str:
+    import hashlib
+
+    files = sorted(path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
+    return "".join(
+        f"{hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()}  {path.relative_to(tree)}\n"
+        for path in files
+        if path.relative_to(tree).parts[0] != "DEBIAN"
+    )
+
+
+def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(mode)
+
+
+if __name__ == "__main__":
+    print("\n".join(map(str, build_debs(Path(sys.argv[1])))))

@@ -1,0 +1,111 @@
+"""What each package carries: the one list from which debs and rpms are made."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+HOMEPAGE = "https://github.com/ROCm/container-toolkit"
+MAINTAINER = "AMD Container Toolkit maintainers <container-toolkit@example.org>"
+# Below it are `python3`, the interpreter these packages run with, and `python/`, the modules; no python looks there.
+LIBRARY = "usr/lib/amd-container-toolkit"
+
+
+class Package(NamedTuple):
+    """One deb and one rpm. Names of modules and wheels are those of bundle.lock and of the distributions."""
+
+    name: str
+    summary: str
+    description: str
+    depends: tuple[str, ...] = ()
+    # Needs of one kind of package only.
+    debian_depends: tuple[str, ...] = ()
+    recommends: tuple[str, ...] = ()
+    # Third-party wheels that no package before this one in the arrow of imports has brought.
+    bundled: tuple[str, ...] = ()
+    # Where files of this directory go.
+    files: tuple[tuple[str, str], ...] = ()
+    # Programs in /usr/bin and the function each runs, "" for one that is a program already.
+    programs: tuple[tuple[str, str], ...] = ()
+    is_meta: bool = False
+
+
+PACKAGES = (
+    Package(
+        name="amdgpu-discovery",
+        summary="library that finds the AMD GPUs of a machine",
+        description="""It answers two questions: which AMD GPUs and partitions does this machine have, and which of
+            them did somebody mean? The other packages of the AMD Container Toolkit are built on it.""",
+        bundled=("pyudev",),
+    ),
+    Package(
+        name="amd-device-spec",
+        summary="library that describes AMD GPUs to container engines",
+        description="""It writes and checks CDI specs, and edits OCI specs so that a container gets the AMD GPUs it
+            asks for.""",
+        depends=("amdgpu-discovery",),
+        bundled=("attrs", "jsonschema", "pyrsistent", "ruamel.yaml"),
+    ),
+    Package(
+        name="amd-gpu-tracker",
+        summary="shared and exclusive reservations of AMD GPUs",
+        description="""It knows which container uses which AMD GPU, and keeps the GPUs that an administrator made
+            exclusive to one container at a time. It is disabled until 'amd-gpu-tracker enable'.""",
+        depends=("amdgpu-discovery",),
+        bundled=("click", "filelock", "typer-slim", "typing-extensions"),
+        files=(("files/tmpfiles.conf", "usr/lib/tmpfiles.d/amd-gpu-tracker.conf"),),
+        programs=(("amd-gpu-tracker", "amd_gpu_tracker.cli"),),
+    ),
+    Package(
+        name="amd-container-runtime",
+        summary="OCI runtime that gives containers the AMD GPUs they ask for",
+        description="""It stands in front of runc or crun, and adds the AMD GPUs that a container asks for with
+            AMD_VISIBLE_DEVICES before it hands over.""",
+        depends=("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
+        recommends=("runc",),
+        files=(
+            ("files/logrotate", "etc/logrotate.d/amd-container-runtime"),
+            ("files/config.toml", "usr/share/doc/amd-container-runtime/examples/config.toml"),
+        ),
+        programs=(("amd-container-runtime", ""),),
+    ),
+    Package(
+        name="amd-ctk",
+        summary="command line of the AMD Container Toolkit",
+        description="""It configures Docker, Podman, containerd and CRI-O for AMD GPUs, generates CDI specs and keeps
+            them up to date, lists GPUs, and sets the GPU Tracker.""",
+        depends=("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
+        bundled=("tomlkit",),
+        files=(("systemd", "usr/lib/systemd/system"), ("udev", "usr/lib/udev/rules.d")),
+        programs=(("amd-ctk", "amd_ctk.cli"),),
+    ),
+    Package(
+        name="amd-container-toolkit",
+        summary="AMD GPUs for containers",
+        description="""It installs all of the AMD Container Toolkit: the runtime for Docker and its kind, CDI specs,
+            and the GPU Tracker.""",
+        depends=("amd-container-runtime", "amd-ctk"),
+        is_meta=True,
+    ),
+)
+
+
+def read_version() -> str:
+    """Return the version in the words of Python: 2.0.0.dev0."""
+    return (ROOT / "VERSION").read_text(encoding="utf-8").strip()
+
+
+def packaged_version() -> str:
+    """Return the version so that dpkg and rpm sort what comes before a release before it: 2.0.0~dev0."""
+    return re.sub(r"\.?(dev|a|b|rc)(?=\d)", r"~\1", read_version())
+
+
+def source_date() -> int:
+    """Return the date of the last commit, which is the date of everything that is built from it."""
+    answer = subprocess.run(
+        ["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True, check=True
+    )
+    return int(answer.stdout)

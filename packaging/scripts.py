@@ -1,0 +1,99 @@
+"""What packages run when they are installed, upgraded, removed and purged, put together from scripts/*."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from packages import LIBRARY, Package
+
+DIRECTORY = Path(__file__).with_name("scripts")
+UNITS = Path(__file__).with_name("systemd")
+# Where the original toolkit's deb has its program; the one that deletes other people's files.
+ORIGINAL = "/usr/local/bin/amd-ctk"
+
+
+def read_script(name: str) -> str:
+    """Return the lines of one of scripts/*, "" where there is none."""
+    path = DIRECTORY / name
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def units_of(package: Package) -> list[str]:
+    """Return the units that a package enables when it is first installed: those that say what wants them."""
+    carries = any(source == "systemd" for source, _ in package.files)
+    units = sorted(UNITS.glob("*")) if carries else []
+    return [unit.name for unit in units if "[Install]" in unit.read_text(encoding="utf-8")]
+
+
+def maintainer_scripts(package: Package) -> dict[str, str]:
+    """Return the maintainer scripts of a deb by name; those that would do nothing are left out."""
+    name = package.name
+    preinst = (
+        [(("install", "upgrade"), f"original={ORIGINAL}\n{read_script('save-from-1')}")] if name == "amd-ctk" else []
+    )
+    postinst = [(("configure",), _compile(package) + read_script(f"{name}.configure") + _enable(package))]
+    if package.is_meta:
+        postinst.append((("configure",), read_script("restore-from-1")))
+    prerm = [(("remove",), read_script(f"{name}.remove") + _stop(package))]
+    postrm = [(("purge",), read_script(f"{name}.purge") + _forget_units(package))]
+    clean = "" if package.is_meta else f"py3clean -p {name}\n"
+    scripts = {
+        "preinst": _script(preinst),
+        "postinst": _script(postinst),
+        "prerm": _script(prerm, clean),
+        "postrm": _script(postrm, _reload(package)),
+    }
+    return {name: text for name, text in scripts.items() if text}
+
+
+def _script(cases: Sequence[tuple[Sequence[str], str]], always: str = "") -> str:
+    """Return a shell script that does each thing when dpkg calls it with one of the words."""
+    lines = [f"case $1 in\n{' | '.join(words)})\n{_indent(text)}    ;;\nesac\n" for words, text in cases if text]
+    return "\n".join(["#!/bin/sh\nset -e\n", *lines, *([always] if always else [])]) if lines or always else ""
+
+
+def _indent(text: str) -> str:
+    return "".join(f"    {line}" if line.strip() else line for line in text.splitlines(keepends=True))
+
+
+def _compile(package: Package) -> str:
+    return "" if package.is_meta else f"py3compile -p {package.name} /{LIBRARY} -V 3.10-\n"
+
+
+def _enable(package: Package) -> str:
+    """Enable units at the first installation, and never again what an administrator disabled."""
+    lines = []
+    for unit in units_of(package):
+        lines.append(f"deb-systemd-helper unmask {unit} >/dev/null || true\n")
+        lines.append(f"if deb-systemd-helper --quiet was-enabled {unit}; then\n")
+        lines.append(f"    deb-systemd-helper enable {unit} >/dev/null || true\nfi\n")
+        lines.append(f"deb-systemd-helper update-state {unit} >/dev/null || true\n")
+    if lines:
+        names = " ".join(units_of(package))
+        lines.append("if [ -d /run/systemd/system ]; then\n    systemctl daemon-reload >/dev/null || true\n")
+        lines.append(f"    deb-systemd-invoke restart {names} >/dev/null || true\nfi\n")
+    return "".join(lines)
+
+
+def _stop(package: Package) -> str:
+    names = " ".join(units_of(package))
+    if not names:
+        return ""
+    return f"if [ -d /run/systemd/system ]; then\n    deb-systemd-invoke stop {names} >/dev/null || true\nfi\n"
+
+
+def _forget_units(package: Package) -> str:
+    names = units_of(package)
+    if not names:
+        return ""
+    lines = [
+        f"    deb-systemd-helper {verb} {unit} >/dev/null || true\n" for unit in names for verb in ("purge", "unmask")
+    ]
+    return "if [ -x /usr/bin/deb-systemd-helper ]; then\n" + "".join(lines) + "fi\n"
+
+
+def _reload(package: Package) -> str:
+    if not units_of(package):
+        return ""
+    return "if [ -d /run/systemd/system ]; then\n    systemctl daemon-reload >/dev/null || true\nfi\n"
