@@ -394,16 +394,45 @@ def test_a_missing_bundle_is_named(runtime):
     )
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere; the read-only file system is tested by e2e")
-def test_a_bundle_that_cannot_be_written_is_named(runtime):
+READ_ONLY = """mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@" """
+
+
+@pytest.mark.skipif(
+    subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "true"], capture_output=True, check=False
+    ).returncode,
+    reason="this machine makes no user namespaces, in which anybody may mount",
+)
+def test_a_bundle_on_a_read_only_file_system_is_named(runtime):
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
-    runtime.bundle.chmod(0o555)
+    before = (runtime.bundle / "config.json").read_bytes()
+
+    answer = runtime.run(
+        *("create", "--bundle", runtime.bundle, "c1"),
+        under=("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", READ_ONLY, "sh", runtime.bundle),
+    )
+
+    assert (answer.returncode, answer.stderr) == (
+        5,
+        f"amd-container-runtime: {runtime.bundle}/config.json cannot be written: the file system is read-only\n",
+    )
+    assert (runtime.bundle / "config.json").read_bytes() == before
+    assert runtime.files() == ["config.json"]
+    assert runtime.runc_words is None
+
+
+def test_a_number_that_cannot_be_written_again_is_named(runtime):
+    content = b'{"process": {"env": ["AMD_VISIBLE_DEVICES=0"]}, "x": 1e999}'
+    (runtime.bundle / "config.json").write_bytes(content)
 
     answer = runtime.create()
 
-    assert answer.stderr == (
-        f"amd-container-runtime: {runtime.bundle}/config.json cannot be written: access is refused\n"
+    assert answer.returncode == 5
+    assert answer.stderr.startswith(
+        f"amd-container-runtime: the bundle's {runtime.bundle}/config.json holds what cannot be written again: Out of"
     )
+    assert (runtime.bundle / "config.json").read_bytes() == content
+    assert runtime.files() == ["config.json"]
 
 
 def test_a_message_never_takes_dockers_exit_codes(runtime):
