@@ -49,7 +49,7 @@ class Runtime:
         keys = {name.replace("_", "-"): value for name, value in values.items()}
         os.makedirs(os.path.dirname(self.host.path(CONFIG_FILE)), exist_ok=True)
         with open(self.host.path(CONFIG_FILE), "w", encoding="utf-8") as file:
-            file.writelines(f'{key} = "{value}"\n' for key, value in keys.items())
+            file.writelines(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
         compiled = format_compiled(keys, stamp(os.stat(self.host.path(CONFIG_FILE))))
         with open(self.host.path(COMPILED_FILE), "wb") as file:
             file.write(compiled)

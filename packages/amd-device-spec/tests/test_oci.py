@@ -190,15 +190,16 @@ def test_hooks_of_others_stay_in_front():
     assert spec["hooks"] == {"prestart": [{"path": "/net"}], "poststop": [{"path": "/theirs"}, HOOK]}
 
 
-def test_variables_of_an_earlier_time_give_way_to_the_new_ones():
-    spec = {"process": {"env": ["A=1"]}}
-    apply_edits(spec, build_edits([KFD], env=["AMD_VRAM_LIMIT_MB=4000"]))
+def test_a_container_is_told_how_much_memory_is_its_own_and_a_second_time_anew():
+    spec = {"process": {"env": ["A=1", "AMD_VRAM_LIMIT_MB=7"]}}
+    apply_edits(spec, build_edits([KFD], vram_mb=4000))
 
-    apply_edits(spec, build_edits([KFD], env=["AMD_VRAM_LIMIT_MB=5000"]))
+    apply_edits(spec, build_edits([KFD], vram_mb=7))
 
-    assert spec["process"] == {"env": ["A=1", "AMD_VRAM_LIMIT_MB=5000"]}
+    # The last entry counts.
+    assert spec["process"] == {"env": ["A=1", "AMD_VRAM_LIMIT_MB=7", "AMD_VRAM_LIMIT_MB=7"]}
     assert remove_edits(spec)
-    assert spec["process"] == {"env": ["A=1"]}
+    assert spec["process"] == {"env": ["A=1", "AMD_VRAM_LIMIT_MB=7"]}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 from amd_device_spec.request import is_privileged
 from amd_gpu_tracker.given_gpus import drm_minors, gpus_given, shared_cgroup
 from amd_gpu_tracker.hooks import is_claim_hook, release_hook
-from amd_gpu_tracker.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, Holder
+from amd_gpu_tracker.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
 from amd_gpu_tracker.lock import KernelLock
 from amd_gpu_tracker.processes import Processes
 from amd_gpu_tracker.reservation import Claim, reserve, withdraw
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from amd_container_runtime.arguments import Call
     from amd_container_runtime.bundle import Bundle
+    from amd_device_spec.request import Grant
     from amd_gpu_tracker.state import State
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
 class PendingClaim:
     """A claim that is decided when the edited bundle is safely on the disk."""
 
-    __slots__ = ("_claim", "_processes", "_state")
+    __slots__ = ("_claim", "_is_reserved", "_processes", "_state")
 
     def __init__(self, state: State, claim: Claim, processes: Processes) -> None:
         self._state = state
         self._claim = claim
         self._processes = processes
+        self._is_reserved = False
 
     @property
     def poststop_hooks(self) -> list[dict[str, Any]]:
@@ -44,15 +46,17 @@ class PendingClaim:
 
     def reserve(self) -> bool:
         """Reserve all GPUs or raise GpusRefused; False where the container of this id is running already."""
-        return reserve(self._state, self._claim, processes=self._processes, lock=KernelLock)
+        self._is_reserved = reserve(self._state, self._claim, processes=self._processes, lock=KernelLock)
+        return self._is_reserved
 
     def withdraw(self) -> None:
-        """Take back what `reserve` reserved."""
-        withdraw(self._state, self._claim.holder)
+        """Take back what was reserved, if anything was."""
+        if self._is_reserved:
+            withdraw(self._state, self._claim.holder)
 
 
 def make_claim(
-    call: Call, host: Host, bundle: Bundle, *, granted: Sequence[GpuLocation], gpus: Sequence[GpuLocation]
+    call: Call, host: Host, bundle: Bundle, *, granted: Grant, gpus: Sequence[GpuLocation]
 ) -> PendingClaim | None:
     """Return the claim of the granted GPUs and of those whose nodes the engine has put into the spec, None for none.
 
@@ -61,27 +65,22 @@ def make_claim(
     spec = bundle.spec
     has_nodes = bool(drm_minors(spec)) and not is_privileged(spec)
     gpus = gpus or (_locate_gpus(host) if has_nodes else [])
-    given = [gpu for gpu in gpus_given(spec, gpus) if gpu not in granted] if has_nodes else []
-    if not (granted or given):
+    given = [gpu for gpu in gpus_given(spec, gpus) if gpu not in granted.gpus] if has_nodes else []
+    if not (granted.gpus or given):
         return None
     processes = Processes()
     claim = Claim(
-        holder=_holder(call, bundle, processes),
-        wanted=sorted((*granted, *given), key=lambda gpu: gpu.number),
+        holder=make_holder(call, bundle, processes),
+        wanted=sorted((*granted.gpus, *given), key=lambda gpu: gpu.number),
         gpus=gpus,
-        ways=(*((BY_ENVIRONMENT,) if granted else ()), *((_way_of_nodes(spec),) if given else ())),
+        ways=(*_ways_of_request(granted), *((_way_of_nodes(spec),) if given else ())),
+        kinds=granted.kinds,
     )
     return PendingClaim(open_state(host, os.environ), claim, processes)
 
 
-def _locate_gpus(host: Host) -> list[GpuLocation]:
-    try:
-        return locate_gpus(host)
-    except DriverUnavailable:  # the nodes are those of another vendor
-        return []
-
-
-def _holder(call: Call, bundle: Bundle, processes: Processes) -> Holder:
+def make_holder(call: Call, bundle: Bundle, processes: Processes) -> Holder:
+    """Return the container that this call makes, as the tracker knows containers."""
     return Holder(
         container_id=call.container_id,
         root=call.root,
@@ -91,6 +90,19 @@ def _holder(call: Call, bundle: Bundle, processes: Processes) -> Holder:
         pid_file=os.path.abspath(call.pid_file) if call.pid_file else "",
         cgroup=shared_cgroup(bundle.spec, call.container_id),
     )
+
+
+def _locate_gpus(host: Host) -> list[GpuLocation]:
+    try:
+        return locate_gpus(host)
+    except DriverUnavailable:  # the nodes are those of another vendor
+        return []
+
+
+def _ways_of_request(granted: Grant) -> tuple[str, ...]:
+    if not granted.gpus:
+        return ()
+    return (BY_SWARM,) if granted.kinds else (BY_ENVIRONMENT,)
 
 
 def _way_of_nodes(spec: dict[str, Any]) -> str:

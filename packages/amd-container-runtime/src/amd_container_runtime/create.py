@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from amd_container_runtime.arguments import Call
     from amd_container_runtime.claim import PendingClaim
     from amd_container_runtime.report import Log
+    from amd_device_spec.oci import Edits
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.gpu import DeviceNode
     from amdgpu_discovery.host import Host
 
 
@@ -29,53 +30,33 @@ def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> 
     """Edit the bundle so that its container has all the GPUs it asks for; ToolkitError, and the bundle as it was."""
     bundle = Bundle(call.bundle, call.config)
     try:
-        changed, claim = _edit(bundle, call, host, settings, log)
+        _add(bundle, call, host, settings, log)
     except SpecError as error:
         raise FileError(f"the bundle's {bundle.path} is not a spec: {error.message}", hint=error.hint) from error
-    if changed:
-        bundle.write()
-    try:
-        if claim is not None and not claim.reserve():
-            # It runs already: runc says so, and its bundle and its GPUs stay as they are.
-            bundle.discard()
-            return
-    except BaseException:
-        bundle.discard()
-        raise
-    if changed:
-        _commit(bundle, claim)
 
 
-def _commit(bundle: Bundle, claim: PendingClaim | None) -> None:
+def _add(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -> None:
+    kinds = (*settings.swarm_resources, *settings.swarm_vram_resources)
+    request = _permitted(requested_gpus(bundle.spec, kinds), bundle, call, settings, log)
+    # What an earlier start put in is neither asked for nor given by the engine.
+    removed = remove_edits(bundle.spec)
+    granted, claim = _grant(request, call, host, bundle, settings)
     try:
-        bundle.commit()
+        nodes = device_nodes(host, granted.gpus)
+        changed = apply_edits(bundle.spec, _edits(nodes, granted, claim, settings)) or removed
+        if keep_last_request(bundle.spec) or changed:
+            bundle.write()
+        if request:
+            _log_grant(granted, nodes, call, log)
+        # Where it is refused because it runs already, runc says so, and its bundle and its GPUs stay as they are.
+        if claim is None or claim.reserve():
+            bundle.commit()
     except BaseException:
         if claim is not None:
             claim.withdraw()
         raise
-
-
-def _edit(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -> tuple[bool, PendingClaim | None]:
-    """Edit the spec in memory; return whether that changed it, and what is to be reserved."""
-    request = _permitted(requested_gpus(bundle.spec, settings.swarm_resources), bundle, call, settings, log)
-    gpus = locate_gpus(host) if request and not request.asks_for_nothing else []
-    granted = _grant(request, gpus, settings) if request else Grant(gpus=())
-    # What an earlier start put in is neither asked for nor given by the engine.
-    removed = remove_edits(bundle.spec)
-    claim = find_claim(call, host, bundle, granted.gpus, gpus)
-    nodes = device_nodes(host, granted.gpus)
-    for note in filter(None, (*granted.notes, closed_nodes_note(nodes))):
-        log.write("warn", note, container=call.container_id)
-    edits = build_edits(
-        nodes,
-        keep_host_mode=settings.device_mode == "host",
-        poststop=claim.poststop_hooks if claim else (),
-    )
-    changed = apply_edits(bundle.spec, edits) or removed
-    if request:
-        numbers = f"[{' '.join(str(gpu.number) for gpu in granted.gpus)}]"
-        log.write("info", "Requested GPUs for container", gpu_indices=numbers, container=call.container_id)
-    return keep_last_request(bundle.spec) or changed, claim
+    finally:
+        bundle.discard()
 
 
 def _permitted(
@@ -93,12 +74,38 @@ def _permitted(
     return None
 
 
-def _grant(request: GpuRequest, gpus: Sequence[GpuLocation], settings: Settings) -> Grant:
-    if request.asks_for_nothing:
-        return Grant(gpus=())
-    return grant(
-        request,
-        gpus,
-        swarm_kinds=settings.swarm_resources,
-        ignore_unknown=settings.unknown_gpus == "ignore",
+def _grant(
+    request: GpuRequest | None, call: Call, host: Host, bundle: Bundle, settings: Settings
+) -> tuple[Grant, PendingClaim | None]:
+    """Return which GPUs the container gets, and what it has to reserve or, of memory, has reserved."""
+    gpus = locate_gpus(host) if request and not request.asks_for_nothing else []
+    granted = Grant(gpus=())
+    if request and not request.asks_for_nothing:
+        granted = grant(
+            request,
+            gpus,
+            swarm_kinds=settings.swarm_resources,
+            vram_kinds=settings.swarm_vram_resources,
+            ignore_unknown=settings.unknown_gpus == "ignore",
+        )
+    if granted.vram:
+        from amd_container_runtime.memory_claim import reserve_memory
+
+        return reserve_memory(call, host, bundle, granted, granted.vram)
+    return granted, find_claim(call, host, bundle, granted, gpus)
+
+
+def _edits(nodes: Sequence[DeviceNode], granted: Grant, claim: PendingClaim | None, settings: Settings) -> Edits:
+    return build_edits(
+        nodes,
+        keep_host_mode=settings.device_mode == "host",
+        poststop=claim.poststop_hooks if claim else (),
+        vram_mb=granted.vram.megabytes if granted.vram else 0,
     )
+
+
+def _log_grant(granted: Grant, nodes: Sequence[DeviceNode], call: Call, log: Log) -> None:
+    for note in filter(None, (*granted.notes, closed_nodes_note(nodes))):
+        log.write("warn", note, container=call.container_id)
+    numbers = f"[{' '.join(str(gpu.number) for gpu in granted.gpus)}]"
+    log.write("info", "Requested GPUs for container", gpu_indices=numbers, container=call.container_id)

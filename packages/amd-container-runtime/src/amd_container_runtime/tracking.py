@@ -12,18 +12,19 @@ if TYPE_CHECKING:
     from amd_container_runtime.arguments import Call
     from amd_container_runtime.bundle import Bundle
     from amd_container_runtime.claim import PendingClaim
+    from amd_device_spec.request import Grant
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
 
 def find_claim(
-    call: Call, host: Host, bundle: Bundle, granted: Sequence[GpuLocation], gpus: Sequence[GpuLocation]
+    call: Call, host: Host, bundle: Bundle, granted: Grant, gpus: Sequence[GpuLocation]
 ) -> PendingClaim | None:
     """Return what this container has to reserve; None where that is nothing or where nothing is tracked.
 
     `gpus` are those of the host where they are known already.
     """
-    if not (granted or _lists_devices(bundle.spec)) or not may_be_tracking(host):
+    if not (granted.gpus or _lists_devices(bundle.spec)) or not may_be_tracking(host):
         return None
     from amd_container_runtime.claim import make_claim
 

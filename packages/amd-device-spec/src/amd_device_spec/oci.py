@@ -34,6 +34,9 @@ OVERFLOW_GID = 65534
 # What the hooks of the GPU Tracker run, which is a distribution that this one does not know.
 HOOK_PROGRAM = "amd_gpu_tracker/hook.py"
 
+# Tells a container how much of its GPU's memory is its own, in units of 2^20 bytes.
+VRAM_LIMIT = "AMD_VRAM_LIMIT_MB"
+
 # Where each kind of edit stands in a spec.
 _PLACES = {
     "devices": ("linux", "devices"),
@@ -59,11 +62,12 @@ def build_edits(
     *,
     keep_host_mode: bool = False,
     poststop: Sequence[dict[str, Any]] = (),
-    env: Sequence[str] = (),
+    vram_mb: int = 0,
 ) -> Edits:
     """Return the edits that let a container use these nodes.
 
     With `keep_host_mode` the nodes keep the host's permission bits and the process is put into their groups instead.
+    `vram_mb` is how much of the GPU's memory it is told to use, 0 for all.
     """
     nodes = list(nodes)
     return Edits(
@@ -71,7 +75,7 @@ def build_edits(
         rules=[_rule(node) for node in nodes],
         gids=sorted({node.gid for node in nodes} - {0, OVERFLOW_GID}) if keep_host_mode else [],
         poststop=list(poststop),
-        env=list(env),
+        env=[f"{VRAM_LIMIT}={vram_mb}"] if vram_mb else [],
     )
 
 
@@ -87,7 +91,7 @@ def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
         "rules": _add(spec, "rules", edits.rules, covers=_allows, since=_last_denial),
         "gids": _add(spec, "gids", edits.gids, covers=int.__eq__),
         "poststop": _add(spec, "poststop", edits.poststop, covers=dict.__eq__),
-        "env": _add(spec, "env", edits.env, covers=str.__eq__),
+        "env": _add(spec, "env", edits.env, covers=str.__eq__, since=len),
     }
     if not any(added.values()):
         return removed
@@ -180,6 +184,8 @@ def _is_ours(kind: str, entries: object) -> bool:
         return False
     if kind == "rules":
         return all(isinstance(rule, dict) and rule.get("allow") is True for rule in entries)
+    if kind == "env":
+        return all(isinstance(variable, str) and variable.startswith(f"{VRAM_LIMIT}=") for variable in entries)
     return kind != "poststop" or all(_is_hook(hook) for hook in entries)
 
 

@@ -1,0 +1,147 @@
+"""What Docker Swarm promised a task: whole GPUs by name, or memory of one GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from amd_gpu_tracker.tracker import Tracker
+
+GPU_0 = "0xEA35F57CC80DEB35"
+GPU_2 = "0x6E32F10EFC982B4C"
+EDITS = "com.amd.container-toolkit.edits"
+
+
+@pytest.fixture
+def node(runtime):
+    """Return a runtime on a node that `swarm setup --vram` has prepared."""
+    runtime.configure(swarm_vram_resources=["VRAM"])
+    Tracker(runtime.host).enable()
+    return runtime
+
+
+def leases(runtime):
+    directory = runtime.host.path("/run/amd-container-toolkit/leases")
+    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    with_fields = []
+    for name in names:
+        with open(os.path.join(directory, name), encoding="utf-8") as file:
+            with_fields.append(json.load(file))
+    return with_fields
+
+
+def test_a_task_gets_the_gpu_that_has_its_memory_and_is_told_how_much_is_its_own(node):
+    node.write_config("AMD_VISIBLE_DEVICES=all", "AMD_VRAM_LIMIT_MB=999999", "DOCKER_RESOURCE_VRAM=4000")
+
+    answer = node.create()
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert node.paths() == ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]
+    assert node.config["process"]["env"] == [
+        "PATH=/bin",
+        "AMD_VISIBLE_DEVICES=all",
+        "DOCKER_RESOURCE_VRAM=4000",
+        "AMD_VRAM_LIMIT_MB=4000",
+    ]
+    (lease,) = leases(node)
+    assert (lease["gpus"], lease["ways"], lease["kinds"], lease["vram_mb"]) == (
+        ["0000:03:00.0/0"],
+        ["swarm"],
+        ["VRAM"],
+        4000,
+    )
+    assert [hook["args"][4] for hook in node.config["hooks"]["poststop"]] == ["release"]
+    assert (
+        'level=WARN msg="amd-container-runtime AMD_VISIBLE_DEVICES=all is ignored because DOCKER_RESOURCE_VRAM reserves'
+        ' memory" container=c1'
+    ) in node.own_log
+
+
+def test_the_same_bundle_again_is_told_once(node):
+    node.write_config("DOCKER_RESOURCE_VRAM=4000")
+    node.create()
+    once = node.config
+
+    node.create()
+
+    assert node.config == once
+    assert len(leases(node)) == 1
+
+
+def test_without_the_tracker_memory_is_refused(runtime):
+    runtime.configure(swarm_vram_resources=["VRAM"])
+    runtime.write_config("DOCKER_RESOURCE_VRAM=4000")
+    before = runtime.config
+
+    answer = runtime.create()
+
+    sentence = (
+        "amd-container-runtime: DOCKER_RESOURCE_VRAM=4000: memory can be reserved only while the GPU Tracker is enabled"
+        " (run 'amd-ctk swarm setup --vram', or 'amd-ctk gpu-tracker enable')"
+    )
+    assert (answer.returncode, answer.stderr) == (1, f"{sentence}\n")
+    assert [line["msg"] for line in runtime.reported] == [sentence]
+    assert (runtime.config, runtime.files(), runtime.runc_words) == (before, ["config.json"], None)
+
+
+def test_an_amount_that_nobody_declared_to_be_memory_is_none_of_ours(runtime):
+    Tracker(runtime.host).enable()
+    runtime.write_config("DOCKER_RESOURCE_VRAM=4000")
+
+    assert runtime.create().returncode == 0
+    assert runtime.paths() == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "sentence"),
+    [
+        ("VRAM=lots", "DOCKER_RESOURCE_VRAM=lots is not a number of megabytes"),
+        ("VRAM=65521", "DOCKER_RESOURCE_VRAM=65521 is more than any GPU of this node has, the largest has 65520 MB"),
+        ("AMD_GPU=0x1234", "DOCKER_RESOURCE_AMD_GPU=0x1234: no GPU has the unique id 0x1234, this host has 0xEA35F5"),
+        ("AMD_GPU=nonsense", "DOCKER_RESOURCE_AMD_GPU=nonsense: 'nonsense' is not a GPU number, range, unique id or"),
+        ("AMD_GPU=2", "DOCKER_RESOURCE_AMD_GPU=2 is an amount and names no GPU"),
+    ],
+)
+def test_what_cannot_be_met_is_refused_and_leaves_nothing_behind(node, variable, sentence):
+    node.write_config(f"DOCKER_RESOURCE_{variable}")
+    before = node.config
+
+    answer = node.create()
+
+    assert answer.returncode != 0
+    assert answer.stderr.startswith(f"amd-container-runtime: {sentence}")
+    assert (node.config, node.files(), node.runc_words, leases(node)) == (before, ["config.json"], None, [])
+
+
+def test_memory_is_given_back_where_the_bundle_cannot_be_edited(node):
+    node.write_config("DOCKER_RESOURCE_VRAM=4000", linux=7)
+
+    assert node.create().returncode == 5
+    assert leases(node) == []
+
+
+def test_memory_and_devices_of_the_engine_do_not_go_together(node):
+    render = {"path": "/dev/dri/renderD128", "type": "c", "major": 226, "minor": 128}
+    node.write_config("DOCKER_RESOURCE_VRAM=4000", linux={"devices": [render]})
+
+    assert node.create().stderr == (
+        "amd-container-runtime: DOCKER_RESOURCE_VRAM=4000 is memory of a GPU that is yet to be chosen, and the"
+        " container was given GPUs as devices (leave out one or the other)\n"
+    )
+    assert leases(node) == []
+
+
+def test_whole_gpus_of_swarm_are_leased_by_their_kinds(node):
+    node.write_config(f"DOCKER_RESOURCE_AMD_GPU={GPU_0}", f"DOCKER_RESOURCE_MI210={GPU_2}")
+
+    assert node.create().returncode == 0
+
+    (lease,) = leases(node)
+    assert (lease["gpus"], lease["ways"], lease["kinds"], lease["vram_mb"]) == (
+        ["0000:03:00.0/0", "0000:43:00.0/0"],
+        ["swarm"],
+        ["AMD_GPU", "MI210"],
+        0,
+    )
