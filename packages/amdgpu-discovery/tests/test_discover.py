@@ -211,6 +211,24 @@ def test_two_virtual_functions_of_one_device_keep_their_partitions_apart(simulat
     assert [gpu.partition_rank for gpu in gpus] == [0, 1, 2, 3, 4, 5, 6, 7] * 2
 
 
+def test_minors_above_191_are_shared_by_cards_and_render_nodes_and_ordered_as_numbers(simulated):
+    """Since Linux 6.12 both kinds take what is free there, so that neither is told by its number."""
+    minors = ((192, 193), (194, 1000), (1001, 195), *((None, minor) for minor in range(200, 205)))
+    profile = load_profile("mi300x-8-cpx")
+    host = simulated(profile.replace(gpus=(profile.gpus[0].replace(minors=minors),)))
+
+    assert [(gpu.number, gpu.render_minor, gpu.card_minor) for gpu in locate_gpus(host)] == [
+        (0, 193, 192),
+        (1, 195, 1001),
+        (2, 200, None),
+        (3, 201, None),
+        (4, 202, None),
+        (5, 203, None),
+        (6, 204, None),
+        (7, 1000, 194),
+    ]
+
+
 def test_a_gpu_without_a_card_is_a_gpu(simulated):
     host = simulated(load_profile("one-gpu").with_gpu(0, minors=((None, 128),)))
 
@@ -277,14 +295,31 @@ def test_nodes_outside_our_cgroup_are_not_ours_and_no_error(simulated):
     assert [gpu.number for gpu in find_gpus(host)] == [0, 1]
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EIO])
+def test_a_node_that_cannot_be_read_for_another_reason_is_an_error_because_numbers_would_shift(simulated, number):
+    class BrokenHost(Host):
+        __slots__ = ()
+
+        def read(self, path):
+            if path == f"{NODES}/4/properties":
+                raise OSError(number, os.strerror(number), path)
+            return super().read(path)
+
+    with pytest.raises(ToolkitError) as failure:
+        locate_gpus(BrokenHost(simulated("mi210-4").root))
+
+    assert str(failure.value) == f"{NODES}/4/properties cannot be read: {os.strerror(number)}"
+
+
 class RestlessHost(Host):
     """A host whose topology is rebuilt a few times while somebody reads it."""
 
-    __slots__ = ("generation", "lost", "rebuilds")
+    __slots__ = ("generation", "gone", "rebuilds")
 
-    def __init__(self, host, rebuilds):
+    def __init__(self, host, rebuilds, gone=errno.ENOENT):
         super().__init__(host.root)
         self.rebuilds = rebuilds
+        self.gone = gone
         self.generation = 10
 
     def read(self, path):
@@ -294,12 +329,13 @@ class RestlessHost(Host):
             return b"%d\n" % self.generation
         # While it is rebuilt, half of the nodes are gone.
         if self.rebuilds > 0 and "/nodes/3/" in path:
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+            raise OSError(self.gone, os.strerror(self.gone), path)
         return super().read(path)
 
 
-def test_a_topology_that_is_rebuilt_meanwhile_is_read_again(simulated):
-    host = RestlessHost(simulated("mi210-4"), rebuilds=5)
+@pytest.mark.parametrize("gone", [errno.ENOENT, errno.ENODEV])
+def test_a_topology_that_is_rebuilt_meanwhile_is_read_again(simulated, gone):
+    host = RestlessHost(simulated("mi210-4"), rebuilds=5, gone=gone)
 
     assert len(locate_gpus(host)) == 4
 

@@ -68,6 +68,17 @@ def test_a_broken_document_is_refused_with_its_place(content, message):
     assert str(refusal.value).startswith((message, older))
 
 
+@pytest.mark.parametrize("trouble", [TypeError, AttributeError])
+def test_a_python_whose_c_half_wants_to_be_asked_otherwise_is_served_by_json(monkeypatch, trouble):
+    def refuse(*_):
+        raise trouble
+
+    monkeypatch.setattr(plain_json._json, "make_scanner", refuse)
+    monkeypatch.setattr(plain_json._json, "make_encoder", lambda: None)
+
+    assert plain_json.dumps(plain_json.loads(b'{"a": [1, 2.5]}')) == b'{"a":[1,2.5]}'
+
+
 @pytest.mark.usefixtures("accelerator")
 def test_order_and_big_numbers_survive():
     content = b'{"z":123456789012345678901234567890,"a":[0.1,1e+22,-0.0],"m":"\\ud800\\u0000"}'

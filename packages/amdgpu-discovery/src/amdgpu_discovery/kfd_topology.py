@@ -6,7 +6,9 @@ or a partition mode changes, so a reader compares `generation_id` before and aft
 
 from __future__ import annotations
 
-from amdgpu_discovery.errors import ToolkitError
+import errno
+
+from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -17,6 +19,9 @@ TOPOLOGY = "/sys/class/kfd/kfd/topology"
 
 # A rebuild takes well under a millisecond; whoever loses this often is not losing a race.
 ATTEMPTS = 100
+
+# What the device cgroup refuses, and what went away before it was opened or while it was open (fs/kernfs/file.c).
+NOT_OURS_OR_GONE = (errno.EPERM, errno.EACCES, errno.ENOENT, errno.ENODEV)
 
 # KFD_CRAT heap types: video memory that the CPU can reach through the PCI window, and that it cannot.
 FRAME_BUFFER_HEAPS = (1, 2)
@@ -41,8 +46,9 @@ class KfdNode(Value):
 def read_gpu_nodes(host: Host) -> list[KfdNode]:
     """Return the GPU nodes in KFD's order, [] where there is no KFD.
 
-    A node whose read is refused (EPERM) belongs to a GPU outside this process's device cgroup: it is left out.
-    ToolkitError if the topology never holds still.
+    A node whose read is refused (EPERM) belongs to a GPU outside this process's device cgroup: it is left out, as is
+    one that goes away meanwhile. ToolkitError if the topology never holds still, or if it cannot be read for another
+    reason: GPUs must not take the numbers of those that were overlooked.
     """
     for _ in range(ATTEMPTS):
         before = _generation(host)
@@ -94,6 +100,13 @@ def _node_numbers(host: Host) -> list[int]:
 
 
 def _read_node(host: Host, number: int) -> list[KfdNode]:
-    node = KfdNode(number=number, properties=host.read_attribute(f"{TOPOLOGY}/nodes/{number}/properties"))
+    path = f"{TOPOLOGY}/nodes/{number}/properties"
+    try:
+        properties = host.read(path).decode("ascii", "replace")
+    except OSError as error:
+        if error.errno in NOT_OURS_OR_GONE:
+            return []
+        raise ToolkitError(f"{path} cannot be read: {reason(error)}") from error
+    node = KfdNode(number=number, properties=properties)
     # A CPU node has no render minor. Old APU nodes have CPU cores too, so those prove nothing.
     return [node] if node.read("drm_render_minor") else []

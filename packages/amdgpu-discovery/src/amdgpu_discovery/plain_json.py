@@ -45,8 +45,8 @@ def loads(content: bytes) -> Any:
         try:
             scan: Any = _json.make_scanner
             document, end = scan(_Reading())(text, len(text) - len(text.lstrip(_SPACE)))
-        except (StopIteration, SystemError):
-            pass  # broken; the C half leaves it to json to say where
+        except (StopIteration, SystemError, AttributeError, TypeError):
+            pass  # broken, and json says where; or the C half of a python to come, which wants to be asked otherwise
         else:
             if not text[end:].strip(_SPACE):
                 return document
@@ -57,12 +57,22 @@ def loads(content: bytes) -> Any:
 
 def dumps(document: Any) -> bytes:
     """Write one JSON document on one line, ASCII only; TypeError or ValueError for what JSON cannot say."""
-    if not HAS_ACCELERATOR:
+    encode = _make_encoder()
+    if encode is None:
         import json
 
         return json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
-    encode = _json.make_encoder(None, _refuse, _json.encode_basestring_ascii, None, ":", ",", False, False, False)
     return "".join(encode(document, 0)).encode("ascii")
+
+
+def _make_encoder() -> Any:
+    """Return the C half's encoder, None where it is missing or made in another way than up to now."""
+    if not HAS_ACCELERATOR:
+        return None
+    try:
+        return _json.make_encoder(None, _refuse, _json.encode_basestring_ascii, None, ":", ",", False, False, False)
+    except TypeError:
+        return None
 
 
 def _refuse(document: object) -> Any:
