@@ -66,7 +66,7 @@ def test_a_gpu_that_cannot_compute_is_said_beside_the_table(host, amd_ctk):
 
     assert answer.stdout.startswith("Found 1 AMD GPU device\n")
     assert answer.stderr == (
-        "The GPU at 0000:6d:00.0 has no number because the kernel's compute driver (KFD) does not support it\n"
+        "The GPU at 0000:6d:00.0 has no number because the kernel's compute driver (KFD) does not list it\n"
     )
 
 

@@ -52,7 +52,7 @@ def format_uuid(gpu: Gpu) -> str:
 def format_unnumbered(unnumbered: list[UnnumberedGpu]) -> str:
     """Return a line for each GPU that no container can ask for."""
     return "\n".join(
-        f"The GPU at {gpu.pci_address} has no number because the kernel's compute driver (KFD) does not support it"
+        f"The GPU at {gpu.pci_address} has no number because the kernel's compute driver (KFD) does not list it"
         for gpu in unnumbered
     )
 
