@@ -28,7 +28,7 @@ def main(requests: list[str]) -> int:
             docker.start()
             docker.import_image(pack(build_rootfs(directory / "rootfs"), directory / "busybox.tar"))
             if requests:
-                return 0 if all([show(docker, request) for request in requests]) else 1
+                return 0 if all(show(docker, request) for request in requests) else 1
             return show_both_answers(docker, host)
         finally:
             docker.stop()

@@ -41,7 +41,11 @@ class Docker:
     def __call__(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a `docker` command to its end and return what it printed; EngineError if it fails and `check` is true."""
         ended = subprocess.run(
-            ["docker", "-H", f"unix://{self.socket}", *words], capture_output=True, text=True, check=False
+            ["docker", "-H", f"unix://{self.socket}", *words],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
         if check and ended.returncode != 0:
             raise EngineError(f"docker {' '.join(words)}: {ended.stderr}")

@@ -1,0 +1,42 @@
+"""Containers of a real Docker engine that serves eight simulated MI300X."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from support.docker import IMAGE, Docker
+from support.seen import SeenNode, parse_seen
+
+
+@pytest.fixture
+def run(docker: Docker) -> Callable[..., str]:
+    """Return a function that runs a container to its end under --runtime=amd: `run("0-2", "list-gpus")`."""
+
+    def run(gpus: str, *command: str, options: tuple[str, ...] = ()) -> str:
+        asking = ("--rm", "--runtime=amd", f"--env=AMD_VISIBLE_DEVICES={gpus}")
+        return docker("run", *asking, *options, IMAGE, *command).stdout
+
+    return run
+
+
+@pytest.fixture
+def see(run: Callable[..., str]) -> Callable[..., list[SeenNode]]:
+    """Return a function that tells which GPU nodes a container sees: `see("0-2", "--user=1000")`."""
+    return lambda gpus, *options: parse_seen(run(gpus, "list-gpus", options=options))
+
+
+@pytest.fixture
+def start(docker: Docker) -> Iterator[Callable[..., str]]:
+    """Return a function that starts a container that stays, and returns its id; it is removed after the test."""
+    started = []
+
+    def start(gpus: str, *options: str, command: tuple[str, ...] = ("sleep", "600")) -> str:
+        asking = ("--detach", "--runtime=amd", f"--env=AMD_VISIBLE_DEVICES={gpus}")
+        started.append(docker("run", *asking, *options, IMAGE, *command).stdout.strip())
+        return started[-1]
+
+    yield start
+    for container in started:
+        docker("rm", "--force", container, check=False)

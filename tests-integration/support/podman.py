@@ -1,0 +1,61 @@
+"""A Podman of one's own: its images, containers and settings lie in a directory, and it touches nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from support.docker import IMAGE, EngineError
+
+SETTINGS = """[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[containers]
+netns = "none"
+# Podman's own default is more than the root of a virtual machine may give.
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+"""
+
+
+class Podman:
+    """Podman as root, with amd-container-runtime as its runtime; call it as the `podman` command."""
+
+    def __init__(self, program: Path, directory: Path, runtime: Path, host_root: str) -> None:
+        (directory / "containers.conf").write_text(SETTINGS)
+        (directory / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+        self._words = [
+            *(program, "--root", directory / "storage", "--runroot", directory / "run", "--storage-driver=vfs"),
+            *("--tmpdir", directory / "tmp", "--runtime", _on_host(runtime, host_root, directory / "runtime")),
+        ]
+        self._environment = {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": os.fspath(directory),
+            "CONTAINERS_CONF": os.fspath(directory / "containers.conf"),
+        }
+
+    def __call__(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a `podman` command to its end and return what it printed; EngineError if it fails and `check` is true."""
+        ended = subprocess.run(
+            [*map(str, self._words), *words],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if check and ended.returncode != 0:
+            raise EngineError(f"podman {' '.join(words)}: {ended.stderr}")
+        return ended
+
+    def import_image(self, archive: Path) -> None:
+        """Make an image of a packed root file system, without any registry."""
+        self("import", "--quiet", "--change", 'CMD ["sh"]', os.fspath(archive), IMAGE)
+
+
+def _on_host(runtime: Path, host_root: str, program: Path) -> Path:
+    """Write a runtime that serves a simulated host; conmon calls it without the environment of its caller."""
+    program.write_text(f'#!/bin/sh\nAMD_CTK_HOST_ROOT="{host_root}" exec "{runtime}" "$@"\n')
+    program.chmod(0o755)
+    return program
