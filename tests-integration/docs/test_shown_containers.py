@@ -22,7 +22,7 @@ from support.installed import engine_program, our_program, require_root
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 SECTIONS = sections(with_docker=True)
-IMAGES = ("rocm/rocm-terminal", "rocm/dev-ubuntu-24.04")
+IMAGE = "rocm/rocm-terminal"
 
 
 @pytest.fixture(scope="session")
@@ -46,8 +46,7 @@ def engine(host: Host, rocm_archive: Path) -> Iterator[Docker]:
     engine = Docker(our_program("amd-container-runtime"), host.root)
     try:
         engine.start()
-        for image in IMAGES:
-            engine.import_image(rocm_archive, image)
+        engine.import_image(rocm_archive, IMAGE)
         yield engine
     finally:
         engine.stop()
