@@ -154,7 +154,8 @@ class TestDefectsOfTheOriginal:
     def test_cdi_that_somebody_turned_off_stays_off_unless_asked_for(self, configure, daemon_json: Path) -> None:
         daemon_json.write_text('{"features": {"cdi": false}}')
 
-        configure()
+        answer = configure()
+        assert answer.stderr == "CDI is turned off in /etc/docker/daemon.json; --cdi turns it on\n"
         assert json.loads(daemon_json.read_text())["features"] == {"cdi": False}
         configure("--cdi")
         assert json.loads(daemon_json.read_text())["features"] == {"cdi": True}

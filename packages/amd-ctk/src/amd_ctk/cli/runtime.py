@@ -183,6 +183,8 @@ def _report(engine: Engine, edited: Edited, request: Request) -> None:
         if request.unset_as_default:
             print(f"Removed {request.runtime_name} as the default runtime")
         print(f"Updated the config file: {edited.file.shown}", flush=True)
+    if request.adds_runtime and request.cdi is None and _cdi_is_off(engine, edited.new or ""):
+        print(f"CDI is turned off in {edited.file.shown}; --cdi turns it on", file=sys.stderr)
     if engine.service and request.restart:
         from amd_ctk.engines.restart import restart
 
@@ -190,6 +192,12 @@ def _report(engine: Engine, edited: Edited, request: Request) -> None:
         print(f"Restarted {engine.service} daemon")
     elif engine.service and edited.changed:
         print(f"Please restart {engine.service} daemon")
+
+
+def _cdi_is_off(engine: Engine, text: str) -> bool:
+    document = engine.read(text)
+    switch = engine.find_layout(document).cdi
+    return switch is not None and document.get(switch) is False
 
 
 def _report_nothing(edited: Edited, request: Request) -> None:

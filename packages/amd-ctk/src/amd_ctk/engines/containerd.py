@@ -79,6 +79,8 @@ def _layout(version: int, *, runc: Any, preamble: tuple[tuple[KeyPath, Any], ...
         program=("options", "BinaryName"),
         default_runtime=(*cri, "containerd", "default_runtime_name"),
         cdi=(*cri, "enable_cdi"),
+        # containerd 1 takes a table of runtimes in place of its own, in which runc is.
+        otherwise_lost=(("runc", {"runtime_type": RUNC}),) if version == 2 else (),
         preamble=preamble,
     )
 

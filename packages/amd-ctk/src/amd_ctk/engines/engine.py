@@ -27,6 +27,8 @@ class Layout(Value):
     default_runtime: KeyPath
     # None where CDI needs no switch.
     cdi: KeyPath | None = None
+    # Runtimes that an engine has only while its table has none, and that have to be written beside the first one.
+    otherwise_lost: tuple[tuple[str, Any], ...] = ()
     # Keys that a new file cannot do without.
     preamble: tuple[tuple[KeyPath, Any], ...] = ()
 

@@ -29,6 +29,8 @@ def configure(document: Document, engine: Engine, wish: Wish, ours: Changes) -> 
     """Add the runtime, and what goes with it; ForeignRuntime where its name is taken."""
     layout = _find_layout(document, engine)
     wanted = [*layout.preamble]
+    if not _runtimes(document, layout):
+        wanted += [((*layout.runtimes, name), entry) for name, entry in layout.otherwise_lost]
     entry_path = (*layout.runtimes, wish.runtime_name)
     entry = document.get(entry_path)
     if entry is ABSENT:
@@ -72,7 +74,7 @@ def remove(document: Document, engine: Engine, name: str, ours: Changes) -> tupl
             # Configured by the original, which leaves no record and empties the table in the same way.
             ours = ours.replace(tables=(*ours.tables, layout.runtimes))
     ours = ours.without(path)
-    if not any(change.path[: len(layout.runtimes)] == layout.runtimes for change in ours.keys):
+    if not _runtimes_of_ours(layout, ours):
         for change in reversed(ours.keys):
             document, ours = take_back(document, change.path, ours)
     return remove_empty_tables(document, ours)
@@ -102,6 +104,13 @@ def _expect(document: Document, path: KeyPath, kind: type, words: str) -> None:
     value = document.get(path)
     if value is not ABSENT and not isinstance(value, kind):
         raise DocumentError(f'"{".".join(path)}" is not {words}')
+
+
+def _runtimes_of_ours(layout: Layout, ours: Changes) -> set[str]:
+    """Return the names of the runtimes that we added for their own sake."""
+    depth = len(layout.runtimes)
+    names = {change.path[depth] for change in ours.keys if change.path[:depth] == layout.runtimes}
+    return names - {name for name, _ in layout.otherwise_lost}
 
 
 def _refuse_foreign(entry: object, layout: Layout, name: str, ours: Changes) -> None:

@@ -9,6 +9,9 @@ from tomlkit.exceptions import TOMLKitError  # noqa: TID253
 
 from amd_ctk.engines.document import ABSENT, DocumentError, KeyPath, read_path
 
+LOSSY = "it cannot be edited without loss"
+IN_ONE_PIECE = "write its tables in one piece each"
+
 
 class TomlDocument:
     """A TOML text."""
@@ -31,15 +34,38 @@ class TomlDocument:
         """Give the key at `path` this value, making the tables around it."""
         if self.get(path) == value:
             return self
+        expected = _with(self._tree, path, value)
+        if isinstance(value, dict) or self.get(path[:-1]) is ABSENT:
+            try:
+                return _proven(self._appended(path, value), expected)
+            except DocumentError:
+                # A table within one that is written inline, which nothing at the end of the file can add to.
+                return _proven(self._inserted(path, value), expected)
+        return _proven(self._inserted(path, value), expected)
+
+    def _appended(self, path: KeyPath, value: Any) -> str:
+        """Return the text with a new table at its end, which leaves all that is there in peace."""
+        addition = tomlkit.document()
+        table: Any = addition
+        last = len(path) - 1
+        for depth, key in enumerate(path[:-1], start=1):
+            # A table that only holds tables needs no header of its own.
+            table[key] = tomlkit.table(is_super_table=depth < last or isinstance(value, dict))
+            table = table[key]
+        table[path[-1]] = tomlkit.item(value)
+        gap = "" if not self.text else "\n" if self.text.endswith("\n") else "\n\n"
+        return f"{self.text}{gap}{tomlkit.dumps(addition)}"
+
+    def _inserted(self, path: KeyPath, value: Any) -> str:
+        """Return the text with the key in a table that is there."""
         document = _parse(self.text)
         table: Any = document
         for depth, key in enumerate(path[:-1], start=1):
             if self.get(path[:depth]) is ABSENT:
-                # A table that only holds tables needs no header of its own.
-                table[key] = tomlkit.table(is_super_table=depth < len(path) - 1 or isinstance(value, dict))
+                table[key] = tomlkit.table()
             table = table[key]
         table[path[-1]] = tomlkit.item(value)
-        return _proven(document, _with(self._tree, path, value))
+        return tomlkit.dumps(document)
 
     def remove(self, path: KeyPath) -> TomlDocument:
         """Take the key at `path` out; where there is none, nothing changes."""
@@ -50,7 +76,7 @@ class TomlDocument:
         for key in path[:-1]:
             table = table[key]
         del table[path[-1]]
-        return _proven(document, _without(self._tree, path))
+        return _proven(tomlkit.dumps(document), _without(self._tree, path))
 
 
 def _parse(text: str) -> tomlkit.TOMLDocument:
@@ -59,18 +85,18 @@ def _parse(text: str) -> tomlkit.TOMLDocument:
     except TOMLKitError as error:
         raise DocumentError(str(error)) from error
     if tomlkit.dumps(document) != text:
-        raise DocumentError("it cannot be edited without loss", hint="write its tables in one piece each")
+        raise DocumentError(LOSSY, hint=IN_ONE_PIECE)
     return document
 
 
-def _proven(document: tomlkit.TOMLDocument, expected: dict[str, Any]) -> TomlDocument:
-    """Return the edited document if it means what it shall: tables that are not in one piece can mislead tomlkit."""
+def _proven(text: str, expected: dict[str, Any]) -> TomlDocument:
+    """Return the edited text if it means what it shall; tables that are not in one piece can mislead tomlkit."""
     try:
-        edited = TomlDocument(tomlkit.dumps(document))
+        edited = TomlDocument(text)
     except DocumentError as error:
-        raise DocumentError("it cannot be edited without loss", hint="write its tables in one piece each") from error
+        raise DocumentError(LOSSY, hint=IN_ONE_PIECE) from error
     if _without_empty_tables(edited.get(())) != _without_empty_tables(expected):
-        raise DocumentError("it cannot be edited without loss", hint="write its tables in one piece each")
+        raise DocumentError(LOSSY, hint=IN_ONE_PIECE)
     return edited
 
 

@@ -1,0 +1,129 @@
+"""What real engines make of the configurations that `amd-ctk runtime configure` writes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomlkit
+
+from amdgpu_discovery.host import Host
+from support.docker import IMAGE, Docker
+from support.installed import SEARCH_PATH, engine_program, our_program
+
+pytestmark = pytest.mark.e2e
+
+CORPUS = Path(__file__).parents[2] / "packages/amd-ctk/tests/engines/corpus"
+CRI = "plugins.io.containerd.grpc.v1.cri"
+# What containerd writes, or leaves out, for an option that nobody has set.
+NOTHING: tuple[Any, ...] = ("", False, 0, [])
+PROGRAM = our_program("amd-container-runtime")
+
+
+@pytest.fixture
+def configure(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that runs `amd-ctk runtime configure`, with its record on a host of the test's own."""
+    (tmp_path / "host").mkdir()
+    environment = {**os.environ, "AMD_CTK_HOST_ROOT": str(tmp_path / "host"), "PATH": SEARCH_PATH}
+
+    def configure(*words: str) -> str:
+        command = [str(our_program("amd-ctk")), "runtime", "configure", *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    return configure
+
+
+@pytest.mark.docker
+def test_docker_takes_the_runtime_as_its_default(
+    configure: Callable[..., str], start_docker: Callable[..., Docker], mi300x: Host
+) -> None:
+    docker = start_docker(mi300x.root)
+    daemon_json = docker.directory / "daemon.json"
+    before = daemon_json.read_bytes()
+
+    configure(f"--config-path={daemon_json}", "--runtime-name=gpu", "--set-as-default")
+    restart(docker)
+    assert docker("info", "--format", "{{.DefaultRuntime}} {{.Runtimes.gpu.Path}}").stdout == f"gpu {PROGRAM}\n"
+    listed = docker("run", "--rm", "--env=AMD_VISIBLE_DEVICES=1", IMAGE, "list-gpus").stdout
+    assert listed.count("renderD") == 1
+
+    configure(f"--config-path={daemon_json}", "--remove", "--runtime-name=gpu")
+    assert daemon_json.read_bytes() == before
+    restart(docker)
+    assert docker("info", "--format", "{{.DefaultRuntime}}").stdout == "runc\n"
+
+
+def restart(docker: Docker) -> None:
+    """Have dockerd read its configuration; on SIGHUP version 20.10 panics if the default runtime is gone."""
+    docker.halt()
+    docker.start()
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("name", [path.name for path in sorted((CORPUS / "docker").iterdir())])
+def test_dockerd_accepts_what_we_make_of_configurations_as_people_have_them(
+    configure: Callable[..., str], tmp_path: Path, name: str
+) -> None:
+    dockerd = engine_program("dockerd")
+    said = subprocess.run(
+        [dockerd, "--validate", "--config-file=/dev/null"], capture_output=True, text=True, check=False
+    )
+    if "unknown flag" in said.stderr:
+        pytest.skip("this dockerd is older than --validate")
+    config = Path(shutil.copy(CORPUS / "docker" / name, tmp_path))
+
+    assert f"Updated the config file: {config}\n" in configure(f"--config-path={config}", "--set-as-default")
+
+
+@pytest.mark.parametrize("name", ["comments-only.toml", "debian.toml", "kubernetes.toml"])
+def test_containerd_shows_the_runtime_and_all_that_was_there(
+    configure: Callable[..., str], tmp_path: Path, name: str
+) -> None:
+    containerd = engine_program("containerd")
+    config = Path(shutil.copy(CORPUS / "containerd" / name, tmp_path))
+
+    before = understood_by(containerd, config)
+    configure("--runtime=containerd", f"--config-path={config}")
+    after = understood_by(containerd, config)
+
+    lost = {path: value for path, value in before.items() if after.get(path, NOTHING) != value and value not in NOTHING}
+    assert lost.keys() <= {"version", f"{CRI}.enable_cdi"}
+    assert after[f"{CRI}.containerd.runtimes.amd.options.BinaryName"] == str(PROGRAM)
+
+
+def understood_by(containerd: Path, config: Path) -> dict[str, Any]:
+    """Return what containerd makes of a configuration, by dotted path."""
+    dump = subprocess.run(
+        [containerd, "--config", config, "config", "dump"], capture_output=True, text=True, check=True
+    )
+    return dict(leaves(tomlkit.parse(dump.stdout).unwrap(), ""))
+
+
+def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from leaves(value, f"{path}.{key}" if path else key)
+    else:
+        yield path, tree
+
+
+@pytest.mark.podman
+def test_podman_runs_containers_with_our_runtime_by_default(configure: Callable[..., str], tmp_path: Path) -> None:
+    podman = engine_program("podman")
+    config = tmp_path / "99-amd.conf"
+
+    configure("--runtime=podman", f"--config-path={config}", "--set-as-default")
+
+    shown = subprocess.run(
+        [podman, "info", "--format", "{{.Host.OCIRuntime.Name}} {{.Host.OCIRuntime.Path}}"],
+        env={**os.environ, "CONTAINERS_CONF": str(config)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout == f"amd {PROGRAM}\n"
