@@ -151,6 +151,10 @@ def test_a_config_that_is_a_directory_is_an_error(host: Host) -> None:
         ({"LogFile": "open"}, "there is no setting LogFile (the nearest is log-file)"),
         ({"device-mode": "0660"}, 'device-mode cannot be "0660" (it is one of open, host)'),
         ({"log-level": 3}, 'log-level is not a line of text (as in log-level = "info")'),
+        (
+            {"low-level-runtime": "bin/runc"},
+            "low-level-runtime is neither a name nor an absolute path: bin/runc (as in crun, or /usr/bin/crun)",
+        ),
         ({"log-file": "a.log"}, "log-file is not an absolute path: a.log (as in /var/log/amd-container-runtime.log)"),
         ({"log-file": "/a\nb"}, 'log-file is not a line of text (as in log-file = "")'),
         (

@@ -114,6 +114,9 @@ def problem(key: str, value: object) -> tuple[str, str] | None:
         return f"{key} is not a line of text", f'as in {key} = "{default(key)}"'
     if key in CHOICES and value not in CHOICES[key]:
         return f'{key} cannot be "{value}"', f"it is one of {', '.join(CHOICES[key])}"
+    if key == "low-level-runtime" and "/" in value and not value.startswith("/"):
+        # It would be looked for in the bundle, which is where the runtime is called.
+        return f"{key} is neither a name nor an absolute path: {value}", "as in crun, or /usr/bin/crun"
     if key == "log-file" and value and not value.startswith("/"):
         return f"{key} is not an absolute path: {value}", "as in /var/log/amd-container-runtime.log"
     return None
