@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -116,10 +117,8 @@ class AnyHistory(RuleBasedStateMachine):
         if name in self.init_by_container:
             return
         creator = self.machine.start_process()
-        try:
+        with suppress(ToolkitError):
             self.machine.claim(name, request, creator=creator)
-        except ToolkitError:
-            pass
         self.machine.kill(creator)
 
     @precondition(lambda self: self.init_by_container)
@@ -179,7 +178,7 @@ class AnyHistory(RuleBasedStateMachine):
 
 
 def test_any_history(machine_of):
-    AnyHistory.machine_of = staticmethod(lambda profile, directory: machine_of(profile, directory))
+    AnyHistory.machine_of = staticmethod(machine_of)
     run_state_machine_as_test(
         AnyHistory,
         settings=settings(

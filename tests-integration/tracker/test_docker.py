@@ -1,0 +1,296 @@
+"""The GPU Tracker with a real Docker engine: the guide, races, and everything that can die around a container."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+from support.docker import IMAGE
+from support.installed import our_program
+
+pytestmark = [pytest.mark.e2e, pytest.mark.docker]
+
+RACES = 50
+RULE = "-" * 120
+UUIDS = ("0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C", "0x12FE4F7FDAF06B9")
+S, X = "Shared", "Exclusive"
+
+
+class TrackedDocker:
+    """A Docker engine that serves four simulated MI210, and the commands of the GPU Tracker for that host."""
+
+    def __init__(self, docker, host):
+        self.docker = docker
+        self.host = host
+
+    def tracker(self, *words):
+        ended = subprocess.run(
+            [our_program("amd-ctk"), "gpu-tracker", *words],
+            env={**os.environ, "AMD_CTK_HOST_ROOT": self.host.root},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return ended.stdout
+
+    def run(self, gpus, *options, command=("sleep", "600")):
+        """Run a container in the background; return its id, or what Docker says when it does not start."""
+        asking = ("--interactive", "--tty", "--detach", "--runtime=amd", f"--env=AMD_VISIBLE_DEVICES={gpus}")
+        ended = self.docker("run", *asking, *options, IMAGE, *command, check=False)
+        return ended.stdout.strip() if ended.returncode == 0 else ended.stderr
+
+    def users(self):
+        status = json.loads(self.tracker("status", "--json"))
+        return {gpu["number"]: [use["container_id"] for use in gpu["containers"]] for gpu in status["gpus"]}
+
+    def leases(self):
+        directory = self.host.path("/run/amd-container-toolkit/leases")
+        return sorted(name.partition("@")[0] for name in os.listdir(directory))
+
+    def init_of(self, container):
+        pid = int(self.docker("inspect", "--format={{.State.Pid}}", container).stdout)
+        assert pid > 1
+        return pid
+
+    def kill_daemons(self):
+        """Kill dockerd and containerd, so that nobody is told of anything."""
+        for daemon in (self.docker.dockerd, self.docker.containerd):
+            daemon.kill()
+            daemon.wait()
+        self.docker.halt()
+
+
+@pytest.fixture(scope="module")
+def engines(start_docker, tmp_path_factory):
+    """Return a function that starts an engine with these settings on a host of its own, once."""
+    made = {}
+
+    def engine(**settings):
+        key = tuple(sorted(settings))
+        if key not in made:
+            host = build_host(tmp_path_factory.mktemp("tracked") / "host", "mi210-4", with_links=False)
+            made[key] = TrackedDocker(start_docker(host.root, **settings), host)
+        return made[key]
+
+    return engine
+
+
+@pytest.fixture
+def engine(engines):
+    """Return the engine with an enabled tracker and no container; GPU 0 is exclusive."""
+    yield begin(engines())
+    end(engines())
+
+
+@pytest.fixture
+def live_restore(engines):
+    """Return an engine whose containers outlive it."""
+    settings = {"live-restore": True}
+    yield begin(engines(**settings))
+    end(engines(**settings))
+
+
+def begin(engine):
+    engine.tracker("enable")
+    engine.tracker("reset")
+    engine.tracker("0", "exclusive")
+    return engine
+
+
+def end(engine):
+    containers = engine.docker("ps", "-aq").stdout.split()
+    if containers:
+        engine.docker("rm", "-f", *containers)
+
+
+def wait_for(condition):
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until, "what was waited for did not come"
+        time.sleep(0.05)
+
+
+def table(*rows):
+    """Return the guide's table; a row is an accessibility and the containers of a GPU."""
+    text = f"{RULE}\nGPU Id    UUID                     Accessibility       Container Ids\n{RULE}\n"
+    for number, (accessibility, *containers) in enumerate(rows):
+        first, *others = containers or ["-"]
+        text += f"{number:<10}{UUIDS[number]:<25}{accessibility:<20}{first}\n"
+        text += "".join(f"{'':<55}{other}\n" for other in others)
+    return text
+
+
+def test_the_guide_with_real_containers(engine):
+    tracker = engine.tracker
+    tracker("disable")
+    assert tracker("status") == "GPU Tracker is disabled\n"
+    assert tracker("enable") == "GPU Tracker has been enabled\n"
+    assert tracker("enable") == "GPU Tracker is already enabled\n"
+
+    first = engine.run("0-2")
+    second = engine.run("1,3")
+    assert tracker("status") == table((S, first), (S, first, second), (S, first), (S, second))
+    engine.docker("rm", "-f", first)
+    assert tracker("status") == table((S,), (S, second), (S,), (S, second))
+
+    assert tracker("1-3", "exclusive") == "GPUs [1 2 3] have been made exclusive\n"
+    refused = engine.run("0-2", "--name=funny_gagarin")
+    container = engine.docker("inspect", "--format={{.Id}}", "funny_gagarin").stdout.strip()
+    assert (
+        "OCI runtime create failed: amd-container-runtime: GPUs [0 2] allocated\n"
+        "GPUs [1] are exclusive and already in use\n"
+        f"Released GPUs [0 2] used by container {container}\n"
+        f"GPU 1 is in use by container {second}"
+    ) in refused
+    assert engine.docker("inspect", "--format={{.State.Status}}", "funny_gagarin").stdout == "created\n"
+    assert tracker("status") == table((S,), (X, second), (X,), (X, second))
+
+    assert tracker("1", "shared") == "GPUs [1] have been made shared\n"
+    third = engine.run("0-2")
+    assert tracker("status") == table((S, third), (S, second, third), (X, third), (X, second))
+    assert tracker("1", "exclusive") == (
+        "GPUs [1] have not been made exclusive because more than one container is currently using it\n"
+    )
+    assert tracker("reset").startswith("GPU Tracker has been reset\nSince GPU Tracker was enabled, ")
+    assert tracker("status") == table((S,), (S,), (S,), (S,))
+
+
+def test_names_and_times_on_request(engine):
+    container = engine.run("0", "--name=practical_williams")
+
+    row = engine.tracker("status", "--wide").splitlines()[3]
+
+    assert row.split()[2:5] == [X, container, "practical_williams"]
+    assert row.endswith(" env")
+
+
+def test_two_containers_race_for_an_exclusive_gpu_and_one_wins(engine):
+    for race in range(RACES):
+        names = (f"left{race}", f"right{race}")
+        command = ["docker", "-H", f"unix://{engine.docker.socket}", "run", "--detach", "--runtime=amd"]
+        asking = ["--env=AMD_VISIBLE_DEVICES=0", "--network=none"]
+        racers = [
+            subprocess.Popen(
+                [*command, *asking, f"--name={name}", IMAGE, "sleep", "600"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for name in names
+        ]
+        told = [racer.communicate() for racer in racers]
+
+        assert sorted(racer.returncode for racer in racers) == [0, 125]
+        (winner,) = [out.strip() for racer, (out, _) in zip(racers, told, strict=True) if racer.returncode == 0]
+        (message,) = [error for racer, (_, error) in zip(racers, told, strict=True) if racer.returncode]
+        assert f"GPUs [0] are exclusive and already in use\nGPU 0 is in use by container {winner}" in message
+        assert engine.users()[0] == [winner]
+        engine.docker("rm", "-f", *names)
+        assert engine.leases() == []
+
+
+def test_a_restart_claims_anew_and_may_be_too_late(engine):
+    first = engine.run("0")
+    engine.docker("restart", "--time=0", first)
+    assert engine.users()[0] == [first]
+
+    engine.docker("stop", "--time=0", first)
+    second = engine.run("0")
+
+    refused = engine.docker("start", first, check=False).stderr
+    assert f"GPUs [0] are exclusive and already in use\nGPU 0 is in use by container {second}" in refused
+
+
+@pytest.mark.parametrize("how", ["ends", "kill -9", "docker kill", "kill -9 of the shim"])
+def test_however_a_container_ends_its_gpu_is_free(engine, how):
+    container = engine.run("0", command=("sleep", "1") if how == "ends" else ("sleep", "600"))
+    if how == "kill -9":
+        os.kill(engine.init_of(container), signal.SIGKILL)
+    elif how == "docker kill":
+        engine.docker("kill", container)
+    elif how == "kill -9 of the shim":
+        shim = int(Path(f"/proc/{engine.init_of(container)}/stat").read_text().rpartition(")")[2].split()[1])
+        assert "containerd-shim" in Path(f"/proc/{shim}/cmdline").read_text()
+        os.kill(shim, signal.SIGKILL)
+
+    wait_for(lambda: engine.users()[0] == [])
+    wait_for(lambda: engine.leases() == [])
+    assert "exclusive" not in engine.run("0")
+
+
+def test_a_command_that_is_not_there_leaves_nothing(engine):
+    assert "not found" in engine.run("0", command=("incorrect_command",))
+
+    assert engine.users()[0] == []
+    assert engine.leases() == []
+
+
+def test_a_paused_container_keeps_its_gpu(engine):
+    container = engine.run("0")
+    engine.docker("pause", container)
+
+    assert "exclusive and already in use" in engine.run("0")
+
+    engine.docker("unpause", container)
+
+
+def test_a_container_in_the_hosts_pid_namespace_is_tracked(engine):
+    container = engine.run("0", "--pid=host")
+
+    assert engine.users()[0] == [container]
+
+    engine.docker("rm", "-f", container)
+    assert engine.leases() == []
+
+
+def test_a_failing_exec_releases_nothing(engine):
+    container = engine.run("0")
+
+    assert engine.docker("exec", container, "no-such-command", check=False).returncode != 0
+
+    assert engine.users()[0] == [container]
+
+
+def test_containers_that_outlive_their_engine_keep_their_gpus(live_restore):
+    engine = live_restore
+    container = engine.run("0")
+
+    engine.kill_daemons()
+    assert engine.users()[0] == [container]
+
+    engine.docker.start()
+    assert engine.users()[0] == [container]
+    assert "exclusive and already in use" in engine.run("0")
+    engine.docker("rm", "-f", container)
+    assert engine.leases() == []
+
+
+def test_a_container_that_dies_while_its_engine_is_down_blocks_nobody(live_restore):
+    engine = live_restore
+    container = engine.run("0")
+    init = engine.init_of(container)
+    engine.kill_daemons()
+
+    os.kill(init, signal.SIGKILL)
+
+    wait_for(lambda: engine.users()[0] == [])
+    engine.docker.start()
+    assert "exclusive" not in engine.run("0")
+
+
+def test_a_polite_stop_of_the_engine_gives_gpus_back_and_a_start_takes_them(engine):
+    container = engine.run("0", "--restart=always")
+
+    engine.docker.halt()
+    assert engine.users()[0] == []
+
+    engine.docker.start()
+    wait_for(lambda: engine.users()[0] == [container])
