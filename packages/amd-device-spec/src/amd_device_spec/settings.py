@@ -114,12 +114,7 @@ def problem(key: str, value: object) -> tuple[str, str] | None:
         return f"{key} is not a line of text", f'as in {key} = "{default(key)}"'
     if key in CHOICES and value not in CHOICES[key]:
         return f'{key} cannot be "{value}"', f"it is one of {', '.join(CHOICES[key])}"
-    if key == "low-level-runtime" and "/" in value and not value.startswith("/"):
-        # It would be looked for in the bundle, which is where the runtime is called.
-        return f"{key} is neither a name nor an absolute path: {value}", "as in crun, or /usr/bin/crun"
-    if key == "log-file" and value and not value.startswith("/"):
-        return f"{key} is not an absolute path: {value}", "as in /var/log/amd-container-runtime.log"
-    return None
+    return _problem_of_path(key, value)
 
 
 def is_setting(key: str) -> bool:
@@ -138,6 +133,17 @@ def nearest_key(key: str) -> str:
 def default(key: str) -> Any:
     """Return the value of a setting that nobody has set."""
     return getattr(Settings(), key.replace("-", "_"))
+
+
+def _problem_of_path(key: str, value: str) -> tuple[str, str] | None:
+    if not value or value.startswith("/"):
+        return None
+    if key == "low-level-runtime" and "/" in value:
+        # It would be looked for in the bundle, which is where the runtime is called.
+        return f"{key} is neither a name nor an absolute path: {value}", "as in crun, or /usr/bin/crun"
+    if key == "log-file":
+        return f"{key} is not an absolute path: {value}", "as in /var/log/amd-container-runtime.log"
+    return None
 
 
 def _is_kinds(value: object) -> bool:
