@@ -62,7 +62,7 @@ def parse_page(text: str) -> list[Section]:
         elif content is not None:
             sections[-1].steps.extend(_steps(number + 1, content, exit_code))
             exit_code = 0
-        elif "<!-- commands run" in line or "<!-- exits" in line:
+        elif line.strip().startswith(("<!-- commands run", "<!-- exits")):
             raise BrokenPage(f"line {number}: not understood: {line.strip()}")
     return [section for section in sections if section.steps]
 
