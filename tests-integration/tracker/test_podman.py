@@ -1,0 +1,148 @@
+"""CDI devices of a real Podman are tracked by the spec's hooks, under plain runc and crun that know nothing of us."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+from support.docker import IMAGE
+from support.installed import engine_program, our_program, require_root
+from support.podman import Podman
+
+pytestmark = [pytest.mark.e2e, pytest.mark.podman]
+
+# Podman 4.3 knows no other directories than this and /etc/cdi.
+CDI_DIRECTORY = Path("/run/cdi")
+# crun cannot make cgroups where both versions are mounted.
+PREPARE = """
+mount --bind "$1" /run/cdi
+if [ -d /sys/fs/cgroup/unified ]; then umount /sys/fs/cgroup/unified; fi
+echo ready
+exec sleep infinity
+"""
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    return build_host(tmp_path_factory.mktemp("cdi") / "host", "mi210-4", with_links=False)
+
+
+@pytest.fixture(scope="module")
+def ctk(host):
+    """Return a function that runs amd-ctk for the simulated host."""
+
+    def run(*words):
+        ended = subprocess.run(
+            [our_program("amd-ctk"), *words],
+            env={**os.environ, "AMD_CTK_HOST_ROOT": host.root},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return ended.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def mounts(host, ctk):
+    """Return a process in whose mount namespace the host's CDI spec is this machine's."""
+    require_root()
+    ctk("gpu-tracker", "enable")
+    ctk("cdi", "generate")
+    made = not CDI_DIRECTORY.exists()
+    CDI_DIRECTORY.mkdir(exist_ok=True)
+    holder = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-ec", PREPARE, "sh", host.path("/etc/cdi")], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout.readline() == "ready\n"
+    yield holder.pid
+    holder.kill()
+    holder.communicate()
+    if made:
+        CDI_DIRECTORY.rmdir()
+
+
+class PodmanInNamespace(Podman):
+    """Podman in the mount namespace of another process."""
+
+    def __init__(self, pid, directory, runtime):
+        super().__init__(engine_program("podman"), directory, runtime, "/")
+        self._words = [engine_program("nsenter"), f"--target={pid}", "--mount", *self._words]
+
+
+@pytest.fixture(scope="module", params=["runc", "crun"])
+def podman(request, tmp_path_factory, image_archive, mounts):
+    podman = PodmanInNamespace(mounts, tmp_path_factory.mktemp("podman"), engine_program(request.param))
+    podman.shows_the_hooks_words = request.param == "runc"
+    podman.import_image(image_archive)
+    yield podman
+    podman("rm", "--all", "--force", "--time=0", check=False)
+
+
+@pytest.fixture
+def tracked(podman, ctk):
+    """Return a function that runs a container with CDI devices; GPU 0 is exclusive, and none is in use."""
+    ctk("gpu-tracker", "reset")
+    ctk("gpu-tracker", "0", "exclusive")
+
+    def run(*numbers):
+        devices = [f"--device=amd.com/gpu={number}" for number in numbers]
+        return podman("run", "--detach", "--network=none", *devices, IMAGE, "sleep", "600", check=False)
+
+    yield run
+    podman("rm", "--all", "--force", "--time=0")
+
+
+def users(ctk):
+    status = json.loads(ctk("gpu-tracker", "status", "--json"))
+    return {gpu["number"]: [(use["container_id"], use["ways"]) for use in gpu["containers"]] for gpu in status["gpus"]}
+
+
+def test_a_cdi_container_claims_shows_and_gives_back(tracked, podman, ctk):
+    container = tracked(0, 2).stdout.strip()
+
+    by_cdi = [(container, ["cdi"])]
+    assert users(ctk) == {0: by_cdi, 1: [], 2: by_cdi, 3: []}
+    podman("rm", "--force", "--time=0", container)
+    assert users(ctk) == {0: [], 1: [], 2: [], 3: []}
+
+
+def test_an_exclusive_gpu_in_use_is_refused(tracked, podman, ctk):
+    first = tracked(0).stdout.strip()
+
+    refused = tracked(0, 1)
+
+    assert refused.returncode != 0
+    words = "GPUs [1] allocated\nGPUs [0] are exclusive and already in use\nReleased GPUs [1] used by container "
+    if podman.shows_the_hooks_words:
+        assert words in refused.stderr.replace("\\n", "\n")
+    shown = ctk("gpu-tracker", "status", "--refusals").replace("\n    ", "\n")
+    assert words in shown
+    assert f"GPU 0 is in use by container {first}" in shown
+    assert users(ctk)[0] == [(first, ["cdi"])]
+
+
+def test_a_restart_claims_anew_and_may_be_too_late(tracked, podman, ctk):
+    first = tracked(0).stdout.strip()
+    podman("stop", "--time=0", first)
+    second = tracked(0).stdout.strip()
+
+    assert podman("start", first, check=False).returncode != 0
+    assert users(ctk)[0] == [(second, ["cdi"])]
+
+
+def test_names_are_shown_on_request(tracked, podman, ctk):
+    container = tracked(0).stdout.strip()
+    name = podman("inspect", "--format={{.Name}}", container).stdout.strip()
+
+    row = ctk("gpu-tracker", "status", "--wide").splitlines()[3]
+
+    assert row.split()[2:5] == ["Exclusive", container, name]
+    assert row.endswith(" cdi")
