@@ -332,9 +332,12 @@ def test_without_a_driver_a_request_is_refused(runtime_on):
     )
 
 
-def test_without_a_driver_other_containers_start(runtime_on):
+@pytest.mark.parametrize(
+    "variable", ["AMD_VISIBLE_DEVICES=none", "DOCKER_RESOURCE_FPGA=dc0", "DOCKER_RESOURCE_FPGA=0x1234"]
+)
+def test_without_a_driver_other_containers_start(runtime_on, variable):
     runtime = runtime_on("no-driver")
-    runtime.write_config("AMD_VISIBLE_DEVICES=none")
+    runtime.write_config(variable)
 
     assert runtime.create().returncode == 0
 

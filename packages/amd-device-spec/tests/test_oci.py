@@ -84,7 +84,7 @@ def test_another_device_in_the_place_of_a_gpu_is_refused():
         apply_edits({"linux": {"devices": [theirs]}}, build_edits([RENDER, KFD]))
 
     assert str(refusal.value) == (
-        "the container has device 226:129 at /dev/dri/renderD128, where its GPU 226:128 belongs"
+        "the container has device 226:129 at /dev/dri/renderD128, where 226:128 belongs"
         " (leave out the --device that puts it there)"
     )
 

@@ -143,6 +143,22 @@ def test_words_of_a_foreign_kind_need_no_gpu_on_the_host(value):
     assert requested_gpus(spec(f"DOCKER_RESOURCE_FPGA={value}"), KINDS) is None
 
 
+@pytest.mark.parametrize(
+    ("environment", "needed"),
+    [
+        (["DOCKER_RESOURCE_FPGA=0x1234"], False),
+        (["DOCKER_RESOURCE_FPGA=0x1234", "AMD_VISIBLE_DEVICES=none"], False),
+        (["DOCKER_RESOURCE_FPGA=0x1234", "AMD_VISIBLE_DEVICES=0"], True),
+        (["DOCKER_RESOURCE_GPU=0x1234"], True),
+    ],
+)
+def test_a_request_may_be_about_other_devices_than_gpus(environment, needed):
+    request = requested_gpus(spec(*environment), KINDS)
+
+    assert request is not None
+    assert request.needs_gpus(KINDS) == needed
+
+
 def test_a_request_of_too_many_items_names_its_variable():
     with pytest.raises(RequestError) as refusal:
         granted("AMD_VISIBLE_DEVICES=" + ",".join(map(str, range(2000))), ignore_unknown=True)

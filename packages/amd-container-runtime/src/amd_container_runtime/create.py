@@ -9,7 +9,7 @@ from amd_device_spec.errors import SpecError
 from amd_device_spec.oci import apply_edits, build_edits, remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, Grant, grant, is_privileged, keep_last_request, requested_gpus
 from amdgpu_discovery.device_nodes import device_nodes
-from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.errors import DriverUnavailable, FileError
 from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from amd_device_spec.oci import Edits
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amdgpu_discovery.gpu import DeviceNode
+    from amdgpu_discovery.gpu import DeviceNode, GpuLocation
     from amdgpu_discovery.host import Host
 
 
@@ -78,7 +78,7 @@ def _grant(
     request: GpuRequest | None, call: Call, host: Host, bundle: Bundle, settings: Settings
 ) -> tuple[Grant, PendingClaim | None]:
     """Return which GPUs the container gets, and what it has to reserve or, of memory, has reserved."""
-    gpus = locate_gpus(host) if request and not request.asks_for_nothing else []
+    gpus = _locate_gpus(request, host, settings) if request and not request.asks_for_nothing else []
     granted = Grant(gpus=())
     if request and not request.asks_for_nothing:
         granted = grant(
@@ -93,6 +93,15 @@ def _grant(
 
         return reserve_memory(call, host, bundle, granted, granted.vram)
     return granted, find_claim(call, host, bundle, granted, gpus)
+
+
+def _locate_gpus(request: GpuRequest, host: Host, settings: Settings) -> list[GpuLocation]:
+    try:
+        return locate_gpus(host)
+    except DriverUnavailable:
+        if request.needs_gpus((*settings.swarm_resources, *settings.swarm_vram_resources)):
+            raise
+        return []
 
 
 def _edits(nodes: Sequence[DeviceNode], granted: Grant, claim: PendingClaim | None, settings: Settings) -> Edits:

@@ -148,7 +148,7 @@ def _same_path(old: dict[str, Any], new: dict[str, Any]) -> bool:
     if (old.get("major"), old.get("minor")) != (new["major"], new["minor"]):
         raise RequestError(
             f"the container has device {old.get('major')}:{old.get('minor')} at {new['path']},"
-            f" where its GPU {new['major']}:{new['minor']} belongs",
+            f" where {new['major']}:{new['minor']} belongs",
             hint="leave out the --device that puts it there",
         )
     return True

@@ -38,6 +38,11 @@ class GpuRequest(Value):
         """Return whether this is settled without a look at the host."""
         return not self.resources and (self.visible is None or asks_for_nothing(self.visible))
 
+    def needs_gpus(self, swarm_kinds: Sequence[str]) -> bool:
+        """Return whether a host without GPUs cannot meet this; ids of another kind may be those of other devices."""
+        asks = self.visible is not None and not asks_for_nothing(self.visible)
+        return asks or any(kind in swarm_kinds for kind in self.resources)
+
 
 class VramRequest(Value):
     """Megabytes (2^20 bytes) of the memory of one GPU, which Swarm has taken from the node's pool of a `kind`."""
