@@ -29,7 +29,7 @@ class NotPermitted(ToolkitError):
 class LockTimeout(ToolkitError):
     """The tracker's lock was not to be had in time."""
 
-    exit_code = 8
+    exit_code = 10
 
 
 class ContainerRunning(ToolkitError):
