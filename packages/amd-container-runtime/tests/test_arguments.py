@@ -99,9 +99,15 @@ def test_crun_may_name_the_configuration_file():
 
 
 def test_words_behind_two_dashes_are_operands():
-    call = parse(["create", "--", "--bundle", "/b"])
+    call = parse(["create", "--", "--bundle"])
 
     assert (call.container_id, call.bundle) == ("--bundle", ".")
+
+
+def test_the_value_of_an_option_to_come_is_not_the_container():
+    call = parse(["create", "--bundle", "/b", "--to-come", "value", "c1"])
+
+    assert (call.container_id, call.bundle) == ("c1", "/b")
 
 
 @pytest.mark.parametrize("line", ["--help", "-h", "-h create", "create --help", "create c1 -h", "run -help"])

@@ -222,6 +222,17 @@ def test_rootless_containers_are_warned_of_nodes_they_cannot_open(runtime, mode,
     assert [line for line in runtime.own_log if line.startswith("level=WARN")] == warnings
 
 
+@pytest.mark.parametrize(("namespace", "warnings"), [("user", 1), ("pid", 0)])
+def test_containers_with_a_user_namespace_of_their_own_are_warned_too(runtime, namespace, warnings):
+    for path in ("/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"):
+        os.chmod(runtime.host.path(path), 0o660)
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux={"namespaces": [{"type": namespace}]})
+
+    runtime.create()
+
+    assert [" in this user namespace " in line for line in runtime.own_log].count(True) == warnings
+
+
 def test_unknown_gpus_can_be_left_out_with_a_warning(runtime):
     runtime.configure(unknown_gpus="ignore")
     runtime.write_config("AMD_VISIBLE_DEVICES=0,7")

@@ -55,7 +55,8 @@ def parse(words: Sequence[str]) -> Call:
         own, operands = _command_options(words[position + 1 :])
     return Call(
         command=command,
-        container_id=operands[0] if operands else "",
+        # The last, where engines put it: an option of a runtime to come may take a value that looks like an operand.
+        container_id=operands[-1] if operands else "",
         bundle=own.get("bundle") or own.get("b") or ".",
         config=own.get("config") or own.get("f") or "config.json",
         log=options.get("log", ""),

@@ -47,7 +47,7 @@ def _add(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -
         if keep_last_request(bundle.spec) or changed:
             bundle.write()
         if request:
-            _log_grant(granted, nodes, call, log)
+            _log_grant(granted, closed_nodes_note(nodes, bundle.spec), call, log)
         # Where it is refused because it runs already, runc says so, and its bundle and its GPUs stay as they are.
         if claim is None or claim.reserve():
             bundle.commit()
@@ -113,8 +113,8 @@ def _edits(nodes: Sequence[DeviceNode], granted: Grant, claim: PendingClaim | No
     )
 
 
-def _log_grant(granted: Grant, nodes: Sequence[DeviceNode], call: Call, log: Log) -> None:
-    for note in filter(None, (*granted.notes, closed_nodes_note(nodes))):
+def _log_grant(granted: Grant, closed_nodes: str, call: Call, log: Log) -> None:
+    for note in filter(None, (*granted.notes, closed_nodes)):
         log.write("warn", note, container=call.container_id)
     numbers = f"[{' '.join(str(gpu.number) for gpu in granted.gpus)}]"
     log.write("info", "Requested GPUs for container", gpu_indices=numbers, container=call.container_id)

@@ -1,10 +1,11 @@
-"""Rootless engines: what a user namespace changes about device nodes."""
+"""What a user namespace changes about device nodes: that of a rootless engine, or that of a container alone."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from amdgpu_discovery.gpu import DeviceNode
 
@@ -21,15 +22,24 @@ def is_user_namespace() -> bool:
         return file.read(256).split() != IDENTITY
 
 
-def closed_nodes_note(nodes: Sequence[DeviceNode]) -> str:
-    """Return a sentence about the nodes that rootless containers will not be able to open, "" if there is none.
+def closed_nodes_note(nodes: Sequence[DeviceNode], spec: dict[str, Any]) -> str:
+    """Return a sentence about the nodes that users of a container will not be able to open, "" if there is none.
 
     Nobody can make device nodes in a user namespace, so engines bind those of the host with the mode they have there.
     """
     closed = [node for node in nodes if node.mode & OPEN_TO_ALL != OPEN_TO_ALL]
-    if not closed or not is_user_namespace():
+    if not closed or not (_has_user_namespace(spec) or is_user_namespace()):
         return ""
     return (
         f"in this user namespace {', '.join(node.path for node in closed)} keep the host's mode and open only to their"
         " group: use crun with '--group-add keep-groups', or a udev rule that sets MODE=\"0666\""
+    )
+
+
+def _has_user_namespace(spec: dict[str, Any]) -> bool:
+    """Return whether a container gets a user namespace, as by userns-remap of Docker."""
+    linux = spec.get("linux")
+    namespaces = linux.get("namespaces") if isinstance(linux, dict) else None
+    return isinstance(namespaces, list) and any(
+        isinstance(namespace, dict) and namespace.get("type") == "user" for namespace in namespaces
     )
