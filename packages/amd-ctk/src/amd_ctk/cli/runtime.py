@@ -108,11 +108,12 @@ def _find_file(engine: Engine, host: Host, config_path: str | None) -> tuple[Eng
 
 def _change(engine: Engine, file: ConfigFile, request: Request, host: Host) -> None:
     """Edit the file, or show what that would do."""
+    from amd_ctk.engines.diff import format_diff
     from amd_ctk.engines.ledger import Ledger, ledger_directory, open_ledger
 
     if request.dry_run:
         edited = _prepare(engine, file, request, Ledger(ledger_directory(host, os.environ)))
-        print(_format_diff(edited) if request.show_diff else edited.new or "", end="")
+        print(format_diff(edited) if request.show_diff else edited.new or "", end="")
         return
     if os.path.exists(file.path):
         print(f"Loading configuration from: {file.shown}", flush=True)
@@ -121,8 +122,8 @@ def _change(engine: Engine, file: ConfigFile, request: Request, host: Host) -> N
         if edited.changed:
             _save(edited, ledger)
     if request.show_diff:
-        print(_format_diff(edited), end="")
-    _report(engine, edited, request)
+        print(format_diff(edited), end="")
+    _report(engine, edited, request, host)
     if request.adds_runtime:
         _pin_low_level_runtime(host)
 
@@ -167,15 +168,7 @@ def _print_fresh(engine: Engine, request: Request) -> None:
     print(edit(engine.read(engine.new_text), Changes())[0].text, end="")
 
 
-def _format_diff(edited: Edited) -> str:
-    from difflib import unified_diff
-
-    old, new = (text.splitlines(keepends=True) if text else [] for text in (edited.old, edited.new))
-    lines = unified_diff(old, new, fromfile=edited.file.shown, tofile=edited.file.shown)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def _report(engine: Engine, edited: Edited, request: Request) -> None:
+def _report(engine: Engine, edited: Edited, request: Request, host: Host) -> None:
     """Say what was done, restart the engine if that was asked for, and say how if not."""
     if not edited.changed:
         _report_nothing(edited, request)
@@ -186,9 +179,9 @@ def _report(engine: Engine, edited: Edited, request: Request) -> None:
     if request.adds_runtime and request.cdi is None and _cdi_is_off(engine, edited.new or ""):
         print(f"CDI is turned off in {edited.file.shown}; --cdi turns it on", file=sys.stderr)
     if engine.service and request.restart:
-        from amd_ctk.engines.restart import restart
+        from amd_ctk.engines.restart import restart, restart_command
 
-        restart(engine.service)
+        restart(restart_command(host, engine.service), engine.service)
         print(f"Restarted {engine.service} daemon")
     elif engine.service and edited.changed:
         print(f"Please restart {engine.service} daemon")
