@@ -229,6 +229,19 @@ def test_minors_above_191_are_shared_by_cards_and_render_nodes_and_ordered_as_nu
     ]
 
 
+def test_partitions_of_a_board_without_minors_are_known_by_its_slot(simulated):
+    profile = load_profile("mi300x-8-cpx")
+    host = simulated(profile.replace(gpus=profile.gpus[:1]))
+    (whole, *_) = locate_gpus(host)
+    for node in (whole.card_path, whole.render_path):
+        os.unlink(host.path(f"/sys/class/drm/{os.path.basename(node)}"))
+
+    gpus = find_gpus(host)
+
+    assert [(str(gpu.pci_address), gpu.partition_rank) for gpu in gpus] == [("0000:05:00.0", rank) for rank in range(7)]
+    assert {(gpu.pci_unique_id, gpu.numa_node, gpu.compute_partition) for gpu in gpus} == {(0, None, "")}
+
+
 def test_a_gpu_without_a_card_is_a_gpu(simulated):
     host = simulated(load_profile("one-gpu").with_gpu(0, minors=((None, 128),)))
 

@@ -64,9 +64,9 @@ def _describe(host: Host, found: FoundGpu, location: GpuLocation) -> Gpu:
         device_id=node.read("device_id"),
         vram_bytes=_read_vram_bytes(host, found, location),
         # -1 where the firmware does not say.
-        numa_node=_read_number(host, f"{parent}/numa_node"),
-        compute_partition=host.read_attribute(f"{parent}/current_compute_partition"),
-        memory_partition=host.read_attribute(f"{parent}/current_memory_partition"),
+        numa_node=_read_number(host, f"{parent}/numa_node") if parent else None,
+        compute_partition=host.read_attribute(f"{parent}/current_compute_partition") if parent else "",
+        memory_partition=host.read_attribute(f"{parent}/current_memory_partition") if parent else "",
         cu_count=node.read("simd_count") // (node.read("simd_per_cu") or 1),
         is_apu=target in APU_TARGETS or node.read("device_id") == MI300A_DEVICE_ID,
         xgmi_hive=node.read("hive_id") or None,
