@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli import cdi, config, gpu, gpu_tracker, runtime, version
+from amd_ctk.cli import cdi, config, gpu, gpu_tracker, runtime, swarm, version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
 
@@ -26,6 +26,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(cdi.app, name="cdi")
 app.add_typer(gpu.app, name="gpu")
 app.add_typer(gpu_tracker.app, name="gpu-tracker")
+app.add_typer(swarm.app, name="swarm")
 
 
 @app.callback()

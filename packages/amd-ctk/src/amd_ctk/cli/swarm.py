@@ -1,0 +1,245 @@
+"""amd-ctk swarm: the GPUs of a node in a cluster of Docker Swarm."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from amd_ctk.cli.context import host_of
+from amd_ctk.cli.group import command_group
+from amd_ctk.swarm.errors import SwarmError
+from amd_ctk.swarm.resources import BY_PCI, BY_UUID, Plan, Resource, build_resources
+from amdgpu_discovery.host import Host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_ctk.engines.edit import Edit, Edited
+    from amdgpu_discovery.gpu import Gpu
+
+app = command_group("Docker Swarm related commands")
+
+DEFAULT_VRAM_KIND = "VRAM"
+ConfigPath = Annotated[str, typer.Option("--config-path", help="Docker's configuration file, if not the usual one.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")]
+Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+class NamedBy(str, Enum):
+    """What Swarm calls GPUs by."""
+
+    UUID = BY_UUID
+    PCI = BY_PCI
+
+
+class SetupCommand(TyperCommand):
+    """A command whose --vram may stand alone."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line."""
+        return super().parse_args(ctx, [f"--vram={DEFAULT_VRAM_KIND}" if word == "--vram" else word for word in args])
+
+
+@app.command("setup", cls=SetupCommand)
+def setup(
+    context: typer.Context,
+    *,
+    kind: Annotated[str, typer.Option(help="Kind of resource by which services ask for GPUs.")] = "AMD_GPU",
+    named_by: Annotated[NamedBy, typer.Option("--by", help="What GPUs are named by.")] = NamedBy.UUID,
+    also_by_model: Annotated[
+        bool, typer.Option("--also-by-model", help="Offer them by the kind of their model too, such as MI300X.")
+    ] = False,
+    vram: Annotated[
+        str, typer.Option(metavar="[=KIND]", help="Offer their memory too, in megabytes of a kind, VRAM by default.")
+    ] = "",
+    set_as_default: Annotated[
+        bool, typer.Option("--set-as-default", help="Make amd the default runtime, under which all tasks run.")
+    ] = False,
+    with_labels: Annotated[
+        bool, typer.Option("--labels", help="Label the node, which has to be a manager, instead of printing how.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Offer the GPUs no longer.")] = False,
+    dry_run: DryRun = False,
+    show_diff: Annotated[bool, typer.Option("--diff", help="Print what changes.")] = False,
+    validate: Annotated[
+        bool, typer.Option("--validate/--no-validate", help="Have Docker, where installed, check the file first.")
+    ] = True,
+    config_path: ConfigPath = "",
+) -> None:
+    """Offer the GPUs of this node to a swarm."""
+    host = host_of(context)
+    node = NodeSetup(host, config_path, dry_run=dry_run, show_diff=show_diff, validate=validate)
+    if remove:
+        node.take_out()
+        return
+    plan = Plan(kind=kind, by=named_by.value, also_by_model=also_by_model, vram_kind=vram)
+    gpus = _find_gpus(host)
+    if with_labels:
+        _require_manager()
+    node.offer(gpus, plan, build_resources(gpus, plan), set_as_default=set_as_default)
+    if not dry_run:
+        _label(host, gpus, itself=with_labels)
+
+
+@app.command("status")
+def status(context: typer.Context, *, as_json: Json = False, config_path: ConfigPath = "") -> None:
+    """Show what this node offers against what it has, and what is reserved."""
+    from amd_ctk.swarm.offer import read_offer
+    from amd_ctk.swarm.status_table import format_json, format_offer
+
+    host = host_of(context)
+    offer = read_offer(host, _find_gpus(host), config_path)
+    print(format_json(offer) if as_json else format_offer(offer))
+    for problem in () if as_json else offer.problems:
+        print(problem, file=sys.stderr)
+
+
+@app.command("prune")
+def prune(
+    *,
+    dry_run: DryRun = False,
+    keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Leave those of which a task failed.")] = False,
+) -> None:
+    """Remove the one-shot services of the swarm that are done, on a manager.
+
+    These are services with the label com.amd.container-toolkit.one-shot=true.
+    """
+    from amd_ctk.swarm.services import read_one_shots, remove_service
+
+    done = [service for service in read_one_shots() if service.is_done and not (keep_failed and service.has_failed)]
+    for service in done:
+        if not dry_run:
+            remove_service(service)
+        ending = "failed" if service.has_failed else "complete"
+        print(f"{'Would remove' if dry_run else 'Removed'} service {service.name} ({ending})", flush=True)
+    if not done:
+        print("No one-shot service is done")
+
+
+class NodeSetup:
+    """One run of `swarm setup` on a node."""
+
+    def __init__(self, host: Host, config_path: str, *, dry_run: bool, show_diff: bool, validate: bool) -> None:
+        from amd_ctk.swarm.offer import find_daemon_json
+
+        self._host = host
+        self._file = find_daemon_json(host, config_path)
+        self._dry_run = dry_run
+        self._show_diff = show_diff
+        self._validate = validate
+
+    def offer(self, gpus: Sequence[Gpu], plan: Plan, resources: list[Resource], *, set_as_default: bool) -> None:
+        """Offer these resources, and have the runtime and the tracker ready for them."""
+        from amd_ctk.engines.docker import DOCKER
+        from amd_ctk.engines.runtime_program import find_runtime_program
+        from amd_ctk.swarm.declaring import declare
+        from amd_ctk.swarm.setup import find_obstacles, plan_setup
+
+        program = find_runtime_program(sys.argv[0], os.environ.get("PATH", "")) if set_as_default else ""
+        edit = plan_setup(resources, gpus, default_program=program)
+
+        def prepare() -> None:
+            # Promises that the tracker does not keep would be made twice.
+            if plan.vram_kind or plan.also_by_model:
+                _enable_tracker(self._host)
+            _report_settings(changed=declare(self._host, resources, plan))
+
+        edited = self._edit(edit, before_saving=prepare)
+        for obstacle in find_obstacles(DOCKER.read(edited.new or DOCKER.new_text)):
+            print(obstacle, file=sys.stderr)
+
+    def take_out(self) -> None:
+        """Offer nothing of ours any more."""
+        from amd_ctk.swarm.advertising import read_our_resources, withdraw
+        from amd_ctk.swarm.declaring import forget
+
+        kinds: set[str] = set()
+
+        def edit(document: Any, ours: Any) -> Any:
+            kinds.update(resource.kind for resource in read_our_resources(ours))
+            return withdraw(document, ours)
+
+        self._edit(edit, before_saving=lambda: _report_settings(changed=forget(self._host, kinds)))
+
+    def _edit(self, edit: Edit, *, before_saving: Any) -> Edited:
+        """Edit Docker's configuration, or show what that would do; return the edit."""
+        from amd_ctk.engines.checker import check
+        from amd_ctk.engines.diff import format_diff
+        from amd_ctk.engines.docker import DOCKER
+        from amd_ctk.engines.edit import prepare_edit, save
+        from amd_ctk.engines.ledger import Ledger, ledger_directory, open_ledger
+
+        if self._dry_run:
+            ledger = Ledger(ledger_directory(self._host, os.environ))
+            edited = prepare_edit(DOCKER, self._file, edit, ledger.get(self._file.shown))
+            print(format_diff(edited) if self._show_diff else edited.new or "", end="")
+            return edited
+        with open_ledger(self._host, os.environ) as ledger:
+            edited = prepare_edit(DOCKER, self._file, edit, ledger.get(self._file.shown))
+            if edited.changed and edited.new is not None and self._validate:
+                check(DOCKER, edited.new, self._file.shown)
+            before_saving()
+            if edited.changed:
+                save(edited, ledger)
+        if self._show_diff:
+            print(format_diff(edited), end="")
+        print(f"{'Updated the config file' if edited.changed else 'The config file is up to date'}: {self._file.shown}")
+        if edited.changed:
+            print("Please restart docker daemon", flush=True)
+        return edited
+
+
+def _find_gpus(host: Host) -> list[Gpu]:
+    from amdgpu_discovery.discover import find_gpus
+
+    gpus = find_gpus(host)
+    if not gpus:
+        raise SwarmError("this host has no AMD GPU that can compute, so there is nothing to offer")
+    return gpus
+
+
+def _enable_tracker(host: Host) -> None:
+    from amd_ctk.cli.gpu_tracker import refresh_cdi_specs
+    from amd_gpu_tracker.tracker import Tracker
+
+    if Tracker(host).enable():
+        print("GPU Tracker has been enabled", flush=True)
+        refresh_cdi_specs(host)
+
+
+def _report_settings(*, changed: bool) -> None:
+    from amd_device_spec.settings import CONFIG_FILE
+
+    if changed:
+        print(f"Updated the config file: {CONFIG_FILE}", flush=True)
+
+
+def _require_manager() -> None:
+    from amd_ctk.swarm.engine import read_engine
+
+    if not read_engine().is_manager:
+        raise SwarmError(
+            "this node is no manager of a swarm, so it cannot label itself",
+            hint="leave --labels away, and run on a manager what is printed then",
+        )
+
+
+def _label(host: Host, gpus: Sequence[Gpu], *, itself: bool) -> None:
+    """Label the node, or print the command that does it."""
+    import shlex
+
+    from amd_ctk.swarm.engine import docker
+    from amd_ctk.swarm.labels import build_labels, label_command, read_driver, read_node_name
+
+    labels = build_labels(gpus, read_driver(host))
+    if itself:
+        docker(*label_command(labels, "self")[1:])
+        print(f"Labelled this node: {' '.join(f'{name}={value}' for name, value in labels.items())}")
+    else:
+        print(f"To label this node, run on a manager:\n{shlex.join(label_command(labels, read_node_name(host)))}")

@@ -1,0 +1,90 @@
+"""The Docker engine of this node, asked through its own command."""
+
+from __future__ import annotations
+
+import json  # noqa: TID253  no container start comes here
+import shutil  # noqa: TID253
+import subprocess  # noqa: TID253
+from typing import Any  # noqa: TID253
+
+from amd_ctk.swarm.errors import SwarmError
+from amd_ctk.swarm.resources import Resource
+from amdgpu_discovery.value import Value
+
+SECONDS = 30
+TASK_LABEL = "com.docker.swarm.task.id"
+RESOURCE_PREFIX = "DOCKER_RESOURCE_"
+
+
+class Engine(Value):
+    """What an engine says about itself."""
+
+    name: str
+    resources: tuple[Resource, ...]
+    default_runtime: str
+    # Whether it is a node of a swarm, and whether that node manages it.
+    in_swarm: bool
+    is_manager: bool
+
+
+class Task(Value):
+    """A running container of Swarm and the resources that Swarm gave it."""
+
+    container_id: str
+    resources: tuple[Resource, ...]
+
+
+def docker(*words: str) -> str:
+    """Return what a docker command prints; SwarmError with its own words where it fails."""
+    program = shutil.which("docker")
+    if program is None:
+        raise SwarmError("docker is not installed", hint="run this on a node of the swarm")
+    try:
+        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise SwarmError(f"docker {words[0]} gave no answer within {SECONDS} seconds") from error
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise SwarmError(f"docker {words[0]} failed: {lines[-1]}")
+    return done.stdout
+
+
+def read_engine() -> Engine:
+    """Return what the engine says; SwarmError where there is none."""
+    info = json.loads(docker("info", "--format", "{{json .}}"))
+    swarm = info.get("Swarm") or {}
+    # A command without its daemon prints an answer all the same.
+    if not info.get("ServerVersion"):
+        raise SwarmError("the docker daemon does not answer", hint="is it running, and may you use it?")
+    return Engine(
+        name=info.get("Name", ""),
+        resources=tuple(map(_parse_generic, info.get("GenericResources") or ())),
+        default_runtime=info.get("DefaultRuntime", ""),
+        in_swarm=swarm.get("LocalNodeState") == "active",
+        is_manager=bool(swarm.get("ControlAvailable")),
+    )
+
+
+def read_tasks() -> list[Task]:
+    """Return the running containers of Swarm on this node; SwarmError."""
+    ids = docker("ps", "--quiet", "--no-trunc", "--filter", f"label={TASK_LABEL}").split()
+    lines = docker("inspect", "--format", "{{.Id}} {{json .Config.Env}}", *ids).splitlines() if ids else []
+    return [_parse_task(*line.split(" ", 1)) for line in lines]
+
+
+def _parse_generic(spec: dict[str, Any]) -> Resource:
+    fields = spec.get("NamedResourceSpec") or spec.get("DiscreteResourceSpec") or {}
+    return Resource(kind=fields.get("Kind", ""), value=str(fields.get("Value", "")))
+
+
+def _parse_task(container_id: str, environment: str) -> Task:
+    variables = [entry.partition("=") for entry in json.loads(environment) or ()]
+    return Task(
+        container_id=container_id,
+        resources=tuple(
+            Resource(kind=name.removeprefix(RESOURCE_PREFIX), value=value)
+            for name, _, values in variables
+            if name.startswith(RESOURCE_PREFIX)
+            for value in values.split(",")
+        ),
+    )

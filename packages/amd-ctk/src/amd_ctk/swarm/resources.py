@@ -1,0 +1,106 @@
+"""The generic resources of a node: GPUs by name, VRAM by amount, each written KIND=VALUE."""
+
+from __future__ import annotations
+
+import string
+
+from amd_ctk.swarm.errors import SwarmError
+from amd_ctk.swarm.models import model_of
+from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.selection import is_identity, select_gpus
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from amdgpu_discovery.gpu import Gpu
+
+BY_UUID = "uuid"
+BY_PCI = "pci"
+# As amd-smi counts megabytes.
+MEGABYTE = 2**20
+KIND_CHARACTERS = frozenset(string.ascii_letters + string.digits + "_-.")
+
+
+class Plan(Value):
+    """What a node shall offer: GPUs of a `kind`, named by uuid or pci; also by model; VRAM of a kind, "" for none."""
+
+    kind: str = "AMD_GPU"
+    by: str = BY_UUID
+    also_by_model: bool = False
+    vram_kind: str = ""
+
+
+class Resource(Value):
+    """One entry of `node-generic-resources`."""
+
+    kind: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.value}"
+
+    @property
+    def amount(self) -> int | None:
+        """Return how much there is of a counted resource, None for the name of one thing."""
+        return int(self.value) if self.value.isascii() and self.value.isdecimal() else None
+
+
+def parse_resource(text: str) -> Resource:
+    """Read `KIND=VALUE`."""
+    kind, _, value = text.partition("=")
+    return Resource(kind=kind.strip(), value=value.strip())
+
+
+def build_resources(gpus: Sequence[Gpu], plan: Plan) -> list[Resource]:
+    """Return what a node with these GPUs offers; SwarmError where a GPU has no name, or a kind none that will do."""
+    names = [_name_of(gpus, gpu, plan.by) for gpu in gpus]
+    resources = [Resource(kind=plan.kind, value=name) for name in names]
+    if plan.also_by_model:
+        resources += [Resource(kind=model_of(gpu), value=name) for gpu, name in zip(gpus, names, strict=True)]
+    if plan.vram_kind:
+        amount = sum(vram_mb_of(gpu) for gpu in gpus)
+        resources.append(Resource(kind=plan.vram_kind, value=str(amount)))
+    _check_kinds(plan, {resource.kind for resource in resources})
+    return resources
+
+
+def vram_mb_of(gpu: Gpu) -> int:
+    """Return the whole megabytes of memory of a GPU, 0 where that is unknown."""
+    return (gpu.vram_bytes or 0) // MEGABYTE
+
+
+def gpus_named_by(resource: Resource, gpus: Sequence[Gpu]) -> list[int]:
+    """Return the numbers of the GPUs that a resource names, [] where it names none of these."""
+    if not is_identity(resource.value):
+        return []
+    try:
+        return [gpu.number for gpu in select_gpus(gpus, resource.value)]
+    except RequestError:
+        return []
+
+
+def shared_gpus(resources: Sequence[Resource], gpus: Sequence[Gpu]) -> Iterator[tuple[int, list[Resource]]]:
+    """Yield each GPU that more than one resource names, and these resources: Swarm would give it out twice."""
+    named_by: dict[int, list[Resource]] = {}
+    for resource in resources:
+        for number in gpus_named_by(resource, gpus):
+            named_by.setdefault(number, []).append(resource)
+    return ((number, naming) for number, naming in sorted(named_by.items()) if len(naming) > 1)
+
+
+def _name_of(gpus: Sequence[Gpu], gpu: Gpu, by: str) -> str:
+    """Return a name that means this GPU or partition alone."""
+    if by == BY_UUID and not gpu.unique_id:
+        raise SwarmError(f"GPU {gpu.number} has no unique id to be named by", hint="name the GPUs by address: --by pci")
+    name = f"0x{gpu.unique_id:X}" if by == BY_UUID else str(gpu.pci_address)
+    return name if list(select_gpus(gpus, name)) == [gpu] else f"{name}:p{gpu.partition_rank}"
+
+
+def _check_kinds(plan: Plan, kinds: set[str]) -> None:
+    for kind in sorted(kinds):
+        if not kind or not kind[0].isalpha() or not set(kind) <= KIND_CHARACTERS:
+            raise SwarmError(f"{kind!r} is not a kind of resource", hint="write letters, digits and _, such as AMD_GPU")
+    if plan.vram_kind in kinds - {plan.vram_kind} or plan.vram_kind == plan.kind:
+        raise SwarmError(f"{plan.kind} cannot name GPUs and count VRAM at once", hint="choose another with --vram=KIND")

@@ -1,0 +1,78 @@
+"""Services of Swarm that run once: which are done, so that they can be removed."""
+
+from __future__ import annotations
+
+import json  # noqa: TID253  no container start comes here
+from typing import Any  # noqa: TID253
+
+from amd_ctk.swarm.engine import docker
+from amdgpu_discovery.value import Value
+
+# Who labels a service with it agrees to its removal.
+LABEL = "com.amd.container-toolkit.one-shot"
+# States in which a task remains, as `docker service ps` prints them.
+ENDED = ("Complete", "Failed", "Rejected", "Shutdown", "Orphaned", "Remove")
+COMPLETE = "Complete"
+
+
+class OneShot(Value):
+    """A labelled service: how many tasks it has in all, when they are started again, the states of those there are."""
+
+    identity: str
+    name: str
+    wanted: int
+    # none, on-failure or any.
+    restart_condition: str
+    # Tasks of jobs are not started again once they are complete, whatever the condition.
+    is_job: bool
+    states: tuple[str, ...]
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether every task has ended and none will follow. A task that waits for a GPU has not."""
+        if not set(self.states) <= set(ENDED):
+            return False
+        if self.restart_condition == "none":
+            return len(self.states) >= self.wanted
+        repeats = self.restart_condition == "any" and not self.is_job
+        return not repeats and self.states.count(COMPLETE) >= self.wanted
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether a task ended in any other way than it should."""
+        return any(state != COMPLETE for state in self.states)
+
+
+def read_one_shots() -> list[OneShot]:
+    """Return the labelled services of the swarm by name; SwarmError on a node that is no manager."""
+    identities = docker("service", "ls", "--quiet", "--filter", f"label={LABEL}=true").split()
+    if not identities:
+        return []
+    specs = json.loads(docker("service", "inspect", *identities))
+    return sorted((_describe(spec) for spec in specs), key=lambda service: service.name)
+
+
+def remove_service(service: OneShot) -> None:
+    """Remove a service and what is left of its tasks; SwarmError."""
+    docker("service", "rm", service.identity)
+
+
+def _describe(service: dict[str, Any]) -> OneShot:
+    spec = service["Spec"]
+    mode = spec.get("Mode") or {}
+    policy = (spec.get("TaskTemplate") or {}).get("RestartPolicy") or {}
+    lines = docker("service", "ps", "--no-trunc", "--format", "{{.CurrentState}}", service["ID"]).splitlines()
+    return OneShot(
+        identity=service["ID"],
+        name=spec["Name"],
+        wanted=_wanted(mode),
+        restart_condition=policy.get("Condition", "any"),
+        is_job="ReplicatedJob" in mode or "GlobalJob" in mode,
+        states=tuple(line.split()[0] for line in lines if line.strip()),
+    )
+
+
+def _wanted(mode: dict[str, Any]) -> int:
+    replicas = (mode.get("Replicated") or {}).get("Replicas")
+    completions = (mode.get("ReplicatedJob") or {}).get("TotalCompletions")
+    return replicas or completions or 1

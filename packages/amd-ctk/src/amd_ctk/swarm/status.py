@@ -1,0 +1,143 @@
+"""What a node offers to its swarm against what it has, and what of it is promised to whom."""
+
+from __future__ import annotations
+
+from amd_ctk.swarm.models import model_of
+from amd_ctk.swarm.resources import Resource, gpus_named_by, shared_gpus, vram_mb_of
+from amdgpu_discovery.selection import is_identity
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from amd_ctk.swarm.engine import Task
+    from amd_device_spec.settings import Settings
+    from amd_gpu_tracker.status import Status
+    from amdgpu_discovery.gpu import Gpu
+
+
+class Reservation(Value):
+    """What a container was promised of a GPU: all of it, or `vram_mb` megabytes."""
+
+    container_id: str
+    kinds: tuple[str, ...]
+    vram_mb: int = 0
+
+
+class OfferedGpu(Value):
+    """A GPU, the resources that name it, and who has it by them."""
+
+    number: int
+    uuid: str
+    pci_address: str
+    model: str
+    vram_mb: int
+    resources: tuple[Resource, ...]
+    reservations: tuple[Reservation, ...]
+
+
+class Pool(Value):
+    """An amount of VRAM that is offered."""
+
+    kind: str
+    offered_mb: int
+    reserved_mb: int
+
+
+class Offer(Value):
+    """All of it, and a sentence about each thing that is not as it should be."""
+
+    gpus: tuple[OfferedGpu, ...]
+    pools: tuple[Pool, ...]
+    problems: tuple[str, ...]
+
+
+def build_offer(
+    gpus: Sequence[Gpu],
+    resources: Sequence[Resource],
+    settings: Settings,
+    *,
+    reservations: dict[int, list[Reservation]],
+    is_tracking: bool,
+) -> Offer:
+    """Join what is offered, what there is, and what is promised of each GPU by number."""
+    offered = tuple(
+        OfferedGpu(
+            number=gpu.number,
+            uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
+            pci_address=str(gpu.pci_address),
+            model=model_of(gpu),
+            vram_mb=vram_mb_of(gpu),
+            resources=tuple(resource for resource in resources if gpu.number in gpus_named_by(resource, gpus)),
+            reservations=tuple(reservations.get(gpu.number, ())),
+        )
+        for gpu in gpus
+    )
+    pools = tuple(
+        Pool(kind=resource.kind, offered_mb=resource.amount or 0, reserved_mb=_reserved(resource.kind, offered))
+        for resource in resources
+        if resource.kind in settings.swarm_vram_resources
+    )
+    problems = [
+        *_problems_of_names(resources, gpus, settings, is_tracking=is_tracking),
+        *_problems_of_pools(pools, gpus, is_tracking=is_tracking),
+    ]
+    return Offer(gpus=offered, pools=pools, problems=tuple(problems))
+
+
+def reservations_of_leases(status: Status) -> dict[int, list[Reservation]]:
+    """Return what the GPU Tracker knows to be promised to Swarm's tasks."""
+    return {
+        gpu.number: [
+            Reservation(container_id=use.container_id, kinds=use.kinds, vram_mb=use.vram_mb)
+            for use in gpu.containers
+            if use.kinds
+        ]
+        for gpu in status.gpus
+    }
+
+
+def reservations_of_tasks(tasks: Sequence[Task], gpus: Sequence[Gpu]) -> dict[int, list[Reservation]]:
+    """Return what Swarm's own words promise, where nothing is tracked: whole GPUs only."""
+    promised: dict[int, list[Reservation]] = {}
+    for task in tasks:
+        for resource in task.resources:
+            for number in gpus_named_by(resource, gpus):
+                reservation = Reservation(container_id=task.container_id, kinds=(resource.kind,))
+                promised.setdefault(number, []).append(reservation)
+    return promised
+
+
+def _reserved(kind: str, gpus: Sequence[OfferedGpu]) -> int:
+    return sum(reservation.vram_mb for gpu in gpus for reservation in gpu.reservations if kind in reservation.kinds)
+
+
+def _problems_of_names(
+    resources: Sequence[Resource], gpus: Sequence[Gpu], settings: Settings, *, is_tracking: bool
+) -> Iterator[str]:
+    for resource in resources:
+        if resource.kind in settings.swarm_resources and resource.amount is not None:
+            yield f"{resource} is an amount and names no GPU, so that every task that gets it is refused"
+        elif resource.kind in settings.swarm_resources and not gpus_named_by(resource, gpus):
+            yield f"{resource} names no GPU of this node, so that every task that gets it is refused"
+        elif resource.kind not in settings.swarm_resources and is_identity(resource.value):
+            yield f"{resource.kind} is not in the setting swarm-resources, so that its tasks get GPUs only by luck"
+    numbers_by_kinds: dict[tuple[str, ...], list[int]] = {}
+    for number, naming in shared_gpus(resources, gpus):
+        kinds = tuple(sorted({resource.kind for resource in naming}))
+        numbers_by_kinds.setdefault(kinds, []).append(number)
+    for kinds, numbers in numbers_by_kinds.items():
+        yield (
+            f"GPUs [{' '.join(map(str, numbers))}] are offered twice, as {' and '.join(kinds)}, and Swarm gives them out"
+            f" twice: {'the second task is refused' if is_tracking else 'without the GPU Tracker two tasks share one'}"
+        )
+
+
+def _problems_of_pools(pools: Sequence[Pool], gpus: Sequence[Gpu], *, is_tracking: bool) -> Iterator[str]:
+    there_is = sum(vram_mb_of(gpu) for gpu in gpus)
+    for pool in pools:
+        if pool.offered_mb > there_is:
+            yield f"{pool.kind} offers {pool.offered_mb} MB, and the GPUs have {there_is} MB"
+        if not is_tracking:
+            yield f"{pool.kind} is offered and the GPU Tracker is disabled, so that every task that gets it is refused"

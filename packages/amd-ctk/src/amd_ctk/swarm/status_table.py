@@ -1,0 +1,61 @@
+"""How a node's offer is shown: a table, and JSON."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_ctk.swarm.status import Offer, OfferedGpu, Pool, Reservation
+
+HEADER = ("GPU Id", "Model", "VRAM (MB)", "Offered as", "Reserved by")
+WIDTHS = (10, 12, 12, 36, 30)
+# As `docker ps` shortens them.
+ID_LENGTH = 12
+
+
+def format_offer(offer: Offer) -> str:
+    """Return the table of GPUs, and a line for each pool of VRAM."""
+    rows = [row for gpu in offer.gpus for row in _rows(gpu)]
+    rule = "-" * sum(WIDTHS)
+    return "\n".join([rule, _line(HEADER), rule, *map(_line, rows), *map(_pool_line, offer.pools)])
+
+
+def format_json(offer: Offer) -> str:
+    """Return everything as JSON; resources as they are written in daemon.json."""
+    import json
+
+    gpus = [
+        {
+            **gpu.as_dict(),
+            "resources": [str(resource) for resource in gpu.resources],
+            "reservations": [reservation.as_dict() for reservation in gpu.reservations],
+        }
+        for gpu in offer.gpus
+    ]
+    pools = [pool.as_dict() for pool in offer.pools]
+    return json.dumps({"gpus": gpus, "pools": pools, "problems": list(offer.problems)}, indent=2)
+
+
+def _rows(gpu: OfferedGpu) -> list[tuple[str, ...]]:
+    """Return as many rows as the longer of the two lists of a GPU needs."""
+    offered = [str(resource) for resource in gpu.resources] or ["-"]
+    reserved = [_reservation(reservation) for reservation in gpu.reservations] or ["-"]
+    first = (str(gpu.number), gpu.model, str(gpu.vram_mb))
+    return [
+        (*(first if row == 0 else ("", "", "")), *("".join(column[row : row + 1]) for column in (offered, reserved)))
+        for row in range(max(len(offered), len(reserved)))
+    ]
+
+
+def _reservation(reservation: Reservation) -> str:
+    what = f"{reservation.vram_mb} MB" if reservation.vram_mb else "whole"
+    return f"{reservation.container_id[:ID_LENGTH]} {what}"
+
+
+def _pool_line(pool: Pool) -> str:
+    return f"{pool.kind}: {pool.offered_mb} MB offered, {pool.reserved_mb} MB reserved"
+
+
+def _line(columns: Sequence[str]) -> str:
+    return "".join(f"{column:<{width}}" for column, width in zip(columns, WIDTHS, strict=True)).rstrip()
