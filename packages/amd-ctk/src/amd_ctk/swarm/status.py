@@ -128,10 +128,9 @@ def _problems_of_names(
         kinds = tuple(sorted({resource.kind for resource in naming}))
         numbers_by_kinds.setdefault(kinds, []).append(number)
     for kinds, numbers in numbers_by_kinds.items():
-        yield (
-            f"GPUs [{' '.join(map(str, numbers))}] are offered twice, as {' and '.join(kinds)}, and Swarm gives them out"
-            f" twice: {'the second task is refused' if is_tracking else 'without the GPU Tracker two tasks share one'}"
-        )
+        names = f"GPUs [{' '.join(map(str, numbers))}] are offered twice, as {' and '.join(kinds)}"
+        means = "the second task is refused" if is_tracking else "without the GPU Tracker two tasks share one"
+        yield f"{names}, and Swarm gives them out twice: {means}"
 
 
 def _problems_of_pools(pools: Sequence[Pool], gpus: Sequence[Gpu], *, is_tracking: bool) -> Iterator[str]:

@@ -1,0 +1,439 @@
+"""amd-ctk swarm: what a node offers, with a docker command that answers what a test says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from amd_gpu_tracker.tracker import Tracker
+
+LABELS = (
+    "--label-add amd.gpu.model=MI210 --label-add amd.gpu.gfx=gfx90a --label-add amd.gpu.count=4"
+    " --label-add amd.gpu.vram-mb=65520 --label-add amd.gpu.driver=6.10.5"
+)
+GPUS = ["0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C", "0x12FE4F7FDAF06B9"]
+NO_DEFAULT = (
+    "Swarm runs every task under the default runtime, which is not the AMD Container Runtime"
+    " ('amd-ctk runtime configure --set-as-default' makes it so)\n"
+)
+UPDATED = "Updated the config file: /etc/docker/daemon.json\nPlease restart docker daemon\n"
+TO_LABEL = f"To label this node, run on a manager:\ndocker node update {LABELS} gpu-node\n"
+DEFAULT_IS_AMD = {"default-runtime": "amd", "runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}}}
+DOCKER = """#!/bin/sh
+# Write down what it is asked, and answer what stands in the file of that name.
+printf '%s\\n' "$*" >> calls
+answer=$(printf '%s' "$*" | tr -c 'a-zA-Z0-9_-' '_')
+cat "$answer" 2>/dev/null || { echo "no answer for $*" >&2; exit 1; }
+"""
+INFO = "info --format {{json .}}"
+
+
+class Node:
+    """A node whose docker command is a stand-in."""
+
+    def __init__(self, host, directory: Path, run) -> None:
+        self.host = host
+        self.directory = directory
+        self._run = run
+        directory.mkdir()
+        (directory / "docker").write_text(
+            DOCKER.replace("calls", f"{directory}/calls").replace('"$answer"', f'"{directory}/$answer"')
+        )
+        (directory / "docker").chmod(0o755)
+        for name in ("printf", "tr", "cat", "sh"):
+            (directory / name).symlink_to(shutil.which(name) or name)
+        Path(host.path("/etc/hostname")).write_text("gpu-node\n")
+        self.daemon_json = Path(host.path("/etc/docker/daemon.json"))
+
+    def __call__(self, *words: str):
+        return self._run("swarm", *words, PATH=str(self.directory), DOCKER_HOST="unix:///nowhere")
+
+    def configure(self, **settings: object) -> None:
+        self.daemon_json.parent.mkdir(parents=True, exist_ok=True)
+        self.daemon_json.write_text(json.dumps({key.replace("_", "-"): value for key, value in settings.items()}))
+
+    def answer(self, words: str, text: object) -> None:
+        name = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in words)
+        (self.directory / name).write_text(text if isinstance(text, str) else json.dumps(text))
+
+    @property
+    def offered(self) -> list[str]:
+        return json.loads(self.daemon_json.read_text()).get("node-generic-resources", [])
+
+    @property
+    def calls(self) -> list[str]:
+        path = self.directory / "calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def node(host, amd_ctk, tmp_path: Path) -> Node:
+    """Return a node of four MI210 without an engine."""
+    return Node(host(), tmp_path / "bin", amd_ctk)
+
+
+def test_gpus_are_offered_by_name_and_the_node_can_be_labelled(node: Node) -> None:
+    answer = node("setup")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, UPDATED + TO_LABEL, NO_DEFAULT)
+    assert node.offered == [f"AMD_GPU={gpu}" for gpu in GPUS]
+    assert node.calls == []
+
+
+def test_models_and_memory_are_offered_with_the_tracker_that_keeps_count(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD)
+
+    answer = node("setup", "--also-by-model", "--vram", "--kind=GPU", "--by=pci")
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == (
+        "GPU Tracker has been enabled\nUpdated the config file: /etc/amd-container-toolkit/config.toml\n"
+        + UPDATED
+        + TO_LABEL
+    )
+    addresses = ["0000:03:00.0", "0000:26:00.0", "0000:43:00.0", "0000:63:00.0"]
+    assert node.offered == [f"{kind}={at}" for kind in ("GPU", "MI210") for at in addresses] + ["VRAM=262080"]
+    assert Tracker(node.host).is_enabled()
+
+
+def test_what_is_not_offered_by_us_stays_and_a_second_setup_replaces_ours(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD, node_generic_resources=["SSD=2", "AMD_GPU=0xdead"])
+    before = node.daemon_json.read_text()
+    node("setup", "--vram=GPU_MB")
+    assert node.offered == ["SSD=2", *(f"AMD_GPU={gpu}" for gpu in GPUS), "GPU_MB=262080"]
+
+    node("setup", "--kind=MI")
+    assert node.offered == ["SSD=2", *(f"MI={gpu}" for gpu in GPUS)]
+
+    again = node("setup", "--kind=MI")
+    assert again.stdout == "The config file is up to date: /etc/docker/daemon.json\n" + TO_LABEL
+    removed = node("setup", "--remove")
+    assert removed.stdout == "Updated the config file: /etc/amd-container-toolkit/config.toml\n" + UPDATED
+    assert node.daemon_json.read_text() == before
+
+
+def test_what_others_added_since_survives_the_removal(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD)
+    node("setup")
+    settings = json.loads(node.daemon_json.read_text())
+    settings["node-generic-resources"].append("FPGA=1")
+    node.daemon_json.write_text(json.dumps(settings))
+
+    node("setup", "--remove")
+
+    assert node.offered == ["FPGA=1"]
+
+
+def test_amd_becomes_the_default_runtime_where_that_is_asked_for(node: Node) -> None:
+    program = node.directory / "amd-container-runtime"
+    program.write_text("")
+    program.chmod(0o755)
+
+    answer = node("setup", "--set-as-default")
+
+    assert answer.stderr == ""
+    settings = json.loads(node.daemon_json.read_text())
+    assert settings["default-runtime"] == "amd"
+    assert settings["runtimes"]["amd"]["path"].endswith("/amd-container-runtime")
+
+
+def test_a_dry_run_prints_and_changes_nothing(node: Node) -> None:
+    answer = node("setup", "--vram", "--dry-run")
+
+    assert json.loads(answer.stdout)["node-generic-resources"][-1] == "VRAM=262080"
+    assert not node.daemon_json.exists()
+    assert not Tracker(node.host).is_enabled()
+
+
+def test_the_difference_is_shown(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD, node_generic_resources=["A=1"])
+
+    lines = node("setup", "--dry-run", "--diff").stdout.splitlines()
+
+    assert [line for line in lines if line[0] in "+-"][2:] == [
+        (
+            '-{"default-runtime": "amd", "runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}},'
+            ' "node-generic-resources": ["A=1"]}'
+        ),
+        (
+            '+{"default-runtime": "amd", "runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}},'
+            ' "node-generic-resources": ["A=1", "AMD_GPU=0xEA35F57CC80DEB35", "AMD_GPU=0x89CAA15875FF5A43",'
+            ' "AMD_GPU=0x6E32F10EFC982B4C", "AMD_GPU=0x12FE4F7FDAF06B9"]}'
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resources", "words", "sentence"),
+    [
+        (
+            ["GPU_COMPUTE=0x89caa15875ff5a43"],
+            [],
+            (
+                "GPU_COMPUTE=0x89caa15875ff5a43 in node-generic-resources names GPU 1, and Swarm would give that out twice"
+                " (take the entry out, or say --kind GPU_COMPUTE)"
+            ),
+        ),
+        (
+            "GPU=1",
+            [],
+            (
+                "failed to init config for runtime engine: docker | err: error decoding configuration file:"
+                ' /etc/docker/daemon.json | err: "node-generic-resources" is not a list of strings'
+            ),
+        ),
+        ([], ["--vram=AMD_GPU"], "AMD_GPU cannot name GPUs and count VRAM at once (choose another with --vram=KIND)"),
+        ([], ["--kind=my gpu"], "'my gpu' is not a kind of resource (write letters, digits and _, such as AMD_GPU)"),
+        (
+            [],
+            ["--labels"],
+            "docker info failed: no answer for info --format {{json .}}",
+        ),
+    ],
+)
+def test_what_would_not_work_is_refused_and_changes_nothing(
+    node: Node, resources: object, words: list[str], sentence: str
+) -> None:
+    node.configure(node_generic_resources=resources)
+    before = node.daemon_json.read_text()
+
+    answer = node("setup", *words)
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (1, "", f"{sentence}\n")
+    assert node.daemon_json.read_text() == before
+    assert not Path(node.host.path("/etc/amd-container-toolkit/config.toml")).exists()
+
+
+def test_a_manager_labels_itself(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD)
+    node.answer(INFO, {"ServerVersion": "28", "Swarm": {"LocalNodeState": "active", "ControlAvailable": True}})
+    node.answer(f"node update {LABELS} self", "")
+
+    answer = node("setup", "--labels")
+
+    assert answer.stdout == UPDATED + (
+        "Labelled this node: amd.gpu.model=MI210 amd.gpu.gfx=gfx90a amd.gpu.count=4 amd.gpu.vram-mb=65520"
+        " amd.gpu.driver=6.10.5\n"
+    )
+    assert node.calls == [INFO, f"node update {LABELS} self"]
+
+
+def test_a_worker_cannot_label_itself(node: Node) -> None:
+    node.answer(INFO, {"ServerVersion": "28", "Swarm": {"LocalNodeState": "active", "ControlAvailable": False}})
+
+    assert node("setup", "--labels").stderr == (
+        "this node is no manager of a swarm, so it cannot label itself"
+        " (leave --labels away, and run on a manager what is printed then)\n"
+    )
+
+
+def test_partitions_are_offered_one_by_one(host, amd_ctk, tmp_path: Path) -> None:
+    node = Node(host("mi300x-8-cpx"), tmp_path / "bin", amd_ctk)
+
+    node("setup")
+
+    assert len(node.offered) == len(set(node.offered)) == 63
+    assert node.offered[:2] == ["AMD_GPU=0xE3AA140F9A5F9E31:p0", "AMD_GPU=0xE3AA140F9A5F9E31:p1"]
+
+
+def test_gpus_without_an_id_are_offered_by_address(host, amd_ctk, tmp_path: Path) -> None:
+    node = Node(host("strix-halo"), tmp_path / "bin", amd_ctk)
+
+    assert node("setup").stderr == "GPU 0 has no unique id to be named by (name the GPUs by address: --by pci)\n"
+    assert node("setup", "--by=pci", "--also-by-model").returncode == 0
+    assert node.offered == ["AMD_GPU=0000:c5:00.0", "GFX1151=0000:c5:00.0"]
+
+
+def test_a_node_without_gpus_has_nothing_to_offer(host, amd_ctk, tmp_path: Path) -> None:
+    node = Node(host("no-driver"), tmp_path / "bin", amd_ctk)
+
+    assert node("setup").stderr.startswith("amdgpu driver unavailable: ")
+
+
+RULE = "-" * 100
+HEADER = f"{RULE}\nGPU Id    Model       VRAM (MB)   Offered as                          Reserved by\n{RULE}\n"
+
+
+def test_status_shows_what_is_configured_where_no_engine_answers(node: Node) -> None:
+    node.configure(node_generic_resources=["AMD_GPU=0xEA35F57CC80DEB35", "MI=0x89CAA15875FF5A43", "AMD_GPU=0xDEAD"])
+
+    answer = node("status")
+
+    assert answer.stdout == HEADER + (
+        "0         MI210       65520       AMD_GPU=0xEA35F57CC80DEB35          -\n"
+        "1         MI210       65520       MI=0x89CAA15875FF5A43               -\n"
+        "2         MI210       65520       -                                   -\n"
+        "3         MI210       65520       -                                   -\n"
+    )
+    assert answer.stderr == (
+        "MI is not in the setting swarm-resources, so that its tasks get GPUs only by luck\n"
+        "AMD_GPU=0xDEAD names no GPU of this node, so that every task that gets it is refused\n" + NO_DEFAULT
+    )
+
+
+def test_status_shows_what_swarm_promised_where_nothing_is_tracked(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD, node_generic_resources=["AMD_GPU=0xEA35F57CC80DEB35", "GPU=0xEA35F57CC80DEB35"])
+    node.answer(
+        INFO,
+        {
+            "ServerVersion": "28",
+            "GenericResources": [
+                {"NamedResourceSpec": {"Kind": "AMD_GPU", "Value": "0xEA35F57CC80DEB35"}},
+                {"NamedResourceSpec": {"Kind": "GPU", "Value": "0xEA35F57CC80DEB35"}},
+                {"DiscreteResourceSpec": {"Kind": "GPU_COMPUTE", "Value": 4}},
+            ],
+        },
+    )
+    node.answer("ps --quiet --no-trunc --filter label=com.docker.swarm.task.id", "c1\nc2\n")
+    node.answer(
+        "inspect --format {{.Id}} {{json .Config.Env}} c1 c2",
+        'c1 ["A=1","DOCKER_RESOURCE_AMD_GPU=0xEA35F57CC80DEB35,0x89CAA15875FF5A43"]\nc2 null\n',
+    )
+
+    answer = node("status")
+
+    assert answer.stdout == HEADER + (
+        "0         MI210       65520       AMD_GPU=0xEA35F57CC80DEB35          c1 whole\n"
+        "                                  GPU=0xEA35F57CC80DEB35\n"
+        "1         MI210       65520       -                                   c1 whole\n"
+        "2         MI210       65520       -                                   -\n"
+        "3         MI210       65520       -                                   -\n"
+    )
+    assert answer.stderr == (
+        "GPU_COMPUTE=4 is an amount and names no GPU, so that every task that gets it is refused\n"
+        "GPUs [0] are offered twice, as AMD_GPU and GPU, and Swarm gives them out twice: without the GPU Tracker two"
+        " tasks share one\n"
+        "docker offers something else than /etc/docker/daemon.json says, until it is restarted\n"
+    )
+
+
+def test_status_says_which_memory_nobody_keeps_count_of(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD)
+    node("setup", "--vram")
+    settings = json.loads(node.daemon_json.read_text())
+    settings["node-generic-resources"][-1] = "VRAM=300000"
+    settings["live-restore"] = True
+    node.daemon_json.write_text(json.dumps(settings))
+    Tracker(node.host).disable()
+
+    answer = node("status")
+
+    assert answer.stdout.splitlines()[-1] == "VRAM: 300000 MB offered, 0 MB reserved"
+    assert answer.stderr == (
+        "VRAM offers 300000 MB, and the GPUs have 262080 MB\n"
+        "VRAM is offered and the GPU Tracker is disabled, so that every task that gets it is refused\n"
+        'Docker is in no swarm while "live-restore" is true\n'
+    )
+
+
+def test_status_as_json_says_everything(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD, node_generic_resources=["AMD_GPU=0xEA35F57CC80DEB35", "SSD=1"])
+
+    offer = json.loads(node("status", "--json").stdout)
+
+    assert offer["gpus"][0] == {
+        "number": 0,
+        "uuid": "0xEA35F57CC80DEB35",
+        "pci_address": "0000:03:00.0",
+        "model": "MI210",
+        "vram_mb": 65520,
+        "resources": ["AMD_GPU=0xEA35F57CC80DEB35"],
+        "reservations": [],
+    }
+    assert (len(offer["gpus"]), offer["pools"], offer["problems"]) == (4, [], [])
+
+
+LIST = "service ls --quiet --filter label=com.amd.container-toolkit.one-shot=true"
+
+
+def service(identity: str, *, mode: dict | None = None, condition: str = "none") -> dict:
+    spec = {"Name": f"job-{identity}", "Mode": mode or {"Replicated": {"Replicas": 1}}}
+    return {"ID": identity, "Spec": {**spec, "TaskTemplate": {"RestartPolicy": {"Condition": condition}}}}
+
+
+@pytest.fixture
+def swarm_of(node: Node):
+    """Return a function that gives the swarm labelled services and the states of their tasks."""
+
+    def make(*services: tuple[dict, list[str]]) -> None:
+        identities = [spec["ID"] for spec, _ in services]
+        node.answer(LIST, "\n".join(identities))
+        node.answer(f"service inspect {' '.join(identities)}", [spec for spec, _ in services])
+        for spec, states in services:
+            lines = "".join(f"{state} 3 seconds ago\n" for state in states)
+            node.answer(f"service ps --no-trunc --format {{{{.CurrentState}}}} {spec['ID']}", lines)
+            node.answer(f"service rm {spec['ID']}", spec["ID"])
+
+    return make
+
+
+def test_services_that_are_done_are_removed(node: Node, swarm_of) -> None:
+    swarm_of((service("a"), ["Complete"]), (service("b"), ["Failed"]), (service("c"), ["Running"]))
+
+    answer = node("prune")
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == "Removed service job-a (complete)\nRemoved service job-b (failed)\n"
+    assert [call for call in node.calls if call.startswith("service rm")] == ["service rm a", "service rm b"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "condition", "states"),
+    [
+        pytest.param(None, "none", [], id="no task yet"),
+        pytest.param(None, "none", ["Pending"], id="waits for a GPU"),
+        pytest.param(None, "any", ["Complete"], id="is started again"),
+        pytest.param(None, "on-failure", ["Failed"], id="is tried again"),
+        pytest.param({"Replicated": {"Replicas": 2}}, "none", ["Complete"], id="one of two"),
+        pytest.param(
+            {"ReplicatedJob": {"TotalCompletions": 2}}, "on-failure", ["Complete", "Failed"], id="job at work"
+        ),
+    ],
+)
+def test_services_that_are_not_done_stay(node: Node, swarm_of, mode, condition: str, states: list[str]) -> None:
+    swarm_of((service("a", mode=mode, condition=condition), states))
+
+    assert node("prune").stdout == "No one-shot service is done\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "condition", "states"),
+    [
+        ({"ReplicatedJob": {"TotalCompletions": 2}}, "any", ["Complete", "Failed", "Complete"]),
+        ({"GlobalJob": {}}, "on-failure", ["Complete", "Complete"]),
+        ({"Global": {}}, "none", ["Complete", "Rejected"]),
+        ({"Replicated": {"Replicas": 2}}, "on-failure", ["Complete", "Complete"]),
+    ],
+)
+def test_every_mode_of_service_comes_to_an_end(node: Node, swarm_of, mode, condition: str, states: list[str]) -> None:
+    swarm_of((service("a", mode=mode, condition=condition), states))
+
+    assert node("prune").stdout.startswith("Removed service job-a (")
+
+
+def test_failed_services_can_be_kept(node: Node, swarm_of) -> None:
+    swarm_of((service("a"), ["Complete"]), (service("b"), ["Failed"]))
+
+    assert node("prune", "--keep-failed").stdout == "Removed service job-a (complete)\n"
+
+
+def test_a_dry_run_removes_no_service(node: Node, swarm_of) -> None:
+    swarm_of((service("a"), ["Complete"]))
+
+    assert node("prune", "--dry-run").stdout == "Would remove service job-a (complete)\n"
+    assert not [call for call in node.calls if call.startswith("service rm")]
+
+
+def test_without_labelled_services_there_is_nothing_to_do(node: Node) -> None:
+    node.answer(LIST, "")
+
+    assert node("prune").stdout == "No one-shot service is done\n"
+
+
+def test_docker_says_itself_what_is_wrong(node: Node) -> None:
+    assert node("prune").stderr == f"docker service failed: no answer for {LIST}\n"
+    (node.directory / "docker").unlink()
+    assert node("prune").stderr == "docker is not installed (run this on a node of the swarm)\n"
