@@ -147,9 +147,19 @@ def test_gpus_given_by_device_nodes_are_claimed_too(tracked):
 
 def test_privileged_containers_that_ask_for_nothing_claim_nothing(tracked):
     tracked.run("c1", "0")
+    linux = {"devices": nodes_of(tracked, 0), "resources": {"devices": [{"allow": True, "access": "rwm"}]}}
+
+    assert tracked.run("c2", None, linux=linux) == ""
+    assert tracked.users()[0] == ["c1"]
+
+
+def test_a_capability_is_no_way_around_a_reservation(tracked):
+    tracked.run("c1", "0")
     process = {"args": ["sh"], "env": [], "capabilities": {"bounding": ["CAP_SYS_ADMIN"]}}
 
-    assert tracked.run("c2", None, process=process, linux={"devices": nodes_of(tracked, 0)}) == ""
+    answer = tracked.run("c2", None, process=process, linux={"devices": nodes_of(tracked, 0)})
+
+    assert "already in use" in answer
     assert tracked.users()[0] == ["c1"]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_device_spec.request import is_privileged
-from amd_gpu_tracker.given_gpus import drm_minors, gpus_given, shared_cgroup
+from amd_gpu_tracker.given_gpus import allows_every_device, drm_minors, gpus_given, shared_cgroup
 from amd_gpu_tracker.hooks import is_claim_hook, release_hook
 from amd_gpu_tracker.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
 from amd_gpu_tracker.lock import KernelLock
@@ -63,7 +62,7 @@ def make_claim(
     A privileged container has the nodes of every GPU without having asked for any, so these do not count.
     """
     spec = bundle.spec
-    has_nodes = bool(drm_minors(spec)) and not is_privileged(spec)
+    has_nodes = bool(drm_minors(spec)) and not allows_every_device(spec)
     gpus = gpus or (_locate_gpus(host) if has_nodes else [])
     given = [gpu for gpu in gpus_given(spec, gpus) if gpu not in granted.gpus] if has_nodes else []
     if not (granted.gpus or given):

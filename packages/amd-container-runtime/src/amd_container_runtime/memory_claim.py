@@ -6,8 +6,7 @@ import os
 
 from amd_container_runtime.claim import PendingClaim, make_holder
 from amd_device_spec.oci import VRAM_LIMIT
-from amd_device_spec.request import is_privileged
-from amd_gpu_tracker.given_gpus import gpus_given
+from amd_gpu_tracker.given_gpus import allows_every_device, gpus_given
 from amd_gpu_tracker.lease import BY_SWARM
 from amd_gpu_tracker.lock import KernelLock
 from amd_gpu_tracker.processes import Processes
@@ -71,7 +70,7 @@ def reserve_memory(
 
 
 def _refuse_given_nodes(spec: dict[str, Any], gpus: Sequence[Gpu], asked: VramRequest) -> None:
-    if gpus_given(spec, gpus) and not is_privileged(spec):
+    if gpus_given(spec, gpus) and not allows_every_device(spec):
         raise RequestError(
             f"{asked} is memory of a GPU that is yet to be chosen, and the container was given GPUs as devices",
             hint="leave out one or the other",

@@ -30,6 +30,22 @@ def drm_minors(spec: dict[str, Any]) -> set[object]:
     }
 
 
+def allows_every_device(spec: dict[str, Any]) -> bool:
+    """Return whether the device cgroup lets a container use whatever there is, as `--privileged` has it.
+
+    A capability says less: who adds CAP_SYS_ADMIN and a GPU's node has asked for that GPU.
+    """
+    linux = spec.get("linux")
+    resources = linux.get("resources") if isinstance(linux, dict) else None
+    rules = resources.get("devices") if isinstance(resources, dict) else None
+    general = [
+        rule
+        for rule in (rules if isinstance(rules, list) else [])
+        if isinstance(rule, dict) and rule.get("major") is None and rule.get("type") in (None, "a")
+    ]
+    return bool(general) and general[-1].get("allow") is True
+
+
 def shared_cgroup(spec: dict[str, Any], container_id: str) -> str:
     """Return the cgroup of a container that has no pid namespace of its own, "" for all others."""
     linux = spec.get("linux")
