@@ -87,7 +87,17 @@ def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    session.run("pytest", "tests-integration", "-m", "e2e", *session.posargs)
+    session.run("pytest", "tests-integration", "-m", "e2e and not engines", *session.posargs)
+
+
+@nox.session
+def engines(session: nox.Session) -> None:
+    """Ask engines of three Debian releases about CDI; write their table. Example: nox -s engines -- -k Docker"""
+    install_wheels(session, *NEEDS)
+    session.install(*TEST_TOOLS)
+    # A part of the engines makes a part of the table.
+    page = {} if session.posargs else {"AMD_ENGINES_PAGE": "docs/reference/engines.md"}
+    session.run("pytest", "tests-integration/cdi", "-m", "engines", *session.posargs, env=page)
 
 
 @nox.session(reuse_venv=True)

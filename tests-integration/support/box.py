@@ -1,0 +1,187 @@
+"""A box: a machine within this machine, for engines that must believe they see GPUs.
+
+It has namespaces and a root file system of its own (an overlay in memory over a directory), and in its /dev the nodes
+of a simulated host, made with mknod. What engines do in it reaches nothing outside, and all of it is gone with the box.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from support.docker import EngineError
+
+# A user without privileges, in the group of render nodes.
+USER = "u1"
+RENDER_GID = 110
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# $1: the directory that becomes the root, $2: an empty one, $3: nodes, a line each, $4: the directory that both sides
+# see as /box; the rest: directories that both sides see under their own names.
+INIT = r"""
+set -e
+mount --make-rprivate /
+mount -t tmpfs -o mode=755 box "$2"
+mkdir "$2/upper" "$2/work" "$2/root"
+mount -t overlay box -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" "$2/root"
+root=$2/root
+mkdir -p "$root/proc" "$root/sys" "$root/dev" "$root/run" "$root/tmp" "$root/box" "$root/old"
+mount -t proc proc "$root/proc"
+mount -t sysfs -o ro sysfs "$root/sys"
+mount -t tmpfs -o mode=755 cgroup "$root/sys/fs/cgroup"
+for hierarchy in /sys/fs/cgroup/*; do
+  # crun refuses a machine that has both kinds of cgroups, so the older kind has to do where there is any.
+  [ "${hierarchy##*/}" != unified ] && mountpoint -q "$hierarchy" || continue
+  mkdir "$root/sys/fs/cgroup/${hierarchy##*/}"
+  mount --bind "$hierarchy" "$root/sys/fs/cgroup/${hierarchy##*/}"
+done
+[ ! -e /sys/fs/cgroup/cgroup.controllers ] || mount --bind /sys/fs/cgroup "$root/sys/fs/cgroup"
+mount -t tmpfs -o mode=755 dev "$root/dev"
+for node in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0 fuse:10:229; do
+  mknod -m 666 "$root/dev/${node%%:*}" c $(echo "${node#*:}" | tr : ' ')
+done
+mkdir "$root/dev/pts" "$root/dev/shm" "$root/dev/mqueue" "$root/dev/dri"
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx"
+mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
+mount -t mqueue mqueue "$root/dev/mqueue"
+ln -s /proc/self/fd "$root/dev/fd"
+echo "$3" | while read -r path major minor mode gid; do
+  mknod -m "$mode" "$root$path" c "$major" "$minor"
+  chgrp "$gid" "$root$path"
+done
+# What engines of the machine have is none of the box's business.
+for directory in /run /etc/cdi /var/lib/containerd /var/lib/containers /var/lib/docker; do
+  mkdir -p "$root$directory"
+  mount -t tmpfs -o mode=755 box "$root$directory"
+done
+mount -t tmpfs -o mode=1777 tmp "$root/tmp"
+mount --bind "$4" "$root/box"
+shift 4
+for directory; do
+  mkdir -p "$root$directory"
+  mount --bind "$directory" "$root$directory"
+done
+ip link set lo up
+cd "$root"
+pivot_root . old
+exec chroot . /bin/sh -c 'umount -l /old; : >/run/box-is-up; exec </dev/null >/dev/null 2>&1; exec sleep infinity'
+"""
+
+
+class Box:
+    """Use it as a context: `with Box("/", directory, spec) as box: box("ls", "/dev/dri")`."""
+
+    def __init__(
+        self, root: str, directory: Path, nodes: list[dict[str, int | str]], *, shared: Iterable[str] = ()
+    ) -> None:
+        """Prepare a box over `root` with device nodes of a CDI spec; directories in `shared` are seen in it too."""
+        self.share = directory / "share"
+        self._scratch = directory / "scratch"
+        self._words = [root, f"{self._scratch}", _node_lines(nodes), f"{self.share}", *shared]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._pid = 0
+
+    def __enter__(self) -> Box:
+        self.share.mkdir(parents=True)
+        self._scratch.mkdir()
+        self.share.chmod(0o755)
+        unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--fork", "--kill-child=SIGKILL"]
+        with (self.share / "init.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*unshare, "sh", "-c", INIT, "box", *self._words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._pid = self._wait_for_init()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # The first process of a pid namespace takes all others with it.
+        if self._process:
+            self._process.kill()
+            for process in (*self._started, self._process):
+                process.wait()
+
+    def __call__(self, *words: str, user: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command in the box, as root or as `user`; EngineError if it fails and `check` is true."""
+        ended = subprocess.run(
+            [*self._enter(), *_as_user(user), *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if check and ended.returncode:
+            raise EngineError(f"{' '.join(words)}: {ended.stdout}{ended.stderr}")
+        return ended
+
+    def start(self, *words: str) -> None:
+        """Run a command in the background, for as long as the box lives; its output is in the share."""
+        with (self.share / f"{words[0]}.log").open("wb") as log:
+            process = subprocess.Popen([*self._enter(), *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._started.append(process)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file of the box."""
+        subprocess.run(
+            [*self._enter(), "sh", "-c", 'mkdir -p "${1%/*}" && cat >"$1"', "write", path], input=content, check=True
+        )
+
+    def wait_until(self, *words: str) -> None:
+        """Repeat a command until it succeeds; EngineError after a minute."""
+        for _ in range(300):
+            if self(*words, check=False).returncode == 0:
+                return
+            time.sleep(0.2)
+        raise EngineError(f"{' '.join(words)} does not succeed: {self(*words, check=False).stderr}")
+
+    def _enter(self) -> list[str]:
+        return [
+            *("nsenter", "--target", str(self._pid), "--mount", "--pid", "--uts", "--ipc", "--net", "--"),
+            *("env", "-i", f"PATH={PATH}", "HOME=/root", "LC_ALL=C.UTF-8"),
+        ]
+
+    def _wait_for_init(self) -> int:
+        assert self._process
+        children = f"/proc/{self._process.pid}/task/{self._process.pid}/children"
+        while self._process.poll() is None:
+            pid = (Path(children).read_text() or "0").split()[0]
+            if os.path.exists(f"/proc/{pid}/root/run/box-is-up"):
+                return int(pid)
+            time.sleep(0.02)
+        raise EngineError(f"the box does not come up: {(self.share / 'init.log').read_text()}")
+
+
+def add_user(box: Box) -> None:
+    """Make the user without privileges, with what rootless engines need."""
+    box("groupadd", "--non-unique", "--gid", f"{RENDER_GID}", "gpu-users")
+    box("useradd", "--create-home", "--uid", "1100", "--groups", "gpu-users", USER)
+    box("sh", "-c", f"for f in /etc/subuid /etc/subgid; do grep -q ^{USER}: $f || echo {USER}:200000:65536 >>$f; done")
+    box("sh", "-c", f"mkdir -p /run/user/1100 && chown {USER}: /run/user/1100 && chmod 700 /run/user/1100")
+
+
+def _as_user(user: str) -> list[str]:
+    if not user:
+        return []
+    return [
+        *("setpriv", "--reuid", user, "--regid", user, "--init-groups"),
+        *("env", f"HOME=/home/{user}", f"USER={user}", "XDG_RUNTIME_DIR=/run/user/1100"),
+        *("sh", "-c", 'cd && exec "$@"', "sh"),
+    ]
+
+
+def _node_lines(nodes: list[dict[str, int | str]]) -> str:
+    # 0660 is what udev's own rules give them.
+    return "\n".join(f"{node['path']} {node['major']} {node['minor']} 660 {node['gid']}" for node in nodes)
+
+
+def nodes_of(spec: bytes) -> list[dict[str, int | str]]:
+    """Return the device nodes behind `all` of a CDI spec in JSON."""
+    devices = {device["name"]: device for device in json.loads(spec)["devices"]}
+    nodes: list[dict[str, int | str]] = devices["all"]["containerEdits"]["deviceNodes"]
+    return nodes

@@ -1,0 +1,139 @@
+"""Container engines in a box, each with the few commands that handing out CDI devices is tried with."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import TYPE_CHECKING
+
+from support.box import USER
+from support.docker import IMAGE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from subprocess import CompletedProcess
+
+    from support.box import Box
+
+IMAGE_ARCHIVE = "/box/image.tar"
+DAEMON_JSON = {"features": {"cdi": True}, "storage-driver": "vfs", "bridge": "none", "iptables": False}
+
+
+class DockerInBox:
+    """Docker, as root."""
+
+    def __init__(self, box: Box) -> None:
+        self.box = box
+        box.write("/etc/docker/daemon.json", json.dumps(DAEMON_JSON).encode())
+        box.start("dockerd", "--ip6tables=false")
+        box.wait_until("docker", "version")
+        box("docker", "import", "--change", 'CMD ["sh"]', IMAGE_ARCHIVE, IMAGE)
+
+    def version(self) -> str:
+        """Return the version of the daemon."""
+        return self.box("docker", "version", "--format={{.Server.Version}}").stdout.partition("+")[0].strip()
+
+    def run(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
+        """Run a command in a container that is given a device, to its end."""
+        words = ("docker", "run", "--rm", "--network=none", *options, f"--device={device}", IMAGE, *command)
+        return self.box(*words, check=False)
+
+    def run_and_exec(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
+        """Start a container that is given a device, and run a command in it with exec."""
+        start = ("docker", "run", "--detach", "--network=none", *options, f"--device={device}", IMAGE, "sleep", "60")
+        container = self.box(*start).stdout.strip()
+        try:
+            return self.box("docker", "exec", container, *command, check=False)
+        finally:
+            self.box("docker", "rm", "--force", container)
+
+
+class PodmanInBox:
+    """Podman, as root or as a user without privileges."""
+
+    def __init__(self, box: Box, *, user: str = "", runtime: str = "crun") -> None:
+        self.box = box
+        self._user = user
+        settings = ("--cgroup-manager=cgroupfs", "--events-backend=file", "--storage-driver=vfs")
+        self._words = ["podman", *settings, f"--runtime={runtime}"]
+        box.write("/etc/containers/policy.json", json.dumps({"default": [{"type": "insecureAcceptAnything"}]}).encode())
+        self._podman("import", "--quiet", "--change", 'CMD ["sh"]', IMAGE_ARCHIVE, IMAGE, check=True)
+
+    def version(self) -> str:
+        """Return the version of the engine."""
+        return self._podman("--version").stdout.split()[-1]
+
+    def run(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
+        """Run a command in a container that is given a device, to its end."""
+        return self._podman("run", "--rm", "--network=none", *options, f"--device={device}", IMAGE, *command)
+
+    def run_and_exec(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
+        """Start a container that is given a device, and run a command in it with exec."""
+        container = self.start(device, options=options)
+        try:
+            return self._podman("exec", container, *command)
+        finally:
+            self.remove(container)
+
+    def start(self, device: str, *, options: tuple[str, ...] = ()) -> str:
+        """Start a container that is given a device and stays; return its id."""
+        words = ("run", "--detach", "--network=none", *options, f"--device={device}", IMAGE, "sleep", "60")
+        return self._podman(*words, check=True).stdout.strip()
+
+    def remove(self, container: str) -> None:
+        """End and remove a container."""
+        self._podman("rm", "--force", "--time=0", container)
+
+    def _podman(self, *words: str, check: bool = False) -> CompletedProcess[str]:
+        return self.box(*self._words, *words, user=self._user, check=check)
+
+
+class RootlessPodmanInBox(PodmanInBox):
+    """Podman of a user without privileges."""
+
+    def __init__(self, box: Box) -> None:
+        super().__init__(box, user=USER)
+
+
+class ContainerdInBox:
+    """containerd and its `ctr`, as root."""
+
+    def __init__(self, box: Box) -> None:
+        self.box = box
+        self._names = count()
+        box.start("containerd")
+        box.wait_until("ctr", "version")
+        box.wait_until("ctr", "image", "ls")
+        self._import()
+
+    def version(self) -> str:
+        """Return the version of the daemon."""
+        return self.box("containerd", "--version").stdout.split()[2].partition("~")[0].partition("+")[0]
+
+    def run(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
+        """Run a command in a container that is given a device, to its end."""
+        words = ("run", "--rm", "--snapshotter=native", *options, f"--device={device}")
+        return self.box("ctr", *words, IMAGE, f"box{next(self._names)}", *command, check=False)
+
+    def run_and_exec(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
+        """Start a container that is given a device, and run a command in it with exec."""
+        name = f"box{next(self._names)}"
+        words = ("run", "--detach", "--snapshotter=native", *options, f"--device={device}")
+        self.box("ctr", *words, IMAGE, name, "sleep", "60")
+        user = [word for word in options if word.startswith("--user")]
+        try:
+            return self.box("ctr", "task", "exec", "--exec-id=one", *user, name, *command, check=False)
+        finally:
+            self.box("ctr", "task", "kill", "--signal=9", name)
+            self.box.wait_until("ctr", "task", "delete", name)
+            self.box("ctr", "container", "delete", name)
+
+    def _import(self) -> None:
+        """Import the image, which ctr takes only in the form that engines exchange."""
+        self.box("ctr", "image", "import", "--snapshotter=native", "--no-unpack", "/box/oci.tar")
+
+
+def put_image(box: Box, archive: Path, oci_archive: Path) -> None:
+    """Put the image where engines of a box find it."""
+    (box.share / "image.tar").write_bytes(archive.read_bytes())
+    (box.share / "oci.tar").write_bytes(oci_archive.read_bytes())

@@ -1,0 +1,39 @@
+"""The table of docs/reference/engines.md: what engines answered, a column each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+BEGIN = "<!-- The table is written by nox -s engines; change the tests, not the table. -->"
+END = "<!-- End of the table. -->"
+NOT_ASKED = "-"
+
+
+class EngineAnswers:
+    """Answers as they come in."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, str] = {}
+        self._answers: dict[tuple[str, str], str] = {}
+
+    def note(self, engine: str, version: str, question: str, answer: str) -> None:
+        """Keep the answer of an engine."""
+        self._versions[engine] = version
+        self._answers[question, engine] = answer
+
+    def format(self) -> str:
+        """Return the table, a row for each question."""
+        head = [f"{engine}<br>{version}" for engine, version in self._versions.items()]
+        questions = dict.fromkeys(question for question, _ in self._answers)
+        rows = [["", *head], ["---"] * (len(head) + 1), *(self._row(question) for question in questions)]
+        return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+    def write_into(self, page: str) -> None:
+        """Put the table in place of the one that is between the marks of a page."""
+        text = Path(page).read_text(encoding="utf-8")
+        before, _, rest = text.partition(BEGIN)
+        _, _, after = rest.partition(END)
+        Path(page).write_text(f"{before}{BEGIN}\n\n{self.format()}\n\n{END}{after}", encoding="utf-8")
+
+    def _row(self, question: str) -> list[str]:
+        return [question, *(self._answers.get((question, engine), NOT_ASKED) for engine in self._versions)]
