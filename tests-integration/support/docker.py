@@ -28,6 +28,10 @@ class Docker:
     `host_root` is the simulated host that the runtime serves, "/" for this machine; `settings` go into daemon.json.
     """
 
+    # What the daemons are run by, and what dockerd is told about networks; an engine with a network of its own differs.
+    under: tuple[str, ...] = ()
+    network_options: tuple[str, ...] = NO_NETWORK
+
     def __init__(self, runtime: Path, host_root: str = "/", **settings: object) -> None:
         # Not below pytest's directories: a socket's path has room for 107 characters.
         self.directory = Path(tempfile.mkdtemp(prefix="amd-docker-"))
@@ -74,7 +78,8 @@ class Docker:
         )
         self._wait_for("containerd", (at / "containerd.sock").is_socket)
         self._spawn(
-            *("dockerd", "--config-file", f"{at}/daemon.json", "--host", f"unix://{self.socket}", *NO_NETWORK),
+            *("dockerd", "--config-file", f"{at}/daemon.json", "--host", f"unix://{self.socket}"),
+            *self.network_options,
             *(
                 "--containerd",
                 f"{at}/containerd.sock",
@@ -115,7 +120,9 @@ class Docker:
             environment["AMD_CTK_HOST_ROOT"] = self.host_root
         with (self.directory / "engine.log").open("ab") as log:
             # In a session of its own, so that an interrupt at the keyboard ends the tests first and them politely.
-            process = subprocess.Popen(words, stdout=log, stderr=log, env=environment, start_new_session=True)
+            process = subprocess.Popen(
+                [*self.under, *words], stdout=log, stderr=log, env=environment, start_new_session=True
+            )
         self._processes.append(process)
 
     def _wait_for(self, name: str, answers: Callable[[], bool]) -> None:

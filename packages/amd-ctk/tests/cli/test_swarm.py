@@ -173,8 +173,8 @@ def test_the_difference_is_shown(node: Node) -> None:
             ["GPU_COMPUTE=0x89caa15875ff5a43"],
             [],
             (
-                "GPU_COMPUTE=0x89caa15875ff5a43 in node-generic-resources names GPU 1, and Swarm would give that out twice"
-                " (take the entry out, or say --kind GPU_COMPUTE)"
+                "GPU_COMPUTE=0x89caa15875ff5a43 in node-generic-resources names GPU 1, and Swarm would give that out"
+                " twice (take the entry out, or say --kind GPU_COMPUTE)"
             ),
         ),
         (

@@ -1,0 +1,139 @@
+"""Nodes of a Docker Swarm on one machine: engines with a network and a name of their own, joined by a cable."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from amdgpu_discovery.host import Host
+from support.docker import IMAGE, Docker
+from support.installed import our_program
+
+SECONDS = 90.0
+CABLE = "swarm0"
+# Tasks that are to end shall not take the ten seconds that a shell without signal handlers makes of it.
+TASK_OPTIONS = ("--detach", "--stop-grace-period=100ms", "--restart-delay=500ms", "--no-resolve-image")
+
+
+class Node(Docker):
+    """An engine that serves a simulated host, in a network of its own; `address` is its place on the cable."""
+
+    # A bridge and rules of its own touch only that namespace.
+    network_options = ()
+
+    def __init__(self, name: str, host: Host, address: str = "", **settings: object) -> None:
+        super().__init__(our_program("amd-container-runtime"), host.root, **settings)
+        self.name = name
+        self.host = host
+        self.address = address
+        # Its namespaces live as long as this process.
+        self._keeper = subprocess.Popen(["unshare", "--net", "--uts", "sleep", "infinity"], start_new_session=True)
+        wait_until(lambda: _namespace(self._keeper.pid) != _namespace(os.getpid()))
+        self.under = ("nsenter", f"--target={self._keeper.pid}", "--net", "--uts")
+        self._inside("hostname", name)
+        self._inside("ip", "link", "set", "lo", "up")
+
+    @property
+    def daemon_json(self) -> Path:
+        return self.directory / "daemon.json"
+
+    def amd_ctk(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run an amd-ctk command on this node to its end, whatever that is."""
+        environment = {**os.environ, "AMD_CTK_HOST_ROOT": self.host.root, "DOCKER_HOST": f"unix://{self.socket}"}
+        program = our_program("amd-ctk")
+        return subprocess.run(
+            [*self.under, program, *words], env=environment, capture_output=True, text=True, check=False
+        )
+
+    def set_up(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `amd-ctk swarm setup` for this node's own configuration."""
+        return self.amd_ctk("swarm", "setup", "--set-as-default", f"--config-path={self.daemon_json}", *words)
+
+    def restart(self) -> None:
+        """Stop the engine as a host's does and start it again."""
+        self.halt()
+        self.start()
+
+    def stop(self) -> None:
+        """Leave the swarm, which would start tasks again, and leave nothing else behind either."""
+        if self._processes:
+            self("swarm", "leave", "--force", check=False)
+        super().stop()
+        self._keeper.kill()
+        self._keeper.wait()
+
+    def connect(self, other: Node) -> None:
+        """Join both by a cable; it is gone with either of them."""
+        ends = [("netns", str(node._keeper.pid)) for node in (self, other)]
+        _run("ip", "link", "add", CABLE, *ends[0], "type", "veth", "peer", "name", CABLE, *ends[1])
+        for node in (self, other):
+            node._inside("ip", "address", "add", f"{node.address}/24", "dev", CABLE)
+            node._inside("ip", "link", "set", CABLE, "up")
+
+    def create_service(self, name: str, *options: str, command: Sequence[str] = ("sleep", "1000")) -> None:
+        """Make a service on this node, which has to be a manager."""
+        self("service", "create", f"--name={name}", *TASK_OPTIONS, *options, IMAGE, *command)
+
+    def tasks(self, service: str) -> list[dict[str, str]]:
+        """Return what `docker service ps` says of each task, newest first within a replica."""
+        lines = self("service", "ps", "--no-trunc", "--format={{json .}}", service).stdout.splitlines()
+        tasks = [json.loads(line) for line in lines]
+        return [{**task, "Error": task["Error"].strip('"')} for task in tasks]
+
+    def running(self, service: str) -> int:
+        """Return how many tasks of a service run."""
+        return sum(task["CurrentState"].startswith("Running") for task in self.tasks(service))
+
+    def containers(self, service: str) -> list[str]:
+        """Return the running containers of a service on this node."""
+        return self(
+            "ps", "--quiet", "--no-trunc", f"--filter=label=com.docker.swarm.service.name={service}"
+        ).stdout.split()
+
+    def environment(self, container: str) -> dict[str, str]:
+        """Return the variables of a container's first process that speak of GPUs."""
+        words = self("exec", container, "cat", "/proc/1/environ").stdout.split("\0")
+        return dict(word.split("=", 1) for word in words if word.startswith(("DOCKER_RESOURCE_", "AMD_")))
+
+    def gpu_nodes(self, container: str) -> list[str]:
+        """Return the render nodes that a container has and may open."""
+        lines = [line.split() for line in self("exec", container, "list-gpus").stdout.splitlines()]
+        return [words[0] for words in lines if "renderD" in words[0] and words[-1] == "opens"]
+
+    def wait_for_running(self, service: str, count: int) -> None:
+        wait_until(lambda: self.running(service) == count, lambda: f"{self.tasks(service)}")
+
+    def wait_for_error(self, service: str) -> str:
+        """Return the words in which a task of a service was refused."""
+        wait_until(lambda: any(task["Error"] for task in self.tasks(service)), lambda: f"{self.tasks(service)}")
+        return next(task["Error"] for task in self.tasks(service) if task["Error"])
+
+    def remove_service(self, service: str, *nodes: Node) -> None:
+        """Remove a service and wait until its containers are gone, also from other nodes."""
+        self("service", "rm", service)
+        for node in (self, *nodes):
+            wait_until(lambda node=node: not node.containers(service))  # type: ignore[misc]  # a default is no argument
+
+    def _inside(self, *words: str) -> None:
+        _run(*self.under, *words)
+
+
+def wait_until(holds: Callable[[], bool], explain: Callable[[], str] = lambda: "") -> None:
+    """Return when `holds` does; TimeoutError with an explanation where it never does."""
+    until = time.monotonic() + SECONDS
+    while not holds():
+        if time.monotonic() > until:
+            raise TimeoutError(explain())
+        time.sleep(0.1)
+
+
+def _namespace(pid: int) -> str:
+    return os.readlink(f"/proc/{pid}/ns/uts")
+
+
+def _run(*words: str) -> None:
+    subprocess.run(words, check=True, capture_output=True)

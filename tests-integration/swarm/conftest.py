@@ -1,0 +1,57 @@
+"""Real swarms: one node with four MI210, and two nodes of which the other has eight MI300X."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+from support.installed import engine_program, require_root
+from support.swarm_node import Node
+
+
+@pytest.fixture(scope="module")
+def make_node(image_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Node]]:
+    """Return a function that makes a node, which is not started yet: `make_node("one", "mi210-4", "10.99.8.1")`."""
+    require_root()
+    for program in ("dockerd", "containerd", "docker", "runc", "ip", "nsenter", "unshare"):
+        engine_program(program)
+    nodes: list[Node] = []
+
+    def make(name: str, profile: str, address: str = "127.0.0.1", **settings: object) -> Node:
+        host = build_host(tmp_path_factory.mktemp(name) / "host", profile)
+        nodes.append(Node(name, host, address, **settings))
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        node.stop()
+
+
+@pytest.fixture(scope="module")
+def start_manager(image_archive: Path) -> Callable[[Node], Node]:
+    """Return a function that starts a node and makes it the manager of a new swarm."""
+
+    def start(node: Node) -> Node:
+        node.start()
+        node.import_image(image_archive)
+        node("swarm", "init", f"--advertise-addr={node.address}")
+        return node
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def start_worker(image_archive: Path) -> Callable[[Node, Node], Node]:
+    """Return a function that starts a node and joins it to the swarm of a manager."""
+
+    def start(node: Node, manager: Node) -> Node:
+        node.start()
+        node.import_image(image_archive)
+        token = manager("swarm", "join-token", "--quiet", "worker").stdout.strip()
+        node("swarm", "join", f"--token={token}", f"--advertise-addr={node.address}", f"{manager.address}:2377")
+        return node
+
+    return start

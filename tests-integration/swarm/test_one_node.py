@@ -1,0 +1,191 @@
+"""A swarm of one node with four MI210: whole GPUs by name, memory by amount, and jobs that wait their turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from support.swarm_node import Node, wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.docker]
+
+UUIDS = ["0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C", "0x12FE4F7FDAF06B9"]
+RENDER_NODES = ["/dev/dri/renderD130", "/dev/dri/renderD131", "/dev/dri/renderD129", "/dev/dri/renderD128"]
+ONE_SHOT = ("--restart-condition=none", "--label=com.amd.container-toolkit.one-shot=true")
+
+
+@pytest.fixture(scope="module")
+def prepared(make_node: Callable[..., Node], start_manager: Callable[[Node], Node]) -> Node:
+    """Return a node that one command has prepared."""
+    node = make_node("one", "mi210-4")
+    answer = node.set_up("--vram")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    return start_manager(node)
+
+
+@pytest.fixture
+def node(prepared: Node) -> Iterator[Node]:
+    """Return that node; what a test leaves is removed."""
+    yield prepared
+    services = prepared("service", "ls", "--quiet").stdout.split()
+    if services:
+        prepared("service", "rm", *services)
+    wait_until(lambda: not prepared("ps", "--quiet").stdout)
+
+
+def offer(node: Node) -> dict[str, list[dict[str, object]]]:
+    return json.loads(node.amd_ctk("swarm", "status", "--json", f"--config-path={node.daemon_json}").stdout)
+
+
+def leases(node: Node) -> list[list[tuple[str, int]]]:
+    """Return who has each GPU, and how much of it."""
+    return [
+        [(reservation["container_id"], reservation["vram_mb"]) for reservation in gpu["reservations"]]
+        for gpu in offer(node)["gpus"]
+    ]
+
+
+def test_replicas_have_different_gpus_and_the_fifth_of_four_waits_for_one(node: Node) -> None:
+    node.create_service("gpus", "--replicas=5", "--restart-condition=none", "--generic-resource=AMD_GPU=1")
+    node.wait_for_running("gpus", 4)
+
+    containers = node.containers("gpus")
+    assert sorted(node.environment(c)["DOCKER_RESOURCE_AMD_GPU"] for c in containers) == sorted(UUIDS)
+    nodes_by_uuid = {node.environment(c)["DOCKER_RESOURCE_AMD_GPU"]: node.gpu_nodes(c) for c in containers}
+    assert nodes_by_uuid == {uuid: [path] for uuid, path in zip(UUIDS, RENDER_NODES, strict=True)}
+    (waiting,) = [task for task in node.tasks("gpus") if task["CurrentState"].startswith("Pending")]
+    assert waiting["Error"] == "no suitable node (insufficient resources on 1 node)"
+
+    ended, *others = containers
+    freed = node.environment(ended)["DOCKER_RESOURCE_AMD_GPU"]
+    node("rm", "--force", ended)
+
+    wait_until(lambda: set(node.containers("gpus")) > set(others))
+    (started,) = set(node.containers("gpus")) - set(others)
+    assert node.environment(started) == {"DOCKER_RESOURCE_AMD_GPU": freed}
+
+
+def test_status_shows_what_is_offered_and_who_has_it(node: Node) -> None:
+    node.create_service("gpus", "--replicas=2", "--generic-resource=AMD_GPU=1")
+    node.wait_for_running("gpus", 2)
+
+    shown = offer(node)
+
+    assert shown["problems"] == []
+    assert shown["pools"] == [{"kind": "VRAM", "offered_mb": 262080, "reserved_mb": 0}]
+    assert [gpu["resources"] for gpu in shown["gpus"]] == [[f"AMD_GPU={uuid}"] for uuid in UUIDS]
+    held = [reservation for gpu in shown["gpus"] for reservation in gpu["reservations"]]
+    assert sorted(reservation["container_id"] for reservation in held) == sorted(node.containers("gpus"))
+    assert {(*reservation["kinds"], reservation["vram_mb"]) for reservation in held} == {("AMD_GPU", 0)}
+
+
+def test_memory_is_shared_by_tasks_that_know_their_part(node: Node) -> None:
+    node.create_service("small", "--replicas=3", "--generic-resource=VRAM=20000", "--env=AMD_VISIBLE_DEVICES=all")
+    node.wait_for_running("small", 3)
+
+    containers = node.containers("small")
+    assert [node.gpu_nodes(c) for c in containers] == [[RENDER_NODES[0]]] * 3
+    assert {node.environment(c)["AMD_VRAM_LIMIT_MB"] for c in containers} == {"20000"}
+    assert [len(held) for held in leases(node)] == [3, 0, 0, 0]
+    assert offer(node)["pools"] == [{"kind": "VRAM", "offered_mb": 262080, "reserved_mb": 60000}]
+    tracked = json.loads(node.amd_ctk("gpu-tracker", "status", "--json").stdout)["gpus"][0]["containers"]
+    assert sorted((use["container_id"], use["vram_mb"]) for use in tracked) == sorted((c, 20000) for c in containers)
+
+    node.remove_service("small")
+
+    wait_until(lambda: leases(node) == [[], [], [], []])
+
+
+def test_memory_that_is_in_no_single_piece_is_refused_and_others_are_unharmed(node: Node) -> None:
+    node.create_service("large", "--replicas=4", "--generic-resource=VRAM=50000")
+    node.wait_for_running("large", 4)
+    before = leases(node)
+
+    node.create_service("late", *ONE_SHOT, "--generic-resource=VRAM=20000")
+
+    assert (
+        "amd-container-runtime: DOCKER_RESOURCE_VRAM=20000: no single GPU has as much to spare; of the 62080 MB on this"
+        " node at most 15520 MB are in one piece, on GPU 0"
+    ) in node.wait_for_error("late")
+    assert (leases(node), node.running("large")) == (before, 4)
+
+
+def test_a_task_that_is_refused_runs_once_there_is_room(node: Node) -> None:
+    node.create_service("large", "--replicas=4", "--generic-resource=VRAM=50000")
+    node.wait_for_running("large", 4)
+    node.create_service("late", "--generic-resource=VRAM=20000")
+    node.wait_for_error("late")
+
+    node.remove_service("large")
+
+    node.wait_for_running("late", 1)
+
+
+def test_more_memory_than_any_gpu_has_is_refused(node: Node) -> None:
+    node.create_service("huge", *ONE_SHOT, "--generic-resource=VRAM=65521")
+
+    assert (
+        "DOCKER_RESOURCE_VRAM=65521 is more than any GPU of this node has, the largest has 65520 MB"
+        in node.wait_for_error("huge")
+    )
+
+
+def test_a_gpu_that_is_reserved_whole_gives_no_memory_and_the_other_way_round(node: Node) -> None:
+    node.create_service("whole", "--replicas=3", "--generic-resource=AMD_GPU=1")
+    node.wait_for_running("whole", 3)
+    node.create_service("part", "--generic-resource=VRAM=1000")
+    node.wait_for_running("part", 1)
+
+    (part,) = node.containers("part")
+    whole = [node.gpu_nodes(c) for c in node.containers("whole")]
+    assert node.gpu_nodes(part) not in whole
+
+    node.create_service("more", *ONE_SHOT, "--generic-resource=AMD_GPU=1")
+
+    number = RENDER_NODES.index(node.gpu_nodes(part)[0])
+    refused = f"GPU {number} is reserved as VRAM by container {part}, not free as AMD_GPU"
+    assert refused in node.wait_for_error("more")
+
+
+def test_without_the_tracker_memory_is_refused(node: Node) -> None:
+    node.amd_ctk("gpu-tracker", "disable")
+    try:
+        node.create_service("part", *ONE_SHOT, "--generic-resource=VRAM=1000")
+
+        assert "memory can be reserved only while the GPU Tracker is enabled" in node.wait_for_error("part")
+    finally:
+        node.amd_ctk("gpu-tracker", "enable")
+
+
+def test_jobs_queue_for_gpus_and_are_pruned_when_they_are_done(node: Node) -> None:
+    for job in range(6):
+        node.create_service(f"job{job}", *ONE_SHOT, "--generic-resource=AMD_GPU=1", command=("sleep", "2"))
+    node.create_service("broken", *ONE_SHOT, command=("false",))
+    node.create_service("other", "--restart-condition=none", command=("true",))
+    node.create_service("endless", *ONE_SHOT, "--generic-resource=AMD_GPU=5")
+    jobs = [f"job{job}" for job in range(6)]
+    wait_until(lambda: all(node.tasks(job)[0]["CurrentState"].startswith("Complete") for job in jobs))
+    wait_until(lambda: node.tasks("broken")[0]["CurrentState"].startswith("Failed"))
+
+    kept = node.amd_ctk("swarm", "prune", "--keep-failed")
+    pruned = node.amd_ctk("swarm", "prune")
+
+    assert kept.stdout.splitlines() == [f"Removed service {job} (complete)" for job in jobs]
+    assert pruned.stdout == "Removed service broken (failed)\n"
+    left = node("service", "ls", "--format={{.Name}}").stdout.split()
+    assert sorted(left) == ["endless", "other"]
+
+
+def test_a_restarted_engine_gives_its_gpus_out_again(node: Node) -> None:
+    node.create_service("gpus", "--replicas=4", "--generic-resource=AMD_GPU=1")
+    node.wait_for_running("gpus", 4)
+    before = set(node.containers("gpus"))
+
+    node.restart()
+
+    wait_until(lambda: len(node.containers("gpus")) == 4 and not before & set(node.containers("gpus")))
+    assert sorted(node.environment(c)["DOCKER_RESOURCE_AMD_GPU"] for c in node.containers("gpus")) == sorted(UUIDS)
+    held = [container for gpu in leases(node) for container, _ in gpu]
+    assert sorted(held) == sorted(node.containers("gpus"))
