@@ -37,7 +37,7 @@ def build_debs(directory: Path) -> list[Path]:
 
 
 def _build(package: Package, tree: Path, directory: Path) -> Path:
-    _compress_documents(package, tree)
+    _write_changelog(package, tree)
     if not package.is_meta:
         script = tree / f"usr/share/python3/runtime.d/{package.name}.rtupdate"
         _write(script, RECOMPILE.format(name=package.name, library=LIBRARY), mode=0o755)
@@ -81,15 +81,13 @@ def format_control(package: Package, tree: Path) -> str:
     return "".join(lines) + "\n".join(description) + "\n"
 
 
-def _compress_documents(package: Package, tree: Path) -> None:
-    """Compress manual pages and write the changelog, as Debian's policy wants both."""
+def _write_changelog(package: Package, tree: Path) -> None:
+    """Write the changelog that Debian's policy asks of every package."""
     date = formatdate(source_date())
     changelog = f"amd-container-toolkit ({packaged_version()}) unstable; urgency=medium\n\n"
     changelog += f"  * CHANGELOG.md of the source says what changed.\n\n -- {MAINTAINER}  {date}\n"
-    _write(tree / f"usr/share/doc/{package.name}/changelog", changelog)
-    for path in [*(tree / "usr/share/man").rglob("*.1"), tree / f"usr/share/doc/{package.name}/changelog"]:
-        Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
-        path.unlink()
+    compressed = tree / f"usr/share/doc/{package.name}/changelog.gz"
+    compressed.write_bytes(gzip.compress(changelog.encode(), mtime=0))
 
 
 def _checksums(tree: Path) -> str:

@@ -26,6 +26,8 @@ class Package(NamedTuple):
     recommends: tuple[str, ...] = ()
     # Third-party wheels that no package before this one in the arrow of imports has brought.
     bundled: tuple[str, ...] = ()
+    # Of ours and of what is bundled, in the words of SPDX.
+    licence: str = "Apache-2.0"
     # Where files of this directory go.
     files: tuple[tuple[str, str], ...] = ()
     # Programs in /usr/bin and the function each runs, "" for one that is a program already.
@@ -40,6 +42,7 @@ PACKAGES = (
         description="""It answers two questions: which AMD GPUs and partitions does this machine have, and which of
             them did somebody mean? The other packages of the AMD Container Toolkit are built on it.""",
         bundled=("pyudev",),
+        licence="Apache-2.0 AND LGPL-2.1-or-later",
     ),
     Package(
         name="amd-device-spec",
@@ -48,6 +51,7 @@ PACKAGES = (
             asks for.""",
         depends=("amdgpu-discovery",),
         bundled=("attrs", "jsonschema", "pyrsistent", "ruamel.yaml"),
+        licence="Apache-2.0 AND MIT",
     ),
     Package(
         name="amd-gpu-tracker",
@@ -56,6 +60,7 @@ PACKAGES = (
             exclusive to one container at a time. It is disabled until 'amd-gpu-tracker enable'.""",
         depends=("amdgpu-discovery",),
         bundled=("click", "filelock", "typer-slim", "typing-extensions"),
+        licence="Apache-2.0 AND BSD-3-Clause AND MIT AND PSF-2.0",
         files=(("files/tmpfiles.conf", "usr/lib/tmpfiles.d/amd-gpu-tracker.conf"),),
         programs=(("amd-gpu-tracker", "amd_gpu_tracker.cli"),),
     ),
@@ -79,6 +84,7 @@ PACKAGES = (
             them up to date, lists GPUs, and sets the GPU Tracker.""",
         depends=("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
         bundled=("tomlkit",),
+        licence="Apache-2.0 AND MIT",
         files=(("systemd", "usr/lib/systemd/system"), ("udev", "usr/lib/udev/rules.d")),
         programs=(("amd-ctk", "amd_ctk.cli"),),
     ),

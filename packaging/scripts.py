@@ -1,4 +1,7 @@
-"""What packages run when they are installed, upgraded, removed and purged, put together from scripts/*."""
+"""What packages run when they are installed, upgraded, removed and purged, put together from scripts/*.
+
+An rpm knows no purge: it does at removal what a deb does at purge.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from packages import LIBRARY, Package
 
 DIRECTORY = Path(__file__).with_name("scripts")
 UNITS = Path(__file__).with_name("systemd")
-# Where the original toolkit's deb has its program; the one that deletes other people's files.
-ORIGINAL = "/usr/local/bin/amd-ctk"
+# What is there where the original toolkit is installed, by deb and by rpm.
+ORIGINAL_DEB = "/usr/local/bin/amd-ctk"
+ORIGINAL_RPM = "/usr/share/amd-container-toolkit/cleanup.sh"
 
 
 def read_script(name: str) -> str:
@@ -30,7 +34,9 @@ def maintainer_scripts(package: Package) -> dict[str, str]:
     """Return the maintainer scripts of a deb by name; those that would do nothing are left out."""
     name = package.name
     preinst = (
-        [(("install", "upgrade"), f"original={ORIGINAL}\n{read_script('save-from-1')}")] if name == "amd-ctk" else []
+        [(("install", "upgrade"), f"original={ORIGINAL_DEB}\n{read_script('save-from-1')}")]
+        if name == "amd-ctk"
+        else []
     )
     postinst = [(("configure",), _compile(package) + read_script(f"{name}.configure") + _enable(package))]
     if package.is_meta:
@@ -45,6 +51,53 @@ def maintainer_scripts(package: Package) -> dict[str, str]:
         "postrm": _script(postrm, _reload(package)),
     }
     return {name: text for name, text in scripts.items() if text}
+
+
+def rpm_scriptlets(package: Package, python: str, tree: Path) -> dict[str, str]:
+    """Return the scriptlets of an rpm by name; rpm hands each the number of installed versions there will be."""
+    name = package.name
+    units = " ".join(units_of(package))
+    enable = f"systemctl --no-reload enable {units} >/dev/null 2>&1 || :\n" if units else ""
+    disable = f"systemctl --no-reload disable --now {units} >/dev/null 2>&1 || :\n" if units else ""
+    clean, compiled = _clean_modules(tree), _compile_modules(tree)
+    scriptlets = {
+        "pre": f"original={ORIGINAL_RPM}\n{read_script('save-from-1')}" if name == "amd-ctk" else "",
+        "post": clean + compiled + read_script(f"{name}.configure") + _when("$1 -eq 1", enable),
+        "preun": _when("$1 -eq 0", read_script(f"{name}.remove") + disable + clean),
+        "postun": _when("$1 -eq 0", read_script(f"{name}.purge")),
+        "posttrans": read_script("restore-from-1") if package.is_meta else "",
+        # Its modules are compiled for one version of python; another needs them anew.
+        f"triggerin -- {python.partition(' ')[0]}": compiled,
+    }
+    return {name: text for name, text in scriptlets.items() if text}
+
+
+def _when(condition: str, text: str) -> str:
+    return f"if [ {condition} ]; then\n{_indent(text)}fi\n" if text else ""
+
+
+def _modules(tree: Path) -> list[str]:
+    modules = tree / LIBRARY / "python"
+    names = [path.name for path in modules.glob("*") if not path.name.endswith(".dist-info")]
+    return [f"/{LIBRARY}/python/{name}" for name in sorted(names)]
+
+
+def _compile_modules(tree: Path) -> str:
+    modules = " \\\n    ".join(_modules(tree))
+    return f"/{LIBRARY}/python3 -ISB -m compileall -q {modules} >/dev/null 2>&1 || :\n" if modules else ""
+
+
+def _clean_modules(tree: Path) -> str:
+    """Return what removes compiled modules; those of a lone module stand beside those of other packages."""
+    lines = []
+    for module in _modules(tree):
+        if module.endswith(".py"):
+            directory, _, name = module.removesuffix(".py").rpartition("/")
+            lines.append(f"rm -f {directory}/__pycache__/{name}.*.pyc\n")
+            lines.append(f"rmdir --ignore-fail-on-non-empty {directory}/__pycache__ 2>/dev/null || :\n")
+        else:
+            lines.append(f"find {module} -name __pycache__ -prune -exec rm -rf {{}} + 2>/dev/null || :\n")
+    return "".join(lines)
 
 
 def _script(cases: Sequence[tuple[Sequence[str], str]], always: str = "") -> str:

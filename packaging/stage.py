@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import subprocess
@@ -118,7 +119,9 @@ def _stage_documents_of(name: str, tree: Path, documents: Path, zsh_functions: s
     page = documents / "man" / f"{name}.1"
     text = (page if page.exists() else HERE / "files" / page.name).read_text(encoding="utf-8")
     filled = text.replace("@DATE@", date).replace("@VERSION@", read_version())
-    _write(tree / "usr/share/man/man1" / page.name, filled)
+    manual = tree / "usr/share/man/man1" / f"{page.name}.gz"
+    manual.parent.mkdir(parents=True, exist_ok=True)
+    manual.write_bytes(gzip.compress(filled.encode(), mtime=0))
     for shell, directory in {**COMPLETIONS, "zsh": zsh_functions}.items():
         for script in (documents / shell).glob(f"*{name}*"):
             _write(tree / directory / script.name, script.read_text(encoding="utf-8"))

@@ -1,0 +1,115 @@
+"""Make the rpms: one set for distributions whose python3 is 3.10 or newer, one for Enterprise Linux 9.
+
+Example: python packaging/redhat.py DIRECTORY
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+from packages import LIBRARY, PACKAGES, Package, packaged_version, source_date
+from stage import stage_packages
+
+from scripts import rpm_scriptlets
+
+ZSH_FUNCTIONS = "usr/share/zsh/site-functions"
+# What a build writes of the machine and the moment it ran on is nobody's business.
+SETTINGS = {
+    "_buildhost": "localhost",
+    "_binary_payload": "w6.xzdio",
+    "use_source_date_epoch_as_buildtime": "1",
+    "clamp_mtime_to_source_date_epoch": "1",
+    "__os_install_post": "%{nil}",
+    "debug_package": "%{nil}",
+}
+
+
+class Family(NamedTuple):
+    """Distributions that one set of rpms serves."""
+
+    dist: str
+    python: str
+    interpreter: str
+
+
+FAMILIES = (
+    Family(dist="", python="python3 >= 3.10", interpreter="/usr/bin/python3"),
+    # Its python3 is 3.9 for as long as it lives; 3.12 stands beside it.
+    Family(dist=".el9", python="python3.12", interpreter="/usr/bin/python3.12"),
+)
+
+
+def build_rpms(directory: Path) -> list[Path]:
+    """Build all rpms into a directory; two builds of one commit are the same bytes."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return [rpm for family in FAMILIES for rpm in _build_family(family, directory)]
+
+
+def _build_family(family: Family, directory: Path) -> list[Path]:
+    with tempfile.TemporaryDirectory() as work:
+        trees = stage_packages(Path(work, "stage"), interpreter=family.interpreter, zsh_functions=ZSH_FUNCTIONS)
+        return [_build(package, family, trees[package.name], Path(work), directory) for package in PACKAGES]
+
+
+def _build(package: Package, family: Family, tree: Path, work: Path, directory: Path) -> Path:
+    spec = work / f"{package.name}.spec"
+    spec.write_text(format_spec(package, family, tree), encoding="utf-8")
+    settings = {**SETTINGS, "_topdir": f"{work}/rpmbuild", "_rpmdir": f"{directory.resolve()}", "staged": f"{tree}"}
+    words = [word for name, value in settings.items() for word in ("--define", f"{name} {value}")]
+    naming = ["--define", "_rpmfilename %{NAME}-%{VERSION}-%{RELEASE}.noarch.rpm"]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(source_date()), "LC_ALL": "C.UTF-8"}
+    subprocess.run(["rpmbuild", "--quiet", *words, *naming, "-bb", spec], env=environment, check=True)
+    return directory / f"{package.name}-{packaged_version()}-1{family.dist}.noarch.rpm"
+
+
+def format_spec(package: Package, family: Family, tree: Path) -> str:
+    """Return the spec file of a package whose files are staged already."""
+    siblings = [f"{name} = {packaged_version()}-1{family.dist}" for name in package.depends]
+    own = [] if package.is_meta else [family.python]
+    fields = [
+        ("Name", package.name),
+        ("Version", packaged_version()),
+        ("Release", f"1{family.dist}"),
+        ("Summary", package.summary[0].upper() + package.summary[1:]),
+        ("License", package.licence),
+        ("BuildArch", "noarch"),
+        # What is needed is said here; nobody outside these packages imports what is bundled.
+        ("AutoReqProv", "no"),
+        *(("Requires", needed) for needed in own + siblings),
+        *(("Recommends", name) for name in package.recommends),
+    ]
+    header = "".join(f"{name}: {value}\n" for name, value in fields)
+    description = textwrap.fill(" ".join(package.description.split()), 78)
+    scriptlets = "".join(f"%{name}\n{text}\n" for name, text in rpm_scriptlets(package, family.python, tree).items())
+    files = "\n".join(_list_files(tree))
+    install = "%install\ncp -a %{staged}/. %{buildroot}/\n"
+    return f"{header}\n%description\n{description}\n\n{install}\n{scriptlets}%files\n{files}\n"
+
+
+def _list_files(tree: Path) -> list[str]:
+    """Return the lines of %files; of directories, those that are ours alone."""
+    lines = []
+    for path in sorted(tree.rglob("*")):
+        name = f"/{path.relative_to(tree)}"
+        if path.is_dir() and not path.is_symlink():
+            lines += [f'%dir "{name}"'] if name.startswith((f"/{LIBRARY}", "/usr/share/doc/amd")) else []
+        else:
+            kind = (
+                "%config(noreplace) "
+                if name.startswith("/etc/")
+                else "%doc "
+                if "/doc/" in name or "/man/" in name
+                else ""
+            )
+            lines.append(f'{kind}"{name}"')
+    return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(map(str, build_rpms(Path(sys.argv[1])))))

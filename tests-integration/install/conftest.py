@@ -1,0 +1,150 @@
+"""Packages built once, and Debian systems that they are installed in."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+from install.repository import AptRepository, next_version
+from install.root import build_root
+from install.system import System
+from support.installed import engine_program, require_root
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SUITES = ("bookworm", "trixie")
+
+
+class Machine:
+    """A system with our repository among its sources, and with a simulated host in /run/shared/host."""
+
+    def __init__(self, system: System, later: list[Path], repository: AptRepository) -> None:
+        self.system = system
+        self.run = system.run
+        self.write = system.write
+        self._later = later
+        self._repository = repository
+
+    def apt(self, words: str) -> str:
+        """Call apt-get, which asks nothing and fetches nothing."""
+        return self.run(f"apt-get -qq -y -o Dpkg::Use-Pty=0 {words} 2>&1")
+
+    def update(self) -> None:
+        """Let apt see what our repository offers."""
+        self.apt(
+            "update -o Dir::Etc::sourcelist=sources.list.d/ours.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
+        )
+
+    def release_the_next_version(self) -> None:
+        """Offer version 9.0 of everything."""
+        self._repository.add(self._later)
+        self.update()
+
+    def snapshot(self) -> dict[str, str]:
+        """Return every file with its kind, mode, owner and content, but for what apt and dpkg write down."""
+        lines = self.run(SNAPSHOT).splitlines()
+        return {path: facts for path, _, facts in (line.partition("\t") for line in lines)}
+
+
+SNAPSHOT = r"""
+set -e
+find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/lib/dpkg \
+    -o -path /var/lib/apt -o -path /var/cache -o -path /var/log/apt -o -path /var/log/journal \
+    -o -path /var/lib/systemd/deb-systemd-helper-enabled -o -path /var/log/dpkg.log -o -path /var/log/alternatives.log \
+    -o -path /etc/ld.so.cache -o -name __pycache__ -path '/usr/lib/python3*' \) -prune \
+    -o -printf '%p\t%y %m %U:%G %l\n' | sort
+find /etc /usr /var /opt /root -xdev \( -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache -o -path /var/log \
+    -o -path '/usr/lib/python3*' -o -path /etc/ld.so.cache \) -prune -o -type f -exec sha256sum {} + \
+    | sed 's/^\([0-9a-f]*\)  \(.*\)/content of \2\t\1/' | sort
+"""
+
+
+@pytest.fixture(scope="session")
+def debs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return the debs of this checkout."""
+    for program in ("dpkg-deb", "apt-ftparchive", "gpg", "debootstrap", "unshare", "nsenter"):
+        engine_program(program)
+    directory = tmp_path_factory.mktemp("debs")
+    return build(directory)
+
+
+def build(directory: Path) -> list[Path]:
+    """Build all debs into a directory."""
+    answer = subprocess.run(
+        [sys.executable, CHECKOUT / "packaging/debian.py", directory], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    return sorted(directory.glob("*.deb"))
+
+
+@pytest.fixture(scope="session")
+def later_debs(debs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return the packages of a release to come."""
+    version = debs[0].name.split("_")[1]
+    return next_version(debs, tmp_path_factory.mktemp("later") / "debs", old=version, new="9.0")
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where the repository's signing key is."""
+    return tmp_path_factory.mktemp("keys") / "gnupg"
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def suite(request: pytest.FixtureRequest) -> str:
+    """Return the name of a Debian release."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def start_machine(debs: list[Path], later_debs: list[Path], keys: Path) -> Callable[[str, Path], Machine]:
+    """Return a function that starts a Debian system on which nothing of ours is installed yet."""
+    require_root()
+
+    def start(suite: str, directory: Path) -> Machine:
+        system = System(directory / "system", build_root(suite))
+        repository = AptRepository(system.shared / "repository", keys)
+        repository.add(debs)
+        build_host(system.shared / "host", "mi300x-8")
+        machine = Machine(system, later_debs, repository)
+        machine.write("/etc/apt/sources.list.d/ours.list", repository.source_line("/run/shared/repository"))
+        machine.update()
+        return machine
+
+    return start
+
+
+@pytest.fixture
+def machine(suite: str, tmp_path: Path, start_machine: Callable[[str, Path], Machine]) -> Iterator[Machine]:
+    """Return a running Debian system for one test alone, without anything of ours."""
+    started = start_machine(suite, tmp_path)
+    yield started
+    started.system.stop()
+
+
+@pytest.fixture(scope="module")
+def installed(
+    suite: str, tmp_path_factory: pytest.TempPathFactory, start_machine: Callable[[str, Path], Machine]
+) -> Iterator[Machine]:
+    """Return a running Debian system with everything installed, for tests that leave it as it is."""
+    started = start_machine(suite, tmp_path_factory.mktemp(suite))
+    started.apt("install amd-container-toolkit")
+    yield started
+    started.system.stop()
+
+
+@pytest.fixture
+def build_again(tmp_path: Path) -> Callable[[], list[Path]]:
+    """Return a function that builds all debs once more, somewhere else."""
+    return lambda: build(tmp_path / "again")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_rubbish() -> Iterator[None]:
+    yield
+    shutil.rmtree(CHECKOUT / "packaging/__pycache__", ignore_errors=True)

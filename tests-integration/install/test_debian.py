@@ -1,0 +1,256 @@
+"""apt installs the product in Debian 12 and 13 with systemd, upgrades it, and takes it away again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+ON_HOST = "AMD_CTK_HOST_ROOT=/run/shared/host"
+DAEMON_JSON = '{"log-driver": "journald", "runtimes": {"kata": {"path": "/usr/bin/kata"}}, "mtu": 1450}'
+FOREIGN_SPEC = '{"cdiVersion": "0.5.0", "kind": "example.com/nic", "devices": []}'
+BUNDLE = """
+mkdir -p /root/bundle/rootfs/bin && cp /bin/busybox /root/bundle/rootfs/bin/ && cd /root/bundle && runc spec
+jq '.process.env += ["AMD_VISIBLE_DEVICES=0,2"] | .process.args = ["/bin/busybox", "sh", "-c", "%s"]
+    | .process.terminal = false' config.json >new && mv new config.json
+"""
+
+
+def install(machine, packages="amd-container-toolkit"):
+    return machine.apt(f"install {packages}")
+
+
+def make_bundle(machine, script):
+    machine.run(BUNDLE % script)
+
+
+def configure(machine):
+    """Put our entries beside those of others."""
+    machine.write("/etc/docker/daemon.json", DAEMON_JSON)
+    machine.write("/etc/cdi/nic.json", FOREIGN_SPEC)
+    machine.run("amd-ctk runtime configure --no-validate")
+    # The host's CDI file, made from the GPUs of the simulated one.
+    machine.run(f"{ON_HOST} amd-ctk cdi generate && cp /run/shared/host/etc/cdi/amd.json /etc/cdi/amd.json")
+
+
+def test_apt_installs_a_working_product(installed):
+    version = installed.run("dpkg-query -W -f '${Version}' amd-ctk")
+    shown = installed.run("amd-ctk version").splitlines()[0]
+    table = installed.run(f"{ON_HOST} amd-ctk gpu list")
+
+    assert shown == f"Version: v{version.replace('~', '.')}"
+    assert table.startswith("Found 8 AMD GPU devices\n")
+    assert installed.run("amd-gpu-tracker --help").startswith("Usage: amd-gpu-tracker")
+    assert installed.run("systemctl --failed --no-legend") == ""
+
+
+def test_a_container_gets_its_gpus_through_the_installed_runtime(installed):
+    make_bundle(installed, "cd /dev/dri; echo *")
+
+    seen = installed.run(f"cd bundle && {ON_HOST} amd-container-runtime run c1")
+
+    assert seen == "card1 card17 renderD128 renderD144\n"
+
+
+def test_a_refusal_is_one_sentence(installed):
+    make_bundle(installed, "true")
+    installed.run("cd bundle && sed -i s/AMD_VISIBLE_DEVICES=0,2/AMD_VISIBLE_DEVICES=9/ config.json")
+
+    said = installed.run(f"cd bundle && {ON_HOST} amd-container-runtime run c1", check=False)
+
+    assert said.startswith("amd-container-runtime: AMD_VISIBLE_DEVICES=9: GPU 9 does not exist")
+    assert len(said.splitlines()) == 1
+
+
+def test_no_python_of_the_system_finds_our_modules(installed):
+    for module in ("amd_ctk", "amdgpu_discovery", "typer", "filelock"):
+        assert "ModuleNotFoundError" in installed.run(f"python3 -c 'import {module}'", check=False)
+
+
+def test_modules_are_compiled_when_they_are_installed(installed):
+    loose = installed.run(
+        "cd /usr/lib/amd-container-toolkit/python && find . -name '*.py' -size +0 | while read -r source; do"
+        " name=$(basename $source .py); ls $(dirname $source)/__pycache__/$name.*.pyc >/dev/null 2>&1 || echo $source; done"
+    )
+
+    assert loose == ""
+
+
+def test_programs_write_nothing_beside_the_modules(machine):
+    install(machine)
+    machine.run("find /usr/lib/amd-container-toolkit -name __pycache__ -prune -exec rm -r {} +")
+
+    machine.run(f"{ON_HOST} amd-ctk gpu list; {ON_HOST} amd-gpu-tracker status; amd-container-runtime --help")
+
+    assert machine.run("find /usr/lib/amd-container-toolkit -name __pycache__") == ""
+
+
+def test_the_users_directory_and_environment_are_not_imported(installed):
+    make_bundle(installed, "true")
+    modules = "json re os typing typer amd_ctk amdgpu_discovery amd_gpu_tracker amd_container_runtime sitecustomize"
+    installed.run(f"mkdir hostile; for m in {modules}; do echo 'print(\"hostile\")' >hostile/$m.py; done")
+
+    said = installed.run(
+        "cp hostile/* bundle/ && cd bundle && export PYTHONPATH=/root/hostile PYTHONSTARTUP=/root/hostile/re.py"
+        f" PYTHONHOME=/root/hostile PYTHONINSPECT=1 {ON_HOST}\n"
+        "amd-ctk gpu list; amd-gpu-tracker status; amd-container-runtime run c1; amd-container-runtime --help"
+    )
+
+    assert "hostile" not in said
+
+
+def test_nothing_in_etc_but_the_rotation_of_the_log_and_units(machine):
+    machine.apt("install python3 logrotate")
+    before = machine.snapshot()
+
+    install(machine)
+
+    new = {path for path in machine.snapshot().keys() - before.keys() if path.startswith("/etc/")}
+    assert {path for path in new if "/systemd/" not in path} == {"/etc/logrotate.d/amd-container-runtime"}
+    assert "error" not in machine.run("logrotate --debug /etc/logrotate.d/amd-container-runtime 2>&1")
+
+
+def test_every_command_has_its_manual_page_and_completions(installed):
+    for program in ("amd-ctk", "amd-gpu-tracker"):
+        installed.run(
+            f"test -s /usr/share/man/man1/{program}.1.gz && test -s /usr/share/bash-completion/completions/{program}"
+        )
+    offered = installed.run("COMP_WORDS='amd-ctk gp' COMP_CWORD=1 _AMD_CTK_COMPLETE=complete_bash amd-ctk", check=False)
+    assert offered.split() == ["gpu", "gpu-tracker"]
+
+
+def test_a_package_alone_is_complete(machine):
+    for package in ("amd-gpu-tracker", "amd-container-runtime", "amd-ctk"):
+        install(machine, package)
+
+        said = machine.run(f"{ON_HOST} {package} --help")
+
+        assert "Traceback" not in said
+        assert machine.run("dpkg --audit") == ""
+        machine.apt(f"purge --autoremove {package}")
+
+
+def test_a_system_without_gpus_is_told_so_when_it_asks(installed):
+    said = installed.run("amd-ctk gpu list", check=False)
+
+    assert "amdgpu" in said
+    assert "Traceback" not in said
+
+
+def test_purge_leaves_nothing_behind(machine):
+    machine.apt("install python3 logrotate")
+    before = machine.snapshot()
+    install(machine)
+    configure(machine)
+    make_bundle(machine, "true")
+    machine.run(f"{ON_HOST} amd-gpu-tracker enable; cd bundle && {ON_HOST} amd-container-runtime run c1")
+    machine.run("echo x >/var/log/amd-container-runtime.log; amd-ctk config set log-level debug")
+
+    machine.apt("purge 'amd-*' amdgpu-discovery")
+    machine.run(
+        "rm -r /root/bundle /etc/cdi/nic.json /etc/docker/daemon.json /etc/cdi/amd.json; rmdir /etc/cdi /etc/docker || ls -la /etc/docker"
+    )
+
+    after = machine.snapshot()
+    assert {path: after.get(path) for path in before.keys() | after.keys() if before.get(path) != after.get(path)} == {}
+
+
+def test_removal_takes_out_what_is_ours_and_nothing_else(machine):
+    install(machine)
+    configure(machine)
+    machine.run("amd-ctk config set log-level debug")
+    assert "amd" in json.loads(machine.run("cat /etc/docker/daemon.json"))["runtimes"]
+
+    machine.apt("remove amd-container-toolkit amd-container-runtime amd-ctk amd-gpu-tracker")
+
+    assert machine.run("cat /etc/docker/daemon.json") == DAEMON_JSON
+    assert machine.run("cat /etc/cdi/nic.json") == FOREIGN_SPEC
+    assert machine.run("ls /etc/amd-container-toolkit") == "config.compiled\nconfig.toml\n"
+    assert (
+        machine.run("ls /usr/bin/amd-*", check=False)
+        == "ls: cannot access '/usr/bin/amd-*': No such file or directory\n"
+    )
+
+
+def test_an_upgrade_changes_nobodys_configuration_and_no_container(machine):
+    install(machine)
+    configure(machine)
+    make_bundle(machine, "sleep 1000")
+    machine.run(f"{ON_HOST} amd-gpu-tracker enable; amd-ctk config set log-level debug")
+    machine.run(f"cd bundle && {ON_HOST} amd-container-runtime run --detach c1 >/dev/null 2>&1")
+    files = "/etc/docker/daemon.json /etc/cdi/*.json /etc/amd-container-toolkit/* /run/shared/host/var/lib/*/*.json"
+    before = machine.run(f"sha256sum {files}; {ON_HOST} amd-gpu-tracker status")
+    machine.release_the_next_version()
+
+    machine.apt("upgrade")
+
+    assert machine.run("dpkg-query -W -f '${Version}' amd-ctk") == "9.0"
+    assert machine.run(f"sha256sum {files}; {ON_HOST} amd-gpu-tracker status") == before
+    assert json.loads(machine.run("amd-container-runtime state c1"))["status"] == "running"
+    machine.run("amd-container-runtime kill c1 KILL; sleep 0.5; amd-container-runtime delete c1")
+    assert machine.run("dpkg --audit") == ""
+
+
+def test_what_is_built_twice_is_the_same(debs, build_again):
+    first, second = (
+        {deb.name: hashlib.sha256(deb.read_bytes()).hexdigest() for deb in built} for built in (debs, build_again())
+    )
+
+    assert first == second
+
+
+ORIGINAL_DAEMON_JSON = """{
+    "features": {"cdi": true},
+    "default-runtime": "amd",
+    "runtimes": {"amd": {"path": "/usr/local/bin/amd-container-runtime", "runtimeArgs": []}},
+    "mtu": 1450
+}
+"""
+ORIGINAL_STATE = {"enabled": True, "gpusInfo": {}, "gpusStatus": {}}
+# What version 1.3.0 does when it goes, whether it is removed or upgraded.
+ORIGINAL_PRERM = """#!/bin/sh
+rm -rf /var/log/gpu-tracker.json /var/log/gpu-tracker.lock /etc/cdi
+jq 'del(.runtimes.amd) | del(.features.cdi) | if .["default-runtime"] == "amd" then del(.["default-runtime"]) else . end' \
+    /etc/docker/daemon.json >/tmp/new && cp /tmp/new /etc/docker/daemon.json
+"""
+
+
+def install_the_original(machine):
+    machine.write(
+        "/root/o/DEBIAN/control",
+        "Package: amd-container-toolkit\nVersion: 1.3.0~24.04\nArchitecture: amd64\n"
+        "Maintainer: x <x@example.org>\nDescription: stand-in\n",
+    )
+    machine.write("/root/o/DEBIAN/prerm", ORIGINAL_PRERM)
+    machine.write("/root/o/usr/local/bin/amd-ctk", "#!/bin/sh\n")
+    machine.write("/root/o/usr/local/bin/amd-container-runtime", '#!/bin/sh\nexec runc "$@"\n')
+    machine.run("chmod 755 o/DEBIAN/prerm o/usr/local/bin/*; dpkg-deb -b o o.deb && dpkg -i o.deb")
+    machine.write("/etc/docker/daemon.json", ORIGINAL_DAEMON_JSON)
+    machine.write("/etc/cdi/nic.json", FOREIGN_SPEC)
+
+
+def test_an_upgrade_from_the_original_keeps_what_its_own_script_deletes(machine):
+    install_the_original(machine)
+
+    install(machine)
+
+    assert machine.run("dpkg-query -W -f '${Version}' amd-container-toolkit").startswith("2.")
+    assert machine.run("cat /etc/docker/daemon.json") == ORIGINAL_DAEMON_JSON.replace("/usr/local/bin", "/usr/bin")
+    assert machine.run("cat /etc/cdi/nic.json") == FOREIGN_SPEC
+    assert machine.run("ls /var/lib/amd-container-toolkit") == "engine-configuration.json\n"
+
+
+def test_containers_of_the_original_can_be_stopped_after_the_upgrade(machine):
+    install_the_original(machine)
+    make_bundle(machine, "sleep 1000")
+    machine.run("cd bundle && /usr/local/bin/amd-container-runtime run --detach c1 >/dev/null 2>&1")
+
+    install(machine)
+
+    machine.run("cd bundle && /usr/local/bin/amd-container-runtime kill c1 KILL && sleep 0.5")
+    machine.run("cd bundle && /usr/local/bin/amd-container-runtime delete c1")
+    machine.apt("purge 'amd-*' amdgpu-discovery")
+    assert machine.run("ls -A /usr/local/bin") == ""
