@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from enum import EnumMeta
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -196,7 +197,7 @@ def _is_option(parameter: Any) -> bool:
 def _parameter_row(parameter: Any) -> str:
     names = ", ".join(f"`{name}`" for name in _names(parameter))
     text = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|")
-    default = parameter.default
+    default = getattr(parameter.default, "value", parameter.default)
     shown = f" Default: `{default}`." if isinstance(default, str) and default else ""
     return f"| {names} | {text}{shown} |"
 
@@ -209,8 +210,21 @@ def _names(parameter: Any) -> list[str]:
 
 
 def _placeholder(parameter: Any) -> str:
-    name = (parameter.metavar or parameter.name).upper() + ("..." if parameter.nargs == -1 else "")
+    choices = _choices(parameter)
+    if choices and not parameter.metavar:
+        return "/".join(choices)
+    name = (parameter.metavar or parameter.name).upper().removesuffix("...")
+    name += "..." if parameter.nargs == -1 else ""
     return name if parameter.required or _is_option(parameter) else f"[{name}]"
+
+
+def _choices(parameter: Any) -> list[str]:
+    """Return the words an option takes, of older and newer Typer; [] where it takes any."""
+    if hasattr(parameter, "type_descriptor"):
+        kind = parameter.type_descriptor.annotation
+        members: dict[str, Any] = dict(kind.__members__) if isinstance(kind, EnumMeta) else {}
+        return [member.value for member in members.values()]
+    return [str(getattr(choice, "value", choice)) for choice in getattr(parameter.type, "choices", ())]
 
 
 if __name__ == "__main__":
