@@ -57,20 +57,16 @@ CREATE = EVERY_CALL | {
 TRACKED_CREATE = CREATE | {
     "fcntl",
     "amd_container_runtime.claim",
-    "amd_gpu_tracker.cgroup",
     "amd_gpu_tracker.errors",
     "amd_gpu_tracker.given_gpus",
     "amd_gpu_tracker.hooks",
     "amd_gpu_tracker.lease",
-    "amd_gpu_tracker.liveness",
     "amd_gpu_tracker.lock",
     "amd_gpu_tracker.policy",
     "amd_gpu_tracker.processes",
-    "amd_gpu_tracker.refusals",
     "amd_gpu_tracker.reservation",
     "amd_gpu_tracker.rootless",
     "amd_gpu_tracker.state",
-    "amd_gpu_tracker.survey",
 }
 
 

@@ -24,7 +24,7 @@ from amd_gpu_tracker.errors import GpusChanged, GpusRefused
 from amdgpu_discovery.errors import ToolkitError
 
 # More for whoever has the time: TRACKER_HISTORIES=3000.
-HISTORIES = int(os.environ.get("TRACKER_HISTORIES", "100"))
+HISTORIES = int(os.environ.get("TRACKER_HISTORIES", "40"))
 GPUS = range(4)
 REQUESTS = st.sets(st.sampled_from(GPUS), min_size=1).map(sorted)
 CONTAINERS = st.sampled_from(["a", "b", "c", "d"])

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from amd_gpu_tracker import liveness
+from amd_gpu_tracker import cgroup
 from amd_gpu_tracker.liveness import ALIVE, DEAD, Verdict, judge
 from amd_gpu_tracker.processes import TICKS_PER_SECOND, Processes
 
@@ -160,7 +160,7 @@ def test_state_of_a_shape_nobody_knows_proves_nothing(machine, lease_of):
 
 def test_a_container_in_the_hosts_pid_namespace_lives_with_its_cgroup(machine, lease_of, monkeypatch):
     occupied = {"/docker/c1"}
-    monkeypatch.setattr(liveness, "has_processes", lambda path: path in occupied)
+    monkeypatch.setattr(cgroup, "has_processes", lambda path: path in occupied)
     lease = lease_of(cgroup="/docker/c1")
 
     assert judge(lease, machine.processes) == ALIVE

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 
-from amd_gpu_tracker.cgroup import has_processes
 from amd_gpu_tracker.processes import TICKS_PER_SECOND, ProcessId, boot_offset
 from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.value import Value
@@ -65,7 +64,13 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
 
 
 def _has_other_signs_of_life(lease: Lease, processes: Processes) -> bool:
-    return bool(lease.cgroup and has_processes(lease.cgroup)) or not processes.sees_others()
+    if not processes.sees_others():
+        return True
+    if not lease.cgroup:
+        return False
+    from amd_gpu_tracker.cgroup import has_processes
+
+    return has_processes(lease.cgroup)
 
 
 def _init_by_pid_file(lease: Lease, processes: Processes) -> ProcessId | None:

@@ -35,7 +35,8 @@ class TrackedGpu(Value):
 
     def is_same_gpu(self, other: TrackedGpu) -> bool:
         """Return whether both are one GPU, partitioned in one way."""
-        return self.replace(exclusive=other.exclusive) == other
+        ours = (self.key, self.unique_id, self.partition, self.partition_total)
+        return ours == (other.key, other.unique_id, other.partition, other.partition_total)
 
 
 class Policy(Value):

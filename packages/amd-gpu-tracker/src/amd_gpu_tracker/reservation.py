@@ -7,11 +7,9 @@ import time
 
 from amd_gpu_tracker.errors import GpusRefused, StateError
 from amd_gpu_tracker.lease import Lease, gpu_key
-from amd_gpu_tracker.liveness import judge
 from amd_gpu_tracker.policy import read_tracked_gpus
 from amd_gpu_tracker.processes import boot_offset
-from amd_gpu_tracker.refusals import record_refusal
-from amd_gpu_tracker.survey import mend_leases
+from amd_gpu_tracker.switch import may_be_tracking
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -55,7 +53,7 @@ def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> 
     True also where nothing is tracked; False where the container's lease is alive, so that it runs already and the
     runtime will say so. GpusChanged where the GPUs of the host are others than those that were tracked.
     """
-    if not claim.wanted or not state.read_policy().enabled:
+    if not claim.wanted or not may_be_tracking(state.host):
         return True
     state.prepare()
     with lock(state.lock_path):
@@ -76,26 +74,38 @@ def withdraw(state: State, holder: Holder) -> None:
 
 def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -> bool:
     path = state.lease_path((claim.holder.root, claim.holder.container_id))
-    own = state.read_lease(path)
-    if own is not None and judge(own, processes).is_alive:
-        if own.creator != claim.holder.creator and own.creator not in claim.creators:
-            return False
-    else:
-        own = None
+    own = _read_living(state, path, processes)
+    if own is not None and own.creator not in (claim.holder.creator, *claim.creators):
+        return False
     _refuse_conflicts(state, claim, policy, processes, own_path=path)
     state.write_lease(_extended(own, claim) if own else new_lease(claim, processes))
     return True
 
 
+def _read_living(state: State, path: str, processes: Processes) -> Lease | None:
+    lease = state.read_lease(path)
+    if lease is None:
+        return None
+    # Ordinary starts find nothing to judge and do not wait for this.
+    from amd_gpu_tracker.liveness import judge
+
+    return lease if judge(lease, processes).is_alive else None
+
+
 def _refuse_conflicts(state: State, claim: Claim, policy: Policy, processes: Processes, *, own_path: str) -> None:
     """Raise GpusRefused if another container has a wanted GPU for itself; drop leases that are over."""
     others = [path for path in state.lease_paths() if path != own_path]
-    exclusive = [gpu for gpu in claim.wanted if gpu_key(gpu) in policy.exclusive_keys]
+    exclusive_keys = policy.exclusive_keys
+    exclusive = [gpu for gpu in claim.wanted if gpu_key(gpu) in exclusive_keys]
+    if exclusive and state.is_rootless:
+        raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]))
+    if not others:
+        return
+    from amd_gpu_tracker.survey import mend_leases
+
     survey = mend_leases(state, processes, others if exclusive or claim.kinds else _some(others))
     if not (exclusive or claim.kinds):
         return
-    if exclusive and state.is_rootless:
-        raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]))
     require_readable(survey.unreadable)
     _refuse_promised(state, claim, survey)
     users = {gpu.number: survey.container_ids(gpu_key(gpu)) for gpu in exclusive}
@@ -127,6 +137,8 @@ def rootless_refusal(exclusive: Sequence[int]) -> str:
 
 def refused(state: State, claim: Claim, message: str, *, hint: str = "") -> GpusRefused:
     """Return the error for a claim, which is on record then."""
+    from amd_gpu_tracker.refusals import record_refusal
+
     record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=message)
     return GpusRefused(message, hint=hint)
 

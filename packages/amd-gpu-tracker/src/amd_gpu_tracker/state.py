@@ -12,7 +12,7 @@ from amd_gpu_tracker.lease import format_lease, parse_lease
 from amd_gpu_tracker.policy import Policy, format_policy, parse_policy
 from amd_gpu_tracker.switch import POLICY_FILE
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.files import put_in_place, replace_file, write_beside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,11 @@ class State:
 
     def write_lease(self, lease: Lease) -> None:
         """Put a lease in its place."""
-        replace_file(self.lease_path(lease.key), format_lease(lease), mode=0o644)
+        path = self.lease_path(lease.key)
+        try:
+            put_in_place(write_beside(path, format_lease(lease), mode=0o644), path)
+        except OSError as error:
+            raise FileError(f"{path} cannot be written: {reason(error)}") from error
 
     def forget_leases(self) -> None:
         """Remove every lease, readable or not, and what interrupted writes left."""

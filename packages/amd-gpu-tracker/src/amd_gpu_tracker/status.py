@@ -61,12 +61,13 @@ def read_status(state: State, processes: Processes) -> Status:
     gpus = locate_gpus(state.host)
     policy.require_same_gpus(read_tracked_gpus(state.host, gpus))
     survey = look_at_leases(state, processes, [path for place in _places(state) for path in place.lease_paths()])
+    exclusive_keys = policy.exclusive_keys
     uses = tuple(
         GpuUse(
             number=gpu.number,
             uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
             pci_address=str(gpu.pci_address),
-            accessibility=EXCLUSIVE if gpu_key(gpu) in policy.exclusive_keys else SHARED,
+            accessibility=EXCLUSIVE if gpu_key(gpu) in exclusive_keys else SHARED,
             containers=tuple(_use(lease) for lease in survey.living if gpu_key(gpu) in lease.gpus),
         )
         for gpu in gpus
