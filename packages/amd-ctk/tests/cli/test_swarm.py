@@ -209,8 +209,8 @@ def test_what_would_not_work_is_refused_and_changes_nothing(
 
 def test_a_manager_labels_itself(node: Node) -> None:
     node.configure(**DEFAULT_IS_AMD)
-    node.answer(INFO, {"ServerVersion": "28", "Swarm": {"LocalNodeState": "active", "ControlAvailable": True}})
-    node.answer(f"node update {LABELS} self", "")
+    node.answer(INFO, {"ServerVersion": "28", "Swarm": {"NodeID": "n1", "ControlAvailable": True}})
+    node.answer(f"node update {LABELS} n1", "")
 
     answer = node("setup", "--labels")
 
@@ -218,11 +218,11 @@ def test_a_manager_labels_itself(node: Node) -> None:
         "Labelled this node: amd.gpu.model=MI210 amd.gpu.gfx=gfx90a amd.gpu.count=4 amd.gpu.vram-mb=65520"
         " amd.gpu.driver=6.10.5\n"
     )
-    assert node.calls == [INFO, f"node update {LABELS} self"]
+    assert node.calls == [INFO, f"node update {LABELS} n1"]
 
 
 def test_a_worker_cannot_label_itself(node: Node) -> None:
-    node.answer(INFO, {"ServerVersion": "28", "Swarm": {"LocalNodeState": "active", "ControlAvailable": False}})
+    node.answer(INFO, {"ServerVersion": "28", "Swarm": {"NodeID": "n1", "ControlAvailable": False}})
 
     assert node("setup", "--labels").stderr == (
         "this node is no manager of a swarm, so it cannot label itself"

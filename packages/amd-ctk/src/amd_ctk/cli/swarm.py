@@ -80,11 +80,10 @@ def setup(
         return
     plan = Plan(kind=kind, by=named_by.value, also_by_model=also_by_model, vram_kind=vram)
     gpus = _find_gpus(host)
-    if with_labels:
-        _require_manager()
+    node_id = _require_manager() if with_labels else ""
     node.offer(gpus, plan, build_resources(gpus, plan), set_as_default=set_as_default)
     if not dry_run:
-        _label(host, gpus, itself=with_labels)
+        _label(host, gpus, node_id=node_id)
 
 
 @app.command("status")
@@ -220,26 +219,29 @@ def _report_settings(*, changed: bool) -> None:
         print(f"Updated the config file: {CONFIG_FILE}", flush=True)
 
 
-def _require_manager() -> None:
+def _require_manager() -> str:
+    """Return the id of this node, which can label nodes; SwarmError where it cannot."""
     from amd_ctk.swarm.engine import read_engine
 
-    if not read_engine().is_manager:
+    engine = read_engine()
+    if not engine.is_manager:
         raise SwarmError(
             "this node is no manager of a swarm, so it cannot label itself",
             hint="leave --labels away, and run on a manager what is printed then",
         )
+    return engine.node_id
 
 
-def _label(host: Host, gpus: Sequence[Gpu], *, itself: bool) -> None:
-    """Label the node, or print the command that does it."""
+def _label(host: Host, gpus: Sequence[Gpu], *, node_id: str) -> None:
+    """Label this node, or print the command that does it where its id is not known."""
     import shlex
 
     from amd_ctk.swarm.engine import docker
     from amd_ctk.swarm.labels import build_labels, label_command, read_driver, read_node_name
 
     labels = build_labels(gpus, read_driver(host))
-    if itself:
-        docker(*label_command(labels, "self")[1:])
+    if node_id:
+        docker(*label_command(labels, node_id)[1:])
         print(f"Labelled this node: {' '.join(f'{name}={value}' for name, value in labels.items())}")
     else:
         print(f"To label this node, run on a manager:\n{shlex.join(label_command(labels, read_node_name(host)))}")

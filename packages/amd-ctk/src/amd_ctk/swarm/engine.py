@@ -19,11 +19,9 @@ RESOURCE_PREFIX = "DOCKER_RESOURCE_"
 class Engine(Value):
     """What an engine says about itself."""
 
-    name: str
     resources: tuple[Resource, ...]
-    default_runtime: str
-    # Whether it is a node of a swarm, and whether that node manages it.
-    in_swarm: bool
+    # Which node of a swarm it is, "" for none, and whether that node manages the swarm.
+    node_id: str
     is_manager: bool
 
 
@@ -57,10 +55,9 @@ def read_engine() -> Engine:
     if not info.get("ServerVersion"):
         raise SwarmError("the docker daemon does not answer", hint="is it running, and may you use it?")
     return Engine(
-        name=info.get("Name", ""),
-        resources=tuple(map(_parse_generic, info.get("GenericResources") or ())),
-        default_runtime=info.get("DefaultRuntime", ""),
-        in_swarm=swarm.get("LocalNodeState") == "active",
+        # Docker lists them in no order.
+        resources=tuple(sorted(map(_parse_generic, info.get("GenericResources") or ()), key=str)),
+        node_id=swarm.get("NodeID", ""),
         is_manager=bool(swarm.get("ControlAvailable")),
     )
 

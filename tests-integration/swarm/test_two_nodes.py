@@ -1,0 +1,188 @@
+"""A swarm of two nodes: four MI210 on its manager, eight MI300X on its worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from support.swarm_node import Node, wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.docker]
+
+
+class Swarm(NamedTuple):
+    manager: Node
+    worker: Node
+
+    def containers(self, service: str) -> list[tuple[Node, str]]:
+        return [(node, container) for node in self for container in node.containers(service)]
+
+    def gpus(self, service: str) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Return, for each container of a service, its node, the resource it was given, and what it may open."""
+        return sorted(
+            (node.name, *node.environment(container).values(), tuple(node.gpu_nodes(container)))
+            for node, container in self.containers(service)
+        )
+
+
+@pytest.fixture(scope="module")
+def joined(
+    make_node: Callable[..., Node],
+    start_manager: Callable[[Node], Node],
+    start_worker: Callable[[Node, Node], Node],
+) -> Swarm:
+    """Return both nodes, joined by a cable and labelled."""
+    manager, worker = make_node("one", "mi210-4", "10.99.8.1"), make_node("two", "mi300x-8", "10.99.8.2")
+    manager.connect(worker)
+    for node in (manager, worker):
+        prepared = node.set_up("--vram", "--also-by-model")
+        assert (prepared.returncode, prepared.stderr) == (0, "")
+    start_manager(manager)
+    start_worker(worker, manager)
+    assert manager.set_up("--vram", "--also-by-model", "--labels").returncode == 0
+    *_, command = worker.set_up("--vram", "--also-by-model").stdout.splitlines()
+    manager(*command.split()[1:-1], "two")
+    return Swarm(manager, worker)
+
+
+@pytest.fixture
+def swarm(joined: Swarm) -> Iterator[Swarm]:
+    """Return that swarm; what a test leaves is removed."""
+    yield joined
+    services = joined.manager("service", "ls", "--quiet").stdout.split()
+    if services:
+        joined.manager("service", "rm", *services)
+    for node in joined:
+        wait_until(lambda node=node: not node("ps", "--quiet").stdout)
+
+
+def uuids(node: Node) -> list[str]:
+    return [gpu["uuid"] for gpu in json.loads(node.amd_ctk("gpu", "list", "--json").stdout)["gpus"]]
+
+
+def render_nodes(node: Node) -> list[str]:
+    gpus = json.loads(node.amd_ctk("gpu", "list", "--json").stdout)["gpus"]
+    return [gpu["render_node"]["path"] for gpu in gpus]
+
+
+def test_twelve_replicas_have_the_twelve_gpus_of_both_nodes(swarm: Swarm) -> None:
+    swarm.manager.create_service("all", "--replicas=13", "--generic-resource=AMD_GPU=1")
+    swarm.manager.wait_for_running("all", 12)
+
+    assert swarm.gpus("all") == sorted(
+        (node.name, uuid, (path,)) for node in swarm for uuid, path in zip(uuids(node), render_nodes(node), strict=True)
+    )
+    (waiting,) = [task for task in swarm.manager.tasks("all") if task["CurrentState"].startswith("Pending")]
+    assert waiting["Error"] == "no suitable node (insufficient resources on 2 nodes)"
+
+
+def test_a_service_chooses_a_model_by_kind_or_by_label(swarm: Swarm) -> None:
+    swarm.manager.create_service("kind", "--replicas=2", "--generic-resource=MI300X=2")
+    swarm.manager.create_service(
+        "label", "--generic-resource=AMD_GPU=1", "--constraint=node.labels.amd.gpu.model==MI210"
+    )
+    swarm.manager.create_service("nowhere", "--constraint=node.labels.amd.gpu.gfx==gfx1100")
+    swarm.manager.wait_for_running("kind", 2)
+    swarm.manager.wait_for_running("label", 1)
+
+    assert [(name, len(paths)) for name, _, paths in swarm.gpus("kind")] == [("two", 2), ("two", 2)]
+    assert len({path for _, _, paths in swarm.gpus("kind") for path in paths}) == 4
+    assert [name for name, _, _ in swarm.gpus("label")] == ["one"]
+    assert swarm.manager.tasks("nowhere")[0]["CurrentState"].startswith("Pending")
+
+
+def test_a_gpu_that_is_taken_by_its_model_is_not_given_by_its_general_kind(swarm: Swarm) -> None:
+    swarm.manager.create_service("model", "--generic-resource=MI210=4")
+    swarm.manager.wait_for_running("model", 1)
+    (_, holder) = swarm.containers("model")[0]
+
+    swarm.manager.create_service(
+        "general", "--restart-condition=none", "--generic-resource=AMD_GPU=1", "--constraint=node.hostname==one"
+    )
+
+    error = swarm.manager.wait_for_error("general")
+    assert f"is reserved as MI210 by container {holder}, not free as AMD_GPU" in error
+    assert swarm.manager.running("model") == 1
+
+
+def test_memory_is_placed_on_both_nodes(swarm: Swarm) -> None:
+    swarm.manager.create_service("part", "--mode=global", "--generic-resource=VRAM=60000")
+    swarm.manager.wait_for_running("part", 2)
+
+    assert {
+        node.name: (node.environment(container), len(node.gpu_nodes(container)))
+        for node, container in swarm.containers("part")
+    } == {name: ({"DOCKER_RESOURCE_VRAM": "60000", "AMD_VRAM_LIMIT_MB": "60000"}, 1) for name in ("one", "two")}
+
+
+def test_a_stack_reserves_both_ways(swarm: Swarm, tmp_path) -> None:
+    compose = tmp_path / "compose.yml"
+    service = "image: busybox:local\n    command: sleep 1000\n    stop_grace_period: 100ms\n    deploy:"
+    reservation = (
+        "resources: {{reservations: {{generic_resources: [{{discrete_resource_spec: {{kind: {}, value: {}}}}}]}}}}"
+    )
+    compose.write_text(
+        "version: '3.8'\nservices:\n"
+        f"  whole:\n    {service}\n      replicas: 2\n      {reservation.format('AMD_GPU', 1)}\n"
+        f"  part:\n    {service}\n      {reservation.format('VRAM', 4000)}\n"
+    )
+    swarm.manager("stack", "deploy", "--resolve-image=never", f"--compose-file={compose}", "stack")
+    swarm.manager.wait_for_running("stack_whole", 2)
+    swarm.manager.wait_for_running("stack_part", 1)
+
+    assert [len(paths) for _, _, paths in swarm.gpus("stack_whole")] == [1, 1]
+    ((node, container),) = swarm.containers("stack_part")
+    assert node.environment(container)["AMD_VRAM_LIMIT_MB"] == "4000"
+
+
+def test_tasks_on_both_nodes_reach_each_other(swarm: Swarm) -> None:
+    swarm.manager("network", "create", "--driver=overlay", "--attachable", "between")
+    # Without a virtual address, which needs IP_VS in the kernel.
+    swarm.manager.create_service(
+        "web", "--network=between", "--endpoint-mode=dnsrr", "--mode=global", "--generic-resource=AMD_GPU=1",
+        command=("sh", "-c", "mkdir /www; hostname >/www/index.html; exec httpd -f -p 80 -h /www"),
+    )  # fmt: skip
+    swarm.manager.wait_for_running("web", 2)
+
+    answers = [
+        node("exec", container, "sh", "-c", f"wget -q -O- http://{other[:12]}/", check=False).stdout.strip()
+        for node, container in swarm.containers("web")
+        for _, other in swarm.containers("web")
+    ]
+    assert sorted(answers) == sorted([container[:12] for _, container in swarm.containers("web")] * 2)
+
+
+def test_a_node_that_leaves_takes_its_gpus_along_and_brings_them_back(swarm: Swarm) -> None:
+    swarm.manager.create_service("gpus", "--replicas=12", "--generic-resource=AMD_GPU=1")
+    swarm.manager.wait_for_running("gpus", 12)
+
+    swarm.worker.halt()
+
+    def on_manager_only() -> bool:
+        wanted = [task for task in swarm.manager.tasks("gpus") if task["DesiredState"] == "Running"]
+        running = [task for task in wanted if task["CurrentState"].startswith("Running") and task["Node"] == "one"]
+        waiting = [task for task in wanted if task["CurrentState"].startswith("Pending")]
+        return (len(running), len(waiting)) == (4, 8)
+
+    wait_until(on_manager_only, lambda: f"{swarm.manager.tasks('gpus')}")
+
+    swarm.worker.start()
+
+    wait_until(lambda: (len(swarm.manager.containers("gpus")), len(swarm.worker.containers("gpus"))) == (4, 8))
+    resources = [resource for _, resource, _ in swarm.gpus("gpus")]
+    assert sorted(resources) == sorted([*uuids(swarm.manager), *uuids(swarm.worker)])
+
+
+def test_a_drained_node_runs_nothing_until_it_is_active_again(swarm: Swarm) -> None:
+    swarm.manager.create_service("gpus", "--replicas=5", "--generic-resource=AMD_GPU=1")
+    swarm.manager.wait_for_running("gpus", 5)
+
+    swarm.manager("node", "update", "--availability=drain", "two")
+    wait_until(lambda: (len(swarm.manager.containers("gpus")), swarm.worker.containers("gpus")) == (4, []))
+    swarm.manager("node", "update", "--availability=active", "two")
+
+    wait_until(lambda: len(swarm.worker.containers("gpus")) == 1)
+    assert len({resource for _, resource, _ in swarm.gpus("gpus")}) == 5
