@@ -88,7 +88,15 @@ def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    session.run("pytest", "tests-integration", "-m", "e2e and not engines", *session.posargs)
+    session.run("pytest", "tests-integration", "-m", "e2e and not engines and not swarm", *session.posargs)
+
+
+@nox.session
+def swarm(session: nox.Session) -> None:
+    """Run tasks in real swarms of one and of two nodes, as root. Example: nox -s swarm -- -k two_nodes"""
+    install_wheels(session, *NEEDS)
+    session.install(*TEST_TOOLS)
+    session.run("pytest", "tests-integration/swarm", *session.posargs)
 
 
 @nox.session

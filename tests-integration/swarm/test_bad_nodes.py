@@ -8,7 +8,7 @@ import pytest
 
 from support.swarm_node import Node, wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.docker]
+pytestmark = [pytest.mark.e2e, pytest.mark.docker, pytest.mark.swarm]
 
 # GPU 0 and 2 by honest kinds; the rest is what people write by hand.
 RESOURCES = [

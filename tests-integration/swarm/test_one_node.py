@@ -9,7 +9,7 @@ import pytest
 
 from support.swarm_node import Node, wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.docker]
+pytestmark = [pytest.mark.e2e, pytest.mark.docker, pytest.mark.swarm]
 
 UUIDS = ["0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C", "0x12FE4F7FDAF06B9"]
 RENDER_NODES = ["/dev/dri/renderD130", "/dev/dri/renderD131", "/dev/dri/renderD129", "/dev/dri/renderD128"]

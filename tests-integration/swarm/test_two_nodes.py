@@ -10,7 +10,7 @@ import pytest
 
 from support.swarm_node import Node, wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.docker]
+pytestmark = [pytest.mark.e2e, pytest.mark.docker, pytest.mark.swarm]
 
 
 class Swarm(NamedTuple):
