@@ -224,21 +224,24 @@ def test_what_a_power_cut_left_is_overwritten(host, amd_ctk, spec):
     assert amd_ctk("cdi", "generate").returncode == 0
 
 
-def test_a_directory_or_a_link_is_no_output(host, amd_ctk, tmp_path):
+def test_a_directory_a_link_and_a_pipe_are_no_output(host, amd_ctk, tmp_path):
     host()
     (tmp_path / "real.json").write_text("{}")
     (tmp_path / "link.json").symlink_to("real.json")
+    os.mkfifo(tmp_path / "pipe.json")
 
-    onto_directory = amd_ctk("cdi", "generate", f"--output={tmp_path}")
-    onto_link = amd_ctk("cdi", "generate", f"--output={tmp_path}/link.json")
+    answers = [amd_ctk("cdi", "generate", f"--output={tmp_path}/{name}") for name in ("", "link.json", "pipe.json")]
 
-    assert (onto_directory.returncode, onto_link.returncode) == (1, 1)
-    assert onto_directory.stderr == (
-        f"failed to write CDI spec: {tmp_path} cannot be read: it is a directory (give a file with --output)\n"
-    )
-    assert onto_link.stderr == (
+    assert [answer.returncode for answer in answers] == [1, 1, 1]
+    directory, link, pipe = (answer.stderr for answer in answers)
+    assert directory == f"failed to write CDI spec: {tmp_path} is a directory (give a file with --output)\n"
+    assert link == (
         f"failed to write CDI spec: {tmp_path}/link.json is a symbolic link"
         f" (give the file itself: {tmp_path}/real.json)\n"
+    )
+    assert pipe == (
+        f"failed to write CDI spec: {tmp_path}/pipe.json is not a plain file"
+        " (give a file with --output, or - for standard output)\n"
     )
     assert (tmp_path / "real.json").read_text() == "{}"
 

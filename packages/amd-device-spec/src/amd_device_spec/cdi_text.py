@@ -75,6 +75,8 @@ def parse_spec(content: bytes) -> SpecText:
         return SpecText(text, _parse_json(text))
     except ValueError as error:
         return SpecText(text, _parse_where_json_breaks(text, error) if looks_like_json else _parse_yaml(text))
+    except RecursionError as error:
+        raise BrokenText("it is nested too deeply", line=1, column=1) from error
 
 
 def _parse_where_json_breaks(text: str, json_error: ValueError) -> Any:
@@ -119,6 +121,8 @@ def _parse_yaml(text: str) -> Any:
         raise BrokenText(" ".join((error.problem or "it cannot be read").split()), line=line, column=column) from error
     except (YAMLError, ValueError) as error:
         raise BrokenText(" ".join(str(error).split()), line=1, column=1) from error
+    except RecursionError as error:
+        raise BrokenText("it is nested too deeply", line=1, column=1) from error
 
 
 def _format_yaml(spec: dict[str, Any]) -> bytes:

@@ -53,8 +53,9 @@ def schema_problems(spec: object) -> list[Problem]:
 
 
 def format_place(place: Place) -> str:
-    """Return a place as people write it: devices[0].name."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")
+    """Return a place as people write it: devices[0].name; what is not printable is escaped."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")
+    return text if text.isprintable() else ascii(text)
 
 
 def _read_schema() -> dict[str, Any]:

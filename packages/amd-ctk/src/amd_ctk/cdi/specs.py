@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from amd_ctk.cdi.errors import CdiError, cannot_generate, cannot_write
 from amd_device_spec.cdi import build_cdi_spec, check_options
@@ -86,17 +87,27 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
 
 def _read_replaceable(path: str, recipe: Recipe) -> bytes:
     """Return what is in a file that we may replace, b"" where there is none; CdiError where we may not."""
-    if os.path.islink(path):
-        raise cannot_write(f"{path} is a symbolic link", f"give the file itself: {os.path.realpath(path)}")
     try:
+        _require_plain_file(path)
         with open(path, "rb") as file:
             content = file.read()
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise cannot_write(f"{path} cannot be read: {reason(error)}", "give a file with --output") from error
+        raise cannot_write(f"{path} cannot be read: {reason(error)}") from error
     _refuse_foreign(path, content, recipe)
     return content
+
+
+def _require_plain_file(path: str) -> None:
+    mode = os.lstat(path).st_mode
+    if stat.S_ISLNK(mode):
+        raise cannot_write(f"{path} is a symbolic link", f"give the file itself: {os.path.realpath(path)}")
+    if stat.S_ISDIR(mode):
+        raise cannot_write(f"{path} is a directory", "give a file with --output")
+    # Replaced, /dev/null would be a file for everybody.
+    if not stat.S_ISREG(mode):
+        raise cannot_write(f"{path} is not a plain file", "give a file with --output, or - for standard output")
 
 
 def _refuse_foreign(path: str, content: bytes, recipe: Recipe) -> None:

@@ -70,9 +70,9 @@ def _idle_hooks(spec: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[P
 
 def _format_problems(path: str, text: SpecText, problems: list[Problem]) -> list[str]:
     """Return the problems in the order in which they stand in the file."""
-    placed = sorted((text.position(problem.place), problem.place, problem.message) for problem in problems)
-    return [f"{path}:{line}:{column}: {_subject(place)}{message}" for (line, column), place, message in placed]
-
-
-def _subject(place: tuple[str | int, ...]) -> str:
-    return f"{format_place(place)}: " if place else ""
+    placed = sorted(
+        (text.position(problem.place), format_place(problem.place), problem.message) for problem in problems
+    )
+    return [
+        f"{path}:{line}:{column}: {f'{place}: ' if place else ''}{message}" for (line, column), place, message in placed
+    ]
