@@ -18,12 +18,18 @@ def host(tmp_path):
 
 
 @pytest.fixture
-def amd_ctk(tmp_path):
+def program():
+    """Return the path of amd-ctk."""
+    return os.path.join(os.path.dirname(sys.executable), "amd-ctk")
+
+
+@pytest.fixture
+def amd_ctk(tmp_path, program):
     """Return a function that runs amd-ctk on the test's host."""
 
     def run(*words, **environment):
         return subprocess.run(
-            [os.path.join(os.path.dirname(sys.executable), "amd-ctk"), *map(str, words)],
+            [program, *map(str, words)],
             env={
                 "PATH": os.environ["PATH"],
                 "HOME": str(tmp_path),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
@@ -56,6 +57,32 @@ def test_a_host_root_that_is_no_directory_is_named(amd_ctk):
         "AMD_CTK_HOST_ROOT=/nowhere/host is not a directory"
         " (build one with 'python -m amdgpu_discovery.simulate build PROFILE DIR' or unset the variable)\n"
     )
+
+
+def test_debug_shows_where_a_failure_was_found(host, amd_ctk):
+    host("no-driver")
+
+    for flag in ("--debug", "-d"):
+        answer = amd_ctk(flag, "gpu", "list")
+        assert answer.returncode == 1
+        assert answer.stderr.startswith("Traceback (most recent call last):\n")
+        assert answer.stderr.splitlines()[-1].startswith("failed to list AMD devices: amdgpu driver unavailable")
+
+
+def test_an_answer_that_cannot_be_written_is_a_failure(host, program):
+    root = host().root
+
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(
+            [program, "gpu", "list"],
+            env={"AMD_CTK_HOST_ROOT": root, "PATH": "/usr/bin:/bin"},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert (answer.returncode, answer.stderr) == (1, "the answer cannot be written: the disk is full\n")
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from amd_ctk.cli import cdi, config, gpu, gpu_tracker, runtime, swarm, version
-from amdgpu_discovery.errors import ToolkitError
+from amd_ctk.cli.failures import ReportingGroup
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
 
 app = typer.Typer(
     name="amd-ctk",
+    cls=ReportingGroup,
     help="Tool to configure AMD Container Toolkit",
     invoke_without_command=True,
     # Help is plain text in one column, as scripts and man pages want it; a trace is a trace.
@@ -35,6 +35,10 @@ def choose_host(
     host_root: Annotated[
         str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Serve the simulated host in this directory.")
     ] = "",
+    # Read by ReportingGroup; the original has it in this place.
+    debug: Annotated[  # noqa: ARG001
+        bool, typer.Option("--debug", "-d", help="Show where in the program a failure was found.")
+    ] = False,
 ) -> None:
     """Tool to configure AMD Container Toolkit."""
     if context.invoked_subcommand is None:
@@ -43,9 +47,5 @@ def choose_host(
 
 
 def main() -> None:
-    """Run amd-ctk; an expected failure is one sentence on stderr and its exit code."""
-    try:
-        app()
-    except ToolkitError as error:
-        print(error, file=sys.stderr)
-        sys.exit(error.exit_code)
+    """Run amd-ctk."""
+    app()

@@ -1,0 +1,46 @@
+"""How amd-ctk ends when something fails: one sentence on stderr and the error's exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from amdgpu_discovery.errors import ToolkitError, reason
+
+
+class ReportingGroup(TyperGroup):
+    """The root command: whatever fails below it is reported here, and nowhere else."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; end the program with a sentence if it fails in a way that was foreseen."""
+        try:
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+        except ToolkitError as error:
+            if ctx.params.get("debug"):
+                _show_trace()
+            print(error, file=sys.stderr)
+            raise typer.Exit(error.exit_code) from error
+        except OSError as error:
+            # A file of ours has a sentence of its own by now; what is left has no name: standard output.
+            if error.filename is not None:
+                raise
+            _give_up_answer(error)
+        return answer
+
+
+def _show_trace() -> None:
+    import traceback
+
+    traceback.print_exc()
+
+
+def _give_up_answer(error: OSError) -> NoReturn:
+    # Or the interpreter would try to write the same bytes again on its way out.
+    sys.stdout = None
+    if not isinstance(error, BrokenPipeError):
+        print(f"the answer cannot be written: {reason(error)}", file=sys.stderr)
+    raise typer.Exit(1) from error
