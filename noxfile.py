@@ -26,7 +26,10 @@ NEEDS = {
 EXTRAS = {"amdgpu-discovery": "[udev]", "amd-device-spec": "[validate]"}
 
 # pytest 9 reads [tool.pytest.ini_options] more strictly than 8; both are fine here.
-TEST_TOOLS = ("pytest>=8", "hypothesis>=6.100")
+TEST_TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100")
+ON_EVERY_CORE = ("--numprocesses=auto",)
+# An engine serves the tests of a file; two engines at once keep two cores busy.
+TWO_ENGINES = ("--numprocesses=2", "--dist=loadfile")
 # Rules change between releases; a new one must not stop a change that has nothing to do with it.
 LINTER = "ruff==0.17.5"
 # The page of commands is made from Typer's inside, which changes.
@@ -63,7 +66,7 @@ def tests(session: nox.Session) -> None:
     """Run the unit tests of all five distributions. Example: nox -s tests -- -k selection"""
     install_editable(session)
     session.install(*TEST_TOOLS)
-    session.run("pytest", *(session.posargs or ["packages"]))
+    session.run("pytest", *ON_EVERY_CORE, *(session.posargs or ["packages"]))
 
 
 @nox.session
@@ -72,7 +75,7 @@ def alone(session: nox.Session, distribution: str) -> None:
     """Run the tests of a distribution with nothing later installed. Example: nox -s 'alone(amd-ctk)'"""
     install_wheels(session, distribution, *NEEDS[distribution])
     session.install(*TEST_TOOLS)
-    session.run("pytest", f"packages/{distribution}/tests", *session.posargs)
+    session.run("pytest", *ON_EVERY_CORE, f"packages/{distribution}/tests", *session.posargs)
 
 
 @nox.session
@@ -80,7 +83,9 @@ def integration(session: nox.Session) -> None:
     """Run every program on every simulated host; needs neither root nor engines. Example: nox -s integration -- -x"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    session.run("pytest", "tests-integration", "-m", "not e2e", *session.posargs)
+    # What the documentation shows is run by its own session.
+    chosen = ("--ignore=tests-integration/docs", "-m", "not e2e")
+    session.run("pytest", *ON_EVERY_CORE, "tests-integration", *chosen, *session.posargs)
 
 
 @nox.session
@@ -88,7 +93,8 @@ def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    session.run("pytest", "tests-integration", "-m", "e2e and not engines and not swarm", *session.posargs)
+    chosen = ("-m", "e2e and not engines and not install and not swarm")
+    session.run("pytest", *TWO_ENGINES, "tests-integration", *chosen, *session.posargs)
 
 
 @nox.session
@@ -107,6 +113,57 @@ def engines(session: nox.Session) -> None:
     # A part of the engines makes a part of the table.
     page = {} if session.posargs else {"AMD_ENGINES_PAGE": "docs/reference/engines.md"}
     session.run("pytest", "tests-integration/cdi", "-m", "engines", *session.posargs, env=page)
+
+
+@nox.session
+def install(session: nox.Session) -> None:
+    """Install, upgrade and remove debs, rpms and wheels in whole systems, as root. Example: nox -s install -- -k trixie"""
+    install_wheels(session, *NEEDS)
+    session.install("hatchling>=1.22", *TEST_TOOLS)
+    session.run("pytest", "tests-integration/install", *session.posargs)
+
+
+@nox.session(python=["3.10", "3.13"])
+def bundled(session: nox.Session) -> None:
+    """Run the unit tests with the third-party wheels that debs and rpms carry. Example: nox -s bundled-3.10"""
+    session.install("--require-hashes", "--no-deps", "-r", "packaging/bundle.lock")
+    session.install("hatchling>=1.22", "editables", *TEST_TOOLS)
+    session.install(
+        "--no-deps", "--no-build-isolation", *(word for name in NEEDS for word in ("-e", f"packages/{name}"))
+    )
+    session.run("pytest", *(session.posargs or ["packages"]))
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build wheels and source distributions of all five into dist/. Example: nox -s build"""
+    session.install("hatchling>=1.22")
+    session.run("python", "packaging/wheels.py", "dist")
+
+
+@nox.session
+def deb(session: nox.Session) -> None:
+    """Build the debs into dist/ and let lintian look at them. Example: nox -s deb"""
+    session.install("hatchling>=1.22", "pip")
+    session.run("python", "packaging/debian.py", "dist")
+    words = ("--fail-on=warning", "--allow-root", *map(str, sorted(Path("dist").glob("*.deb"))))
+    session.run("lintian", *words, external=True)
+
+
+@nox.session
+def rpm(session: nox.Session) -> None:
+    """Build the rpms into dist/ and let rpmlint look at them. Example: nox -s rpm"""
+    session.install("hatchling>=1.22", "pip")
+    session.run("python", "packaging/redhat.py", "dist")
+    words = ("--config", "packaging/rpmlint.toml", *map(str, sorted(Path("dist").glob("*.rpm"))))
+    session.run("rpmlint", *words, external=True)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Build everything, check it, and sign it with a key of gpg. Example: nox -s release -- KEY"""
+    session.install("hatchling>=1.22", "pip")
+    session.run("python", "packaging/release.py", "dist", *session.posargs)
 
 
 @nox.session(reuse_venv=True)

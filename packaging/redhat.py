@@ -10,10 +10,11 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from pathlib import Path
 from typing import NamedTuple
 
-from packages import LIBRARY, PACKAGES, Package, packaged_version, source_date
+from packages import LIBRARY, MAINTAINER, PACKAGES, Package, packaged_version, source_date
 from stage import stage_packages
 
 from scripts import rpm_scriptlets
@@ -89,7 +90,10 @@ def format_spec(package: Package, family: Family, tree: Path) -> str:
     scriptlets = "".join(f"%{name}\n{text}\n" for name, text in rpm_scriptlets(package, family.python, tree).items())
     files = "\n".join(_list_files(tree))
     install = "%install\ncp -a %{staged}/. %{buildroot}/\n"
-    return f"{header}\n%description\n{description}\n\n{install}\n{scriptlets}%files\n{files}\n"
+    day = time.strftime("%a %b %d %Y", time.gmtime(source_date()))
+    release = f"{packaged_version()}-1{family.dist}"
+    changelog = f"%changelog\n* {day} {MAINTAINER} - {release}\n- CHANGELOG.md of the source says what changed.\n"
+    return f"{header}\n%description\n{description}\n\n{install}\n{scriptlets}%files\n{files}\n\n{changelog}"
 
 
 def _list_files(tree: Path) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import bundle
 from packages import LIBRARY, PACKAGES, ROOT, Package, read_version, source_date
+from wheels import build_wheels
 
 HERE = Path(__file__).resolve().parent
 MODULES = f"{LIBRARY}/python"
@@ -35,25 +36,13 @@ Copyright 2026 the authors of the AMD Container Toolkit
 COMPLETIONS = {"bash": "usr/share/bash-completion/completions", "fish": "usr/share/fish/vendor_completions.d"}
 
 
-def build_wheels(directory: Path) -> dict[str, Path]:
-    """Build the wheels of our distributions; return them by name."""
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(source_date())}
-    wheels = {}
-    for package in PACKAGES:
-        if not package.is_meta:
-            command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-            subprocess.run(command, cwd=ROOT / "packages" / package.name, env=environment, check=True)
-            wheels[package.name] = next(directory.glob(f"{package.name.replace('-', '_')}-*.whl"))
-    return wheels
-
-
 def stage_packages(work: Path, *, interpreter: str, zsh_functions: str) -> dict[str, Path]:
     """Stage all packages; return the directory of each.
 
     `interpreter` is the absolute path of the python they run with, `zsh_functions` where the system's zsh looks.
     """
     shutil.rmtree(work, ignore_errors=True)
-    wheels = build_wheels(work / "wheels") | bundle.download(work / "bundle")
+    wheels = build_wheels(work / "wheels", "wheel") | bundle.download(work / "bundle")
     trees = {package.name: work / "tree" / package.name for package in PACKAGES}
     for package in PACKAGES:
         _stage_modules(package, wheels, trees[package.name])

@@ -1,0 +1,64 @@
+"""Build everything that a release publishes, check it, and sign it. Example: python packaging/release.py dist KEY
+
+KEY is the id of a secret key of gpg. rpms are signed in themselves, and SHA256SUMS for all the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from debian import build_debs
+from packages import ROOT, read_version
+from redhat import build_rpms
+from wheels import build_wheels
+
+
+def main(directory: Path, key: str) -> None:
+    """Make a release of this checkout, or say what stands against it."""
+    _refuse_what_is_not_committed()
+    shutil.rmtree(directory, ignore_errors=True)
+    _build(directory)
+    with tempfile.TemporaryDirectory() as again:
+        _build(Path(again))
+        _refuse_other_bytes(directory, Path(again))
+    debs, rpms = (sorted(map(str, directory.glob(f"*.{kind}"))) for kind in ("deb", "rpm"))
+    subprocess.run(["lintian", "--allow-root", "--fail-on=warning", *debs], check=True)
+    subprocess.run(["rpmlint", "--config", ROOT / "packaging/rpmlint.toml", *rpms], check=True)
+    subprocess.run(["rpmsign", "--define", f"_gpg_name {key}", "--addsign", *rpms], check=True)
+    sums = directory / "SHA256SUMS"
+    sums.write_text("".join(f"{digest}  {name}\n" for name, digest in _digests(directory).items()), encoding="utf-8")
+    subprocess.run(["gpg", "--batch", "--local-user", key, "--armor", "--detach-sign", sums], check=True)
+    print(f"{read_version()} is in {directory}")
+
+
+def _build(directory: Path) -> None:
+    build_wheels(directory, "sdist", "wheel")
+    build_debs(directory)
+    build_rpms(directory)
+
+
+def _refuse_what_is_not_committed() -> None:
+    answer = subprocess.run(["git", "-C", ROOT, "status", "--porcelain"], capture_output=True, text=True, check=True)
+    if answer.stdout:
+        sys.exit(f"not everything is committed:\n{answer.stdout}")
+
+
+def _refuse_other_bytes(directory: Path, again: Path) -> None:
+    first, second = _digests(directory), _digests(again)
+    if first != second:
+        sys.exit(f"two builds differ in {', '.join(name for name in first if first[name] != second.get(name))}")
+
+
+def _digests(directory: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(directory.glob("*.*"))}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]), sys.argv[2])
