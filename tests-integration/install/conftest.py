@@ -36,9 +36,8 @@ class Machine:
 
     def update(self) -> None:
         """Let apt see what our repository offers."""
-        self.apt(
-            "update -o Dir::Etc::sourcelist=sources.list.d/ours.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
-        )
+        ours = "-o Dir::Etc::sourcelist=sources.list.d/ours.list -o Dir::Etc::sourceparts=-"
+        self.apt(f"update {ours} -o APT::Get::List-Cleanup=0")
 
     def release_the_next_version(self) -> None:
         """Offer version 9.0 of everything."""
@@ -55,10 +54,12 @@ SNAPSHOT = r"""
 set -e
 find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/lib/dpkg \
     -o -path /var/lib/apt -o -path /var/cache -o -path /var/log/apt -o -path /var/log/journal \
-    -o -path /var/lib/systemd/deb-systemd-helper-enabled -o -path /var/log/dpkg.log -o -path /var/log/alternatives.log \
+    -o -path /var/lib/systemd/deb-systemd-helper-enabled \
+    -o -path /var/log/dpkg.log -o -path /var/log/alternatives.log \
     -o -path /etc/ld.so.cache -o -name __pycache__ -path '/usr/lib/python3*' \) -prune \
     -o -printf '%p\t%y %m %U:%G %l\n' | sort
-find /etc /usr /var /opt /root -xdev \( -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache -o -path /var/log \
+find /etc /usr /var /opt /root -xdev \( -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache \
+    -o -path /var/log \
     -o -path '/usr/lib/python3*' -o -path /etc/ld.so.cache \) -prune -o -type f -exec sha256sum {} + \
     | sed 's/^\([0-9a-f]*\)  \(.*\)/content of \2\t\1/' | sort
 """

@@ -13,7 +13,8 @@ from pathlib import Path
 CGROUPS = Path("/sys/fs/cgroup")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C"}
 # Units that would wait for devices and networks that are not there.
-MASKED = ("systemd-udevd.service", "systemd-udev-trigger.service", "systemd-networkd.service", "systemd-resolved.service",
+MASKED = ("systemd-udevd.service", "systemd-udev-trigger.service", "systemd-networkd.service",
+          "systemd-resolved.service",
           "systemd-timesyncd.service", "systemd-logind.service", "systemd-firstboot.service", "getty.target",
           "apt-daily.timer", "apt-daily-upgrade.timer", "man-db.timer", "dpkg-db-backup.timer")  # fmt: skip
 BOOT = """
@@ -85,7 +86,8 @@ class System:
         answer = subprocess.run(
             ["sh", "-c", join, "sh", *enter, "env", "-i", *(f"{key}={value}" for key, value in ENVIRONMENT.items()),
              "DEBIAN_FRONTEND=noninteractive", "sh", "-c", f"cd /root\n{script}"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
+            check=False,
         )  # fmt: skip
         assert not check or answer.returncode == 0, f"{script}\nended with {answer.returncode}:\n{answer.stdout}"
         return answer.stdout

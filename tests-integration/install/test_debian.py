@@ -70,13 +70,16 @@ def test_no_python_of_the_system_finds_our_modules(installed):
         assert "ModuleNotFoundError" in installed.run(f"python3 -c 'import {module}'", check=False)
 
 
-def test_modules_are_compiled_when_they_are_installed(installed):
-    loose = installed.run(
-        "cd /usr/lib/amd-container-toolkit/python && find . -name '*.py' -size +0 | while read -r source; do"
-        " name=$(basename $source .py); ls $(dirname $source)/__pycache__/$name.*.pyc >/dev/null 2>&1 || echo $source; done"
-    )
+LOOSE = """
+cd /usr/lib/amd-container-toolkit/python
+find . -name '*.py' -size +0 | while read -r source; do
+    ls $(dirname $source)/__pycache__/$(basename $source .py).*.pyc >/dev/null 2>&1 || echo $source
+done
+"""
 
-    assert loose == ""
+
+def test_modules_are_compiled_when_they_are_installed(installed):
+    assert installed.run(LOOSE) == ""
 
 
 def test_programs_write_nothing_beside_the_modules(machine):
@@ -150,9 +153,8 @@ def test_purge_leaves_nothing_behind(machine):
     machine.run("echo x >/var/log/amd-container-runtime.log; amd-ctk config set log-level debug")
 
     machine.apt("purge 'amd-*' amdgpu-discovery")
-    machine.run(
-        "rm -r /root/bundle /etc/cdi/nic.json /etc/docker/daemon.json /etc/cdi/amd.json; rmdir /etc/cdi /etc/docker || ls -la /etc/docker"
-    )
+    # What was not ours goes by hand; directories that hold more stay, and are found.
+    machine.run("rm -rf bundle /etc/cdi/*.json /etc/docker/daemon.json; rmdir /etc/cdi /etc/docker || true")
 
     after = machine.snapshot()
     assert {path: after.get(path) for path in before.keys() | after.keys() if before.get(path) != after.get(path)} == {}
@@ -209,11 +211,10 @@ ORIGINAL_DAEMON_JSON = """{
     "mtu": 1450
 }
 """
-ORIGINAL_STATE = {"enabled": True, "gpusInfo": {}, "gpusStatus": {}}
 # What version 1.3.0 does when it goes, whether it is removed or upgraded.
 ORIGINAL_PRERM = """#!/bin/sh
 rm -rf /var/log/gpu-tracker.json /var/log/gpu-tracker.lock /etc/cdi
-jq 'del(.runtimes.amd) | del(.features.cdi) | if .["default-runtime"] == "amd" then del(.["default-runtime"]) else . end' \
+jq 'del(.runtimes.amd, .features.cdi) | if .["default-runtime"] == "amd" then del(.["default-runtime"]) else . end' \\
     /etc/docker/daemon.json >/tmp/new && cp /tmp/new /etc/docker/daemon.json
 """
 

@@ -1,0 +1,67 @@
+"""pip installs each distribution alone into a clean environment, and it works there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+
+pytestmark = [pytest.mark.e2e, pytest.mark.install]
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+TRIALS = {
+    "amdgpu-discovery": ["python", "-m", "amdgpu_discovery.simulate", "list"],
+    "amd-device-spec": ["python", "-c", "import amd_device_spec.cdi"],
+    "amd-gpu-tracker": ["amd-gpu-tracker", "status"],
+    "amd-container-runtime": ["python", "-c", "import amd_container_runtime.create"],
+    "amd-ctk": ["amd-ctk", "gpu", "list"],
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Return a directory with the wheels and source distributions of this checkout."""
+    directory = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, CHECKOUT / "packaging/wheels.py", directory], check=True, capture_output=True)
+    return directory
+
+
+@pytest.mark.parametrize("distribution", TRIALS)
+def test_a_distribution_alone_works_and_leaves_nothing(tmp_path, built, distribution):
+    environment = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    host = build_host(tmp_path / "host", "mi300x-8")
+    before = set(environment.rglob("*"))
+
+    run(environment, "python", "-m", "pip", "-q", "install", "--find-links", built, "--pre", distribution)
+    run(environment, *TRIALS[distribution], AMD_CTK_HOST_ROOT=host.root)
+
+    installed = run(environment, "python", "-m", "pip", "list", "--format=freeze")
+    names = [line.partition("==")[0] for line in installed.splitlines()]
+    run(environment, "python", "-m", "pip", "-q", "uninstall", "-y", *(name for name in names if name != "pip"))
+    assert {path for path in set(environment.rglob("*")) - before if path.is_file()} == set()
+
+
+def test_there_is_a_wheel_and_a_source_distribution_of_each(built):
+    kinds = dict.fromkeys(TRIALS, 0)
+    for path in built.iterdir():
+        kinds[path.name.split("-2.")[0].replace("_", "-")] += 1
+
+    assert set(kinds.values()) == {2}
+
+
+def run(environment, program, *words, **variables):
+    answer = subprocess.run(
+        [environment / "bin" / program, *words],
+        env={"PATH": os.environ["PATH"], "HOME": f"{environment}", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return answer.stdout
