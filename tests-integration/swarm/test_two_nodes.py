@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from support.swarm_node import Node, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker, pytest.mark.swarm]
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/swarm.md"
 
 
 class Swarm(NamedTuple):
@@ -118,24 +122,29 @@ def test_memory_is_placed_on_both_nodes(swarm: Swarm) -> None:
     } == {name: ({"DOCKER_RESOURCE_VRAM": "60000", "AMD_VRAM_LIMIT_MB": "60000"}, 1) for name in ("one", "two")}
 
 
-def test_a_stack_reserves_both_ways(swarm: Swarm, tmp_path) -> None:
-    compose = tmp_path / "compose.yml"
-    service = "image: busybox:local\n    command: sleep 1000\n    stop_grace_period: 100ms\n    deploy:"
-    reservation = (
-        "resources: {{reservations: {{generic_resources: [{{discrete_resource_spec: {{kind: {}, value: {}}}}}]}}}}"
-    )
-    compose.write_text(
-        "version: '3.8'\nservices:\n"
-        f"  whole:\n    {service}\n      replicas: 2\n      {reservation.format('AMD_GPU', 1)}\n"
-        f"  part:\n    {service}\n      {reservation.format('VRAM', 4000)}\n"
-    )
-    swarm.manager("stack", "deploy", "--resolve-image=never", f"--compose-file={compose}", "stack")
-    swarm.manager.wait_for_running("stack_whole", 2)
-    swarm.manager.wait_for_running("stack_part", 1)
+def test_the_files_that_the_documentation_shows_can_be_deployed(swarm: Swarm, tmp_path: Path) -> None:
+    swarm.manager("network", "create", "--driver=overlay", "--attachable", "gpu-tasks")
+    text_by_name = dict(re.findall(r"```yaml\n# (\S+)\.yml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
+    for name, text in text_by_name.items():
+        # What they run needs ROCm, and what ignores a polite end keeps a test waiting.
+        command = re.sub(r"command: .*", "command: sleep 1000\n    stop_grace_period: 100ms", text)
+        (tmp_path / name).write_text(command.replace("rocm/rocm-terminal", "busybox:local"))
 
-    assert [len(paths) for _, _, paths in swarm.gpus("stack_whole")] == [1, 1]
-    ((node, container),) = swarm.containers("stack_part")
-    assert node.environment(container)["AMD_VRAM_LIMIT_MB"] == "4000"
+    def deploy(name: str) -> None:
+        swarm.manager("stack", "deploy", "--resolve-image=never", f"--compose-file={tmp_path / name}", name)
+
+    deploy("training")
+    deploy("inference")
+    wait_until(lambda: [len(swarm.gpus(name)) for name in ("training_training", "inference_inference")] == [3, 4])
+    whole = [path for *_, paths in swarm.gpus("training_training") for path in paths]
+    assert len(whole) == 3
+    limits = [node.environment(container) for node, container in swarm.containers("inference_inference")]
+    assert limits == [{"DOCKER_RESOURCE_VRAM": "16000", "AMD_VRAM_LIMIT_MB": "16000"}] * 4
+
+    deploy("monitoring")
+    swarm.manager.wait_for_running("monitoring_monitoring", 2)
+    seen = [(name, len(paths)) for name, _, paths in swarm.gpus("monitoring_monitoring")]
+    assert (sorted(text_by_name), seen) == (["inference", "monitoring", "training"], [("one", 4), ("two", 8)])
 
 
 def test_tasks_on_both_nodes_reach_each_other(swarm: Swarm) -> None:

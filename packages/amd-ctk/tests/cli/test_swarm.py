@@ -29,6 +29,7 @@ answer=$(printf '%s' "$*" | tr -c 'a-zA-Z0-9_-' '_')
 cat "$answer" 2>/dev/null || { echo "no answer for $*" >&2; exit 1; }
 """
 INFO = "info --format {{json .}}"
+INSPECT = "node inspect --format {{json .Spec.Labels}} n1"
 
 
 class Node:
@@ -210,6 +211,7 @@ def test_what_would_not_work_is_refused_and_changes_nothing(
 def test_a_manager_labels_itself(node: Node) -> None:
     node.configure(**DEFAULT_IS_AMD)
     node.answer(INFO, {"ServerVersion": "28", "Swarm": {"NodeID": "n1", "ControlAvailable": True}})
+    node.answer(INSPECT, {"rack": "7", "amd.gpu.count": "3"})
     node.answer(f"node update {LABELS} n1", "")
 
     answer = node("setup", "--labels")
@@ -218,7 +220,16 @@ def test_a_manager_labels_itself(node: Node) -> None:
         "Labelled this node: amd.gpu.model=MI210 amd.gpu.gfx=gfx90a amd.gpu.count=4 amd.gpu.vram-mb=65520"
         " amd.gpu.driver=6.10.5\n"
     )
-    assert node.calls == [INFO, f"node update {LABELS} n1"]
+    assert node.calls == [INFO, INSPECT, f"node update {LABELS} n1"]
+
+
+def test_labels_that_are_there_are_not_given_again(node: Node) -> None:
+    node.answer(INFO, {"ServerVersion": "28", "Swarm": {"NodeID": "n1", "ControlAvailable": True}})
+    given = dict(word.split("=") for word in LABELS.split() if "=" in word)
+    node.answer(INSPECT, {"rack": "7", **given})
+
+    assert node("setup", "--labels").stdout == UPDATED + "The labels of this node are up to date\n"
+    assert node.calls == [INFO, INSPECT]
 
 
 def test_a_worker_cannot_label_itself(node: Node) -> None:

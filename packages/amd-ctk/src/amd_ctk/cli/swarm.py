@@ -236,12 +236,15 @@ def _label(host: Host, gpus: Sequence[Gpu], *, node_id: str) -> None:
     """Label this node, or print the command that does it where its id is not known."""
     import shlex
 
-    from amd_ctk.swarm.engine import docker
+    from amd_ctk.swarm.engine import docker, read_labels
     from amd_ctk.swarm.labels import build_labels, label_command, read_driver, read_node_name
 
     labels = build_labels(gpus, read_driver(host))
-    if node_id:
+    if not node_id:
+        print(f"To label this node, run on a manager:\n{shlex.join(label_command(labels, read_node_name(host)))}")
+    # Swarm starts tasks that hold GPUs anew when a node is updated, be it with what it has.
+    elif labels.items() <= read_labels(node_id).items():
+        print("The labels of this node are up to date")
+    else:
         docker(*label_command(labels, node_id)[1:])
         print(f"Labelled this node: {' '.join(f'{name}={value}' for name, value in labels.items())}")
-    else:
-        print(f"To label this node, run on a manager:\n{shlex.join(label_command(labels, read_node_name(host)))}")

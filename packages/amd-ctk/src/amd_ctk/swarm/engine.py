@@ -62,6 +62,12 @@ def read_engine() -> Engine:
     )
 
 
+def read_labels(node_id: str) -> dict[str, str]:
+    """Return the labels of a node; SwarmError where this one is no manager."""
+    labels: dict[str, str] = json.loads(docker("node", "inspect", "--format", "{{json .Spec.Labels}}", node_id))
+    return labels or {}
+
+
 def read_tasks() -> list[Task]:
     """Return the running containers of Swarm on this node; SwarmError."""
     ids = docker("ps", "--quiet", "--no-trunc", "--filter", f"label={TASK_LABEL}").split()
