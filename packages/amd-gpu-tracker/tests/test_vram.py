@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from amd_gpu_tracker.errors import GpusRefused, StateError
 from amd_gpu_tracker.library_lock import hold_library_lock
@@ -191,3 +193,47 @@ def test_containers_that_swarm_does_not_run_share_gpus_as_ever(machine, swarm):
 
     assert machine.users()[0] == ["task", "plain"]
     assert swarm("next", 1000) == 1
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("memory"), st.integers(1, 70000)),
+            st.tuples(st.just("whole"), st.integers(0, 3)),
+            st.tuples(st.just("end"), st.integers(0, 20)),
+        ),
+        max_size=25,
+    )
+)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_history_promises_memory_twice(machine, steps):
+    machine.boot()
+    gpus = locate_gpus(machine.host)
+    running = {}
+    for step, (what, amount) in enumerate(steps):
+        if what == "end" and running:
+            machine.kill(running.pop(sorted(running)[amount % len(running)]))
+            continue
+        creator = machine.start_process()
+        claim = Claim(
+            holder=machine.holder(f"c{step}", creator=creator),
+            wanted=[gpus[amount]] if what == "whole" else (),
+            gpus=gpus,
+            ways=("swarm",),
+            kinds=("AMD_GPU",) if what == "whole" else ("VRAM",),
+            vram_mb=amount if what == "memory" else 0,
+        )
+        try:
+            if what == "memory":
+                sizes = dict.fromkeys(range(4), VRAM_MB)
+                reserve_vram(machine.state, claim, sizes, processes=machine.processes, lock=hold_library_lock)
+            elif what == "whole":
+                reserve(machine.state, claim, processes=machine.processes, lock=hold_library_lock)
+            running[f"c{step}"] = creator
+        except GpusRefused:
+            machine.kill(creator)
+
+        for gpu in machine.tracker.status().gpus:
+            promised = [use.vram_mb for use in gpu.containers]
+            assert sum(promised) <= VRAM_MB
+            assert not (0 in promised and any(promised))
