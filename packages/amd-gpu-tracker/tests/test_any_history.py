@@ -26,7 +26,7 @@ from amdgpu_discovery.errors import ToolkitError
 # More for whoever has the time: TRACKER_HISTORIES=3000.
 HISTORIES = int(os.environ.get("TRACKER_HISTORIES", "40"))
 GPUS = range(4)
-REQUESTS = st.sets(st.sampled_from(GPUS), min_size=1).map(sorted)
+REQUESTS = st.sets(st.sampled_from(GPUS), min_size=1, max_size=3).map(sorted)
 CONTAINERS = st.sampled_from(["a", "b", "c", "d"])
 
 
@@ -44,6 +44,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.gpus_by_container: dict[str, list[int]] = {}  # what is tracked and alive
         self.init_by_container: dict[str, int] = {}  # what is alive, tracked or not
         self.partitioned = False  # is the hardware other than it was when the tracker looked at it?
+        self.enable()
 
     def teardown(self) -> None:
         if hasattr(self, "directory"):
@@ -53,7 +54,26 @@ class AnyHistory(RuleBasedStateMachine):
         self.exclusive = set()
         self.gpus_by_container = {}
 
+    @rule(what=st.sampled_from(["enable", "disable", "reset", "reboot", "renumber", "replace a GPU"]))
+    def something_rare(self, what: str) -> None:
+        """One rule for all that ends much: containers must have the time to meet."""
+        if what == "enable":
+            self.enable()
+        elif what == "disable":
+            self.disable()
+        elif what == "reset":
+            self.reset()
+        elif what == "replace a GPU":
+            self.replace_gpu()
+        else:
+            self.reboot(renumber=what == "renumber")
+
+    @precondition(lambda self: self.partitioned or not self.enabled)
     @rule()
+    def begin_anew(self) -> None:
+        self.reset()
+        self.enable()
+
     def enable(self) -> None:
         assert self.machine.tracker.enable() is not self.enabled
         if not self.enabled:
@@ -61,19 +81,17 @@ class AnyHistory(RuleBasedStateMachine):
             self.partitioned = False
         self.enabled = True
 
-    @rule()
     def disable(self) -> None:
         assert self.machine.tracker.disable() is self.enabled
         self.enabled = False
         self.forget()
 
-    @rule()
     def reset(self) -> None:
         assert self.machine.tracker.reset() is self.enabled
         self.forget()
         self.partitioned = False
 
-    @rule(request=REQUESTS, exclusive=st.booleans())
+    @rule(request=REQUESTS, exclusive=st.sampled_from([True, True, False]))
     def set_accessibility(self, request: list[int], exclusive: bool) -> None:
         text = ",".join(map(str, request))
         if self.enabled and self.partitioned:
@@ -86,6 +104,11 @@ class AnyHistory(RuleBasedStateMachine):
             busy = {gpu for gpu in request if exclusive and len(self.users(gpu)) > 1}
             assert (set(change.changed), set(change.in_use)) == (set(request) - busy, busy)
             self.exclusive = self.exclusive | (set(request) - busy) if exclusive else self.exclusive - set(request)
+
+    @rule(requests=st.dictionaries(CONTAINERS, REQUESTS, min_size=2))
+    def create_several(self, requests: dict[str, list[int]]) -> None:
+        for name, request in requests.items():
+            self.create(name, request)
 
     @rule(name=CONTAINERS, request=REQUESTS)
     def create(self, name: str, request: list[int]) -> None:
@@ -138,16 +161,14 @@ class AnyHistory(RuleBasedStateMachine):
     def a_late_poststop_of_an_earlier_life(self, data: st.DataObject) -> None:
         self.machine.poststop(data.draw(st.sampled_from(sorted(self.init_by_container))))
 
-    @rule(renumber=st.booleans())
-    def reboot(self, renumber: bool) -> None:
+    def reboot(self, *, renumber: bool) -> None:
         self.machine.boot()
         self.init_by_container = {}
         self.gpus_by_container = {}
         if renumber:
             self.machine.renumber_cards()
 
-    @rule()
-    def repartition(self) -> None:
+    def replace_gpu(self) -> None:
         self.machine.replace_gpu()
         self.partitioned = True
 
@@ -183,7 +204,7 @@ def test_any_history(machine_of):
         AnyHistory,
         settings=settings(
             max_examples=HISTORIES,
-            stateful_step_count=25,
+            stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
