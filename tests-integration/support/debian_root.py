@@ -39,7 +39,8 @@ def _cache() -> Path:
 
 def _bootstrap(suite: str, root: Path) -> None:
     script = Path(f"/usr/share/debootstrap/scripts/{suite}")
-    words = [engine_program("debootstrap"), "--variant=minbase", f"--keyring={KEYRING}", suite, str(root), _mirror()]
+    debootstrap = str(engine_program("debootstrap"))
+    words = [debootstrap, "--variant=minbase", f"--keyring={KEYRING}", suite, str(root), _mirror()]
     subprocess.run([*words, str(script if script.exists() else ANY_SCRIPT)], stdout=subprocess.DEVNULL, check=True)
 
 
