@@ -31,6 +31,10 @@ SETTINGS = {
 }
 
 
+# Directories that go with the last package that has them: ours, and those of shells that need not be there.
+OWNED = (f"/{LIBRARY}", "/usr/share/doc/amd", "/usr/share/bash-completion", "/usr/share/fish", "/usr/share/zsh")
+
+
 class Family(NamedTuple):
     """Distributions that one set of rpms serves."""
 
@@ -102,7 +106,7 @@ def _list_files(tree: Path) -> list[str]:
     for path in sorted(tree.rglob("*")):
         name = f"/{path.relative_to(tree)}"
         if path.is_dir() and not path.is_symlink():
-            lines += [f'%dir "{name}"'] if name.startswith((f"/{LIBRARY}", "/usr/share/doc/amd")) else []
+            lines += [f'%dir "{name}"'] if name.startswith(OWNED) else []
         else:
             kind = (
                 "%config(noreplace) "
