@@ -35,7 +35,7 @@ class BareRuntime:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                timeout=60,
+                timeout=180,
                 check=False,
             )
             out.seek(0)

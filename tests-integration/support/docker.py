@@ -15,7 +15,8 @@ from pathlib import Path
 NO_NETWORK = ("--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false")
 IMAGE = "busybox:local"
 CONTAINERD_CONFIG = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
-PATIENCE = 60.0
+# Long enough for a machine that does much else.
+PATIENCE = 180.0
 
 
 class EngineError(Exception):

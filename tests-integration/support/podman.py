@@ -42,7 +42,7 @@ class Podman:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         if check and ended.returncode != 0:
