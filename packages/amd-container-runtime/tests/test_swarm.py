@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -145,3 +148,31 @@ def test_whole_gpus_of_swarm_are_leased_by_their_kinds(node):
         ["AMD_GPU", "MI210"],
         0,
     )
+
+
+def test_many_tasks_at_once_never_share_more_than_there_is(node, tmp_path):
+    node.runc.write_text("#!/bin/sh\nexec sleep 120\n")
+    code = "from amd_container_runtime.shim import main; main()"
+    tasks = []
+    for task in range(14):
+        bundle = tmp_path / f"bundle-{task}"
+        bundle.mkdir()
+        (bundle / "config.json").write_text(json.dumps({"process": {"env": ["DOCKER_RESOURCE_VRAM=20000"]}}))
+        words = [sys.executable, "-I", "-c", code, "create", "--bundle", bundle, f"c{task}"]
+        tasks.append(subprocess.Popen(words, env=node.environment, stderr=subprocess.DEVNULL))
+    try:
+        # Three fit on each of four GPUs; who is refused ends.
+        until = time.monotonic() + 60
+        while len([task for task in tasks if task.poll() is not None]) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        while len(leases(node)) < 12 and time.monotonic() < until:
+            time.sleep(0.05)
+
+        assert [task.poll() for task in tasks].count(None) == 12
+        holders = sorted(gpu for lease in leases(node) for gpu in lease["gpus"])
+        addresses = ["0000:03:00.0/0", "0000:26:00.0/0", "0000:43:00.0/0", "0000:63:00.0/0"]
+        assert holders == sorted(addresses * 3)
+    finally:
+        for task in tasks:
+            task.kill()
+            task.wait()

@@ -37,6 +37,10 @@ def advertise(
     SwarmError where somebody else's entry names a GPU too, which Swarm would then give out twice.
     """
     kinds = {resource.kind for resource in wanted}
+    change = ours.find(PATH)
+    if change and document.get(PATH) != change.value:
+        # Others have edited the list since: what they left of it, short of ours, is what was there before us.
+        document, ours = withdraw(document, ours)
     before = _ours(ours)
     kept = [entry for entry in _read(document) if entry not in before and parse_resource(entry).kind not in kinds]
     for entry in kept:

@@ -9,11 +9,11 @@ from typing import Any  # noqa: TID253
 
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.resources import Resource
+from amd_device_spec.request import SWARM_PREFIX
 from amdgpu_discovery.value import Value
 
 SECONDS = 30
 TASK_LABEL = "com.docker.swarm.task.id"
-RESOURCE_PREFIX = "DOCKER_RESOURCE_"
 
 
 class Engine(Value):
@@ -85,9 +85,9 @@ def _parse_task(container_id: str, environment: str) -> Task:
     return Task(
         container_id=container_id,
         resources=tuple(
-            Resource(kind=name.removeprefix(RESOURCE_PREFIX), value=value)
+            Resource(kind=name.removeprefix(SWARM_PREFIX), value=value)
             for name, _, values in variables
-            if name.startswith(RESOURCE_PREFIX)
+            if name.startswith(SWARM_PREFIX)
             for value in values.split(",")
         ),
     )

@@ -1,0 +1,56 @@
+"""Our entries of a list that others write too."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amd_ctk.engines.changes import Changes
+from amd_ctk.engines.json_document import JsonDocument
+from amd_ctk.swarm.advertising import PATH, advertise, read_resources, withdraw
+from amd_ctk.swarm.resources import Resource
+
+GPUS = [Resource(kind="AMD_GPU", value="0x1"), Resource(kind="AMD_GPU", value="0x2")]
+FOREIGN = st.lists(st.sampled_from(["SSD=1", "SSD=a", "FPGA=0x1", "LICENCE=7"]), unique=True)
+
+
+def document(entries: list[str], indent: int | None = 2) -> JsonDocument:
+    return JsonDocument(json.dumps({"debug": True, PATH[0]: entries, "hosts": ["fd://"]}, indent=indent))
+
+
+@given(FOREIGN, st.sampled_from([None, 1, 4]))
+def test_what_others_offer_comes_back_byte_for_byte(entries: list[str], indent: int | None) -> None:
+    before = document(entries, indent)
+
+    offering, ours = advertise(before, GPUS, [], Changes())
+    after, nothing = withdraw(offering, ours)
+
+    assert offering.get(PATH) == [*entries, "AMD_GPU=0x1", "AMD_GPU=0x2"]
+    assert json.loads(after.text) == json.loads(before.text)
+    assert nothing == Changes()
+
+
+@given(FOREIGN, FOREIGN)
+def test_a_second_time_ours_are_replaced_and_others_kept(first: list[str], more: list[str]) -> None:
+    offering, ours = advertise(document(first), GPUS, [], Changes())
+    added = [entry for entry in more if entry not in first]
+    edited = offering.set(PATH, [*offering.get(PATH), *added])
+
+    again, ours = advertise(edited, [Resource(kind="GPU", value="0x1")], [], ours)
+
+    assert again.get(PATH) == [*first, *added, "GPU=0x1"]
+    assert withdraw(again, ours)[0].get(
+        PATH,
+    ) in ([*first, *added], offering.get(PATH) + added)
+
+
+def test_a_document_without_resources_offers_none() -> None:
+    assert read_resources(JsonDocument("{}")) == []
+
+
+@pytest.mark.parametrize(("entry", "amount"), [("VRAM=8000", 8000), ("A=0x10", None), ("A=", None), ("A", None)])
+def test_only_integers_are_amounts(entry: str, amount: int | None) -> None:
+    assert read_resources(document([entry]))[0].amount == amount
