@@ -22,7 +22,7 @@ def document(entries: list[str], indent: int | None = 2) -> JsonDocument:
 
 
 @given(FOREIGN, st.sampled_from([None, 1, 4]))
-def test_what_others_offer_comes_back_byte_for_byte(entries: list[str], indent: int | None) -> None:
+def test_what_others_offer_comes_back_as_it_was(entries: list[str], indent: int | None) -> None:
     before = document(entries, indent)
 
     offering, ours = advertise(before, GPUS, [], Changes())
@@ -42,9 +42,7 @@ def test_a_second_time_ours_are_replaced_and_others_kept(first: list[str], more:
     again, ours = advertise(edited, [Resource(kind="GPU", value="0x1")], [], ours)
 
     assert again.get(PATH) == [*first, *added, "GPU=0x1"]
-    assert withdraw(again, ours)[0].get(
-        PATH,
-    ) in ([*first, *added], offering.get(PATH) + added)
+    assert withdraw(again, ours)[0].get(PATH) == [*first, *added]
 
 
 def test_a_document_without_resources_offers_none() -> None:
