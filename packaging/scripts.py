@@ -143,7 +143,7 @@ def _forget_units(package: Package) -> str:
     lines = [
         f"    deb-systemd-helper {verb} {unit} >/dev/null || true\n" for unit in names for verb in ("purge", "unmask")
     ]
-    return "if [ -x /usr/bin/deb-systemd-helper ]; then\n" + "".join(lines) + "fi\n"
+    return "if command -v deb-systemd-helper >/dev/null; then\n" + "".join(lines) + "fi\n"
 
 
 def _reload(package: Package) -> str:

@@ -58,7 +58,7 @@ def test_there_is_a_wheel_and_a_source_distribution_of_each(built):
 def run(environment, program, *words, **variables):
     answer = subprocess.run(
         [environment / "bin" / program, *words],
-        env={"PATH": os.environ["PATH"], "HOME": f"{environment}", **variables},
+        env={"PATH": os.environ["PATH"], "HOME": f"{environment.parent}", **variables},
         capture_output=True,
         text=True,
         check=False,

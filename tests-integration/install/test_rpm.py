@@ -134,7 +134,7 @@ def test_an_upgrade_from_the_original_keeps_what_its_own_script_deletes(root, tm
 
     root.dnf("upgrade amd-container-toolkit")
 
-    assert "amd-container-toolkit-2" in root.dnf("repoquery --installed amd-container-toolkit")
+    assert "amd-container-toolkit-0:2." in root.dnf("repoquery --installed amd-container-toolkit")
     assert root.run("cat /etc/cdi/nic.json") == SPEC
     assert root.run("cat /etc/docker/daemon.json").replace(', "features": {"cdi": true}', "") == DAEMON_JSON
     assert root.run(f"{ON_HOST} amd-ctk gpu list").startswith("Found 8")
