@@ -76,7 +76,7 @@ def test_a_hook_is_an_absolute_interpreter_and_needs_no_environment():
     assert hook["args"][3].endswith("/amd_gpu_tracker/hook.py")
     assert hook["args"][4:6] == ["release", "--import-from"]
     assert all(os.path.isabs(root) for root in hook["args"][6].split(":"))
-    assert hook["timeout"] == 60
+    assert hook["timeout"] == 120
     assert "env" not in hook
 
 

@@ -172,13 +172,14 @@ def test_a_claim_of_shared_gpus_looks_at_eight_leases_of_others(machine):
     assert len(machine.lease_files()) == 20 - 8 + 1
 
 
-def test_a_claim_of_exclusive_gpus_looks_at_all_leases(machine):
+def test_a_claim_of_exclusive_gpus_looks_at_all_leases_of_them(machine):
     inits = [machine.create(f"c{number}", [0]) for number in range(20)]
+    policy = machine.state.read_policy()
+    machine.state.write_policy(policy.with_accessibility([policy.gpus[0].key], exclusive=True))
     for init in inits:
         machine.kill(init)
-    machine.tracker.set_accessibility("1", exclusive=True)
 
-    machine.create("alive", [1])
+    machine.create("alive", [0])
 
     assert machine.lease_files() == ["alive@%2Frun%2Frunc.json"]
 

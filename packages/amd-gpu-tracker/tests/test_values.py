@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.lease import Lease, format_lease, parse_lease
+from amd_gpu_tracker.lease import LEASE_BEGINS, LEASE_ENDS, Lease, format_lease, parse_lease
 from amd_gpu_tracker.policy import Policy, TrackedGpu, format_policy, parse_policy
 from amd_gpu_tracker.processes import ProcessId
 from amd_gpu_tracker.switch import DISABLED
@@ -86,3 +86,11 @@ def test_a_lease_with_a_field_of_another_kind_is_refused(field):
 
     with pytest.raises(StateError):
         parse_lease(content[:start] + f'"{field}":true,"was_'.encode() + content[start + 1 :], path="x")
+
+
+@given(LEASES)
+def test_a_whole_lease_is_known_by_how_it_begins_and_ends(lease):
+    content = format_lease(lease)
+
+    assert content.startswith(LEASE_BEGINS)
+    assert content.endswith(LEASE_ENDS)

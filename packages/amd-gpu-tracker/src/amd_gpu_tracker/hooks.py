@@ -18,7 +18,7 @@ PROGRAM = "amd_gpu_tracker/hook.py"
 CLAIM = "claim"
 RELEASE = "release"
 # Longer than a hook waits for the tracker's lock; without it an engine would wait for ever.
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 120
 
 
 def claim_hook(host: Host) -> dict[str, Any]:

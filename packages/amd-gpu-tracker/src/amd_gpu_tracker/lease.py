@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
 
 VERSION = 1
+# How `format_lease` begins and ends: a file that was cut off or damaged at random does not.
+LEASE_BEGINS = b'{"version":1,"container_id":"'
+LEASE_ENDS = b"}\n"
 
 # By which way a container came to a GPU.
 BY_ENVIRONMENT = "env"

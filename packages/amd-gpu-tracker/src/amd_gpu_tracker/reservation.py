@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Lock = Callable[[str], AbstractContextManager[None]]
 
-# How many leases of others a claim of shared GPUs looks at. It needs none, but what is over must not pile up.
+# How many leases of whatever GPUs a claim looks at. It needs none of them, but what is over must not pile up.
 SWEPT_PER_CLAIM = 8
 HINT = "'amd-ctk swarm status' shows who has what"
 
@@ -56,11 +56,13 @@ def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> 
     if not claim.wanted or not may_be_tracking(state.host):
         return True
     state.prepare()
+    # Read before the lock is taken, because others wait for it.
+    present = read_tracked_gpus(state.host, claim.gpus)
     with lock(state.lock_path):
         policy = state.read_policy()
         if not policy.enabled:
             return True
-        policy.require_same_gpus(read_tracked_gpus(state.host, claim.gpus))
+        policy.require_same_gpus(present)
         return _reserve(state, claim, policy, processes)
 
 
@@ -103,8 +105,11 @@ def _refuse_conflicts(state: State, claim: Claim, policy: Policy, processes: Pro
         return
     from amd_gpu_tracker.survey import mend_leases
 
-    survey = mend_leases(state, processes, others if exclusive or claim.kinds else _some(others))
-    if not (exclusive or claim.kinds):
+    matters = bool(exclusive or claim.kinds)
+    keys = [gpu_key(gpu).encode() for gpu in claim.wanted]
+    rivals = [path for path in others if state.may_name(path, keys)] if matters else []
+    survey = mend_leases(state, processes, dict.fromkeys([*rivals, *_some(others)]))
+    if not matters:
         return
     require_readable(survey.unreadable)
     _refuse_promised(state, claim, survey)

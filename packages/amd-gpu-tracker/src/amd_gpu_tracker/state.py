@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.errors import StateError, needs_root
-from amd_gpu_tracker.lease import format_lease, parse_lease
+from amd_gpu_tracker.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
 from amd_gpu_tracker.policy import Policy, format_policy, parse_policy
 from amd_gpu_tracker.switch import POLICY_FILE
 from amdgpu_discovery.errors import FileError, reason
@@ -16,7 +16,7 @@ from amdgpu_discovery.files import put_in_place, replace_file, write_beside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from amd_gpu_tracker.lease import Lease
     from amdgpu_discovery.host import Host
@@ -81,6 +81,14 @@ class State:
         """Return a lease, None where there is none (any more). StateError where it cannot be read."""
         content = read_if_there(path)
         return None if content is None else parse_lease(content, path=path)
+
+    def may_name(self, path: str, gpu_keys: Iterable[bytes]) -> bool:
+        """Return False if a lease is of none of these GPUs, which is certain without understanding all of it."""
+        content = read_if_there(path)
+        if content is None:
+            return False
+        is_whole = content.startswith(LEASE_BEGINS) and content.endswith(LEASE_ENDS)
+        return not is_whole or any(key in content for key in gpu_keys)
 
     def write_lease(self, lease: Lease) -> None:
         """Put a lease in its place."""
