@@ -191,7 +191,7 @@ def install_editable(session: nox.Session) -> None:
 def install_wheels(session: nox.Session, *distributions: str) -> None:
     """Build wheels of these distributions and install them, with their extras, as users do."""
     session.install("hatchling>=1.22")
-    directory = Path(session.create_tmp()).resolve() / "wheels"
+    directory = Path(session.virtualenv.location).resolve() / "wheels"
     shutil.rmtree(directory, ignore_errors=True)
     for name in distributions:
         with session.chdir(f"packages/{name}"):

@@ -45,7 +45,7 @@ def test_another_device_in_the_place_of_a_gpu_is_refused(docker):
 
     assert exit_code == 125
     assert shown.endswith(
-        "amd-container-runtime: the container has device 1:5 at /dev/kfd, where its GPU 511:0 belongs"
+        "amd-container-runtime: the container has device 1:5 at /dev/kfd, where 511:0 belongs"
         " (leave out the --device that puts it there)"
     )
 

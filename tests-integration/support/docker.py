@@ -35,7 +35,7 @@ class Docker:
 
     def __init__(self, runtime: Path, host_root: str = "/", **settings: object) -> None:
         # Not below pytest's directories: a socket's path has room for 107 characters.
-        self.directory = Path(tempfile.mkdtemp(prefix="amd-docker-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="amd-docker-", dir="/tmp"))
         self.host_root = host_root
         self.socket = self.directory / "docker.sock"
         self._processes: list[subprocess.Popen[bytes]] = []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from support.docker import IMAGE, EngineError
@@ -25,7 +28,7 @@ class Podman:
         (directory / "containers.conf").write_text(SETTINGS)
         (directory / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
         self._words = [
-            *(program, "--root", directory / "storage", "--runroot", directory / "run", "--storage-driver=vfs"),
+            *(program, "--root", directory / "storage", "--runroot", _short_directory(), "--storage-driver=vfs"),
             *("--tmpdir", directory / "tmp", "--runtime", _on_host(runtime, host_root, directory / "runtime")),
         ]
         self._environment = {
@@ -52,6 +55,13 @@ class Podman:
     def import_image(self, archive: Path) -> None:
         """Make an image of a packed root file system, without any registry."""
         self("import", "--quiet", "--change", 'CMD ["sh"]', os.fspath(archive), IMAGE)
+
+
+def _short_directory() -> Path:
+    """Return a directory for what runs; Podman refuses a path of more than 50 characters."""
+    directory = Path(tempfile.mkdtemp(prefix="amd-podman-", dir="/tmp"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
 
 
 def _on_host(runtime: Path, host_root: str, program: Path) -> Path:
