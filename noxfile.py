@@ -119,7 +119,7 @@ def engines(session: nox.Session) -> None:
 def install(session: nox.Session) -> None:
     """Install and remove debs, rpms and wheels in whole systems, as root. Example: nox -s install -- -k trixie"""
     install_wheels(session, *NEEDS)
-    session.install("hatchling>=1.22", *TEST_TOOLS)
+    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
     session.run("pytest", "tests-integration/install", *session.posargs)
 
 
