@@ -132,7 +132,7 @@ def test_the_trackers_hooks_come_and_go_with_the_tracker(host, amd_ctk, spec):
     hooks = json.loads(spec.read_text())["containerEdits"]["hooks"]
     amd_ctk("gpu-tracker", "disable")
 
-    assert [(hook["hookName"], hook["timeout"]) for hook in hooks] == [("createRuntime", 60), ("poststop", 60)]
+    assert [(hook["hookName"], hook["timeout"]) for hook in hooks] == [("createRuntime", 120), ("poststop", 120)]
     assert "containerEdits" not in json.loads(spec.read_text())
 
 
