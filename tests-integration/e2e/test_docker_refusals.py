@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 def refuse(docker, request_, *options):
     asking = ("--rm", "--runtime=amd", f"--env=AMD_VISIBLE_DEVICES={request_}")
     ended = docker("run", *asking, *options, IMAGE, "true", check=False)
-    # Before Docker 28 ": unknown" ends the line; the advice to read the help is on a line of its own.
-    return ended.returncode, ended.stderr.splitlines()[0].removesuffix(": unknown").rstrip(".")
+    # Before Docker 28 ": unknown." ends the line; the advice to read the help is on a line of its own.
+    return ended.returncode, ended.stderr.splitlines()[0].removesuffix(".").removesuffix(": unknown")
 
 
 EXIST = "this host has GPUs 0-7 ('amd-ctk gpu list' shows them)"
