@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -441,12 +443,22 @@ def test_the_record_is_private_because_it_holds_the_configuration(configure, tmp
     assert record.stat().st_mode & 0o7777 == 0o600
 
 
-def test_the_runtime_is_found_beside_amd_ctk(amd_ctk, daemon_json: Path, tmp_path: Path) -> None:
-    amd_ctk("runtime", "configure", PATH=str(tmp_path))
+def test_the_runtime_is_found_beside_amd_ctk(program: str, daemon_json: Path, tmp_path: Path) -> None:
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    amd_ctk = shutil.copy(program, installed)
+    runtime = installed / "amd-container-runtime"
+    runtime.write_text("#!/bin/sh\n")
+    runtime.chmod(0o755)
 
-    program = json.loads(daemon_json.read_text())["runtimes"]["amd"]["path"]
-    assert os.path.isabs(program)
-    assert os.access(program, os.X_OK)
+    subprocess.run(
+        [amd_ctk, "runtime", "configure"],
+        env={"PATH": str(tmp_path), "AMD_CTK_HOST_ROOT": str(tmp_path / "host")},
+        capture_output=True,
+        check=True,
+    )
+
+    assert json.loads(daemon_json.read_text())["runtimes"]["amd"]["path"] == str(runtime)
 
 
 def test_no_engine_of_a_simulated_host_is_restarted(configure, daemon_json: Path) -> None:
