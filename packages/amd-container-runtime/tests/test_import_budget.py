@@ -17,8 +17,8 @@ import amd_gpu_tracker
 import amdgpu_discovery
 from amd_gpu_tracker.tracker import Tracker
 
-# Of python itself, beyond what it loads to do nothing; "os" and all it brings is preloaded by some versions.
-PYTHON = {"os", "stat", "_stat", "_collections_abc", "posixpath", "genericpath", "__future__", "errno", "time"}
+# Of python itself, beyond what it loads to do nothing; "os" is not among them.
+PYTHON = {"_stat", "__future__", "errno", "time"}
 
 EVERY_CALL = {
     "amd_container_runtime",
@@ -29,7 +29,9 @@ EVERY_CALL = {
     "amd_device_spec.settings",
     "amdgpu_discovery",
     "amdgpu_discovery.errors",
+    "amdgpu_discovery.files",
     "amdgpu_discovery.host",
+    "amdgpu_discovery.paths",
     "amdgpu_discovery.value",
 }
 CREATE = EVERY_CALL | {
@@ -46,7 +48,6 @@ CREATE = EVERY_CALL | {
     "amd_gpu_tracker.switch",
     "amdgpu_discovery.device_nodes",
     "amdgpu_discovery.drm",
-    "amdgpu_discovery.files",
     "amdgpu_discovery.gpu",
     "amdgpu_discovery.kfd_topology",
     "amdgpu_discovery.numbering",
@@ -90,8 +91,9 @@ def loaded(runtime):
     paths = [os.path.dirname(os.path.dirname(package.__file__)) for package in packages]
 
     def load(*words):
+        command = ["/usr/bin/amd-container-runtime", *map(str, words)]
         code = (
-            f"import sys; sys.path[:0] = {paths!r}; sys.argv[1:] = {list(map(str, words))!r};"
+            f"import sys; sys.path[:0] = {paths!r}; sys.argv = {command!r};"
             " from amd_container_runtime.shim import main; main()"
         )
         return imported(code, runtime.environment) - imported("pass", runtime.environment) - PYTHON

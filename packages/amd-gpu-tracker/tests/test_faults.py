@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import posix
 from collections.abc import Callable
 
 import pytest
@@ -20,11 +21,11 @@ KILLED = 77
 
 
 class FullDisk:
-    """Lets `spared` calls of os.write pass; all later ones find the disk full."""
+    """Lets `spared` calls of write pass; all later ones find the disk full."""
 
     def __init__(self, spared: int) -> None:
         self.left = spared
-        self.write = os.write
+        self.write = posix.write
 
     def __call__(self, descriptor: int, content: bytes) -> int:
         if self.left <= 0:
@@ -52,7 +53,9 @@ def die_at(count: int, *, after: bool) -> None:
         return call
 
     for name in CALLS:
-        setattr(os, name, wrap(getattr(os, name)))
+        wrapped = wrap(getattr(posix, name))
+        for module in (posix, os):
+            setattr(module, name, wrapped)
     fcntl.flock = wrap(fcntl.flock)
 
 
@@ -150,7 +153,7 @@ def test_with_a_full_disk_a_claim_is_refused_and_nothing_is_lost(machine, monkey
     machine.create("living", [0])
     before = machine.lease_files()
 
-    monkeypatch.setattr(os, "write", FullDisk(0))
+    monkeypatch.setattr(posix, "write", FullDisk(0))
     with pytest.raises(Exception, match="cannot be written: the disk is full"):
         machine.create("c1", [1])
     monkeypatch.undo()
@@ -167,7 +170,7 @@ def test_a_disk_that_fills_up_on_the_way_harms_nobody(machine, monkeypatch, spar
     machine.create("first", [0])
     machine.create("second", [1])
 
-    monkeypatch.setattr(os, "write", FullDisk(spared))
+    monkeypatch.setattr(posix, "write", FullDisk(spared))
     for operation in (
         lambda: machine.create("third", [0]),
         lambda: machine.create("fourth", [1, 2]),
@@ -192,7 +195,7 @@ def test_a_refusal_needs_no_disk(machine, monkeypatch):
     machine.create("first", [0])
     machine.create("second", [3])
 
-    monkeypatch.setattr(os, "write", FullDisk(0))
+    monkeypatch.setattr(posix, "write", FullDisk(0))
 
     with pytest.raises(GpusRefused):
         machine.create("third", [0])

@@ -37,7 +37,7 @@ def test_a_rootless_run_keeps_its_leases_with_the_user(monkeypatch, tmp_path):
 
 def test_root_of_a_system_container_has_no_users_directory(monkeypatch):
     monkeypatch.setattr(rootless, "_read_uid_map", lambda: SYSTEM_CONTAINER)
-    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("posix.geteuid", lambda: 0)
 
     assert find_user_directory({}) == ""
     assert open_state(Host("/"), {}).run_directory == "/run/amd-container-toolkit"
@@ -45,7 +45,7 @@ def test_root_of_a_system_container_has_no_users_directory(monkeypatch):
 
 def test_root_is_root_whatever_its_environment_says(monkeypatch, tmp_path):
     monkeypatch.setattr(rootless, "_read_uid_map", lambda: IDENTITY)
-    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("posix.geteuid", lambda: 0)
 
     assert find_user_directory({"XDG_RUNTIME_DIR": str(tmp_path)}) == ""
 

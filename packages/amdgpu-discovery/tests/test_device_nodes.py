@@ -53,25 +53,41 @@ def test_a_missing_node_is_named_with_what_makes_it(simulated, path, subsystem):
     )
 
 
-def test_kfd_without_a_number_is_an_error_and_never_0_0(simulated):
+@pytest.mark.parametrize("content", [None, "", "0:0\n", "226\n", "226:x\n"])
+def test_kfd_without_a_number_is_an_error_and_never_0_0(simulated, content):
     host = simulated("one-gpu")
-    os.unlink(host.path("/sys/class/kfd/kfd/dev"))
+    path = host.path("/sys/class/kfd/kfd/dev")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(content or "")
+    if content is None:
+        os.unlink(path)
 
-    with pytest.raises(DeviceNodeError, match="the kernel gives no device number for /dev/kfd"):
+    with pytest.raises(DeviceNodeError) as refusal:
         device_nodes(host, locate_gpus(host))
+
+    assert refusal.value.message == (
+        "the kernel gives no device number for /dev/kfd: /sys/class/kfd/kfd/dev is missing or unreadable"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
-def test_a_node_of_an_earlier_boot_is_refused(simulated):
+@pytest.mark.parametrize(
+    ("path", "left_over", "driver"),
+    [
+        ("/dev/kfd", (234, 0), "235:0"),
+        ("/dev/dri/renderD128", (226, 129), "226:128"),
+        ("/dev/dri/card0", (29, 0), "226:0"),
+    ],
+)
+def test_a_node_of_an_earlier_boot_is_refused(simulated, path, left_over, driver):
     host = simulated("one-gpu")
-    path = host.path("/dev/kfd")
-    os.unlink(path)
-    os.mknod(path, 0o20660, os.makedev(234, 0))
+    os.unlink(host.path(path))
+    os.mknod(host.path(path), 0o20660, os.makedev(*left_over))
 
     with pytest.raises(DeviceNodeError) as refusal:
         device_nodes(host, locate_gpus(host))
 
     assert str(refusal.value) == (
-        "/dev/kfd is device 234:0, but the driver's is 235:0"
+        f"{path} is device {left_over[0]}:{left_over[1]}, but the driver's is {driver}"
         " (it is left over from an earlier boot; remove it and run 'udevadm trigger')"
     )

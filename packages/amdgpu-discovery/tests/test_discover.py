@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus, format_gfx_target
-from amdgpu_discovery.errors import DeviceNodeError, DriverUnavailable, ToolkitError
+from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.gpu import DeviceNumber, Gpu, PciAddress
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
@@ -403,24 +403,6 @@ def test_no_driver_is_said_in_one_sentence(simulated):
 
 def test_a_loaded_driver_without_gpus_is_no_error(simulated):
     assert find_gpus(simulated(load_profile("one-gpu").replace(gpus=()))) == []
-
-
-@pytest.mark.parametrize("content", [None, "", "0:0\n", "226\n", "226:x\n"])
-def test_a_gpu_without_a_device_number_is_an_error_and_never_0_0(simulated, content):
-    host = simulated("one-gpu")
-    path = host.path("/sys/class/drm/renderD128/dev")
-    with open(path, "w", encoding="ascii") as file:
-        file.write(content or "")
-    if content is None:
-        os.unlink(path)
-
-    with pytest.raises(DeviceNodeError) as refusal:
-        find_gpus(host)
-
-    assert refusal.value.message == (
-        "the kernel gives no device number for /dev/dri/renderD128:"
-        " /sys/class/drm/renderD128/dev is missing or unreadable"
-    )
 
 
 def test_memory_that_kfd_does_not_list_is_asked_of_the_board(simulated):

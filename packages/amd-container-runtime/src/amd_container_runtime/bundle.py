@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import posix
 
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import put_in_place, write_beside
+from amdgpu_discovery.files import put_in_place, read_file, write_beside
+from amdgpu_discovery.paths import behind_links
 from amdgpu_discovery.plain_json import dumps, loads
 
 TYPE_CHECKING = False
@@ -22,7 +23,7 @@ class Bundle:
     __slots__ = ("_temporary", "path", "spec")
 
     def __init__(self, directory: str, config: str = "config.json") -> None:
-        self.path = os.path.realpath(os.path.join(directory, config))
+        self.path = behind_links(config if config.startswith("/") else f"{directory}/{config}")
         self.spec = _read_object(self.path)
         self._temporary = ""
 
@@ -48,14 +49,13 @@ class Bundle:
     def discard(self) -> None:
         """Forget what `write` wrote and `commit` did not take; config.json is as it was."""
         if self._temporary:
-            os.unlink(self._temporary)
+            posix.unlink(self._temporary)
             self._temporary = ""
 
 
 def _read_object(path: str) -> dict[str, Any]:
     try:
-        with open(path, "rb", buffering=0) as file:
-            document = loads(file.read())
+        document = loads(read_file(path))
     except OSError as error:
         raise FileError(
             f"the bundle's {path} cannot be read: {reason(error)}", hint="name the bundle's directory with --bundle"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from amd_gpu_tracker.given_gpus import allows_every_device, drm_minors, gpus_given, shared_cgroup
 from amd_gpu_tracker.hooks import is_claim_hook, release_hook
 from amd_gpu_tracker.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
@@ -12,7 +10,9 @@ from amd_gpu_tracker.processes import Processes
 from amd_gpu_tracker.reservation import Claim, reserve, withdraw
 from amd_gpu_tracker.rootless import open_state
 from amdgpu_discovery.errors import DriverUnavailable
+from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.paths import absolute, directory_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def make_claim(
         ways=(*_ways_of_request(granted), *((_way_of_nodes(spec),) if given else ())),
         kinds=granted.kinds,
     )
-    return PendingClaim(open_state(host, os.environ), claim, processes)
+    return PendingClaim(open_state(host, read_environment()), claim, processes)
 
 
 def make_holder(call: Call, bundle: Bundle, processes: Processes) -> Holder:
@@ -83,10 +83,10 @@ def make_holder(call: Call, bundle: Bundle, processes: Processes) -> Holder:
     return Holder(
         container_id=call.container_id,
         root=call.root,
-        bundle=os.path.dirname(bundle.path),
+        bundle=directory_of(bundle.path),
         # This process: it becomes the runtime that makes the container.
         creator=processes.myself(),
-        pid_file=os.path.abspath(call.pid_file) if call.pid_file else "",
+        pid_file=absolute(call.pid_file) if call.pid_file else "",
         cgroup=shared_cgroup(bundle.spec, call.container_id),
     )
 

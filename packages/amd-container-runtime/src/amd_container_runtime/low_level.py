@@ -4,9 +4,11 @@ from __future__ import annotations
 
 # The C half of signal, which is there from the start; signal itself brings enum.
 import _signal  # type: ignore[import-not-found]  # typeshed describes signal only
-import os
+import posix
 
 from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.paths import is_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,9 +17,9 @@ if TYPE_CHECKING:
 
 # crun only where there is no runc anywhere: one installed later must not strand the other's containers.
 NAMES = ("runc", "crun")
-# Podman calls `delete` and `kill` without a PATH.
 # What python sets LC_CTYPE to where the locale is C, in its own environment (PEP 538).
-COERCED_LOCALES = ("C.UTF-8", "C.utf8", "UTF-8")
+COERCED_LOCALES = (b"C.UTF-8", b"C.utf8", b"UTF-8")
+# Podman calls `delete` and `kill` without a PATH.
 USUAL_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
@@ -49,36 +51,37 @@ def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str)
     )
 
 
-def hand_over(program: str, words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+def hand_over(program: str, words: Sequence[str], environment: Mapping[bytes, bytes]) -> NoReturn:
     """Become the low-level runtime: same process, descriptors, signals and, in the end, its exit code."""
     # Python ignores these two, and what is ignored stays so in every program that comes after.
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
     try:
-        os.execve(program, [program, *words], _as_given(environment))
+        posix.execve(program, [program, *words], _as_given(environment))
     except OSError as error:
         raise NoLowLevelRuntime(f"the low-level runtime {program} cannot be run: {reason(error)}") from error
 
 
-def _as_given(environment: Mapping[str, str]) -> Mapping[str, str]:
+def _as_given(environment: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
     """Return the environment without what python itself has put into it."""
-    if environment.get("LC_CTYPE") not in COERCED_LOCALES:
+    if environment.get(b"LC_CTYPE") not in COERCED_LOCALES:
         return environment
     try:
-        with open("/proc/self/environ", "rb", buffering=0) as file:
-            given = next((entry for entry in file.read().split(b"\0") if entry.startswith(b"LC_CTYPE=")), None)
+        entries = read_file("/proc/self/environ").split(b"\0")
     except OSError:  # no /proc, no way to know
         return environment
-    others = {name: value for name, value in environment.items() if name != "LC_CTYPE"}
-    return others if given is None else {**others, "LC_CTYPE": os.fsdecode(given.partition(b"=")[2])}
+    given = next((entry for entry in entries if entry.startswith(b"LC_CTYPE=")), None)
+    others = {name: value for name, value in environment.items() if name != b"LC_CTYPE"}
+    return others if given is None else {**others, b"LC_CTYPE": given.partition(b"=")[2]}
 
 
 def _is_program(path: str) -> bool:
-    return os.access(path, os.X_OK) and os.path.isfile(path)
+    return posix.access(path, posix.X_OK) and is_file(path)
 
 
 def _is_same_file(path: str, other: str) -> bool:
     try:
-        return os.path.samefile(path, other)
+        one, two = posix.stat(path), posix.stat(other)
     except OSError:
         return False
+    return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)

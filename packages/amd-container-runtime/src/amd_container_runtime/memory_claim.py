@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from amd_container_runtime.claim import PendingClaim, make_holder
 from amd_device_spec.oci import VRAM_LIMIT
 from amd_gpu_tracker.given_gpus import allows_every_device, gpus_given
@@ -15,6 +13,7 @@ from amd_gpu_tracker.rootless import open_state
 from amd_gpu_tracker.vram import reserve_vram
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.host import read_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def reserve_memory(
     gpus = find_gpus(host)
     _refuse_given_nodes(bundle.spec, gpus, asked)
     processes = Processes()
-    state = open_state(host, os.environ)
+    state = open_state(host, read_environment())
     claim = Claim(
         holder=make_holder(call, bundle, processes),
         wanted=(),

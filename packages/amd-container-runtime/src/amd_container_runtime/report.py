@@ -6,9 +6,10 @@ shows stderr.
 
 from __future__ import annotations
 
-import os
+import posix
 import time
 
+from amdgpu_discovery.files import append_to_file
 from amdgpu_discovery.plain_json import dumps
 
 TYPE_CHECKING = False
@@ -27,7 +28,7 @@ def report_failure(call: Call, message: str) -> None:
     if call.log:
         _append(call.log, _log_line(call.log_format, text))
     try:  # noqa: SIM105 - contextlib is a large import
-        os.write(2, f"{text}\n".encode(errors="backslashreplace"))
+        posix.write(2, f"{text}\n".encode(errors="backslashreplace"))
     except OSError:
         pass  # nobody listens; the exit code is still ours
 
@@ -41,7 +42,7 @@ class Log:
         """Log to `path`, by default LOG_FILE of the host and, for those who may not write that, in `home`."""
         self._level = LEVELS.index(level)
         # Whoever owns a home directory could lead root elsewhere with a link.
-        at_home = [(f"{home}/{NAME}.log", os.O_NOFOLLOW)] if home else []
+        at_home = [(f"{home}/{NAME}.log", posix.O_NOFOLLOW)] if home else []
         self._files = [(path, 0)] if path else [(host.path(LOG_FILE), 0), *at_home]
 
     def write(self, level: str, message: str, **fields: object) -> None:
@@ -51,16 +52,12 @@ class Log:
         values = "".join(f" {name}={_quote(str(value))}" for name, value in fields.items())
         line = f"time={_now()} level={level.upper()} msg={_quote(f'{NAME} {message}')}{values}\n"
         # No container waits for the reader of a pipe.
-        any(_append(path, line.encode(), flags | os.O_NONBLOCK) for path, flags in self._files)
+        any(_append(path, line.encode(), flags | posix.O_NONBLOCK) for path, flags in self._files)
 
 
 def _append(path: str, line: bytes, flags: int = 0) -> bool:
     try:
-        descriptor = os.open(path, flags | os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(descriptor, line)
-        finally:
-            os.close(descriptor)
+        append_to_file(path, line, flags=flags)
     except OSError:
         return False
     return True

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import posix
 import sys
 
 from amd_container_runtime.arguments import parse
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.host import host_from_environment
+from amdgpu_discovery.host import host_from_environment, read_environment
+from amdgpu_discovery.paths import absolute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import NoReturn
 
     from amd_container_runtime.arguments import Call
@@ -40,43 +42,44 @@ def _serve(call: Call, words: list[str]) -> NoReturn:
     from amd_container_runtime.low_level import find_low_level_runtime, hand_over
 
     starts = call.starts_container and not call.asks_for_help
+    environment = read_environment()
     if starts:
-        host, settings = _read_surroundings()
+        host, settings = _read_surroundings(environment)
     else:
-        settings = _settings_or_defaults()
+        settings = _settings_or_defaults(environment)
     # Looked for first: a container that cannot be made is not worth an edit.
     program = find_low_level_runtime(
-        settings.low_level_runtime, os.environ.get("PATH", ""), ourselves=os.path.abspath(sys.argv[0])
+        settings.low_level_runtime, environment.get("PATH", ""), ourselves=absolute(sys.argv[0])
     )
     if starts:
-        _prepare(call, host, settings)
+        _prepare(call, host, settings, environment)
     elif call.asks_for_help and not call.command:
         print("\nAMD Container Runtime is a wrapper over runc. Below is the help for runc.\n", flush=True)
-    hand_over(program, words, os.environ)
+    hand_over(program, words, posix.environ)
 
 
-def _read_surroundings() -> tuple[Host, Settings]:
+def _read_surroundings(environment: Mapping[str, str]) -> tuple[Host, Settings]:
     from amd_device_spec.settings import read_settings
 
-    host = host_from_environment(os.environ)
+    host = host_from_environment(environment)
     return host, read_settings(host)
 
 
-def _settings_or_defaults() -> Settings:
+def _settings_or_defaults(environment: Mapping[str, str]) -> Settings:
     """Return the settings for a call that starts nothing; `delete` must not fail because a configuration is broken."""
     from amd_device_spec.settings import Settings
 
     try:
-        return _read_surroundings()[1]
+        return _read_surroundings(environment)[1]
     except ToolkitError:
         return Settings()
 
 
-def _prepare(call: Call, host: Host, settings: Settings) -> None:
+def _prepare(call: Call, host: Host, settings: Settings, environment: Mapping[str, str]) -> None:
     from amd_container_runtime.create import add_requested_gpus
     from amd_container_runtime.report import Log
 
-    log = Log(host, level=settings.log_level, path=settings.log_file, home=os.environ.get("HOME", ""))
+    log = Log(host, level=settings.log_level, path=settings.log_file, home=environment.get("HOME", ""))
     if not host.is_this_machine:
         log.write("info", "Serving a simulated host", root=host.root)
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.files import read_file
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +20,7 @@ IDENTITY = b"0 0 4294967295".split()
 
 def is_user_namespace() -> bool:
     """Return whether this process runs in a user namespace other than the initial one."""
-    with open("/proc/self/uid_map", "rb", buffering=0) as file:
-        return file.read(256).split() != IDENTITY
+    return read_file("/proc/self/uid_map").split() != IDENTITY
 
 
 def closed_nodes_note(nodes: Sequence[DeviceNode], spec: dict[str, Any]) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.drm import DRM_MAJOR
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
     from amdgpu_discovery.gpu import GpuLocation
-
-# Documentation/admin-guide/devices.txt: "226 char Direct Rendering Infrastructure (DRI)".
-DRM_MAJOR = 226
 
 
 def gpus_given(spec: dict[str, Any], gpus: Sequence[GpuLocation]) -> list[GpuLocation]:

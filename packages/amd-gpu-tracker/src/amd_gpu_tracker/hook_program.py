@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import posix
 import sys
 import time
 
@@ -16,7 +16,8 @@ from amd_gpu_tracker.rootless import open_state
 from amd_gpu_tracker.state import State
 from amd_gpu_tracker.switch import may_be_tracking
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
-from amdgpu_discovery.host import Host
+from amdgpu_discovery.files import append_to_file, read_file
+from amdgpu_discovery.host import Host, read_environment
 from amdgpu_discovery.plain_json import dumps, loads
 
 TYPE_CHECKING = False
@@ -34,7 +35,7 @@ def main(words: list[str]) -> int:
     """Serve one hook; return its exit code."""
     host = Host(_option(words, "--host-root") or "/")
     directory = _option(words, "--run-directory")
-    state = State(host, directory) if directory else open_state(host, os.environ)
+    state = State(host, directory) if directory else open_state(host, read_environment())
     container: dict[str, Any] = {}
     try:
         container = _read_container()
@@ -62,7 +63,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes) -> Non
 
     spec = _read_spec(container["bundle"])
     gpus = locate_gpus(state.host)
-    creators = processes.ancestors(os.getppid(), GENERATIONS)
+    creators = processes.ancestors(posix.getppid(), GENERATIONS)
     holder = Holder(
         container_id=container["id"],
         root=_runtime_root(processes, creators),
@@ -79,7 +80,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes) -> Non
 def _release(state: State, container: dict[str, Any], processes: Processes) -> None:
     from amd_gpu_tracker.release import release
 
-    creators = processes.ancestors(os.getppid(), GENERATIONS)
+    creators = processes.ancestors(posix.getppid(), GENERATIONS)
     release(state, container["id"], processes=processes, lock=KernelLock, creators=creators)
 
 
@@ -95,8 +96,7 @@ def _read_container() -> dict[str, Any]:
 def _read_spec(bundle: str) -> dict[str, Any]:
     path = f"{bundle}/config.json"
     try:
-        with open(path, "rb", buffering=0) as file:
-            spec = loads(file.read())
+        spec = loads(read_file(path))
     except OSError as error:
         raise FileError(f"{path} cannot be read: {reason(error)}") from error
     except ValueError as error:
@@ -123,15 +123,8 @@ def _report(state: State, container_id: str, error: ToolkitError) -> None:
     if not isinstance(error, GpusRefused):  # those are on record since they were decided
         record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=message)
     line = f'time={time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} level=ERROR msg="amd-gpu-tracker refused GPUs" '
-    _append(state.host.path(LOG_FILE), f"{line}error={dumps(message).decode()} container={container_id}\n")
-
-
-def _append(path: str, line: str) -> None:
+    line += f"error={dumps(message).decode()} container={container_id}\n"
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(descriptor, line.encode())
-        finally:
-            os.close(descriptor)
+        append_to_file(state.host.path(LOG_FILE), line.encode())
     except OSError:
         return

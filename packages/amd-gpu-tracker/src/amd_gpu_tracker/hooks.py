@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import amd_gpu_tracker
 import amdgpu_discovery
+from amdgpu_discovery.paths import absolute, directory_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def is_claim_hook(hook: object) -> bool:
 def _hook(host: Host, command: str, *more: str) -> dict[str, Any]:
     """Return a hook that needs no environment: engines give it an empty one, or the caller's whole one."""
     interpreter = sys.executable or "/usr/bin/python3"
-    words = [interpreter, "-I", "-S", _program(), command, "--import-from", os.pathsep.join(_import_roots())]
+    words = [interpreter, "-I", "-S", _program(), command, "--import-from", ":".join(_import_roots())]
     if not host.is_this_machine:
         words += ["--host-root", host.root]
     return {"path": interpreter, "args": [*words, *more], "timeout": TIMEOUT_SECONDS}
@@ -59,4 +59,4 @@ def _import_roots() -> list[str]:
 
 
 def _root_of(package_file: str | None) -> str:
-    return os.path.dirname(os.path.dirname(os.path.abspath(package_file or "")))
+    return directory_of(directory_of(absolute(package_file or "")))

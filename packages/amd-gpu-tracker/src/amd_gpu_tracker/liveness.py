@@ -8,9 +8,10 @@ be judged counts as alive: keeping a lease too long costs a `reset`, dropping a 
 from __future__ import annotations
 
 import errno
-import os
+import posix
 
 from amd_gpu_tracker.processes import TICKS_PER_SECOND, ProcessId, boot_offset
+from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.value import Value
 
@@ -101,7 +102,7 @@ def _init_by_state(lease: Lease, processes: Processes) -> ProcessId | None:
 
 
 def _default_roots() -> list[str]:
-    users = os.environ.get("XDG_RUNTIME_DIR", "")
+    users = read_environment().get("XDG_RUNTIME_DIR", "")
     return [*DEFAULT_ROOTS, *([f"{users}/runc", f"{users}/crun"] if users else [])]
 
 
@@ -117,7 +118,7 @@ def _read(path: str) -> tuple[bytes, float]:
     """Return a file's content and when it was written; nothing where there is no such file, OSError where unknown."""
     try:
         with open(path, "rb", buffering=0) as file:
-            return file.read(), os.fstat(file.fileno()).st_mtime
+            return file.read(), posix.fstat(file.fileno()).st_mtime
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
             return b"", 0.0

@@ -7,7 +7,7 @@ a container start may. Waiting is done in the kernel, first come first served, a
 from __future__ import annotations
 
 import fcntl
-import os
+import posix
 
 from amd_gpu_tracker.errors import LockTimeout, needs_root
 from amdgpu_discovery.errors import FileError, reason
@@ -38,7 +38,7 @@ class KernelLock:
             raise cannot_lock(self._path, error) from error
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+        posix.close(self._descriptor)
 
 
 def lock_timeout(path: str, timeout: float) -> LockTimeout:
@@ -61,7 +61,7 @@ def cannot_lock(path: str, error: OSError) -> ToolkitError:
 def read_holder(path: str) -> int:
     """Return the process that holds the lock as /proc/locks names it, 0 where that does not say."""
     try:
-        inode = os.stat(path).st_ino
+        inode = posix.stat(path).st_ino
         with open("/proc/locks", encoding="ascii") as locks:
             # 1: FLOCK  ADVISORY  WRITE 4711 00:17:1234 0 EOF; the device is left out, overlays show another.
             holders = [line.split() for line in locks if " FLOCK " in line and f":{inode} " in line]
@@ -72,16 +72,16 @@ def read_holder(path: str) -> int:
 
 def _open_locked(path: str, timeout: float) -> int:
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = posix.open(path, posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600)
         try:
             _lock(descriptor, path, timeout)
             # Some versions of filelock take the file away when they are done with it: then this lock guards nothing.
-            if os.fstat(descriptor).st_nlink:
+            if posix.fstat(descriptor).st_nlink:
                 return descriptor
         except BaseException:
-            os.close(descriptor)
+            posix.close(descriptor)
             raise
-        os.close(descriptor)
+        posix.close(descriptor)
 
 
 def _lock(descriptor: int, path: str, timeout: float) -> None:

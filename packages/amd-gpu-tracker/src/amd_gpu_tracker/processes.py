@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import posix
 import time
 
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.paths import exists
 from amdgpu_discovery.value import Value
 
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+TICKS_PER_SECOND = posix.sysconf("SC_CLK_TCK")
 
 
 class ProcessId(Value):
@@ -43,7 +45,7 @@ class Processes:
 
     def myself(self) -> ProcessId:
         """Return the calling process; `exec` keeps it."""
-        found = self.find(os.getpid())
+        found = self.find(posix.getpid())
         if found is None:
             raise AssertionError("this process is not in /proc")
         return found
@@ -62,48 +64,41 @@ class Processes:
     def words(self, pid: int) -> list[str]:
         """Return a process's command line, [] where it cannot be read."""
         try:
-            with open(f"{self._proc}/{pid}/cmdline", "rb") as file:
-                return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+            words = read_file(f"{self._proc}/{pid}/cmdline").split(b"\0")
         except OSError:
             return []
+        return [word.decode("utf-8", "surrogateescape") for word in words[:-1]]
 
     def sees_others(self) -> bool:
         """Return whether processes of other users are visible; a /proc mounted with hidepid hides them."""
-        return os.path.exists(f"{self._proc}/1")
+        return exists(f"{self._proc}/1")
 
     @property
     def boot_id(self) -> str:
         """Return the kernel's name for this boot."""
         if not self._boot_id:
-            with open(f"{self._proc}/sys/kernel/random/boot_id", "rb", buffering=0) as file:
-                self._boot_id = file.read().decode().strip()
+            self._boot_id = read_file(f"{self._proc}/sys/kernel/random/boot_id").decode().strip()
         return self._boot_id
 
     @property
     def namespace(self) -> str:
         """Return which numbering the process ids belong to."""
         if not self._namespace:
-            self._namespace = os.readlink(f"{self._proc}/self/ns/pid")
+            self._namespace = posix.readlink(f"{self._proc}/self/ns/pid")
         return self._namespace
 
     def _stat(self, pid: int) -> list[str] | None:
         """Return the fields of /proc/PID/stat from the state on; the name before them may hold anything."""
         try:
-            descriptor = os.open(f"{self._proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        except (FileNotFoundError, ProcessLookupError):
+            content = read_file(f"{self._proc}/{pid}/stat")
+        except (FileNotFoundError, ProcessLookupError):  # the latter where it ended between open and read
             return None
-        try:
-            content = os.read(descriptor, 4096)
-        except ProcessLookupError:  # it ended between open and read
-            return None
-        finally:
-            os.close(descriptor)
         return content.rpartition(b")")[2].decode().split()
 
     def _has_threads(self, pid: int) -> bool:
         """Return whether threads outlive a process whose first thread has ended."""
         try:
-            return len(os.listdir(f"{self._proc}/{pid}/task")) > 1
+            return len(posix.listdir(f"{self._proc}/{pid}/task")) > 1
         except OSError:
             return False
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import posix
 import time
 
 from amdgpu_discovery.errors import FileError
-from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.files import append_to_file, read_file, replace_file
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -31,13 +31,8 @@ def record_refusal(state: State, *, container_id: str, ways: tuple[str, ...], me
     """Write a refusal down if that is possible; the caller holds the lock and refuses in any case."""
     line = dumps({"time": time.time(), "container_id": container_id, "ways": list(ways), "message": message}) + b"\n"
     try:
-        descriptor = os.open(state.refusals_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(descriptor, line)
-            size = os.fstat(descriptor).st_size
-        finally:
-            os.close(descriptor)
-        if size > LARGEST_BYTES:
+        append_to_file(state.refusals_path, line)
+        if posix.stat(state.refusals_path).st_size > LARGEST_BYTES:
             _forget_older_half(state.refusals_path)
     except (OSError, FileError):
         return
@@ -46,8 +41,7 @@ def record_refusal(state: State, *, container_id: str, ways: tuple[str, ...], me
 def read_refusals(state: State) -> list[Refusal]:
     """Return the refusals that are remembered, oldest first; a line that was cut off is passed over."""
     try:
-        with open(state.refusals_path, "rb") as file:
-            lines = file.read().splitlines()
+        lines = read_file(state.refusals_path).splitlines()
     except OSError:
         return []
     return [refusal for refusal in (_parse(line) for line in lines) if refusal]
@@ -62,6 +56,5 @@ def _parse(line: bytes) -> Refusal | None:
 
 
 def _forget_older_half(path: str) -> None:
-    with open(path, "rb") as file:
-        lines = file.read().splitlines(keepends=True)
+    lines = read_file(path).splitlines(keepends=True)
     replace_file(path, b"".join(lines[len(lines) // 2 :]), mode=0o644)

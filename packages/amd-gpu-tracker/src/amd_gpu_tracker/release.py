@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.liveness import judge
 from amd_gpu_tracker.state import remove_file
@@ -51,8 +49,12 @@ def release(
 
 
 def _paths(state: State, container_id: str) -> list[str]:
-    prefix = os.path.basename(state.lease_path(("", container_id))).partition("@")[0]
-    return [path for path in state.lease_paths() if os.path.basename(path).partition("@")[0] == prefix]
+    prefix = _id_in_name(state.lease_path(("", container_id)))
+    return [path for path in state.lease_paths() if _id_in_name(path) == prefix]
+
+
+def _id_in_name(path: str) -> str:
+    return path.rpartition("/")[2].partition("@")[0]
 
 
 def _read(state: State, path: str) -> Lease | None:

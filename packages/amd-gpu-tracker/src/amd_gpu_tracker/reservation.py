@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import posix
 import time
 
 from amd_gpu_tracker.errors import GpusRefused, StateError
@@ -71,7 +71,7 @@ def withdraw(state: State, holder: Holder) -> None:
     path = state.lease_path((holder.root, holder.container_id))
     lease = state.read_lease(path)
     if lease is not None and lease.creator == holder.creator:
-        os.unlink(path)
+        posix.unlink(path)
 
 
 def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -> bool:
@@ -181,7 +181,7 @@ def require_readable(unreadable: Sequence[StateError]) -> None:
 
 def _some(paths: list[str]) -> list[str]:
     """Return a few, others each time."""
-    start = os.getpid() % len(paths) if paths else 0
+    start = posix.getpid() % len(paths) if paths else 0
     return (paths[start:] + paths[:start])[:SWEPT_PER_CLAIM]
 
 

@@ -5,9 +5,11 @@ Root inside a system container (LXC) has a uid map too, but no runtime directory
 
 from __future__ import annotations
 
-import os
+import posix
 
 from amd_gpu_tracker.state import State
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.paths import is_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,11 +28,11 @@ def open_state(host: Host, environment: Mapping[str, str]) -> State:
 
 def find_user_directory(environment: Mapping[str, str]) -> str:
     """Return the directory for a rootless run's leases, "" where this is none."""
-    uid = outer_uid(_read_uid_map(), os.geteuid())
+    uid = outer_uid(_read_uid_map(), posix.geteuid())
     if uid is None:
         return ""
     candidates = (environment.get("XDG_RUNTIME_DIR", ""), f"/run/user/{uid}")
-    found = next((path for path in candidates if path and os.path.isdir(path)), "")
+    found = next((path for path in candidates if path and is_directory(path)), "")
     return f"{found}/{DIRECTORY_NAME}" if found else ""
 
 
@@ -47,7 +49,6 @@ def outer_uid(uid_map: str, uid: int) -> int | None:
 
 def _read_uid_map() -> str:
     try:
-        with open("/proc/self/uid_map", encoding="ascii") as file:
-            return file.read()
+        return read_file("/proc/self/uid_map").decode("ascii")
     except OSError:  # a kernel without user namespaces
         return " ".join(IDENTITY)

@@ -5,14 +5,15 @@ Leases are changed only while the lock is held; everything may be read without i
 
 from __future__ import annotations
 
-import os
+import posix
 
 from amd_gpu_tracker.errors import StateError, needs_root
 from amd_gpu_tracker.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
 from amd_gpu_tracker.policy import Policy, format_policy, parse_policy
 from amd_gpu_tracker.switch import POLICY_FILE
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import put_in_place, replace_file, write_beside
+from amdgpu_discovery.files import put_in_place, read_file, replace_file, write_beside
+from amdgpu_discovery.paths import directory_of, is_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,11 +52,15 @@ class State:
 
     def has_policy(self) -> bool:
         """Return whether anything was ever decided on this host."""
-        return os.path.lexists(self.policy_path)
+        try:
+            posix.lstat(self.policy_path)
+        except OSError:
+            return False
+        return True
 
     def write_policy(self, policy: Policy) -> None:
         """Replace the policy, and wait for the disk."""
-        make_directory(os.path.dirname(self.policy_path))
+        make_directory(directory_of(self.policy_path))
         replace_file(self.policy_path, format_policy(policy), mode=0o644, durable=True)
 
     def prepare(self) -> None:
@@ -70,7 +75,7 @@ class State:
     def lease_paths(self) -> list[str]:
         """Return the path of every lease; what is left of an interrupted write is not among them."""
         try:
-            names = os.listdir(self.leases_directory)
+            names = posix.listdir(self.leases_directory)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -104,33 +109,25 @@ class State:
             remove_file(path)
 
     def _leftovers(self) -> Iterator[str]:
-        names = os.listdir(self.leases_directory) if os.path.isdir(self.leases_directory) else []
+        names = posix.listdir(self.leases_directory) if is_directory(self.leases_directory) else []
         return (f"{self.leases_directory}/{name}" for name in names if name.endswith(".tmp"))
 
 
 def read_if_there(path: str) -> bytes | None:
     """Return the content of a file, None where there is none; StateError where it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        # Whoever puts a pipe there shall not make container starts wait for it.
+        return read_file(path, flags=posix.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _unreadable(path, error) from error
-    try:
-        chunks = [os.read(descriptor, 65536)]
-        while chunks[-1]:
-            chunks.append(os.read(descriptor, 65536))
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    finally:
-        os.close(descriptor)
-    return b"".join(chunks)
 
 
 def remove_file(path: str) -> None:
     """Remove a file that may be gone already."""
     try:
-        os.unlink(path)
+        posix.unlink(path)
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -139,8 +136,10 @@ def remove_file(path: str) -> None:
 
 def make_directory(path: str) -> None:
     """Make a directory that all may read and only its owner may change; NotPermitted to those who may not."""
-    if os.path.isdir(path):
+    if is_directory(path):
         return
+    import os
+
     try:
         os.makedirs(path, 0o755, exist_ok=True)
         os.chmod(path, 0o755)  # noqa: S103 - whatever the umask: everybody may ask for the status

@@ -1,10 +1,11 @@
-"""The device nodes through which GPUs are reached, with numbers from sysfs and access from /dev."""
+"""The device nodes through which GPUs are reached, with the driver's numbers and access from /dev."""
 
 from __future__ import annotations
 
-import os
-import stat
+import posix
+from _stat import S_IMODE, S_ISCHR
 
+from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.errors import DeviceNodeError
 from amdgpu_discovery.gpu import DeviceNode, DeviceNumber
 
@@ -27,57 +28,61 @@ def device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNode]:
     missing or where a node has another number than the driver gave it.
     """
     nodes = [node for gpu in gpus for node in _gpu_nodes(host, gpu)]
-    return [*nodes, _require_node(host, KFD_PATH)] if nodes else []
+    return [*nodes, _require_node(host, _read_kfd_number(host), "kfd")] if nodes else []
 
 
-def read_device_number(host: Host, path: str) -> DeviceNumber:
-    """Return the number that the kernel gave to a node; DeviceNodeError where it does not say."""
-    source = _number_source(path)
-    major, _, minor = host.read_attribute(source).partition(":")
-    if not (major.isdecimal() and minor.isdecimal()) or int(major) == 0:
-        raise DeviceNodeError(
-            f"the kernel gives no device number for {path}: {source} is missing or unreadable",
-            hint="check that the amdgpu driver is loaded and that /sys is mounted",
-        )
-    return DeviceNumber(path=path, major=int(major), minor=int(minor))
+def drm_number(path: str, minor: int) -> DeviceNumber:
+    """Return the number of a card or render node. Its name tells it (drm_sysfs.c), so sysfs need not be asked."""
+    return DeviceNumber(path=path, major=DRM_MAJOR, minor=minor)
 
 
 def _gpu_nodes(host: Host, gpu: GpuLocation) -> list[DeviceNode]:
-    render = _require_node(host, gpu.render_path)
+    render = _require_node(host, drm_number(gpu.render_path, gpu.render_minor), "drm")
     card_path = gpu.card_path
-    card = _find_node(host, card_path) if card_path else None
+    card = _find_node(host, drm_number(card_path, gpu.card_minor or 0)) if card_path else None
     return [card, render] if card else [render]
 
 
-def _require_node(host: Host, path: str) -> DeviceNode:
-    node = _find_node(host, path)
-    if node is None:
-        subsystem = "kfd" if path == KFD_PATH else "drm"
+def _read_kfd_number(host: Host) -> DeviceNumber:
+    major, _, minor = host.read_attribute(KFD_NUMBER).partition(":")
+    if not (major.isdecimal() and minor.isdecimal()) or int(major) == 0:
         raise DeviceNodeError(
-            f"{path} is missing although the driver has this device",
+            f"the kernel gives no device number for {KFD_PATH}: {KFD_NUMBER} is missing or unreadable",
+            hint="check that the amdgpu driver is loaded and that /sys is mounted",
+        )
+    return DeviceNumber(path=KFD_PATH, major=int(major), minor=int(minor))
+
+
+def _require_node(host: Host, number: DeviceNumber, subsystem: str) -> DeviceNode:
+    node = _find_node(host, number)
+    if node is None:
+        raise DeviceNodeError(
+            f"{number.path} is missing although the driver has this device",
             hint=f"udev makes it: 'udevadm trigger --action=add --subsystem-match={subsystem}'",
         )
     return node
 
 
-def _find_node(host: Host, path: str) -> DeviceNode | None:
-    number = read_device_number(host, path)
-    access = host.stat(path)
+def _find_node(host: Host, number: DeviceNumber) -> DeviceNode | None:
+    access = host.stat(number.path)
     if access is None:
         return None
-    if stat.S_ISCHR(access.st_mode):
+    if S_ISCHR(access.st_mode):
         _check_number(number, access.st_rdev)
-    return DeviceNode(**number.as_dict(), mode=stat.S_IMODE(access.st_mode), uid=access.st_uid, gid=access.st_gid)
+    return DeviceNode(
+        path=number.path,
+        major=number.major,
+        minor=number.minor,
+        mode=S_IMODE(access.st_mode),
+        uid=access.st_uid,
+        gid=access.st_gid,
+    )
 
 
 def _check_number(number: DeviceNumber, rdev: int) -> None:
-    actual = (os.major(rdev), os.minor(rdev))
+    actual = (posix.major(rdev), posix.minor(rdev))
     if actual != (number.major, number.minor):
         raise DeviceNodeError(
             f"{number.path} is device {actual[0]}:{actual[1]}, but the driver's is {number.major}:{number.minor}",
             hint="it is left over from an earlier boot; remove it and run 'udevadm trigger'",
         )
-
-
-def _number_source(path: str) -> str:
-    return KFD_NUMBER if path == KFD_PATH else f"/sys/class/drm/{path.rpartition('/')[2]}/dev"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.device_nodes import read_device_number
+from amdgpu_discovery.device_nodes import drm_number
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, amdgpu_pci_addresses, read_drm_devices
 from amdgpu_discovery.gpu import Gpu, GpuLocation, PciAddress, UnnumberedGpu
 from amdgpu_discovery.kfd_topology import read_gpu_id, read_vram_bytes
@@ -27,8 +27,7 @@ MI300A_DEVICE_ID = 0x74A0
 def find_gpus(host: Host) -> list[Gpu]:
     """Return every GPU and partition by number.
 
-    [] where the driver is loaded and has no GPU; DriverUnavailable where it is not loaded; DeviceNodeError where the
-    kernel gives no device number for a node.
+    [] where the driver is loaded and has no GPU; DriverUnavailable where it is not loaded.
     """
     found = join_gpus(host)
     return [_describe(host, gpu, location) for gpu, location in zip(found, number_gpus(host, found), strict=True)]
@@ -57,8 +56,8 @@ def _describe(host: Host, found: FoundGpu, location: GpuLocation) -> Gpu:
     card_path = location.card_path
     return Gpu(
         **location.as_dict(),
-        render_node=read_device_number(host, location.render_path),
-        card_node=read_device_number(host, card_path) if card_path else None,
+        render_node=drm_number(location.render_path, location.render_minor),
+        card_node=drm_number(card_path, location.card_minor or 0) if card_path else None,
         gpu_id=read_gpu_id(host, node),
         gfx_target=target,
         device_id=node.read("device_id"),

@@ -10,8 +10,12 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from amdgpu_discovery.host import Host
 
+# include/drm/drm_ioctl.h; Documentation/admin-guide/devices.txt: "Direct Rendering Infrastructure (DRI)".
+DRM_MAJOR = 226
 DRM_CLASS = "/sys/class/drm"
 AMDGPU_DRIVER = "/sys/module/amdgpu/drivers"
 AMDGPU_PCI_DEVICES = f"{AMDGPU_DRIVER}/pci:amdgpu"
@@ -30,6 +34,17 @@ class DrmDevice(Value):
     card_minor: int | None
 
 
+def find_drm_devices(host: Host, render_minors: Iterable[int]) -> list[DrmDevice]:
+    """Return the devices with these render nodes. A host has many more: each MI300X brings seven for partitions."""
+    found: list[DrmDevice] = []
+    for minor in render_minors:
+        path = _device_path(host, f"renderD{minor}")
+        if path:
+            card = _find_card(host, path, _card_in_step(found[-1:], minor))
+            found.append(_device(path, {"renderD": minor} if card is None else {"renderD": minor, "card": card}))
+    return found
+
+
 def read_drm_devices(host: Host) -> list[DrmDevice]:
     """Return every device with a card or render node, of any vendor, by path."""
     minors: dict[str, dict[str, int]] = {}
@@ -45,6 +60,20 @@ def amdgpu_pci_addresses(host: Host) -> list[PciAddress]:
     """Return the PCI functions bound to amdgpu, in numeric order."""
     found = (parse_pci_address(name) for name in host.names(AMDGPU_PCI_DEVICES))
     return sorted((address for address in found if address), key=lambda address: address.sort_key)
+
+
+def _card_in_step(before: list[DrmDevice], render_minor: int) -> int | None:
+    """Guess a card's minor: devices of one driver mostly get both minors in turn, but nothing binds them to that."""
+    if not before or before[0].card_minor is None or before[0].render_minor is None:
+        return None
+    return before[0].card_minor + render_minor - before[0].render_minor
+
+
+def _find_card(host: Host, path: str, guess: int | None) -> int | None:
+    if guess is not None and guess >= 0 and _device_path(host, f"card{guess}") == path:
+        return guess
+    names = (name.removeprefix("card") for name in host.names(f"{path}/drm") if name.startswith("card"))
+    return next((int(number) for number in names if number.isdecimal()), None)
 
 
 def _device_path(host: Host, name: str) -> str:

@@ -1,10 +1,40 @@
-"""Replace a file whole or not at all."""
+"""Read a file, append to it, replace it whole or not at all."""
 
 from __future__ import annotations
 
-import os
+import posix
 
 from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.paths import behind_links, directory_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+
+READ_AT_ONCE = 65536
+
+
+def read_file(path: str, *, flags: int = 0) -> bytes:
+    """Return the content of a file; OSError as from the kernel. `flags` are further ones of open(2)."""
+    descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | flags)
+    try:
+        chunks = [posix.read(descriptor, READ_AT_ONCE)]
+        # Files end where less comes than was asked for; most of sysfs and /proc is smaller than one page.
+        while len(chunks[-1]) == READ_AT_ONCE:
+            chunks.append(posix.read(descriptor, READ_AT_ONCE))
+    finally:
+        posix.close(descriptor)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def append_to_file(path: str, content: bytes, *, flags: int = 0) -> None:
+    """Append to a file in one write; a new one is for all to read. OSError. `flags` are further ones of open(2)."""
+    flags |= posix.O_WRONLY | posix.O_APPEND | posix.O_CREAT | posix.O_CLOEXEC
+    descriptor = posix.open(path, flags, 0o644)
+    try:
+        posix.write(descriptor, content)
+    finally:
+        posix.close(descriptor)
 
 
 def replace_file(path: str, content: bytes, *, mode: int | None = None, durable: bool = False) -> None:
@@ -15,7 +45,7 @@ def replace_file(path: str, content: bytes, *, mode: int | None = None, durable:
     old file is then untouched and nothing is left beside it.
     """
     try:
-        target = os.path.realpath(path)
+        target = behind_links(path)
         temporary = write_beside(target, content, mode=mode, durable=durable)
         put_in_place(temporary, target, durable=durable)
     except OSError as error:
@@ -28,24 +58,24 @@ def write_beside(path: str, content: bytes, *, mode: int | None = None, durable:
     The caller either calls `put_in_place` or unlinks it.
     """
     old = _stat_or_none(path)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    temporary = f"{path}.{posix.getpid()}.tmp"
+    flags = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC | posix.O_NOFOLLOW
     try:
-        descriptor = os.open(temporary, flags, 0o600)
+        descriptor = posix.open(temporary, flags, 0o600)
     except FileExistsError:
         # Left by a process of our own number that was killed; nobody else has this name now.
-        os.unlink(temporary)
-        descriptor = os.open(temporary, flags, 0o600)
+        posix.unlink(temporary)
+        descriptor = posix.open(temporary, flags, 0o600)
     try:
         try:
             _write_all(descriptor, content)
             _dress(descriptor, old, mode)
             if durable:
-                os.fsync(descriptor)
+                posix.fsync(descriptor)
         finally:
-            os.close(descriptor)
+            posix.close(descriptor)
     except BaseException:
-        os.unlink(temporary)
+        posix.unlink(temporary)
         raise
     return temporary
 
@@ -53,39 +83,39 @@ def write_beside(path: str, content: bytes, *, mode: int | None = None, durable:
 def put_in_place(temporary: str, path: str, *, durable: bool = False) -> None:
     """Rename what `write_beside` wrote; OSError, after which the temporary file is gone."""
     try:
-        os.replace(temporary, path)
+        posix.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        posix.unlink(temporary)
         raise
     if durable:
-        _sync_directory(os.path.dirname(path) or ".")
+        _sync_directory(directory_of(path))
 
 
 def _stat_or_none(path: str) -> os.stat_result | None:
     try:
-        return os.stat(path)
+        return posix.stat(path)
     except FileNotFoundError:
         return None
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
-    written = os.write(descriptor, content)
+    written = posix.write(descriptor, content)
     while written < len(content):
-        written += os.write(descriptor, content[written:])
+        written += posix.write(descriptor, content[written:])
 
 
 def _dress(descriptor: int, old: os.stat_result | None, mode: int | None) -> None:
     if old is None:
-        os.fchmod(descriptor, 0o644 if mode is None else mode)
+        posix.fchmod(descriptor, 0o644 if mode is None else mode)
         return
-    if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    os.fchmod(descriptor, old.st_mode & 0o7777)
+    if (old.st_uid, old.st_gid) != (posix.geteuid(), posix.getegid()):
+        posix.fchown(descriptor, old.st_uid, old.st_gid)
+    posix.fchmod(descriptor, old.st_mode & 0o7777)
 
 
 def _sync_directory(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = posix.open(directory, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        posix.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        posix.close(descriptor)

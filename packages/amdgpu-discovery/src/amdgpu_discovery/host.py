@@ -6,9 +6,17 @@ With a root other than `/` a directory of plain files is a GPU server; tests, th
 
 from __future__ import annotations
 
-import os
+import posix
+import sys
 
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.paths import absolute, is_directory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
 
 ROOT_VARIABLE = "AMD_CTK_HOST_ROOT"
 
@@ -23,7 +31,7 @@ class Host:
     __slots__ = ("root",)
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        self.root = os.path.abspath(root)
+        self.root = absolute(posix.fspath(root))
 
     def __repr__(self) -> str:
         return f"Host({self.root!r})"
@@ -39,15 +47,7 @@ class Host:
 
     def read(self, path: str) -> bytes:
         """Return the content of a file; OSError as from the kernel (EPERM has a meaning in KFD topology)."""
-        descriptor = os.open(self.path(path), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            chunks = [os.read(descriptor, 65536)]
-            # sysfs files are one page; only an exactly full buffer can have more behind it.
-            while len(chunks[-1]) == 65536:
-                chunks.append(os.read(descriptor, 65536))
-        finally:
-            os.close(descriptor)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return read_file(self.path(path))
 
     def read_attribute(self, path: str) -> str:
         """Return a sysfs attribute without its newline, "" where the kernel does not offer or refuses it."""
@@ -59,29 +59,35 @@ class Host:
     def names(self, path: str) -> list[str]:
         """Return the names in a directory in no order, [] where there is none."""
         try:
-            return os.listdir(self.path(path))
+            return posix.listdir(self.path(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def link(self, path: str) -> str:
         """Return what a symbolic link says, "" where there is none."""
         try:
-            return os.readlink(self.path(path))
+            return posix.readlink(self.path(path))
         except OSError:
             return ""
 
     def stat(self, path: str) -> os.stat_result | None:
         """Return what `path` leads to, None where there is nothing."""
         try:
-            return os.stat(self.path(path))
+            return posix.stat(self.path(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
 
 
-def host_from_environment(environment: os._Environ[str] | dict[str, str]) -> Host:
+def read_environment() -> dict[str, str]:
+    """Return this process's environment as os.environ has it; reading it by itself costs less than `os`."""
+    encoding, errors = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+    return {name.decode(encoding, errors): value.decode(encoding, errors) for name, value in posix.environ.items()}
+
+
+def host_from_environment(environment: Mapping[str, str]) -> Host:
     """Make the host that a program serves; ToolkitError where the variable names no directory."""
     root = environment.get(ROOT_VARIABLE, "") or "/"
-    if not os.path.isdir(root):
+    if not is_directory(root):
         raise ToolkitError(
             f"{ROOT_VARIABLE}={root} is not a directory",
             hint="build one with 'python -m amdgpu_discovery.simulate build PROFILE DIR' or unset the variable",

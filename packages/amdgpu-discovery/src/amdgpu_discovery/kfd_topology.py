@@ -43,8 +43,15 @@ class KfdNode(Value):
         return f"{TOPOLOGY}/nodes/{self.number}"
 
 
-def read_gpu_nodes(host: Host) -> list[KfdNode]:
-    """Return the GPU nodes in KFD's order, [] where there is no KFD.
+class Topology(Value):
+    """The GPU nodes that this process may know, in KFD's order; `is_whole` if these are all there are."""
+
+    gpu_nodes: list[KfdNode]
+    is_whole: bool
+
+
+def read_topology(host: Host) -> Topology:
+    """Return the GPU nodes, none where there is no KFD.
 
     A node whose read is refused (EPERM) belongs to a GPU outside this process's device cgroup: it is left out, as is
     one that goes away meanwhile. ToolkitError if the topology never holds still, or if it cannot be read for another
@@ -52,9 +59,13 @@ def read_gpu_nodes(host: Host) -> list[KfdNode]:
     """
     for _ in range(ATTEMPTS):
         before = _generation(host)
-        nodes = [node for number in _node_numbers(host) for node in _read_node(host, number)]
+        nodes = [_read_node(host, number) for number in _node_numbers(host)]
         if _generation(host) == before:
-            return nodes
+            return Topology(
+                # A CPU node has no render minor. Old APU nodes have CPU cores too, so those prove nothing.
+                gpu_nodes=[node for node in nodes if node and node.read("drm_render_minor")],
+                is_whole=None not in nodes,
+            )
     raise ToolkitError(
         f"the KFD topology changed {ATTEMPTS} times while it was read",
         hint="wait until the driver has settled, then try again",
@@ -99,14 +110,12 @@ def _node_numbers(host: Host) -> list[int]:
     return sorted(int(name) for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal())
 
 
-def _read_node(host: Host, number: int) -> list[KfdNode]:
+def _read_node(host: Host, number: int) -> KfdNode | None:
     path = f"{TOPOLOGY}/nodes/{number}/properties"
     try:
         properties = host.read(path).decode("ascii", "replace")
     except OSError as error:
         if error.errno in NOT_OURS_OR_GONE:
-            return []
+            return None
         raise ToolkitError(f"{path} cannot be read: {reason(error)}") from error
-    node = KfdNode(number=number, properties=properties)
-    # A CPU node has no render minor. Old APU nodes have CPU cores too, so those prove nothing.
-    return [node] if node.read("drm_render_minor") else []
+    return KfdNode(number=number, properties=properties)

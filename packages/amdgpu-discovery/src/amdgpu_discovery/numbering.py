@@ -6,10 +6,10 @@ docs/explanation/numbering.md for why the order is the one it is.
 
 from __future__ import annotations
 
-from amdgpu_discovery.drm import AMDGPU_DRIVER, read_drm_devices
+from amdgpu_discovery.drm import AMDGPU_DRIVER, find_drm_devices, read_drm_devices
 from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
-from amdgpu_discovery.kfd_topology import read_gpu_nodes
+from amdgpu_discovery.kfd_topology import read_topology
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -43,19 +43,15 @@ def locate_gpus(host: Host) -> list[GpuLocation]:
 
 def join_gpus(host: Host) -> list[FoundGpu]:
     """Return every GPU and partition in the order of its number. Errors as `locate_gpus`."""
-    nodes = read_gpu_nodes(host)
-    if not nodes:
+    topology = read_topology(host)
+    if not topology.gpu_nodes:
         _require_driver(host)
         return []
-    devices = read_drm_devices(host)
-    device_by_minor = {device.render_minor: device for device in devices}
-    pci_devices = [device for device in devices if device.pci_address]
+    node_by_minor = {node.read("drm_render_minor"): node for node in topology.gpu_nodes}
     # A node may outlive its render node: KFD lets go only when the last open file is closed.
-    found = [
-        _join(node, device_by_minor[minor], pci_devices)
-        for node in nodes
-        if (minor := node.read("drm_render_minor")) in device_by_minor
-    ]
+    devices = find_drm_devices(host, node_by_minor)
+    parents = _PciFunctions(host, devices, is_whole=topology.is_whole)
+    found = [_join(node_by_minor[device.render_minor or 0], device, parents) for device in devices]
     return sorted(found, key=lambda gpu: gpu.sort_key)
 
 
@@ -82,23 +78,46 @@ def _require_driver(host: Host) -> None:
         )
 
 
-def _join(node: KfdNode, device: DrmDevice, pci_devices: list[DrmDevice]) -> FoundGpu:
-    parent = device if device.pci_address else _find_parent(node, pci_devices)
-    address = parent.pci_address if parent else None
-    return FoundGpu(node=node, device=device, parent=parent, pci_address=address or _slot(node))
-
-
-def _find_parent(node: KfdNode, pci_devices: list[DrmDevice]) -> DrmDevice | None:
-    """Return the PCI function a partition is part of.
+class _PciFunctions:
+    """The PCI functions of a host with their slots, to find the one a partition is part of.
 
     sysfs has no link from a partition to it. The location's function bits hold the partition's number, so two virtual
     functions of one device look alike; a function's own minor is handed out before those of its partitions.
     """
-    minor = node.read("drm_render_minor")
-    slot = _slot(node).sort_key[:3]
-    same = [device for device in pci_devices if device.pci_address and device.pci_address.sort_key[:3] == slot]
-    before = [device for device in same if (device.render_minor or 0) <= minor]
-    return max(before or same, key=lambda device: device.render_minor or 0, default=None)
+
+    __slots__ = ("_by_slot", "_has_read", "_host", "_is_whole")
+
+    def __init__(self, host: Host, devices: list[DrmDevice], *, is_whole: bool) -> None:
+        """Start from the `devices` that are GPUs; `is_whole` if these are all that KFD has."""
+        self._host = host
+        self._by_slot = _by_slot(devices)
+        self._is_whole = is_whole
+        self._has_read = False
+
+    def parent_of(self, node: KfdNode) -> DrmDevice | None:
+        """Return the function a partition belongs to, None where it has no minors of its own."""
+        slot = _slot(node).sort_key[:3]
+        # Nearly always the function is a GPU itself, and alone in its slot; where not, others are looked for, once.
+        if not self._has_read and not (self._is_whole and len(self._by_slot.get(slot, ())) == 1):
+            self._by_slot = _by_slot(read_drm_devices(self._host))
+            self._has_read = True
+        same = self._by_slot.get(slot, [])
+        before = [device for device in same if (device.render_minor or 0) <= node.read("drm_render_minor")]
+        return max(before or same, key=lambda device: device.render_minor or 0, default=None)
+
+
+def _by_slot(devices: list[DrmDevice]) -> dict[tuple[int, ...], list[DrmDevice]]:
+    by_slot: dict[tuple[int, ...], list[DrmDevice]] = {}
+    for device in devices:
+        if device.pci_address:
+            by_slot.setdefault(device.pci_address.sort_key[:3], []).append(device)
+    return by_slot
+
+
+def _join(node: KfdNode, device: DrmDevice, functions: _PciFunctions) -> FoundGpu:
+    parent = device if device.pci_address else functions.parent_of(node)
+    address = parent.pci_address if parent else None
+    return FoundGpu(node=node, device=device, parent=parent, pci_address=address or _slot(node))
 
 
 def _slot(node: KfdNode) -> PciAddress:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.drm import DRM_MAJOR
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amdgpu_discovery.simulate.placement import DrmPlace, HostPlace
@@ -9,7 +11,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.simulate.tree import Tree
 
 DRM_CLASS = "/sys/class/drm"
-DRM_MAJOR = 226
 
 
 def add_drm(tree: Tree, access: Access, place: HostPlace) -> None:
