@@ -8,12 +8,12 @@ from amd_device_spec.errors import SpecError
 from amd_device_spec.request import (
     GpuRequest,
     Grant,
-    VramRequest,
     grant,
     is_privileged,
     keep_last_request,
     requested_gpus,
 )
+from amd_device_spec.swarm_request import VramRequest
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_container_runtime.bundle import Bundle
-from amd_container_runtime.tracking import find_claim
+from amd_container_runtime.tracking import may_concern_tracker
 from amd_container_runtime.user_namespace import closed_nodes_note
 from amd_device_spec.errors import SpecError
 from amd_device_spec.oci import apply_edits, build_edits, remove_edits
@@ -78,9 +78,12 @@ def _grant(
     request: GpuRequest | None, call: Call, host: Host, bundle: Bundle, settings: Settings
 ) -> tuple[Grant, PendingClaim | None]:
     """Return which GPUs the container gets, and what it has to reserve or, of memory, has reserved."""
-    gpus = _locate_gpus(request, host, settings) if request and not request.asks_for_nothing else []
-    granted = Grant(gpus=())
-    if request and not request.asks_for_nothing:
+    asks = request is not None and not request.asks_for_nothing
+    tracked = may_concern_tracker(host, bundle.spec, asks=asks)
+    granted, gpus = Grant(gpus=()), []
+    if request and asks:
+        # The tracker knows GPUs by their boards' ids too.
+        gpus = _locate_gpus(request, host, settings, board_ids=tracked or request.names_identities)
         granted = grant(
             request,
             gpus,
@@ -92,12 +95,16 @@ def _grant(
         from amd_container_runtime.memory_claim import reserve_memory
 
         return reserve_memory(call, host, bundle, granted, granted.vram)
-    return granted, find_claim(call, host, bundle, granted, gpus)
+    if not tracked:
+        return granted, None
+    from amd_container_runtime.claim import make_claim
+
+    return granted, make_claim(call, host, bundle, granted=granted, gpus=gpus)
 
 
-def _locate_gpus(request: GpuRequest, host: Host, settings: Settings) -> list[GpuLocation]:
+def _locate_gpus(request: GpuRequest, host: Host, settings: Settings, *, board_ids: bool) -> list[GpuLocation]:
     try:
-        return locate_gpus(host)
+        return locate_gpus(host, board_ids=board_ids)
     except DriverUnavailable:
         if request.needs_gpus((*settings.swarm_resources, *settings.swarm_vram_resources)):
             raise

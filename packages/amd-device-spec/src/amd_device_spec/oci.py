@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from amd_device_spec.errors import SpecError
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.plain_json import dumps
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -31,14 +31,11 @@ OPEN_MODE = 0o666
 # Where a user namespace shows a group that it does not map (/proc/sys/kernel/overflowgid); nobody can be put into it.
 OVERFLOW_GID = 65534
 
-# What the hooks of the GPU Tracker run, which is a distribution that this one does not know.
-HOOK_PROGRAM = "amd_gpu_tracker/hook.py"
-
 # Tells a container how much of its GPU's memory is its own, in units of 2^20 bytes.
 VRAM_LIMIT = "AMD_VRAM_LIMIT_MB"
 
 # Where each kind of edit stands in a spec.
-_PLACES = {
+PLACES = {
     "devices": ("linux", "devices"),
     "rules": ("linux", "resources", "devices"),
     "gids": ("process", "user", "additionalGids"),
@@ -104,14 +101,10 @@ def remove_edits(spec: dict[str, Any]) -> bool:
     annotations = spec.get("annotations")
     if not isinstance(annotations, dict) or ANNOTATION not in annotations:
         return False
-    listed = annotations.pop(ANNOTATION)
-    for kind, entries in _parse_listed(listed).items():
-        present = _find_list(spec, _PLACES[kind])
-        for entry in entries:
-            # Ours was appended: of two equal entries the first is somebody else's.
-            place = next((place for place in reversed(range(len(present))) if present[place] == entry), None)
-            if place is not None:
-                del present[place]
+    # Most specs come once.
+    from amd_device_spec.oci_removal import remove_listed
+
+    remove_listed(spec, annotations.pop(ANNOTATION))
     return True
 
 
@@ -135,7 +128,7 @@ def _add(spec: dict[str, Any], kind: str, wanted: Sequence[Any], *, covers: Any,
     """Append what is not covered by an entry that is there, from the place `since` on; return what was appended."""
     if not wanted:
         return []
-    present = _list(spec, _PLACES[kind], of=type(wanted[0]))
+    present = _list(spec, PLACES[kind], of=type(wanted[0]))
     standing = present[since(present) :]
     new = [entry for entry in wanted if not any(covers(old, entry) for old in standing)]
     present += new
@@ -163,42 +156,6 @@ def _allows(old: dict[str, Any], new: dict[str, Any]) -> bool:
 def _last_denial(rules: list[dict[str, Any]]) -> int:
     """Return the place of the last rule that denies: it may take back what stands before it."""
     return next((place for place in reversed(range(len(rules))) if not rules[place].get("allow")), 0)
-
-
-def _parse_listed(listed: object) -> dict[str, list[Any]]:
-    try:
-        kinds = loads(str(listed).encode())
-    except (ValueError, RecursionError):
-        kinds = None
-    if not isinstance(kinds, dict) or not all(_is_ours(kind, entries) for kind, entries in kinds.items()):
-        raise SpecError(f"its annotation {ANNOTATION} is not what this toolkit writes")
-    return kinds
-
-
-def _is_ours(kind: str, entries: object) -> bool:
-    """Return whether these can be edits of ours.
-
-    Anybody can write an annotation, an image too: what it lists must not take away a denial or somebody's hook.
-    """
-    if kind not in _PLACES or not isinstance(entries, list):
-        return False
-    if kind == "rules":
-        return all(isinstance(rule, dict) and rule.get("allow") is True for rule in entries)
-    if kind == "env":
-        return all(isinstance(variable, str) and variable.startswith(f"{VRAM_LIMIT}=") for variable in entries)
-    return kind != "poststop" or all(_is_hook(hook) for hook in entries)
-
-
-def _is_hook(hook: object) -> bool:
-    words = hook.get("args") if isinstance(hook, dict) else None
-    return isinstance(words, list) and any(isinstance(word, str) and word.endswith(HOOK_PROGRAM) for word in words)
-
-
-def _find_list(spec: dict[str, Any], place: tuple[str, ...]) -> list[Any]:
-    found: Any = spec
-    for key in place:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, list) else []
 
 
 def _list(spec: dict[str, Any], place: tuple[str, ...], *, of: type) -> list[Any]:

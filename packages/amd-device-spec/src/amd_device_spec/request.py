@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from amd_device_spec.errors import SpecError
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.selection import CHARACTERS_SHOWN, asks_for_nothing, is_identity, resolve
+from amdgpu_discovery.selection import asks_for_nothing, is_identity, resolve
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from amd_device_spec.swarm_request import VramRequest
     from amdgpu_discovery.gpu import GpuLocation
-    from amdgpu_discovery.selection import Resolution
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 SWARM_PREFIX = "DOCKER_RESOURCE_"
-# Swarm's amounts are 64-bit integers.
-LONGEST_AMOUNT = 19
 
 
 class GpuRequest(Value):
@@ -38,21 +36,17 @@ class GpuRequest(Value):
         """Return whether this is settled without a look at the host."""
         return not self.resources and (self.visible is None or asks_for_nothing(self.visible))
 
+    @property
+    def names_identities(self) -> bool:
+        """Return whether any of this names a GPU by its id or address, so that numbers alone do not settle it."""
+        return any(
+            is_identity(item) for text in (self.visible or "", *self.resources.values()) for item in text.split(",")
+        )
+
     def needs_gpus(self, swarm_kinds: Sequence[str]) -> bool:
         """Return whether a host without GPUs cannot meet this; ids of another kind may be those of other devices."""
         asks = self.visible is not None and not asks_for_nothing(self.visible)
         return asks or any(kind in swarm_kinds for kind in self.resources)
-
-
-class VramRequest(Value):
-    """Megabytes (2^20 bytes) of the memory of one GPU, which Swarm has taken from the node's pool of a `kind`."""
-
-    kind: str
-    megabytes: int
-
-    def __str__(self) -> str:
-        """Return it as it stands in the environment."""
-        return f"{SWARM_PREFIX}{self.kind}={self.megabytes}"
 
 
 class Grant(Value):
@@ -97,26 +91,12 @@ def grant(
 
     With `ignore_unknown` what cannot be met is left out and noted instead.
     """
-    vram = _vram(request.resources, vram_kinds)
-    named = {kind: value for kind, value in request.resources.items() if kind not in vram_kinds}
-    scheduled = dict(_scheduled(named, gpus, swarm_kinds))
-    if not scheduled and not vram:
+    if not request.resources:
         asked = {} if request.visible is None else {VISIBLE_DEVICES: request.visible}
-        return _grant_all(asked, gpus, ignore_unknown=ignore_unknown)
-    if scheduled and vram:
-        raise RequestError(
-            f"{vram} is memory of a shared GPU and {' and '.join(scheduled)} names whole ones",
-            hint="reserve one or the other in a service",
-        )
-    granted = _grant_all(scheduled, gpus, ignore_unknown=ignore_unknown)
-    variables = [f"{SWARM_PREFIX}{vram.kind}"] if vram else list(scheduled)
-    kinds = tuple(variable.removeprefix(SWARM_PREFIX) for variable in variables)
-    granted = granted.replace(kinds=kinds, vram=vram)
-    if request.visible is None:
-        return granted
-    reason = f"{' and '.join(variables)} {'reserves memory' if vram else 'names GPUs'}"
-    note = f"{VISIBLE_DEVICES}={_shown(request.visible)} is ignored because {reason}"
-    return granted.replace(notes=(*granted.notes, note))
+        return grant_named(asked, gpus, ignore_unknown=ignore_unknown)
+    from amd_device_spec.swarm_request import grant_scheduled
+
+    return grant_scheduled(request, gpus, swarm_kinds=swarm_kinds, vram_kinds=vram_kinds, ignore_unknown=ignore_unknown)
 
 
 def keep_last_request(spec: dict[str, Any]) -> bool:
@@ -153,79 +133,32 @@ def _variables(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
-def _is_amount(value: str) -> bool:
-    """Return whether a resource is counted: Swarm hands out words or integers, and an integer never is a name."""
-    return value.isascii() and value.isdecimal()
-
-
-def _scheduled(
-    resources: dict[str, str], gpus: Sequence[GpuLocation], swarm_kinds: Sequence[str]
-) -> Iterator[tuple[str, str]]:
-    """Yield the variables of Swarm that name GPUs: of a kind of ours, or with nothing but ids of this host."""
-    for kind, value in sorted(resources.items()):
-        if kind in swarm_kinds:
-            _refuse_amount(kind, value)
-            if not asks_for_nothing(value):
-                yield SWARM_PREFIX + kind, value
-        elif _are_gpus(value, gpus):
-            yield SWARM_PREFIX + kind, value
-
-
-def _vram(resources: dict[str, str], vram_kinds: Sequence[str]) -> VramRequest | None:
-    """Return the amount of memory that Swarm gave, None for none; RequestError where it is no amount of one kind."""
-    given = {kind: resources[kind] for kind in sorted(resources) if kind in vram_kinds}
-    if len(given) > 1:
-        raise RequestError(
-            f"{' and '.join(SWARM_PREFIX + kind for kind in given)} each reserve memory of a GPU",
-            hint="reserve one of them in a service",
-        )
-    for kind, value in given.items():
-        if not _is_amount(value) or len(value) > LONGEST_AMOUNT or not int(value):
-            raise RequestError(
-                f"{SWARM_PREFIX}{kind}={_shown(value)} is not a number of megabytes",
-                hint=f"write one number in node-generic-resources of the docker daemon: {kind}=65520",
-            )
-        return VramRequest(kind=kind, megabytes=int(value))
-    return None
-
-
-def _refuse_amount(kind: str, value: str) -> None:
-    if any(_is_amount(item.strip()) for item in value.split(",")):
-        raise RequestError(
-            f"{SWARM_PREFIX}{kind}={_shown(value)} is an amount and names no GPU",
-            hint=f"give every GPU its name in node-generic-resources of the docker daemon: {kind}=0x<unique id>",
-        )
-
-
 def _are_identities(value: str) -> bool:
     return all(is_identity(item) for item in value.split(","))
 
 
-def _are_gpus(identities: str, gpus: Sequence[GpuLocation]) -> bool:
-    # One by one: the first that is none of ours settles it.
-    return all(resolve(gpus, item).gpus for item in identities.split(","))
-
-
-def _grant_all(asked: dict[str, str], gpus: Sequence[GpuLocation], *, ignore_unknown: bool) -> Grant:
+def grant_named(asked: dict[str, str], gpus: Sequence[GpuLocation], *, ignore_unknown: bool) -> Grant:
+    """Grant what variables of the environment name. Errors as `grant`."""
     chosen: dict[int, GpuLocation] = {}
-    notes = []
+    notes: list[str] = []
     for variable, value in asked.items():
-        resolution = _resolve(variable, value, gpus)
-        for problem in (*resolution.broken_ranges, *resolution.unknown):
-            sentence = f"{variable}={_shown(value)}: {problem.message}"
-            if not ignore_unknown:
-                raise RequestError(sentence, hint=problem.hint)
-            notes.append(sentence)
+        try:
+            resolution = resolve(gpus, value)
+        except RequestError as error:
+            raise _with_variable(variable, value, error) from error
+        problems = [_with_variable(variable, value, error) for error in resolution.problems]
+        if problems and not ignore_unknown:
+            raise problems[0]
+        notes += [problem.message for problem in problems]
         _refuse_twice(variable, asked, resolution.gpus, chosen)
         chosen.update((gpu.number, gpu) for gpu in resolution.gpus)
     return Grant(gpus=tuple(chosen[number] for number in sorted(chosen)), notes=tuple(notes))
 
 
-def _resolve(variable: str, value: str, gpus: Sequence[GpuLocation]) -> Resolution:
-    try:
-        return resolve(gpus, value)
-    except RequestError as error:
-        raise RequestError(f"{variable}={_shown(value)}: {error.message}", hint=error.hint) from error
+def _with_variable(variable: str, value: str, error: RequestError) -> RequestError:
+    from amdgpu_discovery.unknown_gpus import shown
+
+    return RequestError(f"{variable}={shown(value)}: {error.message}", hint=error.hint)
 
 
 def _refuse_twice(
@@ -239,8 +172,3 @@ def _refuse_twice(
             f"{others} and {variable} both name GPU {twice}, which is there once",
             hint="reserve resources of one kind in a service, or name every GPU in one kind only",
         )
-
-
-def _shown(value: str) -> str:
-    shown = value if len(value) <= CHARACTERS_SHOWN else f"{value[:CHARACTERS_SHOWN]}..."
-    return shown if shown.isprintable() else ascii(shown)

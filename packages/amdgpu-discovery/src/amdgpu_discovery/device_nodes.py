@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import posix
-from _stat import S_IMODE, S_ISCHR
 
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.errors import DeviceNodeError
 from amdgpu_discovery.gpu import DeviceNode, DeviceNumber
+from amdgpu_discovery.paths import CHARACTER_DEVICE, FILE_TYPE, PERMISSIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,13 +67,13 @@ def _find_node(host: Host, number: DeviceNumber) -> DeviceNode | None:
     access = host.stat(number.path)
     if access is None:
         return None
-    if S_ISCHR(access.st_mode):
+    if access.st_mode & FILE_TYPE == CHARACTER_DEVICE:
         _check_number(number, access.st_rdev)
     return DeviceNode(
         path=number.path,
         major=number.major,
         minor=number.minor,
-        mode=S_IMODE(access.st_mode),
+        mode=access.st_mode & PERMISSIONS,
         uid=access.st_uid,
         gid=access.st_gid,
     )

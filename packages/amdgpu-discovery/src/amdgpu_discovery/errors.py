@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-
 
 class ToolkitError(Exception):
     """A failure that its reader can do something about.
@@ -48,6 +46,8 @@ def reason(error: OSError) -> str:
 
     Docker turns messages that contain "no such file or directory" into exit code 127 and "permission denied" into 126.
     """
+    import errno
+
     words = {
         errno.ENOENT: "it does not exist",
         errno.EACCES: "access is refused",

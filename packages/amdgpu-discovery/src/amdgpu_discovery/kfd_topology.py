@@ -6,8 +6,6 @@ or a partition mode changes, so a reader compares `generation_id` before and aft
 
 from __future__ import annotations
 
-import errno
-
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.value import Value
 
@@ -19,9 +17,6 @@ TOPOLOGY = "/sys/class/kfd/kfd/topology"
 
 # A rebuild takes well under a millisecond; whoever loses this often is not losing a race.
 ATTEMPTS = 100
-
-# What the device cgroup refuses, and what went away before it was opened or while it was open (fs/kernfs/file.c).
-NOT_OURS_OR_GONE = (errno.EPERM, errno.EACCES, errno.ENOENT, errno.ENODEV)
 
 # KFD_CRAT heap types: video memory that the CPU can reach through the PCI window, and that it cannot.
 FRAME_BUFFER_HEAPS = (1, 2)
@@ -114,8 +109,14 @@ def _read_node(host: Host, number: int) -> KfdNode | None:
     path = f"{TOPOLOGY}/nodes/{number}/properties"
     try:
         properties = host.read(path).decode("ascii", "replace")
+    except (PermissionError, FileNotFoundError):
+        # Refused by the device cgroup, or gone before it was opened.
+        return None
     except OSError as error:
-        if error.errno in NOT_OURS_OR_GONE:
+        import errno
+
+        # Gone while it was open (fs/kernfs/file.c).
+        if error.errno == errno.ENODEV:
             return None
         raise ToolkitError(f"{path} cannot be read: {reason(error)}") from error
     return KfdNode(number=number, properties=properties)

@@ -33,12 +33,13 @@ class FoundGpu(Value):
         return (self.pci_address.sort_key, self.device.render_minor or 0)
 
 
-def locate_gpus(host: Host) -> list[GpuLocation]:
+def locate_gpus(host: Host, *, board_ids: bool = True) -> list[GpuLocation]:
     """Return every GPU and partition by number, with only what it takes to choose among them.
 
-    [] where the driver is loaded and has no GPU; DriverUnavailable where it is not loaded.
+    Without `board_ids` no `pci_unique_id` is read and all are 0, for those who choose by number alone. [] where the
+    driver is loaded and has no GPU; DriverUnavailable where it is not loaded.
     """
-    return number_gpus(host, join_gpus(host))
+    return number_gpus(host, join_gpus(host), board_ids=board_ids)
 
 
 def join_gpus(host: Host) -> list[FoundGpu]:
@@ -55,15 +56,15 @@ def join_gpus(host: Host) -> list[FoundGpu]:
     return sorted(found, key=lambda gpu: gpu.sort_key)
 
 
-def number_gpus(host: Host, found: list[FoundGpu]) -> list[GpuLocation]:
+def number_gpus(host: Host, found: list[FoundGpu], *, board_ids: bool = True) -> list[GpuLocation]:
     """Give numbers to what `join_gpus` found."""
-    siblings: dict[str, list[FoundGpu]] = {}
+    siblings: dict[tuple[int, ...], list[FoundGpu]] = {}
     for gpu in found:
-        siblings.setdefault(str(gpu.pci_address), []).append(gpu)
+        siblings.setdefault(gpu.sort_key[0], []).append(gpu)
     located: list[GpuLocation] = []
     # Siblings follow one another, and dictionaries keep their order.
     for group in siblings.values():
-        pci_unique_id = _read_pci_unique_id(host, group[0].parent)
+        pci_unique_id = _read_pci_unique_id(host, group[0].parent) if board_ids else 0
         located += [
             _locate(gpu, len(located) + rank, rank, len(group), pci_unique_id) for rank, gpu in enumerate(group)
         ]

@@ -7,7 +7,13 @@ modules that every start loads use `posix` and these, which leave whatever is no
 from __future__ import annotations
 
 import posix
-from _stat import S_ISDIR, S_ISREG
+
+# inode(7); the module `stat` says the same and has to be imported.
+FILE_TYPE = 0o170000
+DIRECTORY = 0o040000
+REGULAR_FILE = 0o100000
+CHARACTER_DEVICE = 0o020000
+PERMISSIONS = 0o007777
 
 
 def absolute(path: str) -> str:
@@ -38,7 +44,7 @@ def directory_of(path: str) -> str:
 
 def is_directory(path: str) -> bool:
     """Return whether a path leads to a directory, False also where nobody can tell."""
-    return S_ISDIR(_mode(path))
+    return _mode(path) & FILE_TYPE == DIRECTORY
 
 
 def exists(path: str) -> bool:
@@ -48,7 +54,7 @@ def exists(path: str) -> bool:
 
 def is_file(path: str) -> bool:
     """Return whether a path leads to a regular file, False also where nobody can tell."""
-    return S_ISREG(_mode(path))
+    return _mode(path) & FILE_TYPE == REGULAR_FILE
 
 
 def _mode(path: str) -> int:

@@ -1,0 +1,122 @@
+"""What is wrong with an item of a request, in one sentence that names what exists.
+
+Apart from `selection`, because most requests can be met and every container start reads them.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.errors import RequestError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from amdgpu_discovery.gpu import GpuLocation
+
+SHOW_GPUS = "'amd-ctk gpu list' shows them"
+
+# How many names an error lists before it counts the rest, and how much of an item it repeats: an image's environment
+# may hold megabytes.
+NAMES_SHOWN = 8
+CHARACTERS_SHOWN = 60
+
+
+class UnknownGpu(RequestError):
+    """An item that names no GPU of this host; `items` as far as they are unknown, numbers one by one."""
+
+    def __init__(self, message: str, *, items: Sequence[str], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.items = list(items)
+
+
+class BrokenRange(RequestError):
+    """An item that looks like a range and is none."""
+
+    def __init__(self, message: str, *, item: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.item = item
+
+
+def no_gpu() -> UnknownGpu:
+    """Say that `all` is none."""
+    return UnknownGpu("this host has no AMD GPU that can compute", items=["all"], hint=SHOW_GPUS)
+
+
+def names_no_partition(item: str) -> UnknownGpu:
+    """Say that `:pN` stands behind what is neither an id nor an address."""
+    return UnknownGpu(
+        f"{shown(item, quoted=True)} names no partition",
+        items=[item],
+        hint="put :pN behind a unique id or a PCI address; a number names one partition already",
+    )
+
+
+def no_such_partition(item: str, ranks: list[int]) -> UnknownGpu:
+    """Say which partitions there are."""
+    name, _, rank = item.rpartition(":p")
+    return UnknownGpu(
+        f"{name[:CHARACTERS_SHOWN]} has no partition {rank[:CHARACTERS_SHOWN]}, it has {_span(ranks)}",
+        items=[item],
+        hint=SHOW_GPUS,
+    )
+
+
+def no_gpu_at(address: str, item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
+    """Say which PCI addresses there are."""
+    existing = _names(str(gpu.pci_address) for gpu in gpus)
+    return UnknownGpu(f"no GPU is at PCI address {address}, this host has {existing}", items=[item], hint=SHOW_GPUS)
+
+
+def no_gpu_with_id(item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
+    """Say which unique ids there are."""
+    existing = _names(f"0x{gpu.unique_id:X}" for gpu in gpus if gpu.unique_id)
+    return UnknownGpu(
+        f"no GPU has the unique id {item[:CHARACTERS_SHOWN]}, this host has {existing}", items=[item], hint=SHOW_GPUS
+    )
+
+
+def broken_range(item: str, hint: str) -> BrokenRange:
+    """Say that there is no such range."""
+    return BrokenRange(f"{shown(item, quoted=True)} is not a range of GPUs", item=item, hint=hint)
+
+
+def not_a_gpu(item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
+    """Say what an item may be."""
+    what = f"{shown(item, quoted=True)} is" if item else "an empty item between commas is"
+    return UnknownGpu(
+        f"{what} not a GPU number, range, unique id or PCI address",
+        items=[item],
+        hint=f"write {_numbers(gpus)}" if gpus else f"this host has {_numbers(gpus)}",
+    )
+
+
+def unknown_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> UnknownGpu:
+    """Say which numbers there are."""
+    few = last - first < NAMES_SHOWN
+    items = [str(number) for number in range(first, last + 1)] if few else [f"{first}-{last}"]
+    subject = f"GPU {first} does" if first == last else f"GPUs {first}-{last} do"
+    return UnknownGpu(f"{subject} not exist, this host has {_numbers(gpus)}", items=items, hint=SHOW_GPUS)
+
+
+def _numbers(gpus: Sequence[GpuLocation]) -> str:
+    if not gpus:
+        return "no AMD GPU that can compute"
+    return f"GPU{'s' if len(gpus) > 1 else ''} {_span([gpu.number for gpu in gpus])}"
+
+
+def _span(numbers: list[int]) -> str:
+    return f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+
+
+def _names(names: Iterable[str]) -> str:
+    unique = list(dict.fromkeys(names))
+    if not unique:
+        return "none"
+    more = f" and {len(unique) - NAMES_SHOWN} more" if len(unique) > NAMES_SHOWN else ""
+    return ", ".join(unique[:NAMES_SHOWN]) + more
+
+
+def shown(text: str, *, quoted: bool = False) -> str:
+    """Return a text as errors repeat it: not at any length, and with nothing in it that a terminal would obey."""
+    short = text if len(text) <= CHARACTERS_SHOWN else f"{text[:CHARACTERS_SHOWN]}..."
+    return ascii(short) if not short.isprintable() else f"'{short}'" if quoted else short
