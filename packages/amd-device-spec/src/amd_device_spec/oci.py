@@ -130,7 +130,7 @@ def _add(spec: dict[str, Any], kind: str, wanted: Sequence[Any], *, covers: Any,
         return []
     present = _list(spec, PLACES[kind], of=type(wanted[0]))
     standing = present[since(present) :]
-    new = [entry for entry in wanted if not any(covers(old, entry) for old in standing)]
+    new = [entry for entry in wanted if not (standing and any(covers(old, entry) for old in standing))]
     present += new
     return new
 

@@ -1,12 +1,29 @@
 """What runtimes run as a hook: `python -I -S hook.py claim|release --import-from DIR[:DIR] [--host-root DIR]`.
 
-It is compiled anew each time, so it only finds the packages, wherever pip, deb or rpm put them, and hands over.
+It is compiled anew each time, so it only finds the packages, wherever pip, deb or rpm put them, or the modules that
+are packed for it (amdgpu_discovery/pack.py), and hands over.
 """
 
+import gc
 import sys
 
 if __name__ == "__main__":
-    sys.path[:0] = sys.argv[sys.argv.index("--import-from") + 1].split(":")
+    # No run lasts until anything is worth collecting.
+    gc.disable()
+    roots = sys.argv[sys.argv.index("--import-from") + 1].split(":")
+    sys.path[:0] = roots
+    try:
+        with open(f"{roots[0]}/amd_gpu_tracker/__pycache__/hook.{sys.implementation.cache_tag}.pack", "rb") as file:
+            content = file.read()
+        if content.startswith(sys.modules["_frozen_importlib_external"].MAGIC_NUMBER):
+            import marshal
+
+            code, *packed = marshal.loads(content[4:])  # noqa: S302 - written by the one who installed this program
+            space = {"__name__": "amdgpu_discovery.unpack"}
+            exec(code, space)  # noqa: S102 - as import does
+            space["unpack"](roots[0], *packed)  # type: ignore[operator]
+    except (OSError, ValueError, EOFError, TypeError):
+        pass
     from amd_gpu_tracker.hook_program import main
 
     sys.exit(main(sys.argv[1:]))

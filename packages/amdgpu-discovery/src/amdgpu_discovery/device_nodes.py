@@ -28,7 +28,7 @@ def device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNode]:
     missing or where a node has another number than the driver gave it.
     """
     nodes = [node for gpu in gpus for node in _gpu_nodes(host, gpu)]
-    return [*nodes, _require_node(host, _read_kfd_number(host), "kfd")] if nodes else []
+    return [*nodes, _require_node(host, KFD_PATH, _read_kfd_number(host), "kfd")] if nodes else []
 
 
 def drm_number(path: str, minor: int) -> DeviceNumber:
@@ -37,52 +37,49 @@ def drm_number(path: str, minor: int) -> DeviceNumber:
 
 
 def _gpu_nodes(host: Host, gpu: GpuLocation) -> list[DeviceNode]:
-    render = _require_node(host, drm_number(gpu.render_path, gpu.render_minor), "drm")
+    render = _require_node(host, gpu.render_path, (DRM_MAJOR, gpu.render_minor), "drm")
     card_path = gpu.card_path
-    card = _find_node(host, drm_number(card_path, gpu.card_minor or 0)) if card_path else None
+    card = _find_node(host, card_path, (DRM_MAJOR, gpu.card_minor or 0)) if card_path else None
     return [card, render] if card else [render]
 
 
-def _read_kfd_number(host: Host) -> DeviceNumber:
+def _read_kfd_number(host: Host) -> tuple[int, int]:
     major, _, minor = host.read_attribute(KFD_NUMBER).partition(":")
     if not (major.isdecimal() and minor.isdecimal()) or int(major) == 0:
         raise DeviceNodeError(
             f"the kernel gives no device number for {KFD_PATH}: {KFD_NUMBER} is missing or unreadable",
             hint="check that the amdgpu driver is loaded and that /sys is mounted",
         )
-    return DeviceNumber(path=KFD_PATH, major=int(major), minor=int(minor))
+    return int(major), int(minor)
 
 
-def _require_node(host: Host, number: DeviceNumber, subsystem: str) -> DeviceNode:
-    node = _find_node(host, number)
+def _require_node(host: Host, path: str, number: tuple[int, int], subsystem: str) -> DeviceNode:
+    node = _find_node(host, path, number)
     if node is None:
         raise DeviceNodeError(
-            f"{number.path} is missing although the driver has this device",
+            f"{path} is missing although the driver has this device",
             hint=f"udev makes it: 'udevadm trigger --action=add --subsystem-match={subsystem}'",
         )
     return node
 
 
-def _find_node(host: Host, number: DeviceNumber) -> DeviceNode | None:
-    access = host.stat(number.path)
+def _find_node(host: Host, path: str, number: tuple[int, int]) -> DeviceNode | None:
+    access = host.stat(path)
     if access is None:
         return None
-    if access.st_mode & FILE_TYPE == CHARACTER_DEVICE:
-        _check_number(number, access.st_rdev)
+    mode = access.st_mode
+    if mode & FILE_TYPE == CHARACTER_DEVICE:
+        _check_number(path, number, access.st_rdev)
+    major, minor = number
     return DeviceNode(
-        path=number.path,
-        major=number.major,
-        minor=number.minor,
-        mode=access.st_mode & PERMISSIONS,
-        uid=access.st_uid,
-        gid=access.st_gid,
+        path=path, major=major, minor=minor, mode=mode & PERMISSIONS, uid=access.st_uid, gid=access.st_gid
     )
 
 
-def _check_number(number: DeviceNumber, rdev: int) -> None:
+def _check_number(path: str, number: tuple[int, int], rdev: int) -> None:
     actual = (posix.major(rdev), posix.minor(rdev))
-    if actual != (number.major, number.minor):
+    if actual != number:
         raise DeviceNodeError(
-            f"{number.path} is device {actual[0]}:{actual[1]}, but the driver's is {number.major}:{number.minor}",
+            f"{path} is device {actual[0]}:{actual[1]}, but the driver's is {number[0]}:{number[1]}",
             hint="it is left over from an earlier boot; remove it and run 'udevadm trigger'",
         )

@@ -23,9 +23,11 @@ FRAME_BUFFER_HEAPS = (1, 2)
 
 
 class KfdNode(Value):
-    """One GPU node: its `number` in the topology and its `properties` as the kernel prints them."""
+    """One node: its `number` in the topology and its `properties` as the kernel prints them, each behind a newline."""
 
     number: int
+    # 0 for a CPU; old APU nodes have CPU cores too, so those prove nothing.
+    render_minor: int
     properties: str
 
     def read(self, key: str) -> int:
@@ -57,8 +59,7 @@ def read_topology(host: Host) -> Topology:
         nodes = [_read_node(host, number) for number in _node_numbers(host)]
         if _generation(host) == before:
             return Topology(
-                # A CPU node has no render minor. Old APU nodes have CPU cores too, so those prove nothing.
-                gpu_nodes=[node for node in nodes if node and node.read("drm_render_minor")],
+                gpu_nodes=[node for node in nodes if node and node.render_minor],
                 is_whole=None not in nodes,
             )
     raise ToolkitError(
@@ -75,20 +76,19 @@ def read_gpu_id(host: Host, node: KfdNode) -> int:
 
 def read_vram_bytes(host: Host, node: KfdNode) -> int | None:
     """Return the bytes of video memory of this node, None where the kernel does not say."""
-    banks = (
-        host.read_attribute(f"{node.path}/mem_banks/{bank}/properties") for bank in host.names(f"{node.path}/mem_banks")
-    )
+    paths = (f"{node.path}/mem_banks/{bank}/properties" for bank in host.names(f"{node.path}/mem_banks"))
+    banks = ["\n" + host.read_attribute(path) for path in paths]
     sizes = [read_property(bank, "size_in_bytes") for bank in banks if _is_frame_buffer(bank)]
     return sum(sizes) or None
 
 
 def read_property(properties: str, key: str) -> int:
-    """Return the number behind a key in lines of `key number`, 0 where there is none.
+    """Return the number behind a key in text of lines `key number`, each behind a newline; 0 where there is none.
 
     Keys are added over time and in the middle, so nothing depends on their order; a few of the forty are looked for in
     the text, because taking all of them apart takes longer.
     """
-    value = f"\n{properties}".partition(f"\n{key} ")[2].partition("\n")[0]
+    value = properties.partition(f"\n{key} ")[2].partition("\n")[0]
     return int(value) if value.isdecimal() else 0
 
 
@@ -108,7 +108,7 @@ def _node_numbers(host: Host) -> list[int]:
 def _read_node(host: Host, number: int) -> KfdNode | None:
     path = f"{TOPOLOGY}/nodes/{number}/properties"
     try:
-        properties = host.read(path).decode("ascii", "replace")
+        properties = "\n" + host.read(path).decode("ascii", "replace")
     except (PermissionError, FileNotFoundError):
         # Refused by the device cgroup, or gone before it was opened.
         return None
@@ -119,4 +119,5 @@ def _read_node(host: Host, number: int) -> KfdNode | None:
         if error.errno == errno.ENODEV:
             return None
         raise ToolkitError(f"{path} cannot be read: {reason(error)}") from error
-    return KfdNode(number=number, properties=properties)
+    render_minor = read_property(properties, "drm_render_minor")
+    return KfdNode(number=number, render_minor=render_minor, properties=properties)

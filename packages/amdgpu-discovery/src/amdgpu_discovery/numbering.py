@@ -48,7 +48,7 @@ def join_gpus(host: Host) -> list[FoundGpu]:
     if not topology.gpu_nodes:
         _require_driver(host)
         return []
-    node_by_minor = {node.read("drm_render_minor"): node for node in topology.gpu_nodes}
+    node_by_minor = {node.render_minor: node for node in topology.gpu_nodes}
     # A node may outlive its render node: KFD lets go only when the last open file is closed.
     devices = find_drm_devices(host, node_by_minor)
     parents = _PciFunctions(host, devices, is_whole=topology.is_whole)
@@ -103,7 +103,7 @@ class _PciFunctions:
             self._by_slot = _by_slot(read_drm_devices(self._host))
             self._has_read = True
         same = self._by_slot.get(slot, [])
-        before = [device for device in same if (device.render_minor or 0) <= node.read("drm_render_minor")]
+        before = [device for device in same if (device.render_minor or 0) <= node.render_minor]
         return max(before or same, key=lambda device: device.render_minor or 0, default=None)
 
 
@@ -140,7 +140,7 @@ def _locate(gpu: FoundGpu, number: int, rank: int, total: int, pci_unique_id: in
     return GpuLocation(
         number=number,
         pci_address=gpu.pci_address,
-        render_minor=gpu.node.read("drm_render_minor"),
+        render_minor=gpu.node.render_minor,
         card_minor=gpu.device.card_minor,
         kfd_node=gpu.node.number,
         kfd_unique_id=gpu.node.read("unique_id"),

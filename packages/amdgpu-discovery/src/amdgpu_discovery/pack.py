@@ -9,7 +9,6 @@ tuple: the code of `unpack` and what that is called with.
 """
 
 from __future__ import annotations
-
 import __future__
 
 import ast
@@ -18,7 +17,7 @@ import marshal
 import os
 import sys
 
-from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.files import read_file, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,14 +26,18 @@ if TYPE_CHECKING:
     from amdgpu_discovery.unpack import PackedModule
 
 
+# Modules of python's own that are not built in everywhere.
+LIBRARIES = ("_json", "fcntl")
+
+
 def pack_path(program: str) -> str:
     """Return where the pack of a program is, for the python that runs this."""
     directory, _, name = program.rpartition("/")
     return f"{directory}/__pycache__/{name.removesuffix('.py')}.{sys.implementation.cache_tag}.pack"
 
 
-def write_pack(program: str, *, first: Sequence[str], later: Sequence[str]) -> str:
-    """Write the pack of a program, whose modules are all below one directory, and return its path; FileError.
+def write_pack(program: str, *, first: Sequence[str], later: Sequence[str]) -> list[str]:
+    """Write the pack of a program, whose modules are all below one directory; return its files. FileError.
 
     `first` are modules that every run needs, `later` those that some runs need; what they import comes with them.
     """
@@ -43,13 +46,32 @@ def write_pack(program: str, *, first: Sequence[str], later: Sequence[str]) -> s
     at_once.add(*first)
     on_demand = _Closure(root, known=at_once.names)
     on_demand.add(*later)
-    stamps = {name: int(os.stat(f"{root}/{name}").st_mtime) for name in sorted(at_once.packages | on_demand.packages)}
-    unpack = _compile(root, "amdgpu_discovery.unpack")
-    content = marshal.dumps((unpack[3], stamps, at_once.modules, marshal.dumps(on_demand.modules)))
-    path = pack_path(program)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    replace_file(path, importlib.util.MAGIC_NUMBER + content)
-    return path
+    path = pack_path(f"{root}/{os.path.relpath(program, root)}")
+    packages = sorted({name.partition(".")[0] for name in at_once.names | on_demand.names})
+    for directory in (os.path.dirname(program), *(f"{root}/{package}" for package in packages)):
+        # Before their times are read: making one later would change them.
+        os.makedirs(f"{directory}/__pycache__", exist_ok=True)
+    stamps = {package: int(os.stat(f"{root}/{package}").st_mtime) for package in packages}
+    unpack = _compile(root, "amdgpu_discovery.unpack")[3]
+    packed = (unpack, stamps, at_once.modules, f"{path}-later", _libraries())
+    _write(f"{path}-later", marshal.dumps(on_demand.modules))
+    _write(path, importlib.util.MAGIC_NUMBER + marshal.dumps(packed))
+    return [path, f"{path}-later"]
+
+
+def _write(path: str, content: bytes) -> None:
+    """Write a file unless it is as it should be: packages run this after every change of theirs."""
+    try:
+        if read_file(path) == content:
+            return
+    except FileNotFoundError:
+        pass
+    replace_file(path, content)
+
+
+def _libraries() -> dict[str, str]:
+    specs = {name: importlib.util.find_spec(name) for name in LIBRARIES}
+    return {name: spec.origin for name, spec in specs.items() if spec and spec.origin and spec.has_location}
 
 
 class _Closure:
@@ -63,10 +85,6 @@ class _Closure:
     @property
     def names(self) -> frozenset[str]:
         return frozenset(module[0] for module in self.modules)
-
-    @property
-    def packages(self) -> set[str]:
-        return {name.partition(".")[0] for name in self.names}
 
     def add(self, *names: str) -> None:
         """Add modules and what they need."""

@@ -1,4 +1,4 @@
-"""Make the modules of a pack, which `pack` has put together; this module is compiled into every pack."""
+"""Make the modules of a pack, which `pack` has put together; the code of this module is in every pack."""
 
 from __future__ import annotations
 
@@ -7,62 +7,62 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import CodeType, ModuleType
     from typing import Any
 
     # Name, file below the root, whether it is a package, what it runs.
     PackedModule = tuple[str, str, bool, CodeType]
 
-# Where images are the unit of change, every file and directory has this time, and nothing changes behind our back.
+# The time of every file and directory where whole images are deployed (ostree), so that nothing changes singly.
 NEVER = 0
+LOADERS: Any = sys.modules["_frozen_importlib_external"]
 
 
-def unpack(root: str, stamps: dict[str, int], first: Sequence[PackedModule], later: bytes) -> None:
-    """Run the modules that are needed `first`, and have those of `later` ready for when they are imported.
+def unpack(
+    root: str, stamps: Mapping[str, int], first: Sequence[PackedModule], later: str, libraries: dict[str, str]
+) -> None:
+    """Run the modules that are needed `first`, and find those in the file `later` when they are imported.
 
-    A pack of other modules than those below `root` is passed over: replacing a file changes its directory's time.
+    `libraries` are the files of modules of python's own that are not built in: the search for them takes longer than
+    loading them. A pack of other modules than those below `root` is passed over: whoever replaces a file changes the
+    time of its directory.
     """
-    if not stamps or any(_stamp(f"{root}/{package}") not in (stamp, NEVER) for package, stamp in stamps.items()):
+    if any(_stamp(f"{root}/{package}") not in (stamp, NEVER) for package, stamp in stamps.items()):
         return
+    sys.meta_path.insert(0, _Pack(root, later, libraries))
     for name, file, is_package, code in first:
         module = sys.modules[name] = type(sys)(name)
         module.__file__ = f"{root}/{file}"
-        if is_package:
-            module.__path__ = [module.__file__.rpartition("/")[0]]
-        # Imports inside a package are told apart from those of a lone module by this.
         module.__package__ = name if is_package else name.rpartition(".")[0]
-        exec(code, module.__dict__)
-    sys.meta_path.insert(0, _Later(root, later))
+        if is_package:
+            module.__path__ = [f"{root}/{name}"]
+        exec(code, module.__dict__)  # noqa: S102 - as import does
 
 
 def _stamp(directory: str) -> int:
-    try:
-        return int(posix.stat(directory).st_mtime)
-    except OSError:
-        return -1
+    return int(posix.stat(directory).st_mtime)
 
 
-class _Later:
-    """Finds and loads modules of a pack, which are taken out of it when the first of them is imported."""
+class _Pack:
+    """Finds and loads what is not needed at once."""
 
-    def __init__(self, root: str, content: bytes) -> None:
+    def __init__(self, root: str, later: str, libraries: dict[str, str]) -> None:
         self._root = root
-        self._content = content
+        self._later = later
+        self._libraries = libraries
         self._modules: dict[str, PackedModule] = {}
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
-        """Return the spec of a module that is in the pack."""
-        if self._content and name.startswith("amd"):
-            import marshal
-
-            self._modules = {module[0]: module for module in marshal.loads(self._content)}
-            self._content = b""
+    def find_spec(self, name: str, *_: object) -> Any:
+        """Return the spec of a module that is in the pack, None for any other."""
+        if name in self._libraries and posix.access(self._libraries[name], posix.R_OK):
+            return LOADERS.spec_from_file_location(name, self._libraries[name])
+        if self._later and name.startswith("amd"):
+            self._read_later()
         if name not in self._modules:
             return None
-        _, file, is_package, _ = self._modules[name]
-        make_spec: Any = type(__spec__ or sys.modules["builtins"].__spec__)
-        spec = make_spec(name, self, origin=f"{self._root}/{file}", is_package=is_package)
+        file, is_package = self._modules[name][1:3]
+        spec = LOADERS._bootstrap.ModuleSpec(name, self, origin=f"{self._root}/{file}", is_package=is_package)
         spec.has_location = True
         return spec
 
@@ -71,4 +71,15 @@ class _Later:
 
     def exec_module(self, module: ModuleType) -> None:
         """Run a module."""
-        exec(self._modules[module.__name__][3], module.__dict__)
+        exec(self._modules[module.__name__][3], module.__dict__)  # noqa: S102 - as import does
+
+    def _read_later(self) -> None:
+        import marshal
+
+        path, self._later = self._later, ""
+        try:
+            with open(path, "rb") as file:
+                modules = marshal.loads(file.read())  # noqa: S302 - written by the one who installed this program
+        except (OSError, ValueError, EOFError, TypeError):
+            return
+        self._modules = {module[0]: module for module in modules}

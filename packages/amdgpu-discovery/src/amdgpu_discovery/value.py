@@ -23,13 +23,14 @@ class ValueType(type):
     """Turns the annotations of a class body into slots, and its assignments into defaults."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> ValueType:
-        """Make the class; fields of its bases come first."""
+        """Make the class; fields of its base, of which it has one, come first."""
         own = tuple(namespace.get("__annotations__", ()))
         defaults = {field: namespace.pop(field) for field in own if field in namespace}
         namespace["__slots__"] = own
         made = super().__new__(cls, name, bases, namespace)
-        made._fields = tuple(f for base in bases for f in getattr(base, "_fields", ())) + own
-        made._defaults = {k: v for base in bases for k, v in getattr(base, "_defaults", {}).items()} | defaults
+        base: Any = bases[0] if bases else None
+        made._fields = base._fields + own if base else own
+        made._defaults = {**base._defaults, **defaults} if base else defaults
         return made
 
     # Set on every class above; named here for the type checker.

@@ -1,0 +1,111 @@
+"""The runtime with the pack that deb and rpm packages make for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import amd_container_runtime
+import amd_device_spec
+import amd_gpu_tracker
+import amdgpu_discovery
+from amd_gpu_tracker.tracker import Tracker
+
+
+@pytest.fixture
+def library(tmp_path):
+    """Return a directory of the packages, with packs, whose files would not run."""
+    root = tmp_path / "python"
+    for package in (amd_container_runtime, amd_device_spec, amd_gpu_tracker, amdgpu_discovery):
+        source = Path(package.__file__).parent
+        shutil.copytree(source, root / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for program in ("amd_container_runtime", "amd_gpu_tracker"):
+        subprocess.run([sys.executable, "-ISB", f"{root}/{program}/packed.py"], check=True)
+    for file in root.rglob("*.py"):
+        if file.name not in ("launched.py", "hook.py"):
+            spoil(file)
+    return root
+
+
+def spoil(file):
+    """Leave a module that cannot be imported, without its directory telling."""
+    times = os.stat(file.parent)
+    file.write_text("raise SystemExit('this module was imported from its file')\n")
+    os.utime(file.parent, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+@pytest.fixture
+def create(runtime, library):
+    """Return a function that makes a container as the launcher does."""
+
+    def run(container_id="c1"):
+        launched = [f"{library}/amd_container_runtime/launched.py", "/usr/bin/amd-container-runtime"]
+        words = ["create", "--bundle", str(runtime.bundle), container_id]
+        return subprocess.run(
+            [sys.executable, "-I", "-S", "-B", *launched, *words],
+            env=runtime.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_a_container_gets_its_gpus_without_a_module_read_from_its_file(runtime, create, tracked):
+    if tracked:
+        Tracker(runtime.host).enable()
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    answer = create()
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+    assert [node["path"] for node in runtime.config["linux"]["devices"]] == [
+        "/dev/dri/card3",
+        "/dev/dri/renderD130",
+        "/dev/kfd",
+    ]
+    leases = Path(runtime.host.path("/run/amd-container-toolkit/leases"))
+    assert [lease.name for lease in leases.glob("*")] == (["c1@.json"] if tracked else [])
+
+
+def test_a_refusal_has_its_sentence(runtime, create):
+    runtime.write_config("AMD_VISIBLE_DEVICES=9")
+
+    assert create().stderr == (
+        "amd-container-runtime: AMD_VISIBLE_DEVICES=9: GPU 9 does not exist, this host has GPUs 0-3"
+        " ('amd-ctk gpu list' shows them)\n"
+    )
+
+
+def test_settings_and_resources_of_a_swarm_are_in_the_pack(runtime, create):
+    runtime.configure(log_level="debug")
+    runtime.write_config("DOCKER_RESOURCE_GPU=0xEA35F57CC80DEB35")
+
+    answer = create()
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_the_hook_of_a_container_that_is_gone_runs_from_its_pack(runtime, library):
+    Tracker(runtime.host).enable()
+
+    answer = subprocess.run(
+        [
+            *(sys.executable, "-I", "-S", "-B", f"{library}/amd_gpu_tracker/hook.py", "release"),
+            *("--import-from", str(library), "--host-root", runtime.host.root),
+        ],
+        input='{"ociVersion": "1.2.0", "id": "c1", "status": "stopped", "bundle": "/nowhere"}',
+        env={},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
