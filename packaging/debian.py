@@ -11,21 +11,21 @@ import textwrap
 from email.utils import formatdate
 from pathlib import Path
 
-from packages import LIBRARY, MAINTAINER, PACKAGES, Package, packaged_version, source_date
+from packages import COMPILE, MAINTAINER, MODULES, PACKAGES, Package, packaged_version, source_date
 from stage import stage_packages
 
 from scripts import maintainer_scripts
 
 ZSH_FUNCTIONS = "usr/share/zsh/vendor-completions"
 INTERPRETER = "/usr/bin/python3"
-# Debian's python calls these when it is upgraded to another minor version.
-RECOMPILE = """#!/bin/sh
-set -e
+# Debian's python calls this when it is upgraded to another minor version.
+RUNTIME_HOOK = f"""#!/bin/sh
 if [ "$1" = rtupdate ]; then
-    py3clean -p {name} /{library}
-    py3compile -p {name} /{library} -V 3.10-
+    /{COMPILE} || true
 fi
 """
+# dpkg calls the postinst of the package that has COMPILE once, after all modules are in their place.
+TRIGGERS = f"interest-noawait /{MODULES}\n"
 
 
 def build_debs(directory: Path) -> list[Path]:
@@ -38,14 +38,14 @@ def build_debs(directory: Path) -> list[Path]:
 
 def _build(package: Package, tree: Path, directory: Path) -> Path:
     _write_changelog(package, tree)
-    if not package.is_meta:
-        script = tree / f"usr/share/python3/runtime.d/{package.name}.rtupdate"
-        _write(script, RECOMPILE.format(name=package.name, library=LIBRARY), mode=0o755)
+    if package.compiles:
+        _write(tree / f"usr/share/python3/runtime.d/{package.name}.rtupdate", RUNTIME_HOOK, mode=0o755)
+        _write(tree / "DEBIAN/triggers", TRIGGERS)
     overrides = Path(__file__).with_name("lintian") / package.name
     if overrides.exists():
         _write(tree / f"usr/share/lintian/overrides/{package.name}", overrides.read_text(encoding="utf-8"))
     _write(tree / "DEBIAN/control", format_control(package, tree))
-    for name, text in maintainer_scripts(package).items():
+    for name, text in maintainer_scripts(package, tree).items():
         _write(tree / "DEBIAN" / name, text, mode=0o755)
     configuration = [f"/{path.relative_to(tree)}\n" for path in sorted((tree / "etc").rglob("*")) if path.is_file()]
     if configuration:

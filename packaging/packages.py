@@ -12,6 +12,9 @@ HOMEPAGE = "https://github.com/ROCm/container-toolkit"
 MAINTAINER = "AMD Container Toolkit maintainers <container-toolkit@example.org>"
 # Below it are `python3`, the interpreter these packages run with, and `python/`, the modules; no python looks there.
 LIBRARY = "usr/lib/amd-container-toolkit"
+MODULES = f"{LIBRARY}/python"
+# Compiles all modules; it belongs to the package that every other one needs.
+COMPILE = f"{LIBRARY}/compile"
 
 
 class Package(NamedTuple):
@@ -34,6 +37,11 @@ class Package(NamedTuple):
     programs: tuple[tuple[str, str], ...] = ()
     is_meta: bool = False
 
+    @property
+    def compiles(self) -> bool:
+        """Return whether this package compiles the modules of all."""
+        return any(destination == COMPILE for _, destination in self.files)
+
 
 PACKAGES = (
     Package(
@@ -43,6 +51,7 @@ PACKAGES = (
             them did somebody mean? The other packages of the AMD Container Toolkit are built on it.""",
         bundled=("pyudev",),
         licence="Apache-2.0 AND LGPL-2.1-or-later",
+        files=(("files/compile", COMPILE),),
     ),
     Package(
         name="amd-device-spec",

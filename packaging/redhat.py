@@ -91,7 +91,9 @@ def format_spec(package: Package, family: Family, tree: Path) -> str:
     ]
     header = "".join(f"{name}: {value}\n" for name, value in fields)
     description = textwrap.fill(" ".join(package.description.split()), 78)
-    scriptlets = "".join(f"%{name}\n{text}\n" for name, text in rpm_scriptlets(package, family.python, tree).items())
+    scriptlets = "".join(
+        f"%{name}\n{text}\n" for name, text in rpm_scriptlets(package, family.interpreter, tree).items()
+    )
     files = "\n".join(_list_files(tree))
     install = "%install\ncp -a %{staged}/. %{buildroot}/\n"
     day = time.strftime("%a %b %d %Y", time.gmtime(source_date()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from packages import LIBRARY, Package
+from packages import COMPILE, MODULES, Package
 
 DIRECTORY = Path(__file__).with_name("scripts")
 UNITS = Path(__file__).with_name("systemd")
@@ -30,7 +30,7 @@ def units_of(package: Package) -> list[str]:
     return [unit.name for unit in units if "[Install]" in unit.read_text(encoding="utf-8")]
 
 
-def maintainer_scripts(package: Package) -> dict[str, str]:
+def maintainer_scripts(package: Package, tree: Path) -> dict[str, str]:
     """Return the maintainer scripts of a deb by name; those that would do nothing are left out."""
     name = package.name
     preinst = (
@@ -38,36 +38,35 @@ def maintainer_scripts(package: Package) -> dict[str, str]:
         if name == "amd-ctk"
         else []
     )
-    postinst = [(("configure",), _compile(package) + read_script(f"{name}.configure") + _enable(package))]
+    postinst = [(("configure",), read_script(f"{name}.configure") + _enable(package))]
     if package.is_meta:
         postinst.append((("configure",), read_script("restore-from-1")))
     prerm = [(("remove",), read_script(f"{name}.remove") + _stop(package))]
     postrm = [(("purge",), read_script(f"{name}.purge") + _forget_units(package))]
-    clean = "" if package.is_meta else f"py3clean -p {name}\n"
     scripts = {
         "preinst": _script(preinst),
-        "postinst": _script(postinst),
-        "prerm": _script(prerm, clean),
+        # Not for "configure" alone: dpkg's trigger comes with another word.
+        "postinst": _script(postinst, f"/{COMPILE} || true\n" if package.compiles else ""),
+        "prerm": _script(prerm, _clean_modules(tree)),
         "postrm": _script(postrm, _reload(package)),
     }
     return {name: text for name, text in scripts.items() if text}
 
 
-def rpm_scriptlets(package: Package, python: str, tree: Path) -> dict[str, str]:
+def rpm_scriptlets(package: Package, interpreter: str, tree: Path) -> dict[str, str]:
     """Return the scriptlets of an rpm by name; rpm hands each the number of installed versions there will be."""
     name = package.name
     units = " ".join(units_of(package))
     enable = f"systemctl --no-reload enable {units} >/dev/null 2>&1 || :\n" if units else ""
     disable = f"systemctl --no-reload disable --now {units} >/dev/null 2>&1 || :\n" if units else ""
-    clean, compiled = _clean_modules(tree), _compile_modules(tree)
     scriptlets = {
         "pre": f"original={ORIGINAL_RPM}\n{read_script('save-from-1')}" if name == "amd-ctk" else "",
-        "post": clean + compiled + read_script(f"{name}.configure") + _when("$1 -eq 1", enable),
-        "preun": _when("$1 -eq 0", read_script(f"{name}.remove") + disable + clean),
+        "post": read_script(f"{name}.configure") + _when("$1 -eq 1", enable),
+        "preun": _when("$1 -eq 0", read_script(f"{name}.remove") + disable) + _clean_modules(tree),
         "postun": _when("$1 -eq 0", read_script(f"{name}.purge")),
         "posttrans": read_script("restore-from-1") if package.is_meta else "",
-        # Its modules are compiled for one version of python; another needs them anew.
-        f"triggerin -- {python.partition(' ')[0]}": compiled,
+        # Once, after a transaction that brought modules or another python.
+        f"transfiletriggerin -- /{MODULES} {interpreter}": f"/{COMPILE} || :\n" if package.compiles else "",
     }
     return {name: text for name, text in scriptlets.items() if text}
 
@@ -76,27 +75,16 @@ def _when(condition: str, text: str) -> str:
     return f"if [ {condition} ]; then\n{_indent(text)}fi\n" if text else ""
 
 
-def _modules(tree: Path) -> list[str]:
-    modules = tree / LIBRARY / "python"
-    names = [path.name for path in modules.glob("*") if not path.name.endswith(".dist-info")]
-    return [f"/{LIBRARY}/python/{name}" for name in sorted(names)]
-
-
-def _compile_modules(tree: Path) -> str:
-    modules = " \\\n    ".join(_modules(tree))
-    return f"/{LIBRARY}/python3 -ISB -m compileall -q {modules} >/dev/null 2>&1 || :\n" if modules else ""
-
-
 def _clean_modules(tree: Path) -> str:
     """Return what removes compiled modules; those of a lone module stand beside those of other packages."""
-    lines = []
-    for module in _modules(tree):
-        if module.endswith(".py"):
-            directory, _, name = module.removesuffix(".py").rpartition("/")
-            lines.append(f"rm -f {directory}/__pycache__/{name}.*.pyc\n")
-            lines.append(f"rmdir --ignore-fail-on-non-empty {directory}/__pycache__ 2>/dev/null || :\n")
-        else:
-            lines.append(f"find {module} -name __pycache__ -prune -exec rm -rf {{}} + 2>/dev/null || :\n")
+    names = [path.name for path in sorted((tree / MODULES).glob("*")) if not path.name.endswith(".dist-info")]
+    directories = " ".join(f"/{MODULES}/{name}" for name in names if not name.endswith(".py"))
+    beside = f"/{MODULES}/__pycache__"
+    lines = [f"rm -f {beside}/{name.removesuffix('.py')}.*\n" for name in names if name.endswith(".py")]
+    if lines:
+        lines.append(f"rmdir --ignore-fail-on-non-empty {beside} 2>/dev/null || true\n")
+    if directories:
+        lines.append(f"find {directories} -name __pycache__ -prune -exec rm -rf {{}} + 2>/dev/null || true\n")
     return "".join(lines)
 
 
@@ -108,10 +96,6 @@ def _script(cases: Sequence[tuple[Sequence[str], str]], always: str = "") -> str
 
 def _indent(text: str) -> str:
     return "".join(f"    {line}" if line.strip() else line for line in text.splitlines(keepends=True))
-
-
-def _compile(package: Package) -> str:
-    return "" if package.is_meta else f"py3compile -p {package.name} /{LIBRARY} -V 3.10-\n"
 
 
 def _enable(package: Package) -> str:

@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 
 import bundle
-from packages import LIBRARY, PACKAGES, ROOT, Package, read_version, source_date
+from packages import COMPILE, LIBRARY, MODULES, PACKAGES, ROOT, Package, read_version, source_date
 from wheels import build_wheels
 
 HERE = Path(__file__).resolve().parent
-MODULES = f"{LIBRARY}/python"
 # -I: nothing of the caller's environment or directory is imported; -S: nothing of the system's either;
 # -B: nothing is written beside the modules, which are compiled when they are installed.
 PROGRAM = """#!/usr/lib/amd-container-toolkit/python3 -ISB
@@ -87,7 +86,6 @@ def _stage_files(package: Package, tree: Path) -> None:
         program = tree / "usr/bin" / name
         launcher = ROOT / "packages" / name / "src/scripts" / name
         _write(program, PROGRAM.format(module=module) if module else launcher.read_text(encoding="utf-8"))
-        program.chmod(0o755)
 
 
 def _stage_documents(trees: dict[str, Path], work: Path, zsh_functions: str) -> None:
@@ -120,8 +118,12 @@ def _settle(tree: Path) -> None:
     """Give every file the mode and time that do not depend on who builds it and when."""
     for path in sorted([tree, *tree.rglob("*")]):
         if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() or (os.access(path, os.X_OK) and path.parent.name == "bin") else 0o644)
+            path.chmod(0o755 if path.is_dir() or _is_program(path, tree) else 0o644)
         os.utime(path, (source_date(), source_date()), follow_symlinks=False)
+
+
+def _is_program(path: Path, tree: Path) -> bool:
+    return path.parent == tree / "usr/bin" or path == tree / COMPILE
 
 
 def _write(path: Path, text: str) -> None:
