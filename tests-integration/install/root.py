@@ -15,6 +15,8 @@ FETCHED = ("python3", "logrotate", "man-db")
 PROGRAMS = ("busybox-static", "dbus", "jq", "libpam-systemd", "runc", "systemd", "systemd-sysv", "udev")
 # No service starts while the root is made.
 POLICY = "#!/bin/sh\nexit 101\n"
+# The python of the next Debian release, which comes when a machine is upgraded to it.
+UPGRADED_TO = {"bookworm": "trixie"}
 APT = 'Acquire::Check-Valid-Until "false";\nAcquire::Check-Date "false";\nAPT::Install-Recommends "false";\n'
 ENVIRONMENT = {
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -42,6 +44,24 @@ def build_root(suite: str) -> Path:
         _bootstrap(suite, root)
         done.write_text(wanted)
     return root
+
+
+def fetch_newer_python(suite: str) -> Path:
+    """Return a directory with the debs that bring a release the python3 of the next one."""
+    directory, done = KEPT_IN / f"python-for-{suite}", KEPT_IN / f"python-for-{suite}.done"
+    if not done.exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        copy = KEPT_IN / f"{suite}.copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        subprocess.run(["cp", "-a", build_root(suite), copy], check=True)
+        run_in_root(copy, "sed", "-i", f"s/{suite}/{UPGRADED_TO[suite]}/", "/etc/apt/sources.list")
+        run_in_root(copy, "apt-get", "clean")
+        run_in_root(copy, "apt-get", "-qq", "update")
+        run_in_root(copy, "apt-get", "-qq", "-y", "--download-only", "install", "python3")
+        shutil.copytree(copy / "var/cache/apt/archives", directory, ignore=shutil.ignore_patterns("lock", "partial"))
+        shutil.rmtree(copy)
+        done.touch()
+    return directory
 
 
 def run_in_root(root: Path, *words: str) -> str:

@@ -5,11 +5,13 @@ No distribution with rpms can be reached from everywhere; its dnf, its scriptlet
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 
+# Beside what it says is there, it owns the name of the python that our packages run with.
 STAND_IN = """Name: distribution
-Version: 1
+Version: {version}
 Release: 1
 Summary: Stands in for a distribution
 License: Apache-2.0
@@ -17,7 +19,11 @@ BuildArch: noarch
 Provides: /bin/sh, {provides}
 %description
 It provides what is there already.
+%install
+mkdir -p %{{buildroot}}/usr/bin
+ln -s {python} %{{buildroot}}{interpreter}
 %files
+{interpreter}
 """
 MOUNT = """
 set -e
@@ -25,9 +31,12 @@ mount --make-rprivate /
 mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$UPPER,workdir=$WORK" "$SYSTEM"
 mount -t proc proc "$SYSTEM/proc"
 mount --rbind /dev "$SYSTEM/dev"
+mount --rbind /sys "$SYSTEM/sys"
 """
 DNF = """dnf -y -q --installroot="$SYSTEM" --releasever=9 --disablerepo='*' --repofrompath=ours,"$REPOSITORY" \
     --nogpgcheck --setopt=cachedir="$WORK.cache" --setopt=reposdir=/dev/null --setopt=keepcache=0 """
+
+INSIDE = 'chroot "$SYSTEM" sh -c "cd /root; eval \\"\\$1\\"" sh'
 
 
 class RpmRoot:
@@ -36,8 +45,9 @@ class RpmRoot:
     def __init__(self, base: Path, lower: list[Path], repository: Path) -> None:
         directories = {name: base / name for name in ("upper", "work", "system")}
         for directory in directories.values():
-            directory.mkdir(parents=True)
+            directory.mkdir(parents=True, exist_ok=True)
         self.upper = directories["upper"]
+        self.repository = repository
         self._environment = {name.upper(): f"{path}" for name, path in directories.items()}
         self._environment |= {
             "LOWER": ":".join(map(str, lower)),
@@ -54,7 +64,11 @@ class RpmRoot:
 
     def run(self, script: str, *, check: bool = True) -> str:
         """Run a shell script in the root file system; return its output."""
-        return self._run(f"chroot \"$SYSTEM\" sh -c 'cd /root; {script}'", check=check)
+        return self._run(f"{INSIDE} {shlex.quote(script)}", check=check)
+
+    def run_around(self, before: str, words: str, after: str) -> str:
+        """Call dnf between two scripts, and let live through it what the first one starts."""
+        return self._run(f"{INSIDE} {shlex.quote(before)}\n{DNF} {words}\n{INSIDE} {shlex.quote(after)}", check=True)
 
     def write(self, path: str, text: str) -> None:
         """Write a file, as if it had been there before."""

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.simulate import build_host
+from install.container import ITS_NODES
+from support.bare_runtime import BareRuntime
+from support.installed import engine_program, require_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
@@ -45,6 +48,18 @@ def test_a_distribution_alone_works_and_leaves_nothing(tmp_path, built, distribu
     names = [line.partition("==")[0] for line in installed.splitlines()]
     run(environment, "python", "-m", "pip", "-q", "uninstall", "-y", *(name for name in names if name != "pip"))
     assert {path for path in set(environment.rglob("*")) - before if path.is_file()} == set()
+
+
+def test_a_container_gets_its_gpus_through_the_runtime_that_pip_installed(tmp_path, built, rootfs):
+    require_root()
+    environment = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    host = build_host(tmp_path / "host", "mi300x-8")
+    run(environment, "python", "-m", "pip", "-q", "install", "--find-links", built, "--pre", "amd-container-runtime")
+    program = environment / "bin/amd-container-runtime"
+    runtime = BareRuntime(program, tmp_path, rootfs, host.root, engine_program("runc"))
+
+    assert runtime.run("0,2", "sh", "-c", "cd /dev/dri; echo *") == ITS_NODES
 
 
 def test_there_is_a_wheel_and_a_source_distribution_of_each(built):

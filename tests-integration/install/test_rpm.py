@@ -10,16 +10,26 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.simulate import build_host
-from install.root import build_root
+from install.compiled import compiled_for
+from install.container import ITS_NODES, bundle_that_runs
+from install.hostile import EVERY_PROGRAM, HOSTILE_DIRECTORY, HOSTILE_ENVIRONMENT
+from install.root import build_root, fetch_newer_python
 from install.rpm_root import STAND_IN, RpmRoot, build_rpm, make_repository
+from install.snapshot import changes, take_snapshot
 from support.installed import engine_program, require_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
+PACKAGES = "amd-container-toolkit amd-container-runtime amd-ctk amd-gpu-tracker amd-device-spec amdgpu-discovery"
 CHECKOUT = Path(__file__).resolve().parents[2]
 ON_HOST = "AMD_CTK_HOST_ROOT=/host"
-FAMILIES = {"": "python3 = 3.12", ".el9": "python3 = 3.9, python3.12 = 3.12"}
+# What the distribution provides, and the name of the python that our packages ask for.
+FAMILIES = {
+    "": ("python3 = 3.11", "/usr/bin/python3"),
+    ".el9": ("python3 = 3.9, python3.12 = 3.12", "/usr/bin/python3.12"),
+}
 DAEMON_JSON = '{"runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}}, "mtu": 1450}'
+FOREIGN_DAEMON_JSON = '{"log-driver": "journald", "runtimes": {"kata": {"path": "/usr/bin/kata"}}, "mtu": 1450}'
 SPEC = '{"cdiVersion": "0.5.0", "kind": "example.com/nic", "devices": []}'
 ORIGINAL = """Name: amd-container-toolkit
 Version: 1.3.0
@@ -47,21 +57,38 @@ echo '{"mtu": 1450}' >/etc/docker/daemon.json
 def rpms(tmp_path_factory):
     for program in ("rpmbuild", "dnf", "createrepo_c", "debootstrap", "unshare"):
         engine_program(program)
-    directory = tmp_path_factory.mktemp("rpms")
-    builder = [sys.executable, CHECKOUT / "packaging/redhat.py", directory]
+    return build_rpms(CHECKOUT, tmp_path_factory.mktemp("rpms"))
+
+
+@pytest.fixture(scope="module")
+def later_rpms(rpms, tmp_path_factory):
+    """Return the packages of a release to come: version 9.0 of this checkout."""
+    checkout = tmp_path_factory.mktemp("later") / "checkout"
+    parts = shutil.ignore_patterns(".nox", ".venv", "dist", "site", ".*_cache", "__pycache__", ".hypothesis")
+    shutil.copytree(CHECKOUT, checkout, symlinks=True, ignore=parts)
+    (checkout / "VERSION").write_text("9.0\n")
+    return build_rpms(checkout, checkout.parent / "rpms")
+
+
+def build_rpms(checkout, directory):
+    builder = [sys.executable, checkout / "packaging/redhat.py", directory]
     answer = subprocess.run(builder, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     return sorted(directory.glob("*.rpm"))
 
 
 @pytest.fixture(scope="module")
-def with_python(tmp_path_factory):
-    """Return the layers of a root file system that has python3."""
+def with_pythons(tmp_path_factory):
+    """Return the layers of a root file system that has python3.11, which is its python3, and python3.13."""
     require_root()
     base = build_root("bookworm")
     work = tmp_path_factory.mktemp("python")
     layer = RpmRoot(work, [base], work)
-    layer.run("apt-get -qq -y --no-download install python3 && ln -s python3 /usr/bin/python3.12")
+    layer.run("apt-get -qq -y --no-download install python3 && mkdir debs")
+    for deb in fetch_newer_python("bookworm").iterdir():
+        if not deb.name.startswith(("python3_", "python3-minimal_", "libpython3-stdlib_")):
+            shutil.copy(deb, layer.upper / "root/debs")
+    layer.run("dpkg --install debs/*.deb && rm -r debs")
     return [layer.upper, base]
 
 
@@ -71,61 +98,143 @@ def dist(request):
 
 
 @pytest.fixture
-def root(tmp_path, rpms, with_python, dist):
+def offer(tmp_path, dist):
+    """Return a function that adds rpms of the family under test to the repository."""
     repository = tmp_path / "repository"
     repository.mkdir()
-    for rpm in rpms:
-        if (".el9." in rpm.name) == bool(dist):
-            shutil.copy(rpm, repository)
-    build_rpm(STAND_IN.format(provides=FAMILIES[dist]), repository)
-    make_repository(repository)
-    root = RpmRoot(tmp_path / "root", with_python, repository)
-    build_host(root.upper / "host", "mi300x-8")
-    return root
+
+    def offer(*rpms):
+        for rpm in rpms:
+            if (".el9." in rpm.name) == bool(dist):
+                shutil.copy(rpm, repository)
+        make_repository(repository)
+        return repository
+
+    return offer
 
 
-def files_of(root):
-    return set(
-        root.run(
-            "find /etc /usr /var /opt -not -path /var/cache/\\* -not -path /var/lib/rpm/\\* -not -path /var/log/\\*"
-        ).splitlines()
-    )
+@pytest.fixture
+def root(tmp_path, rpms, with_pythons, offer):
+    repository = offer(*rpms)
+    build_host(tmp_path / "root/upper/host", "mi300x-8")
+    return RpmRoot(tmp_path / "root", with_pythons, repository)
 
 
-def test_dnf_installs_a_working_product(root):
+@pytest.fixture
+def distribution(root, dist, offer):
+    """Install the stand-in for a distribution, whose python is 3.11; return a function that brings another."""
+
+    def bring(python, *, version):
+        provides, interpreter = FAMILIES[dist]
+        stand_in = STAND_IN.format(version=version, provides=provides, interpreter=interpreter, python=python)
+        build_rpm(stand_in, root.repository)
+        offer()
+        root.dnf("upgrade distribution" if version > 1 else "install distribution")
+
+    bring("python3.11", version=1)
+    return bring
+
+
+def test_dnf_installs_a_working_product(root, distribution):
     root.dnf("install amd-container-toolkit")
 
     assert root.run(f"{ON_HOST} amd-ctk gpu list").startswith("Found 8 AMD GPU devices\n")
     assert root.run("amd-gpu-tracker --help").startswith("Usage: amd-gpu-tracker")
-    assert root.run("ls /usr/lib/amd-container-toolkit/python/amd_ctk/__pycache__") != ""
+    assert compiled_for(root.run) == {"cpython-311": "all"}
 
 
-def test_removal_leaves_nothing_behind(root):
-    before = files_of(root)
+def test_a_container_gets_its_gpus_through_the_installed_runtime(root, distribution):
+    root.dnf("install amd-container-toolkit")
+
+    seen = root.run(f"{bundle_that_runs('cd /dev/dri; echo *')}\n{ON_HOST} amd-container-runtime run c1")
+
+    assert seen == ITS_NODES
+
+
+def test_the_users_directory_and_environment_are_not_imported(root, distribution):
+    root.dnf("install amd-container-toolkit")
+    root.run(f"{bundle_that_runs('true')}\n{HOSTILE_DIRECTORY}")
+
+    said = root.run(f"cd bundle\n{HOSTILE_ENVIRONMENT}\nexport {ON_HOST}\n{EVERY_PROGRAM}")
+
+    assert "hostile" not in said
+
+
+def test_removal_leaves_nothing_behind(root, distribution):
+    before = take_snapshot(root.run)
     root.dnf("install amd-container-toolkit")
     root.run(f"{ON_HOST} amd-ctk gpu list; amd-ctk config set log-level debug")
+    root.run(f"{bundle_that_runs('true')}\n{ON_HOST} amd-container-runtime run c1; rm -r /root/bundle")
 
-    root.dnf(
-        "remove amd-container-toolkit amd-container-runtime amd-ctk amd-gpu-tracker amd-device-spec amdgpu-discovery"
+    root.dnf(f"remove {PACKAGES}")
+
+    assert changes(before, take_snapshot(root.run)) == {}
+
+
+def test_removal_takes_out_what_is_ours_and_nothing_else(root, distribution):
+    root.dnf("install amd-container-toolkit")
+    root.write("/etc/docker/daemon.json", FOREIGN_DAEMON_JSON)
+    root.write("/etc/cdi/nic.json", SPEC)
+    root.run(
+        f"amd-ctk runtime configure --no-validate; {ON_HOST} amd-ctk cdi generate; cp /host/etc/cdi/amd.json /etc/cdi"
+    )
+    assert "amd-container-runtime" in root.run("cat /etc/docker/daemon.json")
+
+    root.dnf(f"remove {PACKAGES}")
+
+    assert root.run("cat /etc/docker/daemon.json") == FOREIGN_DAEMON_JSON
+    assert root.run("ls /etc/cdi; cat /etc/cdi/nic.json") == f"nic.json\n{SPEC}"
+
+
+def test_an_upgrade_changes_nobodys_configuration_and_no_container(root, distribution, offer, later_rpms):
+    root.dnf("install amd-container-toolkit")
+    root.write("/etc/docker/daemon.json", FOREIGN_DAEMON_JSON)
+    root.write("/etc/cdi/nic.json", SPEC)
+    root.run(
+        f"amd-ctk runtime configure --no-validate; {ON_HOST} amd-gpu-tracker enable; amd-ctk config set log-level debug"
+    )
+    facts = "sha256sum /etc/docker/* /etc/cdi/* /etc/amd-container-toolkit/* /host/var/lib/*/*.json"
+    before = root.run(facts)
+    offer(*later_rpms)
+
+    state = root.run_around(
+        f"{bundle_that_runs('sleep 1000')}\n{ON_HOST} amd-container-runtime run --detach c1 >/dev/null 2>&1",
+        "upgrade",
+        "amd-container-runtime state c1 | jq .status; amd-container-runtime delete --force c1",
     )
 
-    left = {path for path in files_of(root) - before if "/dnf" not in path and "/rpm" not in path}
-    assert left == set()
+    assert state == '"running"\n'
+    assert root.run(facts) == before
+    assert root.run("amd-ctk version").startswith("Version: v9.0\n")
+    assert compiled_for(root.run) == {"cpython-311": "all"}
 
 
-def test_without_a_python_that_is_new_enough_nothing_is_installed(root, tmp_path, dist):
-    repository = tmp_path / "repository"
-    for rpm in [*repository.rglob("distribution-*.rpm")]:
-        rpm.unlink()
-    build_rpm(STAND_IN.format(provides="python3 = 3.9"), repository)
-    make_repository(repository)
+def test_modules_are_compiled_anew_when_python_changes(root, distribution):
+    root.dnf("install amd-container-toolkit")
+    assert compiled_for(root.run) == {"cpython-311": "all"}
+
+    distribution("python3.13", version=2)
+
+    assert compiled_for(root.run) == {"cpython-313": "all"}
+    assert root.run(f"{ON_HOST} amd-ctk gpu list").startswith("Found 8 AMD GPU devices\n")
+    root.dnf(f"remove {PACKAGES}")
+    assert root.run("ls -d /usr/lib/amd-container-toolkit", check=False) == (
+        "ls: cannot access '/usr/lib/amd-container-toolkit': No such file or directory\n"
+    )
+
+
+def test_without_a_python_that_is_new_enough_nothing_is_installed(root, dist, offer):
+    interpreter = "/usr/bin/python3.9"
+    too_old = STAND_IN.format(version=1, provides="python3 = 3.9", interpreter=interpreter, python="nowhere")
+    build_rpm(too_old, root.repository)
+    offer()
 
     said = root.dnf("install amd-container-toolkit 2>&1", check=False)
 
     assert f"nothing provides {'python3.12' if dist else 'python3 >= 3.10'}" in said
 
 
-def test_an_upgrade_from_the_original_keeps_what_its_own_script_deletes(root, tmp_path):
+def test_an_upgrade_from_the_original_keeps_what_its_own_script_deletes(root, distribution, tmp_path):
     build_rpm(ORIGINAL, tmp_path / "original")
     make_repository(tmp_path / "original")
     root.dnf(f"--repofrompath=theirs,{tmp_path}/original install amd-container-toolkit-1.3.0")
