@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import stat
+from contextlib import contextmanager
 
 import pytest
 
@@ -80,10 +81,8 @@ def test_a_planted_link_is_not_followed(target, tmp_path):
     assert victim.read_bytes() == b"precious"
 
 
-def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(target, file_size_limit):
-    file_size_limit(10)
-
-    with pytest.raises(FileError, match=f"{target} cannot be written: "):
+def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(target):
+    with file_size_limit(10), pytest.raises(FileError, match=f"{target} cannot be written: "):
         replace_file(str(target), b"x" * 1000)
 
     assert target.read_bytes() == b"old"
@@ -117,11 +116,17 @@ def test_writing_beside_changes_nothing_until_it_is_put_in_place(target):
     assert target.read_bytes() == b"new"
 
 
-@pytest.fixture
-def file_size_limit():
-    """Let no file grow beyond some bytes, as a full disk does; the kernel's signal for that is ignored."""
+@contextmanager
+def file_size_limit(size):
+    """Let no file grow beyond some bytes, as a full disk does; the kernel's signal for that is ignored.
+
+    In the test's body alone: pytest's own output may go to a file.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
