@@ -86,6 +86,8 @@ def test_the_environment_reaches_runc_unchanged(runtime, tmp_path, locale):
 
 # SIGPIPE and SIGXFSZ.
 PYTHON_IGNORES = 1 << 12 | 1 << 24
+# 32 and 33, which glibc keeps for itself; python 3.13 starts programs with posix_spawn, which ignores them.
+GLIBC_IGNORES = 1 << 31 | 1 << 32
 
 
 def test_no_signal_is_ignored_by_runc_that_was_not_before(runtime, tmp_path):
@@ -96,8 +98,9 @@ def test_no_signal_is_ignored_by_runc_that_was_not_before(runtime, tmp_path):
     # Whoever started these tests in the background of a shell ignores some himself.
     with open("/proc/self/status", encoding="ascii") as status:
         ours = next(line for line in status if line.startswith("SigIgn:"))
-    ignored = int(ours.split()[1], 16) & ~PYTHON_IGNORES
-    assert (tmp_path / "ignored").read_text() == f"SigIgn:\t{ignored:016x}\n"
+    expected = int(ours.split()[1], 16) & ~PYTHON_IGNORES
+    ignored = int((tmp_path / "ignored").read_text().split()[1], 16)
+    assert ignored & ~GLIBC_IGNORES == expected & ~GLIBC_IGNORES
 
 
 def test_a_runtime_whose_interpreter_is_gone_is_named(runtime):
