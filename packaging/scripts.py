@@ -65,8 +65,10 @@ def rpm_scriptlets(package: Package, interpreter: str, tree: Path) -> dict[str, 
         "preun": _when("$1 -eq 0", read_script(f"{name}.remove") + disable) + _clean_modules(tree),
         "postun": _when("$1 -eq 0", read_script(f"{name}.purge")),
         "posttrans": read_script("restore-from-1") if package.is_meta else "",
-        # Once, after a transaction that brought modules or another python.
-        f"transfiletriggerin -- /{MODULES} {interpreter}": f"/{COMPILE} || :\n" if package.compiles else "",
+        # Once, after a transaction that brought modules. rpm finds only directories then; the file that is python's
+        # name it finds when that is installed.
+        f"transfiletriggerin -- /{MODULES}": f"/{COMPILE} || :\n" if package.compiles else "",
+        f"filetriggerin -- {interpreter}": f"/{COMPILE} || :\n" if package.compiles else "",
     }
     return {name: text for name, text in scriptlets.items() if text}
 

@@ -34,7 +34,8 @@ mount --rbind /dev "$SYSTEM/dev"
 mount --rbind /sys "$SYSTEM/sys"
 """
 DNF = """dnf -y -q --installroot="$SYSTEM" --releasever=9 --disablerepo='*' --repofrompath=ours,"$REPOSITORY" \
-    --nogpgcheck --setopt=cachedir="$WORK.cache" --setopt=reposdir=/dev/null --setopt=keepcache=0 """
+    --nogpgcheck --setopt=cachedir="$WORK.cache" --setopt=reposdir=/dev/null --setopt=keepcache=0 \
+    --setopt=metadata_expire=0 """
 
 INSIDE = 'chroot "$SYSTEM" sh -c "cd /root; eval \\"\\$1\\"" sh'
 

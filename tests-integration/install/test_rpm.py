@@ -88,7 +88,7 @@ def with_pythons(tmp_path_factory):
     for deb in fetch_newer_python("bookworm").iterdir():
         if not deb.name.startswith(("python3_", "python3-minimal_", "libpython3-stdlib_")):
             shutil.copy(deb, layer.upper / "root/debs")
-    layer.run("dpkg --install debs/*.deb && rm -r debs")
+    layer.run("apt-get -qq -y install ./debs/*.deb && rm -r debs")
     return [layer.upper, base]
 
 
