@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-HOMEPAGE = "https://github.com/ROCm/container-toolkit"
-MAINTAINER = "AMD Container Toolkit maintainers <container-toolkit@example.org>"
+# dpkg and rpm want a name and an address. Nobody answers for published packages yet, and below .invalid (RFC 2606) no
+# address will ever be somebody's. Whoever publishes packages puts his own here.
+MAINTAINER = "AMD Container Toolkit <nobody@container-toolkit.invalid>"
 # Below it are `python3`, the interpreter these packages run with, and `python/`, the modules; no python looks there.
 LIBRARY = "usr/lib/amd-container-toolkit"
 MODULES = f"{LIBRARY}/python"
