@@ -34,8 +34,9 @@ def configure(machine):
     machine.write("/etc/docker/daemon.json", DAEMON_JSON)
     machine.write("/etc/cdi/nic.json", FOREIGN_SPEC)
     machine.run("amd-ctk runtime configure --no-validate")
-    # The host's CDI file, made from the GPUs of the simulated one.
+    # As if the GPUs of the simulated host were this system's: its CDI spec, and what tells that it is ours.
     machine.run(f"{ON_HOST} amd-ctk cdi generate && cp /run/shared/host/etc/cdi/amd.json /etc/cdi/amd.json")
+    machine.run("cp -r /run/shared/host/var/lib/amd-container-toolkit/cdi /var/lib/amd-container-toolkit")
 
 
 def test_apt_installs_a_working_product(installed):
@@ -212,12 +213,10 @@ def test_removal_takes_out_what_is_ours_and_nothing_else(machine):
     machine.apt("remove amd-container-toolkit amd-container-runtime amd-ctk amd-gpu-tracker")
 
     assert machine.run("cat /etc/docker/daemon.json") == DAEMON_JSON
-    assert machine.run("cat /etc/cdi/nic.json") == FOREIGN_SPEC
+    assert machine.run("ls /etc/cdi; cat /etc/cdi/nic.json") == f"nic.json\n{FOREIGN_SPEC}"
     assert machine.run("ls /etc/amd-container-toolkit") == "config.compiled\nconfig.toml\n"
-    assert (
-        machine.run("ls /usr/bin/amd-*", check=False)
-        == "ls: cannot access '/usr/bin/amd-*': No such file or directory\n"
-    )
+    assert machine.run("find /usr /run/systemd -name 'amd-*' -not -path '/usr/lib/amd-container-toolkit/*'") == ""
+    assert machine.run("systemctl list-units --all --no-legend 'amd-*'") == ""
 
 
 def test_an_upgrade_changes_nobodys_configuration_and_no_container(machine):
