@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
+import amd_gpu_tracker
+import amdgpu_discovery
 from amd_gpu_tracker.hook_program import _runtime_root
 from amd_gpu_tracker.hooks import claim_hook, is_claim_hook, release_hook
 from amd_gpu_tracker.processes import Processes
@@ -72,17 +75,17 @@ def test_a_hook_is_an_absolute_interpreter_and_needs_no_environment():
     hook = release_hook(Host("/"))
 
     assert hook["path"] == hook["args"][0] == sys.executable
-    assert hook["args"][1:3] == ["-I", "-S"]
-    assert hook["args"][3].endswith("/amd_gpu_tracker/hook.py")
-    assert hook["args"][4:6] == ["release", "--import-from"]
-    assert all(os.path.isabs(root) for root in hook["args"][6].split(":"))
+    assert hook["args"][1:4] == ["-I", "-S", "-B"]
+    assert hook["args"][4].endswith("/amd_gpu_tracker/hook.py")
+    assert hook["args"][5:7] == ["release", "--import-from"]
+    assert all(os.path.isabs(root) for root in hook["args"][7].split(":"))
     assert hook["timeout"] == 120
     assert "env" not in hook
 
 
 def test_a_hook_knows_its_simulated_host_and_its_user(untracked):
-    assert claim_hook(untracked.host)["args"][7:] == ["--host-root", untracked.host.root]
-    assert release_hook(Host("/"), "/run/user/1000/amd-container-toolkit")["args"][7:] == [
+    assert claim_hook(untracked.host)["args"][8:] == ["--host-root", untracked.host.root]
+    assert release_hook(Host("/"), "/run/user/1000/amd-container-toolkit")["args"][8:] == [
         *("--run-directory", "/run/user/1000/amd-container-toolkit")
     ]
 
@@ -187,6 +190,23 @@ def test_a_spec_without_gpu_nodes_claims_nothing(tracker, runtime, untracked, in
     assert runtime(claim_hook(untracked.host), "c1", init.pid, spec=spec).returncode == 0
 
     assert untracked.lease_files() == []
+
+
+def test_the_hook_writes_nothing_beside_its_modules(untracked, tracker, init, tmp_path):
+    hook = claim_hook(untracked.host)
+    installed = tmp_path / "installed"
+    for package in (amd_gpu_tracker, amdgpu_discovery):
+        source = os.path.dirname(package.__file__)
+        copy = installed / os.path.basename(source)
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    words = [*hook["args"][:4], str(installed / "amd_gpu_tracker/hook.py"), "claim", "--import-from", str(installed)]
+    (tmp_path / "config.json").write_text('{"linux":{"devices":[{"major":226,"minor":128}]}}')
+    state = json.dumps({"id": "c1", "pid": init.pid, "bundle": str(tmp_path)})
+
+    subprocess.run([*words, *hook["args"][8:]], input=state, text=True, check=True)
+
+    assert untracked.lease_files() == ["c1@.json"]
+    assert list(installed.rglob("__pycache__")) == []
 
 
 def test_the_hook_loads_no_library(untracked, tracker, init, tmp_path):

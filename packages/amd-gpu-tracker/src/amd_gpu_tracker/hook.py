@@ -1,4 +1,4 @@
-"""What runtimes run as a hook: `python -I -S hook.py claim|release --import-from DIR[:DIR] [--host-root DIR]`.
+"""What runtimes run as a hook: `python -I -S -B hook.py claim|release --import-from DIR[:DIR] [--host-root DIR]`.
 
 It is compiled anew each time, so it only finds the packages, wherever pip, deb or rpm put them, or the modules that
 are packed for it (amdgpu_discovery/pack.py), and hands over.
