@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -317,7 +318,7 @@ def test_who_may_not_change_it_is_told_what_is_needed(command, untracked, words)
         pytest.skip("this python lies where only root may look")
     command("enable")
     for directory in (*untracked.directory.parents, untracked.directory, untracked.host.root):
-        if str(directory).startswith("/tmp/"):
+        if str(directory).startswith(f"{tempfile.gettempdir()}/"):
             os.chmod(directory, 0o755)
 
     answer = command(*words, user=65534)
