@@ -109,10 +109,12 @@ def swarm(session: nox.Session) -> None:
 def engines(session: nox.Session) -> None:
     """Ask engines of three Debian releases about CDI; write their table. Example: nox -s engines -- -k Docker"""
     install_wheels(session, *NEEDS)
-    session.install(*TEST_TOOLS)
+    # The first two build the debs that are installed beside those engines.
+    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
     # A part of the engines makes a part of the table.
     page = {} if session.posargs else {"AMD_ENGINES_PAGE": "docs/reference/engines.md"}
-    session.run("pytest", "tests-integration/cdi", "-m", "engines", *session.posargs, env=page)
+    asking = ("tests-integration/cdi", "tests-integration/tracker")
+    session.run("pytest", *asking, "-m", "engines", *session.posargs, env=page)
 
 
 @nox.session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate import build_host
 from support.busybox import build_rootfs, pack
 from support.docker import Docker
+from support.engines_page import EngineAnswers
 from support.installed import engine_program, our_program, require_root
 
 
@@ -57,3 +59,13 @@ def mi300x(tmp_path_factory: pytest.TempPathFactory) -> Host:
 def docker(start_docker: Callable[..., Docker], mi300x: Host) -> Docker:
     """Return a running engine that serves `mi300x`; use names of your own for containers and remove them."""
     return start_docker(mi300x.root)
+
+
+@pytest.fixture(scope="session")
+def observed() -> Iterator[Callable[[str, str, str, str], None]]:
+    """Return a function that notes an engine's answer; at the end docs/reference/engines.md is written if asked for."""
+    answers = EngineAnswers()
+    yield answers.note
+    page = os.environ.get("AMD_ENGINES_PAGE")
+    if page:
+        answers.write_into(page)

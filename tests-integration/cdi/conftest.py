@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from amdgpu_discovery.simulate import build_host
-from support.engines_page import EngineAnswers
 from support.installed import our_program
 
 
@@ -31,13 +30,3 @@ def generate(cdi_host):
         ).stdout
 
     return generate
-
-
-@pytest.fixture(scope="session")
-def observed():
-    """Return a function that notes an engine's answer; at the end docs/reference/engines.md is written if asked for."""
-    answers = EngineAnswers()
-    yield answers.note
-    page = os.environ.get("AMD_ENGINES_PAGE")
-    if page:
-        answers.write_into(page)

@@ -21,7 +21,8 @@ RENDER_GID = 110
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # $1: the directory that becomes the root, $2: an empty one, $3: nodes, a line each, $4: the directory that both sides
-# see as /box; the rest: directories that both sides see under their own names.
+# see as /box, $5: what is in /sys beside the kernel's own, "" for nothing; the rest: directories that both sides see
+# under their own names.
 INIT = r"""
 set -e
 mount --make-rprivate /
@@ -32,6 +33,12 @@ root=$2/root
 mkdir -p "$root/proc" "$root/sys" "$root/dev" "$root/run" "$root/tmp" "$root/box" "$root/old"
 mount -t proc proc "$root/proc"
 mount -t sysfs -o ro sysfs "$root/sys"
+if [ -n "$5" ]; then
+  # Users may mount a sysfs for their containers only where they see a whole one.
+  mkdir "$root/sysfs"
+  mount -t sysfs -o ro sysfs "$root/sysfs"
+  mount -t overlay sys -o "ro,lowerdir=$5:$root/sys" "$root/sys"
+fi
 mount -t tmpfs -o mode=755 cgroup "$root/sys/fs/cgroup"
 for hierarchy in /sys/fs/cgroup/*; do
   # crun refuses a machine that has both kinds of cgroups, so the older kind has to do where there is any.
@@ -61,7 +68,7 @@ for directory in /run /etc/cdi /var/lib/containerd /var/lib/containers /var/lib/
 done
 mount -t tmpfs -o mode=1777 tmp "$root/tmp"
 mount --bind "$4" "$root/box"
-shift 4
+shift 5
 for directory; do
   mkdir -p "$root$directory"
   mount --bind "$directory" "$root$directory"
@@ -78,12 +85,22 @@ class Box:
     """Use it as a context: `with Box("/", directory, spec) as box: box("ls", "/dev/dri")`."""
 
     def __init__(
-        self, root: str, directory: Path, nodes: list[dict[str, int | str]], *, shared: Iterable[str] = ()
+        self,
+        root: str,
+        directory: Path,
+        nodes: list[dict[str, int | str]],
+        *,
+        shared: Iterable[str] = (),
+        hardware: str = "",
     ) -> None:
-        """Prepare a box over `root` with device nodes of a CDI spec; directories in `shared` are seen in it too."""
+        """Prepare a box over `root` with device nodes of a CDI spec; directories in `shared` are seen in it too.
+
+        `hardware` is a simulated host: what its /sys has, that of the box has too, so that it is the box's own.
+        """
         self.share = directory / "share"
         self._scratch = directory / "scratch"
-        self._words = [root, f"{self._scratch}", _node_lines(nodes), f"{self.share}", *shared]
+        sys = f"{hardware}/sys" if hardware else ""
+        self._words = [root, f"{self._scratch}", _node_lines(nodes), f"{self.share}", sys, *shared]
         self._process: subprocess.Popen[bytes] | None = None
         self._started: list[subprocess.Popen[bytes]] = []
         self._pid = 0

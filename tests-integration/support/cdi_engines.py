@@ -40,12 +40,28 @@ class DockerInBox:
 
     def run_and_exec(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
         """Start a container that is given a device, and run a command in it with exec."""
-        start = ("docker", "run", "--detach", "--network=none", *options, f"--device={device}", IMAGE, "sleep", "60")
-        container = self.box(*start).stdout.strip()
+        container = self.start(device, options=options)
         try:
             return self.box("docker", "exec", container, *command, check=False)
         finally:
-            self.box("docker", "rm", "--force", container)
+            self.remove(container)
+
+    def start(self, device: str, *, options: tuple[str, ...] = ()) -> str:
+        """Start a container that is given a device and stays; return its id."""
+        words = ("run", "--detach", "--network=none", *options, f"--device={device}", IMAGE, "sleep", "600")
+        return self.box("docker", *words).stdout.strip()
+
+    def stop(self, container: str) -> None:
+        """End a container that may be started again."""
+        self.box("docker", "stop", "--time=0", container)
+
+    def start_again(self, container: str) -> CompletedProcess[str]:
+        """Start a container that was stopped."""
+        return self.box("docker", "start", container, check=False)
+
+    def remove(self, container: str) -> None:
+        """End and remove a container."""
+        self.box("docker", "rm", "--force", container)
 
 
 class PodmanInBox:
@@ -77,8 +93,23 @@ class PodmanInBox:
 
     def start(self, device: str, *, options: tuple[str, ...] = ()) -> str:
         """Start a container that is given a device and stays; return its id."""
-        words = ("run", "--detach", "--network=none", *options, f"--device={device}", IMAGE, "sleep", "60")
-        return self._podman(*words, check=True).stdout.strip()
+        return self.start_plain(f"--device={device}", *options).stdout.strip()
+
+    def start_plain(self, *options: str, check: bool = True) -> CompletedProcess[str]:
+        """Start a container that stays."""
+        return self._podman("run", "--detach", "--network=none", *options, IMAGE, "sleep", "600", check=check)
+
+    def init_of(self, container: str) -> int:
+        """Return the process id of a container's init, as the box sees it."""
+        return int(self._podman("inspect", "--format={{.State.Pid}}", container, check=True).stdout)
+
+    def stop(self, container: str) -> None:
+        """End a container that may be started again."""
+        self._podman("stop", "--time=0", container, check=True)
+
+    def start_again(self, container: str) -> CompletedProcess[str]:
+        """Start a container that was stopped."""
+        return self._podman("start", container)
 
     def remove(self, container: str) -> None:
         """End and remove a container."""
@@ -117,16 +148,34 @@ class ContainerdInBox:
 
     def run_and_exec(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
         """Start a container that is given a device, and run a command in it with exec."""
-        name = f"box{next(self._names)}"
-        words = ("run", "--detach", "--snapshotter=native", *options, f"--device={device}")
-        self.box("ctr", *words, IMAGE, name, "sleep", "60")
+        name = self.start(device, options=options)
         user = [word for word in options if word.startswith("--user")]
         try:
             return self.box("ctr", "task", "exec", "--exec-id=one", *user, name, *command, check=False)
         finally:
-            self.box("ctr", "task", "kill", "--signal=9", name)
-            self.box.wait_until("ctr", "task", "delete", name)
-            self.box("ctr", "container", "delete", name)
+            self.remove(name)
+
+    def start(self, device: str, *, options: tuple[str, ...] = ()) -> str:
+        """Start a container that is given a device and stays; return its id."""
+        name = f"box{next(self._names)}"
+        words = ("run", "--detach", "--snapshotter=native", *options, f"--device={device}")
+        self.box("ctr", *words, IMAGE, name, "sleep", "600")
+        return name
+
+    def stop(self, container: str) -> None:
+        """End a container that may be started again."""
+        self.box("ctr", "task", "kill", "--signal=9", container)
+        self.box.wait_until("ctr", "task", "delete", container)
+
+    def start_again(self, container: str) -> CompletedProcess[str]:
+        """Start a container that was stopped."""
+        return self.box("ctr", "task", "start", "--detach", container, check=False)
+
+    def remove(self, container: str) -> None:
+        """End and remove a container."""
+        if container in self.box("ctr", "task", "ls", "--quiet").stdout.split():
+            self.stop(container)
+        self.box("ctr", "container", "delete", container)
 
     def _import(self) -> None:
         """Import the image, which ctr takes only in the form that engines exchange."""

@@ -176,7 +176,11 @@ def _run_gpus(engine: Engine, gpus: str) -> CompletedProcess[str]:
 def _gives(ended: CompletedProcess[str], nodes: list[tuple[str, str]]) -> str:
     if ended.returncode:
         return _refused(ended)
-    return "yes" if [(node.path, node.numbers) for node in parse_seen(ended.stdout)] == nodes else "other nodes"
+    if [(node.path, node.numbers) for node in parse_seen(ended.stdout)] == nodes:
+        return "yes"
+    # Shown where the answer was not expected.
+    print(ended.stdout, ended.stderr)
+    return "other nodes"
 
 
 def _refused(ended: CompletedProcess[str]) -> str:

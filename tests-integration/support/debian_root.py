@@ -11,6 +11,8 @@ from support.installed import engine_program
 PACKAGES = (
     *("docker.io", "containerd", "runc", "crun", "podman", "conmon", "netavark", "uidmap"),
     *("fuse-overlayfs", "slirp4netns", "passt", "iproute2", "procps", "ca-certificates", "systemd", "udev"),
+    # What our own packages need there.
+    *("python3",),
 )
 # The client is a package of its own from trixie on.
 NEWER_PACKAGES = ("docker-cli",)
@@ -23,11 +25,13 @@ ANY_SCRIPT = "/usr/share/debootstrap/scripts/sid"
 def debian_root(suite: str) -> Path:
     """Return a root file system of a release with container engines, made once: half a minute and 700 MB each."""
     root = _cache() / suite
-    if not (root / ".complete").exists():
+    packages = [*PACKAGES, *(() if suite in OLDER_SUITES else NEWER_PACKAGES)]
+    complete = root / ".complete"
+    if not complete.exists() or complete.read_text().split() != packages:
         subprocess.run(["rm", "-rf", "--one-file-system", root], check=True)
         _bootstrap(suite, root)
-        _install(root, [*PACKAGES, *(() if suite in OLDER_SUITES else NEWER_PACKAGES)])
-        (root / ".complete").touch()
+        _install(root, packages)
+        complete.write_text("\n".join(packages))
     return root
 
 

@@ -1,0 +1,29 @@
+"""This project's own debs, installed in a box as an administrator installs them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from support.box import Box
+
+BUILDER = Path(__file__).parents[2] / "packaging/debian.py"
+# It has no files, and asks for the others to be configured before.
+META_PACKAGE = "amd-container-toolkit_"
+
+
+def build_debs(directory: Path) -> Path:
+    """Build the debs of this checkout into a directory and return it."""
+    subprocess.run([sys.executable, BUILDER, directory], capture_output=True, check=True)
+    return directory
+
+
+def install_toolkit(box: Box, debs: Path) -> None:
+    """Install the toolkit in a box."""
+    names = sorted(deb.name for deb in debs.glob("*.deb") if not deb.name.startswith(META_PACKAGE))
+    for name in names:
+        (box.share / name).write_bytes((debs / name).read_bytes())
+    box("dpkg", "--force-unsafe-io", "--install", *(f"/box/{name}" for name in names))

@@ -1,0 +1,60 @@
+"""A box that believes to be a GPU server, with the toolkit installed in it and the tracker enabled."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from support.box import USER, Box, add_user, nodes_of
+from support.debs import install_toolkit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from amdgpu_discovery.host import Host
+
+LEASES = "/run/amd-container-toolkit/leases"
+LEASES_OF_THE_USER = "/run/user/1100/amd-container-toolkit/leases"
+SPEC = "/etc/cdi/amd.json"
+
+
+class TrackedBox(Box):
+    """Use it as a context, as any box."""
+
+    def __init__(self, root: Path, directory: Path, host: Host, spec: bytes, debs: Path) -> None:
+        super().__init__(str(root), directory, nodes_of(spec), hardware=host.root)
+        self._debs = debs
+
+    def __enter__(self) -> TrackedBox:
+        super().__enter__()
+        add_user(self)
+        install_toolkit(self, self._debs)
+        self.tracker("enable")
+        self("amd-ctk", "cdi", "generate")
+        return self
+
+    def tracker(self, *words: str) -> str:
+        """Run `amd-ctk gpu-tracker` as root and return what it prints."""
+        return self("amd-ctk", "gpu-tracker", *words).stdout
+
+    def users(self) -> dict[int, list[tuple[str, list[str]]]]:
+        """Return the containers of each GPU, and by which ways they came to it."""
+        status = json.loads(self.tracker("status", "--json"))
+        return {
+            gpu["number"]: [(use["container_id"], use["ways"]) for use in gpu["containers"]] for gpu in status["gpus"]
+        }
+
+    def leases(self, directory: str = LEASES, *, user: str = "") -> list[str]:
+        """Return the containers that have a lease."""
+        names = self("sh", "-c", f"ls {directory}", user=user).stdout.split()
+        return [name.partition("@")[0] for name in names]
+
+    def leases_of_the_user(self) -> list[str]:
+        """Return the containers of the user without privileges that have a lease."""
+        return self.leases(LEASES_OF_THE_USER, user=USER)
+
+    def hooks(self) -> Iterator[str]:
+        """Return the moments for which the CDI spec has hooks."""
+        spec = json.loads(self("cat", SPEC).stdout)
+        return (hook["hookName"] for hook in spec.get("containerEdits", {}).get("hooks", []))

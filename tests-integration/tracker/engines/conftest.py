@@ -1,0 +1,39 @@
+"""Machines of three Debian releases with four MI210, and the toolkit installed in them from debs."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import ExitStack
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+from support.cdi_engines import put_image
+from support.debian_root import debian_root
+from support.debs import build_debs
+from support.docker import IMAGE
+from support.installed import our_program, require_root
+from support.oci_archive import pack_oci
+from support.tracked_box import TrackedBox
+
+
+@pytest.fixture(scope="session")
+def box(tmp_path_factory, image_archive):
+    """Return a function that gives a running box over a release of Debian in which the tracker is enabled."""
+    require_root()
+    host = build_host(tmp_path_factory.mktemp("hardware") / "host", "mi210-4")
+    generate = [our_program("amd-ctk"), "--host-root", host.root, "cdi", "generate", "--output=-"]
+    spec = subprocess.run(generate, stdout=subprocess.PIPE, check=True).stdout
+    debs = build_debs(tmp_path_factory.mktemp("debs"))
+    boxes = {}
+
+    def find(suite):
+        if suite not in boxes:
+            directory = tmp_path_factory.mktemp(suite)
+            made = stack.enter_context(TrackedBox(debian_root(suite), directory, host, spec, debs))
+            put_image(made, image_archive, pack_oci(image_archive, directory / "oci.tar", IMAGE))
+            boxes[suite] = made
+        return boxes[suite]
+
+    with ExitStack() as stack:
+        yield find
