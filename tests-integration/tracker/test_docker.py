@@ -251,6 +251,31 @@ def test_a_container_in_the_hosts_pid_namespace_is_tracked(engine):
     assert engine.leases() == []
 
 
+@pytest.mark.parametrize("rule", ["c 226:* rwm", "c 226:130 rw", "c *:* rwm", "a *:* rwm"])
+def test_a_rule_for_the_device_cgroup_is_no_way_around_a_reservation(engine, rule):
+    container = engine.run("0")
+
+    refused = engine.run("none", f"--device-cgroup-rule={rule}")
+
+    assert "GPUs [0] are exclusive and already in use" in refused
+    assert engine.users() == {0: [container], 1: [], 2: [], 3: []}
+
+
+def test_a_rule_for_the_device_cgroup_claims_what_it_opens(engine):
+    container = engine.run("none", "--device-cgroup-rule=c 226:129 rwm")
+
+    assert engine.users() == {0: [], 1: [], 2: [container], 3: []}
+
+
+def test_a_privileged_container_that_asks_for_nothing_claims_nothing(engine):
+    container = engine.run("0")
+
+    # Roots of some virtual machines lack capabilities; runc says so, which is after everything that is asked here.
+    assert "exclusive" not in engine.run("none", "--privileged", command=("true",))
+
+    assert engine.users() == {0: [container], 1: [], 2: [], 3: []}
+
+
 def test_a_failing_exec_releases_nothing(engine):
     container = engine.run("0")
 

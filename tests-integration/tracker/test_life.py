@@ -145,6 +145,20 @@ def test_gpus_given_by_device_nodes_are_claimed_too(tracked):
     assert "already in use" in tracked.run("c3", "0")
 
 
+def test_a_rule_for_the_device_cgroup_is_no_way_around_a_reservation(tracked):
+    tracked.run("c1", "0")
+    rule = {"allow": True, "type": "c", "major": 226, "access": "rwm"}
+
+    every_gpu = tracked.run("c2", None, linux={"resources": {"devices": [{**rule, "minor": -1}]}})
+    gpu_0 = tracked.run("c3", None, linux={"resources": {"devices": [{**rule, "minor": 130}]}})
+    gpu_1 = tracked.run("c4", None, linux={"resources": {"devices": [{**rule, "minor": 131}]}})
+
+    assert "GPUs [1 2 3] allocated\nGPUs [0] are exclusive and already in use" in every_gpu
+    assert "GPUs [0] are exclusive and already in use" in gpu_0
+    assert gpu_1 == ""
+    assert tracked.users() == {0: ["c1"], 1: ["c4"], 2: [], 3: []}
+
+
 def test_privileged_containers_that_ask_for_nothing_claim_nothing(tracked):
     tracked.run("c1", "0")
     linux = {"devices": nodes_of(tracked, 0), "resources": {"devices": [{"allow": True, "access": "rwm"}]}}

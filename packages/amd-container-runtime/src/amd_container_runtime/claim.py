@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.given_gpus import allows_every_device, drm_minors, gpus_given, shared_cgroup
+from amd_gpu_tracker.given_gpus import gpus_given, may_give_gpus, shared_cgroup
 from amd_gpu_tracker.hooks import is_claim_hook, release_hook
 from amd_gpu_tracker.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
 from amd_gpu_tracker.lock import KernelLock
@@ -57,14 +57,13 @@ class PendingClaim:
 def make_claim(
     call: Call, host: Host, bundle: Bundle, *, granted: Grant, gpus: Sequence[GpuLocation]
 ) -> PendingClaim | None:
-    """Return the claim of the granted GPUs and of those whose nodes the engine has put into the spec, None for none.
+    """Return the claim of the granted GPUs and of those that the engine has put into the spec, None for none.
 
     A privileged container has the nodes of every GPU without having asked for any, so these do not count.
     """
     spec = bundle.spec
-    has_nodes = bool(drm_minors(spec)) and not allows_every_device(spec)
-    gpus = gpus or (_locate_gpus(host) if has_nodes else [])
-    given = [gpu for gpu in gpus_given(spec, gpus) if gpu not in granted.gpus] if has_nodes else []
+    gpus = gpus or (_locate_gpus(host) if may_give_gpus(spec) else [])
+    given = [gpu for gpu in gpus_given(spec, gpus) if gpu not in granted.gpus]
     if not (granted.gpus or given):
         return None
     processes = Processes()
