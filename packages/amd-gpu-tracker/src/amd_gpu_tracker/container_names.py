@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from amd_gpu_tracker.state import read_plain_file
 from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 NAME_ANNOTATIONS = ("io.kubernetes.cri.container-name", "nerdctl/name")
 # What Podman calls its lists of containers; `--rm` ones stand in the second.
 PODMAN_LISTS = ("containers.json", "volatile-containers.json")
+# Of a list of very many containers.
+LARGEST_BYTES = 64 * 1024 * 1024
 
 
 def find_container_names(uses: Iterable[ContainerUse]) -> dict[str, str]:
@@ -60,7 +63,6 @@ def _podman_name(use: ContainerUse) -> str:
 
 def _read(path: str) -> Any:
     try:
-        with open(path, "rb") as file:
-            return loads(file.read())
+        return loads(read_plain_file(path, largest=LARGEST_BYTES)[0])
     except (OSError, ValueError):
         return None

@@ -17,6 +17,8 @@ VERSION = 1
 # How `format_lease` begins and ends: a file that was cut off or damaged at random does not.
 LEASE_BEGINS = b'{"version":1,"container_id":"'
 LEASE_ENDS = b"}\n"
+# In seconds, and later than anything that a calendar can show.
+NEVER = 1e13
 
 # By which way a container came to a GPU.
 BY_ENVIRONMENT = "env"
@@ -107,8 +109,8 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
         if type(fields[name]) is not str:
             raise ValueError(f"{name} is not text")
     for name in ("since", "boot_offset"):
-        if type(fields[name]) not in (int, float):
-            raise ValueError(f"{name} is not a number")
+        if type(fields[name]) not in (int, float) or not abs(fields[name]) < NEVER:
+            raise ValueError(f"{name} is not a time")
     for name in ("gpus", "ways", "kinds"):
         # Leases of versions before Swarm was served have no kinds.
         items = fields.get(name, []) if name == "kinds" else fields[name]

@@ -8,9 +8,9 @@ be judged counts as alive: keeping a lease too long costs a `reset`, dropping a 
 from __future__ import annotations
 
 import errno
-import posix
 
 from amd_gpu_tracker.processes import TICKS_PER_SECOND, ProcessId, boot_offset
+from amd_gpu_tracker.state import read_plain_file
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.value import Value
@@ -117,8 +117,7 @@ def _read_state(path: str, pid: str, start: str) -> ProcessId | None:
 def _read(path: str) -> tuple[bytes, float]:
     """Return a file's content and when it was written; nothing where there is no such file, OSError where unknown."""
     try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read(), posix.fstat(file.fileno()).st_mtime
+        return read_plain_file(path)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
             return b"", 0.0

@@ -5,6 +5,7 @@ Leases are changed only while the lock is held; everything may be read without i
 
 from __future__ import annotations
 
+import errno
 import posix
 
 from amd_gpu_tracker.errors import StateError, needs_root
@@ -12,8 +13,8 @@ from amd_gpu_tracker.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_
 from amd_gpu_tracker.policy import Policy, format_policy, parse_policy
 from amd_gpu_tracker.switch import POLICY_FILE
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import put_in_place, read_file, replace_file, write_beside
-from amdgpu_discovery.paths import directory_of, is_directory
+from amdgpu_discovery.files import put_in_place, replace_file, write_beside
+from amdgpu_discovery.paths import DIRECTORY, FILE_TYPE, REGULAR_FILE, directory_of, is_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # Below it stand `leases/`, the lock and the refusals; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
 LONGEST_NAME = 200
+# Of a lease and of the policy, many times what they come to.
+LARGEST_BYTES = 1024 * 1024
 
 
 class State:
@@ -116,12 +119,41 @@ class State:
 def read_if_there(path: str) -> bytes | None:
     """Return the content of a file, None where there is none; StateError where it cannot be read."""
     try:
-        # Whoever puts a pipe there shall not make container starts wait for it.
-        return read_file(path, flags=posix.O_NONBLOCK)
+        return read_plain_file(path)[0]
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def read_plain_file(path: str, *, largest: int = LARGEST_BYTES) -> tuple[bytes, float]:
+    """Return the content of a file and when it was written; OSError where it is large or no plain file.
+
+    Root reads the leases of users and files that those name. A pipe would keep it waiting, a device may act when it is
+    opened, and some never end.
+    """
+    place = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
+    try:
+        found = posix.fstat(place)
+        if found.st_mode & FILE_TYPE != REGULAR_FILE:
+            is_directory = found.st_mode & FILE_TYPE == DIRECTORY
+            raise OSError(errno.EISDIR if is_directory else errno.EINVAL, "it is not a plain file")
+        descriptor = posix.open(f"/proc/self/fd/{place}", posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+    finally:
+        posix.close(place)
+    try:
+        return _read_all(descriptor, largest), found.st_mtime
+    finally:
+        posix.close(descriptor)
+
+
+def _read_all(descriptor: int, largest: int) -> bytes:
+    content = b""
+    while chunk := posix.read(descriptor, 65536):
+        content += chunk
+        if len(content) > largest:
+            raise OSError(errno.EFBIG, "it is too large")
+    return content
 
 
 def remove_file(path: str) -> None:

@@ -7,7 +7,7 @@ import time
 
 from amd_gpu_tracker.container_names import find_container_names
 from amd_gpu_tracker.errors import GpusChanged
-from amd_gpu_tracker.status_table import format_json, format_refusals, format_status
+from amd_gpu_tracker.status_table import format_json, format_refusals, format_status, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def print_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:
     status = tracker.status()
     print(_format(status, as_json=as_json, wide=wide))
     for problem in () if as_json else status.problems:
-        print(problem, file=sys.stderr)
+        print(printable(problem), file=sys.stderr)
 
 
 def watch_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:

@@ -27,6 +27,11 @@ def format_status(status: Status, *, names: Mapping[str, str] | None = None) -> 
     return "\n".join([RULE, _line(HEADER + (MORE_HEADER if wide else ())), RULE, *map(_line, rows)])
 
 
+def printable(text: str) -> str:
+    """Return text that users chose without what a terminal would obey."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
 def format_json(status: Status, names: Mapping[str, str]) -> str:
     """Return everything as JSON; times are seconds since 1970."""
     import json
@@ -42,9 +47,9 @@ def format_refusals(refusals: Sequence[Refusal]) -> str:
     """Return the refusals, oldest first, each with its container and then the words it was given."""
     blocks = []
     for refusal in refusals:
-        indented = refusal.message.replace("\n", "\n    ")
-        by = ", ".join(refusal.ways)
-        blocks.append(f"{format_time(refusal.time)} container {refusal.container_id or '-'} by {by}\n    {indented}")
+        indented = "\n    ".join(map(printable, refusal.message.split("\n")))
+        container, by = printable(refusal.container_id) or "-", ", ".join(refusal.ways)
+        blocks.append(f"{format_time(refusal.time)} container {container} by {by}\n    {indented}")
     return "\n".join(blocks) or "No container was refused since the last boot"
 
 
@@ -71,7 +76,7 @@ def _columns(use: ContainerUse, names: Mapping[str, str] | None) -> tuple[str, .
 
 
 def _line(columns: Sequence[str]) -> str:
-    return "".join(f"{column:<{width}}" for column, width in zip(columns, WIDTHS, strict=False)).rstrip()
+    return "".join(f"{printable(column):<{width}}" for column, width in zip(columns, WIDTHS, strict=False)).rstrip()
 
 
 def _container_fields(use: ContainerUse, names: Mapping[str, str]) -> dict[str, object]:
