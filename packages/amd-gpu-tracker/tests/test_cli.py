@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -230,6 +231,35 @@ def test_watching_shows_each_change(untracked, command):
         watching.send_signal(2)
         assert watching.wait(60) == 0
         watching.stdout.close()
+
+
+def test_a_gpu_of_a_rootless_container_is_not_made_exclusive(command, sleeper, untracked):
+    command("enable")
+    sleeper("a", "1-2")
+    leases = untracked.host.path("/run/user/1000/amd-container-toolkit/leases")
+    shutil.move(untracked.state.leases_directory, leases)
+
+    assert command("0,1", "exclusive") == (
+        0,
+        (
+            "GPUs [0] have been made exclusive\n"
+            "GPUs [1] have not been made exclusive because a rootless container is using it\n"
+        ),
+        "",
+    )
+
+
+def test_a_terminal_is_not_told_what_to_do_by_names_of_containers(command, sleeper):
+    command("enable")
+    command("0", "exclusive")
+    sleeper("clear\x1b[2J", "0")
+    with pytest.raises(Exception, match="exclusive and already in use"):
+        sleeper("title\x1b]0;x\x07", "0")
+
+    assert command("status")[1].splitlines()[3].endswith(" clear?[2J")
+    refusal = command("status", "--refusals")[1].splitlines()
+    assert refusal[0].endswith(" container title?]0;x? by api")
+    assert refusal[2] == "    GPU 0 is in use by container clear?[2J"
 
 
 def test_refusals_are_shown_with_their_words(command, sleeper, untracked):

@@ -120,3 +120,14 @@ def test_the_user_shares_with_root(machine):
     assert machine.box.users()[1] == [(roots, ["cdi"]), (users, ["cdi"])]
     assert machine.box.leases() == [roots]
     assert machine.box("ls", LEASES_OF_THE_USER, user=USER).stdout.startswith(users)
+
+
+def test_a_gpu_that_the_user_has_is_not_made_exclusive(machine):
+    container = machine.by_cdi.start("amd.com/gpu=1")
+
+    assert machine.box.tracker("1-2", "exclusive") == (
+        "GPUs [2] have been made exclusive\n"
+        "GPUs [1] have not been made exclusive because a rootless container is using it\n"
+    )
+    machine.by_cdi.remove(container)
+    assert machine.box.tracker("1", "exclusive") == "GPUs [1] have been made exclusive\n"

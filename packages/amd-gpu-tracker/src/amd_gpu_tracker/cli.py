@@ -149,6 +149,8 @@ def set_accessibility(
     if change.in_use:
         reason = "more than one container is currently using it"
         print(f"GPUs {_list(change.in_use)} have not been made exclusive because {reason}")
+    if change.rootless:
+        print(f"GPUs {_list(change.rootless)} have not been made exclusive because a rootless container is using it")
     if change.broken_ranges:
         print(f"Ignoring {_list(change.broken_ranges)} GPUs Ranges as they are invalid")
     if change.unknown:

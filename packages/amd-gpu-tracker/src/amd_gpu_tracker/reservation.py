@@ -81,6 +81,8 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
         return False
     _refuse_conflicts(state, claim, policy, processes, own_path=path)
     state.write_lease(_extended(own, claim) if own else new_lease(claim, processes))
+    if state.is_rootless:
+        _look_again(state, claim, own)
     return True
 
 
@@ -99,8 +101,8 @@ def _refuse_conflicts(state: State, claim: Claim, policy: Policy, processes: Pro
     others = [path for path in state.lease_paths() if path != own_path]
     exclusive_keys = policy.exclusive_keys
     exclusive = [gpu for gpu in claim.wanted if gpu_key(gpu) in exclusive_keys]
-    if exclusive and state.is_rootless:
-        raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]))
+    if state.is_rootless:
+        _refuse_exclusive(state, claim, policy)
     if not others:
         return
     from amd_gpu_tracker.survey import mend_leases
@@ -118,6 +120,24 @@ def _refuse_conflicts(state: State, claim: Claim, policy: Policy, processes: Pro
     if taken:
         free = [gpu.number for gpu in claim.wanted if gpu.number not in taken]
         raise refused(state, claim, refusal(claim.holder.container_id, free, taken))
+
+
+def _look_again(state: State, claim: Claim, own: Lease | None) -> None:
+    """Take a rootless claim back if root, whose lock is another, made one of its GPUs exclusive meanwhile."""
+    try:
+        _refuse_exclusive(state, claim, state.read_policy())
+    except BaseException:
+        if own:
+            state.write_lease(own)
+        else:
+            os.unlink(state.lease_path((claim.holder.root, claim.holder.container_id)))
+        raise
+
+
+def _refuse_exclusive(state: State, claim: Claim, policy: Policy) -> None:
+    exclusive = [gpu.number for gpu in claim.wanted if gpu_key(gpu) in policy.exclusive_keys]
+    if exclusive:
+        raise refused(state, claim, rootless_refusal(exclusive))
 
 
 def refusal(container_id: str, free: Sequence[int], users_by_taken: dict[int, list[str]]) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from amd_gpu_tracker.lease import gpu_key
+from amd_gpu_tracker.places import find_places
 from amd_gpu_tracker.policy import EXCLUSIVE, SHARED, read_tracked_gpus
-from amd_gpu_tracker.rootless import DIRECTORY_NAME
-from amd_gpu_tracker.state import State
 from amd_gpu_tracker.survey import look_at_leases
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
@@ -16,8 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_gpu_tracker.lease import Lease
     from amd_gpu_tracker.processes import Processes
-
-USER_DIRECTORIES = "/run/user"
+    from amd_gpu_tracker.state import State
 
 
 class ContainerUse(Value):
@@ -60,7 +56,7 @@ def read_status(state: State, processes: Processes) -> Status:
         return Status(enabled=False)
     gpus = locate_gpus(state.host)
     policy.require_same_gpus(read_tracked_gpus(state.host, gpus))
-    survey = look_at_leases(state, processes, [path for place in _places(state) for path in place.lease_paths()])
+    survey = look_at_leases(state, processes, [path for place in find_places(state) for path in place.lease_paths()])
     exclusive_keys = policy.exclusive_keys
     uses = tuple(
         GpuUse(
@@ -85,12 +81,3 @@ def _use(lease: Lease) -> ContainerUse:
         kinds=lease.kinds,
         vram_mb=lease.vram_mb,
     )
-
-
-def _places(state: State) -> list[State]:
-    """Return the host's own leases and those of rootless users, which root may read and others for themselves."""
-    users = state.host.path(USER_DIRECTORIES)
-    names = sorted(os.listdir(users)) if os.path.isdir(users) else []
-    directories = [f"{users}/{name}/{DIRECTORY_NAME}" for name in names]
-    others = [State(state.host, path) for path in directories if os.access(f"{path}/leases", os.R_OK | os.X_OK)]
-    return list({place.run_directory: place for place in (State(state.host), state, *others)}.values())

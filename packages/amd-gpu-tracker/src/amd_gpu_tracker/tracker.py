@@ -19,6 +19,7 @@ from amd_gpu_tracker.lease import BY_API, Holder, gpu_key
 from amd_gpu_tracker.library_lock import hold_library_lock
 from amd_gpu_tracker.lock import TIMEOUT_SECONDS
 from amd_gpu_tracker.migration import read_former_policy
+from amd_gpu_tracker.places import find_places_of_users
 from amd_gpu_tracker.policy import Policy, read_tracked_gpus
 from amd_gpu_tracker.processes import Processes
 from amd_gpu_tracker.refusals import read_refusals
@@ -26,7 +27,7 @@ from amd_gpu_tracker.release import release
 from amd_gpu_tracker.reservation import Claim, reserve
 from amd_gpu_tracker.rootless import open_state
 from amd_gpu_tracker.status import read_status
-from amd_gpu_tracker.survey import mend_leases
+from amd_gpu_tracker.survey import look_at_leases, mend_leases
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import resolve, select_gpus
 from amdgpu_discovery.value import Value
@@ -50,6 +51,8 @@ class AccessibilityChange(Value):
     changed: tuple[int, ...] = ()
     # More than one container uses them, so that they cannot be exclusive.
     in_use: tuple[int, ...] = ()
+    # A rootless container uses them, and exclusive GPUs are for containers of root.
+    rootless: tuple[int, ...] = ()
     # Parts of the request that name no GPU.
     broken_ranges: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -123,12 +126,13 @@ class Tracker:
             resolution = resolve(gpus, request)
             survey = mend_leases(self._state, self._processes, self._state.lease_paths())
             in_use = [gpu for gpu in resolution.gpus if exclusive and _is_shared_by_several(survey, gpu)]
-            changed = [gpu for gpu in resolution.gpus if gpu not in in_use]
-            self._state.write_policy(policy.with_accessibility(map(gpu_key, changed), exclusive=exclusive))
+            free = [gpu for gpu in resolution.gpus if gpu not in in_use]
+            changed = self._change(policy, free, exclusive=exclusive)
         return AccessibilityChange(
             tracked=True,
             changed=_numbers(changed),
             in_use=_numbers(in_use),
+            rootless=_numbers([gpu for gpu in free if gpu not in changed]),
             broken_ranges=tuple(problem.item for problem in resolution.broken_ranges),
             unknown=tuple(item for problem in resolution.unknown for item in problem.items),
         )
@@ -175,6 +179,20 @@ class Tracker:
             raise ContainerRunning(f"container {container_id} is still running", hint="stop it first")
         keys = {key for lease in released.dropped for key in lease.gpus}
         return _numbers([gpu for gpu in locate_gpus(self._host) if gpu_key(gpu) in keys]) if keys else ()
+
+    def _change(self, policy: Policy, gpus: list[GpuLocation], *, exclusive: bool) -> list[GpuLocation]:
+        """Write down that GPUs are exclusive or shared; return those of which that could be done."""
+        self._state.write_policy(policy.with_accessibility(map(gpu_key, gpus), exclusive=exclusive))
+        if not exclusive:
+            return gpus
+        # Users have locks of their own. Their containers write a lease and then read the policy, so look in the other
+        # order: one of both sees the other.
+        paths = [path for place in find_places_of_users(self._state) for path in place.lease_paths()]
+        survey = look_at_leases(self._state, self._processes, paths)
+        kept = [gpu for gpu in gpus if not survey.container_ids(gpu_key(gpu))]
+        if kept != gpus:
+            self._state.write_policy(policy.with_accessibility(map(gpu_key, kept), exclusive=True))
+        return kept
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
