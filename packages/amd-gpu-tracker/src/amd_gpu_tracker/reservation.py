@@ -130,7 +130,7 @@ def _look_again(state: State, claim: Claim, own: Lease | None) -> None:
         if own:
             state.write_lease(own)
         else:
-            os.unlink(state.lease_path((claim.holder.root, claim.holder.container_id)))
+            posix.unlink(state.lease_path((claim.holder.root, claim.holder.container_id)))
         raise
 
 
