@@ -21,12 +21,14 @@ class Program:
     words: Sequence[str]
     environment: Mapping[str, str]
     prepare: Callable[[], object] = bool
+    standard_input: str = os.devnull
 
     def run(self) -> float:
         """Return how many seconds one run takes; a run that fails ends the benchmark."""
         self.prepare()
+        actions = [(os.POSIX_SPAWN_OPEN, 0, self.standard_input, os.O_RDONLY, 0), *QUIET]
         begin = time.perf_counter()
-        child = os.posix_spawn(self.words[0], self.words, self.environment, file_actions=QUIET)
+        child = os.posix_spawn(self.words[0], self.words, self.environment, file_actions=actions)
         _, status = os.waitpid(child, 0)
         elapsed = time.perf_counter() - begin
         if status:
@@ -48,8 +50,8 @@ class Program:
         )
         return int(answer.stdout) / 1024
 
-    def system_calls(self) -> tuple[int, int]:
-        """Return how many system calls one run makes and how many programs it executes."""
+    def system_calls(self) -> tuple[int, list[str]]:
+        """Return how many system calls one run makes, and the names of the programs it executes."""
         self.prepare()
         trace = subprocess.run(
             ["strace", "-f", "-qq", "-o", "/dev/stdout", *self.words],
@@ -59,7 +61,7 @@ class Program:
             check=True,
         )
         calls = [line.split(maxsplit=1)[1] for line in trace.stdout.splitlines() if "(" in line]
-        return len(calls), sum(call.startswith("execve(") for call in calls)
+        return len(calls), [call.split('"')[1].rpartition("/")[2] for call in calls if call.startswith("execve(")]
 
 
 PEAK_OF_A_CHILD = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 
 from amd_ctk.cdi.errors import CdiError
@@ -82,6 +81,9 @@ def find_recipe(host: Host, output: str) -> Recipe | None:
 
 
 def _file_of(output: str) -> str:
+    # A library of its own behind it, which only those who remember need.
+    import hashlib
+
     return f"{RECIPES}/{hashlib.sha256(os.fsencode(output)).hexdigest()[:16]}.json"
 
 

@@ -1,0 +1,37 @@
+"""Lay out below one directory what the deb packages install, as it is after their postinst."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGING = Path(__file__).resolve().parent.parent / "packaging"
+sys.path.insert(0, str(PACKAGING))
+
+from packages import COMPILE, LIBRARY  # noqa: E402 - the path had to be set first
+from stage import stage_packages  # noqa: E402
+
+# The distribution's own, of which a virtual environment's is a link.
+PYTHON = Path("/usr/bin/python3").resolve()
+
+
+def install(directory: Path) -> Path:
+    """Build and lay out all packages; return the directory that stands for /."""
+    root = directory / "installed"
+    for tree in stage_packages(directory / "work", interpreter=str(PYTHON), zsh_functions="unused").values():
+        shutil.copytree(tree, root, symlinks=True, dirs_exist_ok=True)
+    _move(root)
+    subprocess.run(["/bin/sh", root / COMPILE], check=True)
+    return root
+
+
+def _move(root: Path) -> None:
+    """Let programs find their library below `root`; the runtime's launcher looks beside itself anyway."""
+    for program in [root / COMPILE, *(root / "usr/bin").iterdir()]:
+        text = program.read_text(encoding="utf-8")
+        program.write_text(text.replace(f"/{LIBRARY}", f"{root}/{LIBRARY}"), encoding="utf-8")
+    link = root / LIBRARY / "python3"
+    link.unlink()
+    link.symlink_to(PYTHON)
