@@ -19,24 +19,24 @@ from amd_gpu_tracker.tracker import Tracker
 
 @pytest.fixture
 def library(tmp_path):
-    """Return a directory of the packages, with packs, whose files would not run."""
+    """Return a directory of the packages, with packs."""
     root = tmp_path / "python"
     for package in (amd_container_runtime, amd_device_spec, amd_gpu_tracker, amdgpu_discovery):
         source = Path(package.__file__).parent
         shutil.copytree(source, root / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     for program in ("amd_container_runtime", "amd_gpu_tracker"):
         subprocess.run([sys.executable, "-ISB", f"{root}/{program}/packed.py"], check=True)
-    for file in root.rglob("*.py"):
-        if file.name not in ("launched.py", "hook.py"):
-            spoil(file)
     return root
 
 
-def spoil(file):
-    """Leave a module that cannot be imported, without its directory telling."""
-    times = os.stat(file.parent)
-    file.write_text("raise SystemExit('this module was imported from its file')\n")
-    os.utime(file.parent, ns=(times.st_atime_ns, times.st_mtime_ns))
+@pytest.fixture
+def only_packs(library):
+    """Leave modules that cannot be imported, without their directories telling."""
+    for file in library.rglob("*.py"):
+        if file.name not in ("launched.py", "hook.py"):
+            times = os.stat(file.parent)
+            file.write_text("raise SystemExit('this module was imported from its file')\n")
+            os.utime(file.parent, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 @pytest.fixture
@@ -57,6 +57,7 @@ def create(runtime, library):
     return run
 
 
+@pytest.mark.usefixtures("only_packs")
 @pytest.mark.parametrize("tracked", [False, True])
 def test_a_container_gets_its_gpus_without_a_module_read_from_its_file(runtime, create, tracked):
     if tracked:
@@ -84,7 +85,7 @@ def test_a_refusal_has_its_sentence(runtime, create):
     )
 
 
-def test_settings_and_resources_of_a_swarm_are_in_the_pack(runtime, create):
+def test_settings_and_resources_of_a_swarm_need_modules_that_are_not_in_the_pack(runtime, create):
     runtime.configure(log_level="debug")
     runtime.write_config("DOCKER_RESOURCE_GPU=0xEA35F57CC80DEB35")
 
@@ -93,6 +94,7 @@ def test_settings_and_resources_of_a_swarm_are_in_the_pack(runtime, create):
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
+@pytest.mark.usefixtures("only_packs")
 def test_the_hook_of_a_container_that_is_gone_runs_from_its_pack(runtime, library):
     Tracker(runtime.host).enable()
 

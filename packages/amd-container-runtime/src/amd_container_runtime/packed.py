@@ -12,12 +12,8 @@ FIRST = (
     *("amd_container_runtime.shim", "amd_container_runtime.low_level", "amd_container_runtime.create"),
     *("amd_container_runtime.report", "amd_device_spec.settings"),
 )
-# What those need that are tracked, that a Swarm schedules, that an administrator has settings for, or that are refused.
-LATER = (
-    *("amd_container_runtime.claim", "amd_container_runtime.memory_claim", "amd_device_spec.oci_removal"),
-    *("amd_device_spec.settings_rules", "amd_device_spec.swarm_request", "amdgpu_discovery.unknown_gpus"),
-    *("amd_gpu_tracker.survey", "amd_gpu_tracker.liveness", "amd_gpu_tracker.refusals"),
-)
+# What those need that are tracked. The rest (settings, Swarm, refusals) is rare enough to be imported from its files.
+LATER = ("amd_container_runtime.claim", "amd_gpu_tracker.survey", "amd_gpu_tracker.liveness")
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import sys
 FIRST = ("amd_gpu_tracker.hook_program", "amd_gpu_tracker.release")
 LATER = (
     *("amd_gpu_tracker.given_gpus", "amd_gpu_tracker.reservation", "amdgpu_discovery.numbering"),
-    *("amd_gpu_tracker.survey", "amd_gpu_tracker.vram"),
+    "amd_gpu_tracker.survey",
 )
 
 

@@ -5,7 +5,6 @@ Leases are changed only while the lock is held; everything may be read without i
 
 from __future__ import annotations
 
-import errno
 import posix
 
 from amd_gpu_tracker.errors import StateError, needs_root
@@ -136,6 +135,8 @@ def read_plain_file(path: str, *, largest: int = LARGEST_BYTES) -> tuple[bytes, 
     try:
         found = posix.fstat(place)
         if found.st_mode & FILE_TYPE != REGULAR_FILE:
+            import errno
+
             is_directory = found.st_mode & FILE_TYPE == DIRECTORY
             raise OSError(errno.EISDIR if is_directory else errno.EINVAL, "it is not a plain file")
         descriptor = posix.open(f"/proc/self/fd/{place}", posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
@@ -152,6 +153,8 @@ def _read_all(descriptor: int, largest: int) -> bytes:
     while chunk := posix.read(descriptor, 65536):
         content += chunk
         if len(content) > largest:
+            import errno
+
             raise OSError(errno.EFBIG, "it is too large")
     return content
 

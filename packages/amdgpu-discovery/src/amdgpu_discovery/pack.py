@@ -54,9 +54,20 @@ def write_pack(program: str, *, first: Sequence[str], later: Sequence[str]) -> l
     stamps = {package: int(os.stat(f"{root}/{package}").st_mtime) for package in packages}
     unpack = _compile(root, "amdgpu_discovery.unpack")[3]
     packed = (unpack, stamps, at_once.modules, f"{path}-later", _libraries())
-    _write(f"{path}-later", marshal.dumps(on_demand.modules))
+    _write(f"{path}-later", marshal.dumps(_one_by_one(root, on_demand, at_once.names)))
     _write(path, importlib.util.MAGIC_NUMBER + marshal.dumps(packed))
     return [path, f"{path}-later"]
+
+
+def _one_by_one(root: str, on_demand: _Closure, known: frozenset[str]) -> dict[str, tuple[str, bool, bytes, list[str]]]:
+    """Return modules by name, each with what it needs: few runs need more than some of them."""
+    separate = {}
+    for name, file, is_package, code in on_demand.modules:
+        closure = _Closure(root, known)
+        closure.add(name)
+        needs = [module[0] for module in closure.modules if module[0] != name]
+        separate[name] = (file, is_package, marshal.dumps(code), needs)
+    return separate
 
 
 def _write(path: str, content: bytes) -> None:

@@ -31,17 +31,22 @@ def unpack(
     if any(_stamp(f"{root}/{package}") not in (stamp, NEVER) for package, stamp in stamps.items()):
         return
     sys.meta_path.insert(0, _Pack(root, later, libraries))
-    for name, file, is_package, code in first:
-        module = sys.modules[name] = type(sys)(name)
-        module.__file__ = f"{root}/{file}"
-        module.__package__ = name if is_package else name.rpartition(".")[0]
-        if is_package:
-            module.__path__ = [f"{root}/{name}"]
-        exec(code, module.__dict__)  # noqa: S102 - as import does
+    for module in first:
+        _make(root, *module)
 
 
 def _stamp(directory: str) -> int:
     return int(posix.stat(directory).st_mtime)
+
+
+def _make(root: str, name: str, file: str, is_package: bool, code: CodeType) -> None:
+    """Make a module as importing it does, of which nobody asks for a spec."""
+    module = sys.modules[name] = type(sys)(name)
+    module.__file__ = f"{root}/{file}"
+    module.__package__ = name if is_package else name.rpartition(".")[0]
+    if is_package:
+        module.__path__ = [f"{root}/{name}"]
+    exec(code, module.__dict__)  # noqa: S102 - as import does
 
 
 class _Pack:
@@ -51,9 +56,10 @@ class _Pack:
         self._root = root
         self._later = later
         self._libraries = libraries
-        self._modules: dict[str, PackedModule] = {}
+        # File, whether it is a package, what it runs, and what it imports, those first that others import.
+        self._modules: dict[str, tuple[str, bool, bytes, Sequence[str]]] = {}
 
-    def find_spec(self, name: str, *_: object) -> Any:
+    def find_spec(self, name: str, _path: object, _target: object = None) -> Any:
         """Return the spec of a module that is in the pack, None for any other."""
         if name in self._libraries and posix.access(self._libraries[name], posix.R_OK):
             return LOADERS.spec_from_file_location(name, self._libraries[name])
@@ -61,7 +67,11 @@ class _Pack:
             self._read_later()
         if name not in self._modules:
             return None
-        file, is_package = self._modules[name][1:3]
+        file, is_package, _, needs = self._modules[name]
+        # Each import that comes here takes longer than most modules run.
+        for need in needs:
+            if need not in sys.modules:
+                _make(self._root, need, *self._modules[need][:2], self._code(need))
         spec = LOADERS._bootstrap.ModuleSpec(name, self, origin=f"{self._root}/{file}", is_package=is_package)
         spec.has_location = True
         return spec
@@ -71,7 +81,13 @@ class _Pack:
 
     def exec_module(self, module: ModuleType) -> None:
         """Run a module."""
-        exec(self._modules[module.__name__][3], module.__dict__)  # noqa: S102 - as import does
+        exec(self._code(module.__name__), module.__dict__)  # noqa: S102 - as import does
+
+    def _code(self, name: str) -> CodeType:
+        import marshal
+
+        code: CodeType = marshal.loads(self._modules[name][2])  # noqa: S302 - as `_read_later`
+        return code
 
     def _read_later(self) -> None:
         import marshal
@@ -79,7 +95,6 @@ class _Pack:
         path, self._later = self._later, ""
         try:
             with open(path, "rb") as file:
-                modules = marshal.loads(file.read())  # noqa: S302 - written by the one who installed this program
+                self._modules = marshal.loads(file.read())  # noqa: S302 - written by whoever installed this program
         except (OSError, ValueError, EOFError, TypeError):
             return
-        self._modules = {module[0]: module for module in modules}
