@@ -168,6 +168,14 @@ def release(session: nox.Session) -> None:
     session.run("python", "packaging/release.py", "dist", *session.posargs)
 
 
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure what packages add to container starts, on a machine at rest. Example: nox -s bench -- --rounds 100"""
+    install_editable(session)
+    session.install("hatchling>=1.22", "pip")
+    session.run("python", "benchmarks/container_start.py", *session.posargs)
+
+
 @nox.session(reuse_venv=True)
 def docs(session: nox.Session) -> None:
     """Build the documentation, and run what it shows short of an engine. Example: nox -s docs -- -k numbering"""
