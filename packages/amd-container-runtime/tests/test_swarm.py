@@ -89,9 +89,23 @@ def test_without_the_tracker_memory_is_refused(runtime):
     assert (runtime.config, runtime.files(), runtime.runc_words) == (before, ["config.json"], None)
 
 
-def test_an_amount_that_nobody_declared_to_be_memory_is_none_of_ours(runtime):
+def test_memory_of_a_node_that_was_set_up_by_hand_is_refused_and_not_left_out(runtime):
     Tracker(runtime.host).enable()
     runtime.write_config("DOCKER_RESOURCE_VRAM=4000")
+
+    answer = runtime.create()
+
+    assert answer.returncode == 4
+    assert answer.stderr == (
+        "amd-container-runtime: DOCKER_RESOURCE_VRAM=4000 is memory of a GPU, which this node does not hand out"
+        " (run 'amd-ctk swarm setup --vram' there)\n"
+    )
+    assert runtime.runc_words is None
+
+
+def test_an_amount_of_something_else_is_none_of_ours(runtime):
+    Tracker(runtime.host).enable()
+    runtime.write_config("DOCKER_RESOURCE_LICENCE=4000")
 
     assert runtime.create().returncode == 0
     assert runtime.paths() == []

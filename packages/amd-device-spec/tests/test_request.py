@@ -170,7 +170,21 @@ def test_a_request_of_too_many_items_names_its_variable():
 
 
 def test_a_foreign_amount_is_not_even_a_request():
-    assert requested_gpus(spec("DOCKER_RESOURCE_SLOT=1", "DOCKER_RESOURCE_VRAM=4000"), KINDS) is None
+    assert requested_gpus(spec("DOCKER_RESOURCE_SLOT=1", "DOCKER_RESOURCE_DISK=4000"), KINDS) is None
+
+
+def test_memory_that_the_node_was_not_set_up_for_is_refused():
+    with pytest.raises(RequestError) as refusal:
+        granted("DOCKER_RESOURCE_VRAM=4000", "AMD_VISIBLE_DEVICES=0")
+
+    assert str(refusal.value) == (
+        "DOCKER_RESOURCE_VRAM=4000 is memory of a GPU, which this node does not hand out"
+        " (run 'amd-ctk swarm setup --vram' there)"
+    )
+
+
+def test_words_of_a_kind_called_vram_are_none_of_ours():
+    assert granted("DOCKER_RESOURCE_VRAM=fast", "AMD_VISIBLE_DEVICES=1") == ([1], [])
 
 
 def test_an_amount_of_our_kind_is_refused():

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 SWARM_PREFIX = "DOCKER_RESOURCE_"
+# As `amd-ctk swarm setup --vram` calls it, and as nodes are set up by hand.
+VRAM_KIND = "VRAM"
 
 
 class GpuRequest(Value):
@@ -73,7 +75,8 @@ def requested_gpus(spec: dict[str, Any], swarm_kinds: Sequence[str]) -> GpuReque
         elif name.startswith(SWARM_PREFIX):
             resources[name.removeprefix(SWARM_PREFIX)] = value
     # What a kind that is not ours counts or names (licences, FPGAs) needs no look at the host: it may have no GPU.
-    relevant = {kind: value for kind, value in resources.items() if kind in swarm_kinds or _are_identities(value)}
+    ours = (*swarm_kinds, VRAM_KIND)
+    relevant = {kind: value for kind, value in resources.items() if kind in ours or _are_identities(value)}
     if visible is None and not relevant:
         return None
     return GpuRequest(visible=visible, resources=relevant)

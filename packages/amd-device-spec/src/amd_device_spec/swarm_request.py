@@ -5,7 +5,7 @@ Apart from `request`, because only tasks of a Swarm have any.
 
 from __future__ import annotations
 
-from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES, grant_named
+from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES, VRAM_KIND, grant_named
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.selection import asks_for_nothing, resolve
 from amdgpu_discovery.unknown_gpus import shown
@@ -74,6 +74,8 @@ def _scheduled(
 ) -> Iterator[tuple[str, str]]:
     """Yield the variables of Swarm that name GPUs: of a kind of ours, or with nothing but ids of this host."""
     for kind, value in sorted(resources.items()):
+        if kind == VRAM_KIND and kind not in swarm_kinds:
+            _refuse_undeclared_memory(kind, value)
         if kind in swarm_kinds:
             _refuse_amount(kind, value)
             if not asks_for_nothing(value):
@@ -98,6 +100,15 @@ def _vram(resources: dict[str, str], vram_kinds: Sequence[str]) -> VramRequest |
             )
         return VramRequest(kind=kind, megabytes=int(value))
     return None
+
+
+def _refuse_undeclared_memory(kind: str, value: str) -> None:
+    """Refuse memory that nobody keeps account of: the task would start without a GPU and not say so."""
+    if _is_amount(value):
+        raise RequestError(
+            f"{SWARM_PREFIX}{kind}={shown(value)} is memory of a GPU, which this node does not hand out",
+            hint="run 'amd-ctk swarm setup --vram' there",
+        )
 
 
 def _refuse_amount(kind: str, value: str) -> None:

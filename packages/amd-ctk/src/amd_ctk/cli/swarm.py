@@ -14,6 +14,7 @@ from amd_ctk.cli.context import host_of
 from amd_ctk.cli.group import command_group
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.resources import BY_PCI, BY_UUID, Plan, Resource, build_resources
+from amd_device_spec.request import VRAM_KIND
 from amdgpu_discovery.host import Host
 
 TYPE_CHECKING = False
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 app = command_group("Docker Swarm related commands")
 
-DEFAULT_VRAM_KIND = "VRAM"
 ConfigPath = Annotated[str, typer.Option("--config-path", help="Docker's configuration file, if not the usual one.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
@@ -43,7 +43,7 @@ class SetupCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line."""
-        return super().parse_args(ctx, [f"--vram={DEFAULT_VRAM_KIND}" if word == "--vram" else word for word in args])
+        return super().parse_args(ctx, [f"--vram={VRAM_KIND}" if word == "--vram" else word for word in args])
 
 
 @app.command("setup", cls=SetupCommand)
