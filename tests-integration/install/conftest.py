@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from amdgpu_discovery.simulate import build_host
+from install.matrix import Matrix
 from install.repository import AptRepository, next_version
 from install.root import build_root
 from install.system import System
@@ -18,6 +20,22 @@ from support.installed import engine_program, require_root
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SUITES = ("bookworm", "trixie")
+MATRIX = pytest.StashKey[Matrix]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note what became of a test."""
+    report = yield
+    item.config.stash.setdefault(MATRIX, Matrix()).note(item, report)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write docs/reference/packages.md if asked for."""
+    page = os.environ.get("AMD_PACKAGES_PAGE")
+    if page:
+        session.config.stash.setdefault(MATRIX, Matrix()).write_into(page)
 
 
 class Machine:

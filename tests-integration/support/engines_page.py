@@ -1,10 +1,10 @@
-"""The table of docs/reference/engines.md: what engines answered, a column each."""
+"""Tables of docs/reference that tests write: what engines and systems answered, a column each."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-BEGIN = "<!-- The table is written by nox -s engines; change the tests, not the table. -->"
+BEGIN = "<!-- The table is written by nox -s {session}; change the tests, not the table. -->"
 END = "<!-- End of the table. -->"
 NOT_ASKED = "-"
 
@@ -12,7 +12,8 @@ NOT_ASKED = "-"
 class EngineAnswers:
     """Answers as they come in."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: str = "engines") -> None:
+        self._begin = BEGIN.format(session=session)
         self._versions: dict[str, str] = {}
         self._answers: dict[tuple[str, str], str] = {}
 
@@ -31,9 +32,9 @@ class EngineAnswers:
     def write_into(self, page: str) -> None:
         """Put the table in place of the one that is between the marks of a page."""
         text = Path(page).read_text(encoding="utf-8")
-        before, _, rest = text.partition(BEGIN)
+        before, _, rest = text.partition(self._begin)
         _, _, after = rest.partition(END)
-        Path(page).write_text(f"{before}{BEGIN}\n\n{self.format()}\n\n{END}{after}", encoding="utf-8")
+        Path(page).write_text(f"{before}{self._begin}\n\n{self.format()}\n\n{END}{after}", encoding="utf-8")
 
     def _row(self, question: str) -> list[str]:
         return [question, *(self._answers.get((question, engine), NOT_ASKED) for engine in self._versions)]

@@ -1,0 +1,50 @@
+"""The manual pages that packages carry, as the two programs judge them that format manual pages."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.install]
+
+JUDGES = {"mandoc": ["-T", "lint", "-W", "warning"], "groff": ["-ww", "-mandoc", "-Tutf8", "-z"]}
+PROGRAMS = ["amd-container-runtime", "amd-ctk", "amd-gpu-tracker"]
+
+
+@pytest.fixture(scope="module")
+def pages(debs, tmp_path_factory):
+    """Return the manual pages of all packages, unpacked."""
+    directory = tmp_path_factory.mktemp("pages")
+    for deb in debs:
+        subprocess.run(["dpkg-deb", "--extract", deb, directory], check=True)
+    packed = sorted(directory.rglob("usr/share/man/man1/*.gz"))
+    for page in packed:
+        page.with_suffix("").write_bytes(gzip.decompress(page.read_bytes()))
+    return [page.with_suffix("") for page in packed]
+
+
+def test_every_program_has_a_page(pages):
+    assert [page.stem for page in pages] == PROGRAMS
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+def test_nothing_is_wrong_with_a_page(judge, pages):
+    if shutil.which(judge) is None:
+        pytest.skip(f"{judge} is not installed")
+
+    for page in pages:
+        words = [judge, *JUDGES[judge], page]
+        judged = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        assert (judged.returncode, judged.stdout) == (0, "")
+
+
+def test_every_command_stands_in_the_page_of_its_program(pages):
+    said = {page.stem: page.read_text().replace("\\-", "-") for page in pages}
+
+    for command in ("gpu list", "cdi generate", "cdi refresh", "runtime configure", "swarm setup", "config set"):
+        assert f'.SS "amd-ctk {command}' in said["amd-ctk"]
+    for command in ("enable", "status", "reset"):
+        assert f'.SS "amd-gpu-tracker {command}' in said["amd-gpu-tracker"]
