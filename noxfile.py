@@ -34,6 +34,8 @@ TWO_ENGINES = ("--numprocesses=2", "--dist=loadfile")
 LINTER = "ruff==0.17.5"
 # The page of commands is made from Typer's inside, which changes.
 SITE_TOOLS = ("mkdocs==1.6.1", "typer==0.29.2")
+# Knows since when python has what.
+FLOOR_TOOL = "vermin==1.9.2"
 TYPE_CHECKERS = ("mypy==2.4.1", "types-jsonschema", "nox")
 
 TYPED = (
@@ -136,6 +138,19 @@ def bundled(session: nox.Session) -> None:
         "--no-deps", "--no-build-isolation", *(word for name in NEEDS for word in ("-e", f"packages/{name}"))
     )
     session.run("pytest", *(session.posargs or ["packages"]))
+
+
+@nox.session
+def floor(session: nox.Session) -> None:
+    """See that python 3.10 will do: run with it where it is, else read the code. Example: nox -s floor"""
+    if shutil.which("python3.10"):
+        session.notify("bundled-3.10")
+        return
+    session.warn("there is no python3.10 here: the code is read for what 3.10 lacks, and nothing is run")
+    session.install(FLOOR_TOOL)
+    # Settings are read with it only where it is.
+    words = ("--target=3.10-", "--violations", "--eval-annotations", "--no-tips", "--exclude", "tomllib")
+    session.run("vermin", *words, *(f"packages/{name}/src" for name in NEEDS))
 
 
 @nox.session
