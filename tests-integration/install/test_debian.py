@@ -34,8 +34,11 @@ def configure(machine):
     machine.write("/etc/docker/daemon.json", DAEMON_JSON)
     machine.write("/etc/cdi/nic.json", FOREIGN_SPEC)
     machine.run("amd-ctk runtime configure --no-validate")
-    # As if the GPUs of the simulated host were this system's: its CDI spec, and what tells that it is ours.
-    machine.run(f"{ON_HOST} amd-ctk cdi generate && cp /run/shared/host/etc/cdi/amd.json /etc/cdi/amd.json")
+    # As if the GPUs of the simulated host were this system's: its CDI specs, and what tells that they are ours.
+    machine.run(
+        f"{ON_HOST} amd-ctk cdi generate; {ON_HOST} amd-ctk cdi generate --output=/etc/cdi/lab.yaml --vendor=lab"
+    )
+    machine.run("cp /run/shared/host/etc/cdi/* /etc/cdi")
     machine.run("cp -r /run/shared/host/var/lib/amd-container-toolkit/cdi /var/lib/amd-container-toolkit")
 
 

@@ -177,7 +177,7 @@ def test_removal_takes_out_what_is_ours_and_nothing_else(root, distribution):
     root.write("/etc/cdi/nic.json", SPEC)
     root.run(f"amd-ctk runtime configure --no-validate; {ON_HOST} amd-ctk cdi generate")
     # As if the GPUs of the simulated host were this system's: its CDI spec, and what tells that it is ours.
-    root.run("cp /host/etc/cdi/amd.json /etc/cdi")
+    root.run("cp /host/etc/cdi/* /etc/cdi")
     root.run("cp -r /host/var/lib/amd-container-toolkit/cdi /var/lib/amd-container-toolkit")
     assert "amd-container-runtime" in root.run("cat /etc/docker/daemon.json")
 

@@ -284,3 +284,23 @@ def test_remove_takes_out_a_generated_spec_and_no_other(host, amd_ctk, tmp_path,
     )
     assert (mine.returncode, (tmp_path / "mine.json").read_text()) == (1, "{}")
     assert files_below(tmp_path / "host/etc/cdi") == []
+
+
+def test_remove_all_takes_out_every_generated_spec_where_engines_look(host, amd_ctk, tmp_path, spec):
+    host()
+    for output in ("/etc/cdi/amd.json", "/etc/cdi/lab.yaml", "/run/cdi/amd.json", f"{tmp_path}/mine.json"):
+        amd_ctk("cdi", "generate", f"--output={output}")
+    (tmp_path / "host/etc/cdi/nic.json").write_text("{}")
+
+    removed = amd_ctk("cdi", "remove", "--all")
+    again = amd_ctk("cdi", "remove", "--all")
+
+    assert removed.returncode == 0
+    assert removed.stdout.splitlines() == [
+        "Removed CDI spec: /etc/cdi/amd.json",
+        "Removed CDI spec: /etc/cdi/lab.yaml",
+        "Removed CDI spec: /run/cdi/amd.json",
+    ]
+    assert (again.returncode, again.stdout) == (0, "")
+    assert files_below(tmp_path / "host/etc/cdi") == ["nic.json"]
+    assert (tmp_path / "mine.json").exists()

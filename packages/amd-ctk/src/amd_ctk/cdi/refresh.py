@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 from amd_ctk.cdi.errors import CdiError
+from amd_ctk.cdi.offers import SPEC_DIRECTORIES
 from amd_ctk.cdi.recipe import DEFAULT_OUTPUT, find_recipe, forget, remembered
 from amd_ctk.cdi.specs import write_spec
 from amdgpu_discovery.errors import ToolkitError, reason
@@ -38,6 +39,12 @@ def refresh_specs(host: Host) -> list[Refreshed]:
     specs there are.
     """
     return [_refresh(host, recipe) for recipe in remembered(host)]
+
+
+def find_generated(host: Host) -> list[str]:
+    """Return which generated specs are where engines look; elsewhere they are whoever's who generated them."""
+    outputs = [recipe.output for recipe in remembered(host)]
+    return [output for output in outputs if os.path.dirname(output) in (*SPEC_DIRECTORIES, "/var/run/cdi")]
 
 
 def remove_spec(host: Host, output: str) -> bool:
