@@ -42,7 +42,10 @@ def maintainer_scripts(package: Package, tree: Path) -> dict[str, str]:
     if package.is_meta:
         postinst.append((("configure",), read_script("restore-from-1")))
     prerm = [(("remove",), read_script(f"{name}.remove") + _stop(package))]
-    postrm = [(("purge",), read_script(f"{name}.purge") + _forget_units(package))]
+    postrm = [
+        (("remove",), _take_out_links(package)),
+        (("purge",), read_script(f"{name}.purge") + _forget_units(package)),
+    ]
     scripts = {
         "preinst": _script(preinst),
         # Not for "configure" alone: dpkg's trigger comes with another word.
@@ -120,6 +123,15 @@ def _stop(package: Package) -> str:
     if not names:
         return ""
     return f"if [ -d /run/systemd/system ]; then\n    deb-systemd-invoke stop {names} >/dev/null || true\nfi\n"
+
+
+def _take_out_links(package: Package) -> str:
+    """Take out the links of units that are enabled; that somebody disabled one is remembered until the purge."""
+    lines = []
+    for unit in units_of(package):
+        lines.append(f"    if deb-systemd-helper --quiet was-enabled {unit}; then\n")
+        lines.append(f"        deb-systemd-helper purge {unit} >/dev/null || true\n    fi\n")
+    return f"if command -v deb-systemd-helper >/dev/null; then\n{''.join(lines)}fi\n" if lines else ""
 
 
 def _forget_units(package: Package) -> str:

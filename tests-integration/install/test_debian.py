@@ -213,13 +213,33 @@ def test_removal_takes_out_what_is_ours_and_nothing_else(machine):
     machine.run("amd-ctk config set log-level debug")
     assert "amd" in json.loads(machine.run("cat /etc/docker/daemon.json"))["runtimes"]
 
-    machine.apt("remove amd-container-toolkit amd-container-runtime amd-ctk amd-gpu-tracker")
+    machine.apt("remove --autoremove amd-container-toolkit")
 
     assert machine.run("cat /etc/docker/daemon.json") == DAEMON_JSON
     assert machine.run("ls /etc/cdi; cat /etc/cdi/nic.json") == f"nic.json\n{FOREIGN_SPEC}"
     assert machine.run("ls /etc/amd-container-toolkit") == "config.compiled\nconfig.toml\n"
-    assert machine.run("find /usr /run/systemd -name 'amd-*' -not -path '/usr/lib/amd-container-toolkit/*'") == ""
-    assert machine.run("systemctl list-units --all --no-legend 'amd-*'") == ""
+    assert machine.run("find /usr -name 'amd-*' -o -name amdgpu-discovery") == ""
+    assert machine.run("find /etc/systemd -name 'amd-*'; systemctl list-units --all --no-legend 'amd-*'") == ""
+
+
+def test_units_are_enabled_but_for_those_that_somebody_disabled(machine):
+    machine.apt("install python3")
+    install(machine)
+    assert machine.run("systemctl is-enabled amd-cdi-refresh amd-cdi-watch") == "enabled\nenabled\n"
+    machine.run("systemctl --quiet disable amd-cdi-watch")
+    machine.release_the_next_version()
+
+    machine.apt("upgrade")
+    upgraded = machine.run("systemctl is-enabled amd-cdi-refresh amd-cdi-watch", check=False)
+    machine.apt("remove amd-ctk")
+    install(machine)
+    installed_again = machine.run("systemctl is-enabled amd-cdi-refresh amd-cdi-watch", check=False)
+    machine.apt("purge amd-ctk")
+    install(machine)
+    installed_anew = machine.run("systemctl is-enabled amd-cdi-refresh amd-cdi-watch")
+
+    assert upgraded == installed_again == "enabled\ndisabled\n"
+    assert installed_anew == "enabled\nenabled\n"
 
 
 def test_an_upgrade_changes_nobodys_configuration_and_no_container(machine):
