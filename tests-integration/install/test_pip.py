@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -68,6 +69,21 @@ def test_there_is_a_wheel_and_a_source_distribution_of_each(built):
         kinds[path.name.split("-2.")[0].replace("_", "-")] += 1
 
     assert set(kinds.values()) == {2}
+
+
+@pytest.mark.parametrize("distribution", TRIALS)
+def test_a_source_distribution_makes_the_same_wheel(tmp_path, built, distribution):
+    name = distribution.replace("-", "_")
+    source = next(built.glob(f"{name}-*.tar.gz"))
+    words = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, source]
+    subprocess.run(words, check=True)
+
+    assert files_of(next(tmp_path.glob("*.whl"))) == files_of(next(built.glob(f"{name}-*.whl")))
+
+
+def files_of(wheel):
+    with ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def run(environment, program, *words, **variables):
