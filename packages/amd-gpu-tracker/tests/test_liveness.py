@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
 
 import pytest
 
-from amd_gpu_tracker import cgroup
+from amd_gpu_tracker import cgroup, liveness
 from amd_gpu_tracker.liveness import ALIVE, DEAD, Verdict, judge
 from amd_gpu_tracker.processes import TICKS_PER_SECOND, Processes
+from amd_gpu_tracker.state import read_plain_file
 
 
 @pytest.fixture
@@ -185,3 +187,22 @@ def test_a_file_that_cannot_be_read_is_no_proof_of_death(machine, lease_of):
     directory.mkdir()
 
     assert judge(lease_of(pid_file=str(directory)), machine.processes) == ALIVE
+
+
+@pytest.mark.parametrize(
+    ("root", "has_pid_file", "verdict"),
+    [("", True, DEAD), ("", False, ALIVE), ("/run/user/1000/runc", True, ALIVE)],
+)
+def test_a_directory_of_roots_runtime_says_nothing_of_a_rootless_container(
+    machine, lease_of, monkeypatch, root, has_pid_file, verdict
+):
+    def read_as_user(path, **options):
+        if "/runc/" in path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return read_plain_file(path, **options)
+
+    monkeypatch.setattr(liveness, "read_plain_file", read_as_user)
+    pid_file = machine.directory / "pid"
+    pid_file.write_text("999999")
+
+    assert judge(lease_of(root=root, pid_file=str(pid_file) if has_pid_file else ""), machine.processes) == verdict

@@ -95,7 +95,13 @@ def _init_by_state(lease: Lease, processes: Processes) -> ProcessId | None:
     """Return the init that the runtime's own state names, if that is running."""
     for root in [lease.root] if lease.root else _default_roots():
         for name, pid, start in STATE_FILES:
-            init = _read_state(f"{root}/{lease.container_id}/{name}", pid, start)
+            try:
+                init = _read_state(f"{root}/{lease.container_id}/{name}", pid, start)
+            except PermissionError:
+                # Whoever may read the pid file is the container's user, and has no state where only root may look.
+                if lease.root or not lease.pid_file:
+                    raise
+                continue
             if init is not None and processes.is_running(init):
                 return init
     return None
