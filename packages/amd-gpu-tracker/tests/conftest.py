@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -32,16 +34,17 @@ class Machine:
         (self.proc / "self" / "ns").mkdir(parents=True)
         (self.proc / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
         self.boots = 0
-        self.last_pid = 100
+        self.pids = count(101)
         self.replaced = 0
         self.boot()
 
     def boot(self) -> None:
-        """Start the machine anew: no process, nothing in /run, another boot id."""
+        """Start the machine anew: no process, nothing of ours in /run, another boot id."""
         self.boots += 1
         for process in self.proc.glob("[0-9]*"):
             shutil.rmtree(process)
-        shutil.rmtree(self.host.path("/run/amd-container-toolkit"), ignore_errors=True)
+        for directory in ("/run/amd-container-toolkit", "/run/user"):
+            shutil.rmtree(self.host.path(directory), ignore_errors=True)
         kernel = self.proc / "sys" / "kernel" / "random"
         kernel.mkdir(parents=True, exist_ok=True)
         (kernel / "boot_id").write_text(f"boot-{self.boots}\n")
@@ -58,9 +61,7 @@ class Machine:
 
     def start_process(self, pid: int = 0, *, parent: int = 1, seconds_ago: float = 0, state: str = "S") -> int:
         """Start a process and return its id."""
-        if not pid:
-            self.last_pid += 1
-            pid = self.last_pid
+        pid = pid or next(self.pids)
         start = int((time.clock_gettime(time.CLOCK_BOOTTIME) - seconds_ago) * TICKS_PER_SECOND)
         fields = [state, str(parent), *["0"] * 17, str(start), *["0"] * 20]
         directory = self.proc / str(pid)
@@ -123,6 +124,12 @@ class Machine:
     def users(self) -> dict[int, list[str]]:
         """Return the containers of each GPU that status shows."""
         return {gpu.number: [use.container_id for use in gpu.containers] for gpu in self.tracker.status().gpus}
+
+    def as_rootless_user(self) -> Machine:
+        """Return this machine as a user without privileges has it."""
+        user = copy.copy(self)
+        user.state = State(self.host, self.host.path("/run/user/1000/amd-container-toolkit"))
+        return user
 
     def lease_files(self) -> list[str]:
         return sorted(os.path.basename(path) for path in self.state.lease_paths())

@@ -30,6 +30,7 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 GPUS = range(4)
 REQUESTS = st.sets(st.sampled_from(GPUS), min_size=1, max_size=3).map(sorted)
 CONTAINERS = st.sampled_from(["a", "b", "c", "d"])
+ROOTLESS = st.sampled_from(["u", "v"])
 
 
 class AnyHistory(RuleBasedStateMachine):
@@ -41,6 +42,7 @@ class AnyHistory(RuleBasedStateMachine):
     def begin(self) -> None:
         self.directory = Path(tempfile.mkdtemp(dir=MEMORY))
         self.machine = type(self).machine_of("mi210-4", self.directory)
+        self.user = self.machine.as_rootless_user()
         self.enabled = False
         self.exclusive: set[int] = set()
         self.gpus_by_container: dict[str, list[int]] = {}  # what is tracked and alive
@@ -54,7 +56,8 @@ class AnyHistory(RuleBasedStateMachine):
 
     def forget(self) -> None:
         self.exclusive = set()
-        self.gpus_by_container = {}
+        # Root leaves what users wrote alone.
+        self.gpus_by_container = {name: gpus for name, gpus in self.gpus_by_container.items() if name in "uv"}
 
     @rule(what=st.sampled_from(["enable", "disable", "reset", "reboot", "renumber", "replace a GPU"]))
     def something_rare(self, what: str) -> None:
@@ -103,9 +106,11 @@ class AnyHistory(RuleBasedStateMachine):
         change = self.machine.tracker.set_accessibility(text, exclusive=exclusive)
         assert change.tracked is self.enabled
         if self.enabled:
-            busy = {gpu for gpu in request if exclusive and len(self.users(gpu)) > 1}
-            assert (set(change.changed), set(change.in_use)) == (set(request) - busy, busy)
-            self.exclusive = self.exclusive | (set(request) - busy) if exclusive else self.exclusive - set(request)
+            busy = {gpu for gpu in request if exclusive and len(self.users(gpu) - {"u", "v"}) > 1}
+            rootless = {gpu for gpu in request if exclusive and self.users(gpu) & {"u", "v"}} - busy
+            changed = set(request) - busy - rootless
+            assert (set(change.changed), set(change.in_use), set(change.rootless)) == (changed, busy, rootless)
+            self.exclusive = self.exclusive | changed if exclusive else self.exclusive - changed
 
     @rule(requests=st.dictionaries(CONTAINERS, REQUESTS, min_size=2))
     def create_several(self, requests: dict[str, list[int]]) -> None:
@@ -127,14 +132,29 @@ class AnyHistory(RuleBasedStateMachine):
             if self.enabled:
                 self.gpus_by_container[name] = request
 
-    @precondition(lambda self: self.gpus_by_container)
+    @rule(name=ROOTLESS, request=REQUESTS)
+    def create_rootless(self, name: str, request: list[int]) -> None:
+        if name in self.init_by_container:
+            return
+        if self.enabled and self.partitioned:
+            with pytest.raises(GpusChanged):
+                self.user.create(name, request)
+        elif self.enabled and self.exclusive & set(request):
+            with pytest.raises(GpusRefused):
+                self.user.create(name, request)
+        else:
+            self.init_by_container[name] = self.user.create(name, request)
+            if self.enabled:
+                self.gpus_by_container[name] = request
+
+    @precondition(lambda self: self.enabled and self.gpus_by_container)
     @rule(data=st.data(), request=REQUESTS)
     def create_an_id_that_lives(self, data: st.DataObject, request: list[int]) -> None:
         if self.partitioned:
             return
         name = data.draw(st.sampled_from(sorted(self.gpus_by_container)))
         creator = self.machine.start_process()
-        assert self.machine.claim(name, request, creator=creator) is False
+        assert self.machine_of_container(name).claim(name, request, creator=creator) is False
         self.machine.kill(creator)
 
     @rule(name=CONTAINERS, request=REQUESTS)
@@ -154,14 +174,15 @@ class AnyHistory(RuleBasedStateMachine):
         self.gpus_by_container.pop(name, None)
         self.machine.kill(init)
         if poststop:
-            self.machine.poststop(name)
+            self.machine_of_container(name).poststop(name)
         if others_take_the_pid:
             self.machine.start_process(init, seconds_ago=-60)
 
     @precondition(lambda self: self.init_by_container)
     @rule(data=st.data())
     def a_late_poststop_of_an_earlier_life(self, data: st.DataObject) -> None:
-        self.machine.poststop(data.draw(st.sampled_from(sorted(self.init_by_container))))
+        name = data.draw(st.sampled_from(sorted(self.init_by_container)))
+        self.machine_of_container(name).poststop(name)
 
     def reboot(self, *, renumber: bool) -> None:
         self.machine.boot()
@@ -173,6 +194,9 @@ class AnyHistory(RuleBasedStateMachine):
     def replace_gpu(self) -> None:
         self.machine.replace_gpu()
         self.partitioned = True
+
+    def machine_of_container(self, name: str):
+        return self.user if name in "uv" else self.machine
 
     def users(self, gpu: int) -> set[str]:
         return {name for name, gpus in self.gpus_by_container.items() if gpu in gpus}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 from pathlib import Path
@@ -16,9 +15,7 @@ from amd_gpu_tracker.state import State
 @pytest.fixture
 def rootless(machine):
     """Return the machine as a rootless user sees it."""
-    user = copy.copy(machine)
-    user.state = State(machine.host, machine.host.path("/run/user/1000/amd-container-toolkit"))
-    return user
+    return machine.as_rootless_user()
 
 
 def test_a_gpu_of_a_rootless_container_is_not_made_exclusive(machine, rootless):

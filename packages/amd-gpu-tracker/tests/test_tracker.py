@@ -11,7 +11,6 @@ import pytest
 
 from amd_gpu_tracker.errors import ContainerRunning, GpusChanged, GpusRefused, StateError
 from amd_gpu_tracker.processes import Processes
-from amd_gpu_tracker.state import State
 from amd_gpu_tracker.status import GpuUse, Status
 from amd_gpu_tracker.tracker import AccessibilityChange, Tracker
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
@@ -295,8 +294,7 @@ def test_policy_is_readable_for_everybody(machine):
 
 
 def test_root_sees_the_leases_of_rootless_users(machine):
-    machine.state = State(machine.host, machine.host.path("/run/user/1000/amd-container-toolkit"))
-    machine.create("rootless", [3])
+    machine.as_rootless_user().create("rootless", [3])
 
     assert machine.users() == {0: [], 1: [], 2: [], 3: ["rootless"]}
 

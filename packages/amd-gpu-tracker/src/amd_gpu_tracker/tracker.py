@@ -182,17 +182,19 @@ class Tracker:
 
     def _change(self, policy: Policy, gpus: list[GpuLocation], *, exclusive: bool) -> list[GpuLocation]:
         """Write down that GPUs are exclusive or shared; return those of which that could be done."""
-        self._state.write_policy(policy.with_accessibility(map(gpu_key, gpus), exclusive=exclusive))
-        if not exclusive:
-            return gpus
-        # Users have locks of their own. Their containers write a lease and then read the policy, so look in the other
-        # order: one of both sees the other.
-        paths = [path for place in find_places_of_users(self._state) for path in place.lease_paths()]
-        survey = look_at_leases(self._state, self._processes, paths)
-        kept = [gpu for gpu in gpus if not survey.container_ids(gpu_key(gpu))]
-        if kept != gpus:
+        chosen = self._without_rootless(gpus) if exclusive else gpus
+        self._state.write_policy(policy.with_accessibility(map(gpu_key, chosen), exclusive=exclusive))
+        # Users have locks of their own. Their containers write a lease and then read the policy, so look once more in
+        # the other order: one of both sees the other.
+        kept = self._without_rootless(chosen) if exclusive else chosen
+        if kept != chosen:
             self._state.write_policy(policy.with_accessibility(map(gpu_key, kept), exclusive=True))
         return kept
+
+    def _without_rootless(self, gpus: list[GpuLocation]) -> list[GpuLocation]:
+        paths = [path for place in find_places_of_users(self._state) for path in place.lease_paths()]
+        survey = look_at_leases(self._state, self._processes, paths)
+        return [gpu for gpu in gpus if not survey.container_ids(gpu_key(gpu))]
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
