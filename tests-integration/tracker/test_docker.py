@@ -60,11 +60,13 @@ class TrackedDocker:
         assert pid > 1
         return pid
 
-    def kill_daemons(self):
-        """Kill dockerd and containerd, so that nobody is told of anything."""
-        for daemon in (self.docker.dockerd, self.docker.containerd):
+    def kill_daemons(self, *names):
+        """Kill dockerd, containerd or both, so that nobody is told of anything; then stop what is left of them."""
+        for name in names or ("dockerd", "containerd"):
+            daemon = getattr(self.docker, name)
             daemon.kill()
             daemon.wait()
+        self.seen_without_daemons = self.users()
         self.docker.halt()
 
 
@@ -284,11 +286,13 @@ def test_a_failing_exec_releases_nothing(engine):
     assert engine.users()[0] == [container]
 
 
-def test_containers_that_outlive_their_engine_keep_their_gpus(live_restore):
+@pytest.mark.parametrize("killed", [("dockerd",), ("containerd",), ("dockerd", "containerd")], ids=" and ".join)
+def test_containers_that_outlive_their_engine_keep_their_gpus(live_restore, killed):
     engine = live_restore
     container = engine.run("0")
 
-    engine.kill_daemons()
+    engine.kill_daemons(*killed)
+    assert engine.seen_without_daemons[0] == [container]
     assert engine.users()[0] == [container]
 
     engine.docker.start()
@@ -308,6 +312,18 @@ def test_a_container_that_dies_while_its_engine_is_down_blocks_nobody(live_resto
 
     wait_for(lambda: engine.users()[0] == [])
     engine.docker.start()
+    assert "exclusive" not in engine.run("0")
+
+
+def test_containers_that_a_new_engine_ends_give_their_gpus_back(engine):
+    container = engine.run("0")
+    engine.kill_daemons()
+    assert engine.users()[0] == [container]
+
+    # Without live-restore dockerd ends what it finds running.
+    engine.docker.start()
+
+    wait_for(lambda: engine.leases() == [])
     assert "exclusive" not in engine.run("0")
 
 

@@ -265,13 +265,13 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
-def test_a_stuck_holder_of_the_lock_is_named(tracked):
+def test_status_waits_for_no_stuck_holder_of_the_lock_and_the_holder_is_known(tracked):
+    from amd_gpu_tracker.lock import read_holder
+
     lock = f"{tracked.environment['AMD_CTK_HOST_ROOT']}/run/amd-container-toolkit/gpu-tracker.lock"
     holder = subprocess.Popen(["flock", lock, "sleep", "60"], start_new_session=True)
     try:
-        from amd_gpu_tracker.lock import read_holder
-
-        wait_for(lambda: read_holder(lock))
+        wait_for(lambda: read_holder(lock) == holder.pid)
         assert tracked.ctk("gpu-tracker", "status").startswith("-----")
     finally:
         os.killpg(holder.pid, signal.SIGKILL)
