@@ -106,8 +106,9 @@ class Box:
         self._pid = 0
 
     def __enter__(self) -> Box:
-        self.share.mkdir(parents=True)
-        self._scratch.mkdir()
+        # There already where a box is the next boot of an earlier one.
+        self.share.mkdir(parents=True, exist_ok=True)
+        self._scratch.mkdir(exist_ok=True)
         self.share.chmod(0o755)
         unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--fork", "--kill-child=SIGKILL"]
         with (self.share / "init.log").open("wb") as log:

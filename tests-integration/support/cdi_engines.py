@@ -20,11 +20,11 @@ DAEMON_JSON = {"features": {"cdi": True}, "storage-driver": "vfs", "bridge": "no
 
 
 class DockerInBox:
-    """Docker, as root."""
+    """Docker, as root; `settings` go into daemon.json."""
 
-    def __init__(self, box: Box) -> None:
+    def __init__(self, box: Box, **settings: object) -> None:
         self.box = box
-        box.write("/etc/docker/daemon.json", json.dumps(DAEMON_JSON).encode())
+        box.write("/etc/docker/daemon.json", json.dumps({**DAEMON_JSON, **settings}).encode())
         box.start("dockerd", "--ip6tables=false")
         box.wait_until("docker", "version")
         box("docker", "import", "--change", 'CMD ["sh"]', IMAGE_ARCHIVE, IMAGE)

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 LEASES = "/run/amd-container-toolkit/leases"
 LEASES_OF_THE_USER = "/run/user/1100/amd-container-toolkit/leases"
 SPEC = "/etc/cdi/amd.json"
+# Rows of the table in docs/reference/engines.md.
+CLAIMS = "GPU Tracker: `--device amd.com/gpu=0` is seen"
+REFUSES = "GPU Tracker: an exclusive GPU in use is refused"
+REASON_ELSEWHERE = "yes, reason in `status --refusals`"
+STATE = "/var/lib/amd-container-toolkit"
 
 
 class TrackedBox(Box):
@@ -28,6 +33,9 @@ class TrackedBox(Box):
 
     def __enter__(self) -> TrackedBox:
         super().__enter__()
+        # What is in the share outlives the box, as a disk outlives a boot.
+        self("mkdir", "-p", "/box/state", STATE)
+        self("mount", "--bind", "/box/state", STATE)
         add_user(self)
         install_toolkit(self, self._debs)
         self.tracker("enable")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -18,21 +18,32 @@ from support.tracked_box import TrackedBox
 
 
 @pytest.fixture(scope="session")
-def box(tmp_path_factory, image_archive):
-    """Return a function that gives a running box over a release of Debian in which the tracker is enabled."""
+def make_box(tmp_path_factory, image_archive):
+    """Return a function that gives a box over a release of Debian; in a directory that had one, its next boot."""
     require_root()
     host = build_host(tmp_path_factory.mktemp("hardware") / "host", "mi210-4")
     generate = [our_program("amd-ctk"), "--host-root", host.root, "cdi", "generate", "--output=-"]
     spec = subprocess.run(generate, stdout=subprocess.PIPE, check=True).stdout
     debs = build_debs(tmp_path_factory.mktemp("debs"))
+    oci_archive = pack_oci(image_archive, tmp_path_factory.mktemp("oci") / "oci.tar", IMAGE)
+
+    @contextmanager
+    def make(suite, directory):
+        with TrackedBox(debian_root(suite), directory, host, spec, debs) as box:
+            put_image(box, image_archive, oci_archive)
+            yield box
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def box(tmp_path_factory, make_box):
+    """Return a function that gives a running box over a release of Debian in which the tracker is enabled."""
     boxes = {}
 
     def find(suite):
         if suite not in boxes:
-            directory = tmp_path_factory.mktemp(suite)
-            made = stack.enter_context(TrackedBox(debian_root(suite), directory, host, spec, debs))
-            put_image(made, image_archive, pack_oci(image_archive, directory / "oci.tar", IMAGE))
-            boxes[suite] = made
+            boxes[suite] = stack.enter_context(make_box(suite, tmp_path_factory.mktemp(suite)))
         return boxes[suite]
 
     with ExitStack() as stack:

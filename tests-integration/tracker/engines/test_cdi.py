@@ -10,6 +10,7 @@ import pytest
 
 from support.cdi_engines import ContainerdInBox, DockerInBox, PodmanInBox
 from support.docker import EngineError
+from support.tracked_box import CLAIMS, REASON_ELSEWHERE, REFUSES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 
@@ -28,8 +29,6 @@ ENGINES = {
 }
 # crun says that a hook failed, not what it said.
 WORDLESS = ("Podman 5.8", "Podman 5.4", "Podman 4.3")
-CLAIMS = "GPU Tracker: `--device amd.com/gpu=0` is seen"
-REFUSES = "GPU Tracker: an exclusive GPU in use is refused"
 RACES = 10
 
 
@@ -122,11 +121,11 @@ def test_an_exclusive_gpu_in_use_is_refused_in_the_words_of_the_guide(engine, ob
     holder = f"GPU 0 is in use by container {first}"
     told = refused.stderr.replace("\\n", "\n")
     recorded = engine.box.tracker("status", "--refusals").replace("\n    ", "\n")
-    answer = "yes" if words in told and holder in told else "yes, without the reason"
+    answer = "yes" if words in told and holder in told else REASON_ELSEWHERE
     if " with " not in engine.name:
         observed(engine.name, engine.engine.version(), REFUSES, answer)
     assert refused.returncode != 0
-    assert answer == ("yes, without the reason" if engine.name in WORDLESS else "yes")
+    assert answer == (REASON_ELSEWHERE if engine.name in WORDLESS else "yes")
     assert words in recorded
     assert holder in recorded
     assert engine.box.users() == {0: [(first, ["cdi"])], 1: [], 2: [], 3: []}

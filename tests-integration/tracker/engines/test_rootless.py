@@ -8,7 +8,7 @@ import pytest
 
 from support.box import USER
 from support.cdi_engines import PodmanInBox, RootlessPodmanInBox
-from support.tracked_box import LEASES_OF_THE_USER
+from support.tracked_box import CLAIMS, REASON_ELSEWHERE, REFUSES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 
@@ -24,7 +24,8 @@ EXCLUSIVE = "GPUs [0] are exclusive, which only containers of root can reserve"
 class Machine:
     """A box with Podman of a user, by CDI and by our runtime, and Podman of root."""
 
-    def __init__(self, box):
+    def __init__(self, name, box):
+        self.name = name
         self.box = box
         self.by_cdi = RootlessPodmanInBox(box)
         self.by_runtime = PodmanInBox(box, user=USER, runtime=RUNTIME)
@@ -50,7 +51,7 @@ def machines(box):
 
     def find(name):
         if name not in made:
-            made[name] = Machine(box(ENGINES[name]))
+            made[name] = Machine(name, box(ENGINES[name]))
         return made[name]
 
     return find
@@ -67,12 +68,14 @@ def machine(request, machines):
     found.remove_all()
 
 
-def test_a_container_by_cdi_has_its_lease_with_the_user_and_is_shown_to_root(machine):
+def test_a_container_by_cdi_has_its_lease_with_the_user_and_is_shown_to_root(machine, observed):
     container = machine.by_cdi.start("amd.com/gpu=1")
 
+    seen = machine.box.users() == {0: [], 1: [(container, ["cdi"])], 2: [], 3: []}
+    observed(machine.name, machine.by_cdi.version(), CLAIMS, "yes" if seen else "no")
+    assert seen
     assert machine.box.leases_of_the_user() == [container]
     assert machine.box.leases() == []
-    assert machine.box.users() == {0: [], 1: [(container, ["cdi"])], 2: [], 3: []}
     machine.by_cdi.remove(container)
     assert machine.box.leases_of_the_user() == []
     assert machine.box.users() == {0: [], 1: [], 2: [], 3: []}
@@ -89,12 +92,13 @@ def test_a_container_by_environment_has_its_lease_with_the_user_and_is_shown_to_
 
 
 @pytest.mark.parametrize("taken", [True, False], ids=["taken", "free"])
-def test_a_gpu_that_root_made_exclusive_is_refused(machine, taken):
+def test_a_gpu_that_root_made_exclusive_is_refused(machine, observed, taken):
     holder = [(machine.of_root.start("amd.com/gpu=0"), ["cdi"])] if taken else []
 
     by_cdi = machine.by_cdi.run("amd.com/gpu=0", "true")
     by_environment = machine.by_runtime.start_plain("--env=AMD_VISIBLE_DEVICES=0,1", check=False)
 
+    observed(machine.name, machine.by_cdi.version(), REFUSES, REASON_ELSEWHERE if by_cdi.returncode else "no")
     assert by_cdi.returncode != 0
     assert by_environment.returncode != 0
     assert f"amd-container-runtime: {EXCLUSIVE}" in by_environment.stderr
@@ -119,7 +123,7 @@ def test_the_user_shares_with_root(machine):
 
     assert machine.box.users()[1] == [(roots, ["cdi"]), (users, ["cdi"])]
     assert machine.box.leases() == [roots]
-    assert machine.box("ls", LEASES_OF_THE_USER, user=USER).stdout.startswith(users)
+    assert machine.box.leases_of_the_user() == [users]
 
 
 def test_a_gpu_that_the_user_has_is_not_made_exclusive(machine):
