@@ -109,7 +109,7 @@ def swarm(session: nox.Session) -> None:
 
 @nox.session
 def engines(session: nox.Session) -> None:
-    """Ask engines of three Debian releases about CDI; write their table. Example: nox -s engines -- -k Docker"""
+    """Ask engines of three Debian releases about CDI and tracking; write a table. Example: nox -s engines -- -k 28"""
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed beside those engines.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)

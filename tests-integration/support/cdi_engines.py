@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from support.box import Box
 
 IMAGE_ARCHIVE = "/box/image.tar"
+SEEN_OUTPUT = "--volume=/box/output:/output"
 DAEMON_JSON = {"features": {"cdi": True}, "storage-driver": "vfs", "bridge": "none", "iptables": False}
 
 
@@ -24,6 +25,9 @@ class DockerInBox:
 
     def __init__(self, box: Box, **settings: object) -> None:
         self.box = box
+        self._output = box.share / "output"
+        self._output.touch()
+        self._output.chmod(0o666)
         box.write("/etc/docker/daemon.json", json.dumps({**DAEMON_JSON, **settings}).encode())
         box.start("dockerd", "--ip6tables=false")
         box.wait_until("docker", "version")
@@ -35,14 +39,14 @@ class DockerInBox:
 
     def run(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
         """Run a command in a container that is given a device, to its end."""
-        words = ("docker", "run", "--rm", "--network=none", *options, f"--device={device}", IMAGE, *command)
-        return self.box(*words, check=False)
+        words = ("docker", "run", "--rm", "--network=none", *options, f"--device={device}", SEEN_OUTPUT, IMAGE)
+        return self._with_output(*words, command=command)
 
     def run_and_exec(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
         """Start a container that is given a device, and run a command in it with exec."""
-        container = self.start(device, options=options)
+        container = self.start(device, options=(*options, SEEN_OUTPUT))
         try:
-            return self.box("docker", "exec", container, *command, check=False)
+            return self._with_output("docker", "exec", container, command=command)
         finally:
             self.remove(container)
 
@@ -62,6 +66,22 @@ class DockerInBox:
     def remove(self, container: str) -> None:
         """End and remove a container."""
         self.box("docker", "rm", "--force", container)
+
+    def run_with_gpus(self, gpus: str, *command: str) -> CompletedProcess[str]:
+        """Run a command in a container that is given GPUs by `--gpus`, to its end."""
+        words = ("docker", "run", "--rm", "--network=none", "--gpus", gpus, SEEN_OUTPUT, IMAGE)
+        return self._with_output(*words, command=command)
+
+    def _with_output(self, *words: str, command: tuple[str, ...]) -> CompletedProcess[str]:
+        """Run a command in a container, and take its output from a file.
+
+        On a machine that is very busy dockerd gives up on a container's output two seconds after its end, and the
+        client ends well with a part of it, or with none.
+        """
+        self._output.write_bytes(b"")
+        ended = self.box(*words, "sh", "-c", 'exec "$@" >/output', "sh", *command, check=False)
+        ended.stdout = self._output.read_text()
+        return ended
 
 
 class PodmanInBox:

@@ -130,12 +130,12 @@ def hooks_run(engine: Engine) -> str:
     return "yes" if ran and recorded == ["createRuntime", "poststop"] else "no"
 
 
-def gpus_option_with_driver(engine: Engine) -> str:
-    return _gives(_run_gpus(engine, 'driver=cdi,"device=amd.com/gpu=0"'), GPU_0)
+def gpus_option_with_driver(engine: DockerInBox) -> str:
+    return _gives(engine.run_with_gpus('driver=cdi,"device=amd.com/gpu=0"', "list-gpus"), GPU_0)
 
 
-def gpus_option_alone(engine: Engine) -> str:
-    return _gives(_run_gpus(engine, "all"), ALL_GPUS)
+def gpus_option_alone(engine: DockerInBox) -> str:
+    return _gives(engine.run_with_gpus("all", "list-gpus"), ALL_GPUS)
 
 
 # In the order of the table.
@@ -160,17 +160,10 @@ OF_ROOTLESS: dict[str, Question] = {
     "the same with `--group-add keep-groups` and crun": kept_groups_open_them,
     "host nodes 0666: opens": open_nodes_are_opened,
 }
-OF_DOCKER: dict[str, Question] = {
+OF_DOCKER: dict[str, Callable[[DockerInBox], str]] = {
     "`--gpus 'driver=cdi,\"device=amd.com/gpu=0\"'`": gpus_option_with_driver,
     "`--gpus all` through CDI": gpus_option_alone,
 }
-
-
-def _run_gpus(engine: Engine, gpus: str) -> CompletedProcess[str]:
-    from support.docker import IMAGE
-
-    words = ("docker", "run", "--rm", "--network=none", "--gpus", gpus, IMAGE, "list-gpus")
-    return engine.box(*words, check=False)
 
 
 def _gives(ended: CompletedProcess[str], nodes: list[tuple[str, str]]) -> str:
