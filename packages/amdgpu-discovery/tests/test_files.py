@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from amdgpu_discovery.errors import FileError
-from amdgpu_discovery.files import put_in_place, replace_file, write_beside
+from amdgpu_discovery.files import append_to_file, put_in_place, read_file, replace_file, write_beside
 
 
 @pytest.fixture
@@ -130,3 +130,24 @@ def file_size_limit(size):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_file_of_any_size_is_read_whole(tmp_path):
+    for size in (0, 1, 65535, 65536, 65537, 131072, 200000):
+        content = os.urandom(size)
+        (tmp_path / "file").write_bytes(content)
+
+        assert read_file(str(tmp_path / "file")) == content
+
+
+def test_what_is_appended_stands_behind_what_was_there_and_a_new_file_is_for_all_to_read(tmp_path):
+    path = tmp_path / "log"
+    before = os.umask(0o022)
+    try:
+        append_to_file(str(path), b"one\n")
+        append_to_file(str(path), b"two\n")
+    finally:
+        os.umask(before)
+
+    assert path.read_bytes() == b"one\ntwo\n"
+    assert path.stat().st_mode & 0o777 == 0o644

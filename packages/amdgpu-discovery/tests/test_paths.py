@@ -1,0 +1,71 @@
+"""The functions that stand in for `os.path` say what it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amdgpu_discovery.paths import absolute, behind_links, directory_of, exists, is_directory, is_file
+
+ANY_PATH = st.lists(st.sampled_from(["/", ".", "..", "a", "b c", "//", "é", ".hidden", "x.y"]), max_size=8).map("".join)
+
+
+@given(ANY_PATH)
+def test_an_absolute_path_is_that_of_os(path: str) -> None:
+    assert absolute(path) == os.path.abspath(path)
+
+
+@given(ANY_PATH.filter(lambda path: "//" not in path))
+def test_a_directory_is_that_of_os_and_the_present_one_has_a_name(path: str) -> None:
+    assert directory_of(path) == (os.path.dirname(path) or ".")
+
+
+def test_a_link_is_followed_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "link-to-link").symlink_to("link")
+    (tmp_path / "dangling").symlink_to("nothing")
+
+    assert behind_links(f"{tmp_path}/link-to-link") == f"{tmp_path}/file"
+    assert behind_links(f"{tmp_path}/dangling") == f"{tmp_path}/nothing"
+    assert behind_links(f"{tmp_path}/file") == f"{tmp_path}/file"
+    assert behind_links(f"{tmp_path}/missing") == f"{tmp_path}/missing"
+
+
+def test_what_a_path_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    names = ("", "file", "link", "pipe", "missing", "file/below", "null\0byte")
+    paths = [f"{tmp_path}/{name}" for name in names]
+
+    assert [is_directory(path) for path in paths] == [True, False, True, False, False, False, False]
+    assert [is_file(path) for path in paths] == [False, True, False, False, False, False, False]
+    assert [exists(path) for path in paths] == [True, True, True, True, False, False, False]
+
+
+def test_the_environment_is_that_of_os_whatever_is_in_it() -> None:
+    code = (
+        "import os; from amdgpu_discovery.host import read_environment;"
+        " assert read_environment() == dict(os.environ); print(ascii(read_environment()['ODD']))"
+    )
+
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            b"ODD": b"caf\xe9=\xc3\xa9 ",
+            b"PATH": b"/bin",
+            b"EMPTY": b"",
+            b"PYTHONPATH": os.environb.get(b"PYTHONPATH", b""),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert answer.stdout == r"'caf\udce9=\xe9 '" + "\n"
