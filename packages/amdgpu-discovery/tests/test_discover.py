@@ -308,6 +308,36 @@ def test_nodes_outside_our_cgroup_are_not_ours_and_no_error(simulated):
     assert [gpu.number for gpu in find_gpus(host)] == [0, 1]
 
 
+def test_partitions_whose_parents_our_cgroup_hides_are_still_known_by_them(simulated):
+    host = simulated("mi300x-8-cpx")
+    everything = locate_gpus(host)
+    # The first partition of a GPU is its PCI function itself.
+    first = [gpu for gpu in everything if gpu.partition_rank == 0]
+
+    hiding = RefusingHost(host, hidden=[gpu.kfd_node for gpu in first])
+
+    seen = locate_gpus(hiding)
+    assert len(seen) == len(everything) - len(first)
+    addresses_of_the_rest = [gpu.pci_address for gpu in everything if gpu.partition_rank > 0]
+    assert [gpu.pci_address for gpu in seen] == addresses_of_the_rest
+    assert [gpu.pci_unique_id for gpu in seen] == [gpu.pci_unique_id for gpu in everything if gpu.partition_rank > 0]
+
+
+def test_ids_of_boards_are_read_only_where_they_are_wanted(simulated):
+    class NoIds(Host):
+        __slots__ = ()
+
+        def read(self, path):
+            assert not path.endswith("/unique_id")
+            return super().read(path)
+
+    host = simulated("mi300x-8")
+
+    gpus = locate_gpus(NoIds(host.root), board_ids=False)
+
+    assert gpus == [gpu.replace(pci_unique_id=0) for gpu in locate_gpus(host)]
+
+
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EIO])
 def test_a_node_that_cannot_be_read_for_another_reason_is_an_error_because_numbers_would_shift(simulated, number):
     class BrokenHost(Host):
