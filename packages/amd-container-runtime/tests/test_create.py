@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 
 import pytest
+
+from amd_gpu_tracker.tracker import Tracker
 
 FOUR_GPUS = "this host has GPUs 0-3 ('amd-ctk gpu list' shows them)"
 
@@ -457,3 +460,30 @@ def test_a_message_never_takes_dockers_exit_codes(runtime):
 
     assert "no such file or directory" not in message.lower()
     assert "permission denied" not in message.lower()
+
+
+def test_what_went_wrong_is_said_even_where_the_claim_cannot_be_given_back(runtime):
+    Tracker(runtime.host).enable()
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    # The bundle can be written, and then neither put in place nor, later, can the lease be read.
+    broken = (
+        "import amd_container_runtime.bundle as b, amd_container_runtime.claim as c;"
+        " b.put_in_place = lambda *_: exec('raise OSError(28, \"No space left on device\")');"
+        " c.withdraw = lambda *_: exec('raise OSError(5, \"Input/output error\")');"
+    )
+
+    answer = subprocess.run(
+        [
+            *(sys.executable, "-I", "-c", f"{broken} from amd_container_runtime.shim import main; main()"),
+            *("create", "--bundle", str(runtime.bundle), "c1"),
+        ],
+        env=runtime.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert answer.stderr == (
+        f"amd-container-runtime: {runtime.bundle}/config.json cannot be replaced: the disk is full\n"
+    )
+    assert answer.returncode == 5

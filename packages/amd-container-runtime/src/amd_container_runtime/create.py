@@ -9,7 +9,7 @@ from amd_device_spec.errors import SpecError
 from amd_device_spec.oci import apply_edits, build_edits, remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, Grant, grant, is_privileged, keep_last_request, requested_gpus
 from amdgpu_discovery.device_nodes import device_nodes
-from amdgpu_discovery.errors import DriverUnavailable, FileError
+from amdgpu_discovery.errors import DriverUnavailable, FileError, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
@@ -53,10 +53,18 @@ def _add(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -
             bundle.commit()
     except BaseException:
         if claim is not None:
-            claim.withdraw()
+            _withdraw(claim)
         raise
     finally:
         bundle.discard()
+
+
+def _withdraw(claim: PendingClaim) -> None:
+    """Give back what was reserved; where that fails it is given back by this process's end."""
+    try:
+        claim.withdraw()
+    except (OSError, ToolkitError):
+        return
 
 
 def _permitted(
