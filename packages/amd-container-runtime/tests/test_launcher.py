@@ -162,6 +162,7 @@ def test_a_container_that_wants_no_gpu_does_not_pay_for_python(launcher, line):
         '{"linux":{"devices":[{"path":"/dev/dri/renderD128"}]}}',
         '{"linux":{"devices":[{"path":"/dev/gpu","type":"c","major":226,"minor":128}]}}',
         '{\n "path": "/dev/gpu",\n "major": 226\n}',
+        '{"linux":{"resources":{"devices":[{"allow":true,"type":"c","major":-1,"minor":-1,"access":"rwm"}]}}}',
         '{"annotations":{"com.amd.container-toolkit.edits":"{}"}}',
     ],
 )
