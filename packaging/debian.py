@@ -59,7 +59,7 @@ def _build(package: Package, tree: Path, directory: Path) -> Path:
 
 def format_control(package: Package, tree: Path) -> str:
     """Return what apt and dpkg know about a package."""
-    needed = [*([] if package.is_meta else ["python3 (>= 3.10)"]), *package.debian_depends]
+    needed = [] if package.is_meta else ["python3 (>= 3.10)"]
     siblings = [f"{name} (= {packaged_version()})" for name in package.depends]
     fields = {
         "Package": package.name,

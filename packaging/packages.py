@@ -16,6 +16,8 @@ LIBRARY = "usr/lib/amd-container-toolkit"
 MODULES = f"{LIBRARY}/python"
 # Compiles all modules; it belongs to the package that every other one needs.
 COMPILE = f"{LIBRARY}/compile"
+# AMD's own, of which this is the successor.
+ORIGINAL = ("amd-container-toolkit < 2",)
 
 
 class Package(NamedTuple):
@@ -25,8 +27,9 @@ class Package(NamedTuple):
     summary: str
     description: str
     depends: tuple[str, ...] = ()
-    # Needs of one kind of package only.
-    debian_depends: tuple[str, ...] = ()
+    # The original rpm has programs of the same names. A deb must not say so: dpkg would have the original delete what
+    # it deletes before anything is saved.
+    rpm_conflicts: tuple[str, ...] = ()
     recommends: tuple[str, ...] = ()
     # Third-party wheels that no package before this one in the arrow of imports has brought.
     bundled: tuple[str, ...] = ()
@@ -80,6 +83,7 @@ PACKAGES = (
         description="""It stands in front of runc or crun, and adds the AMD GPUs that a container asks for with
             AMD_VISIBLE_DEVICES before it hands over.""",
         depends=("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
+        rpm_conflicts=ORIGINAL,
         recommends=("runc",),
         files=(
             ("files/logrotate", "etc/logrotate.d/amd-container-runtime"),
@@ -93,9 +97,14 @@ PACKAGES = (
         description="""It configures Docker, Podman, containerd and CRI-O for AMD GPUs, generates CDI specs and keeps
             them up to date, lists GPUs, and sets the GPU Tracker.""",
         depends=("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
+        rpm_conflicts=ORIGINAL,
         bundled=("tomlkit",),
         licence="Apache-2.0 AND MIT",
-        files=(("systemd", "usr/lib/systemd/system"), ("udev", "usr/lib/udev/rules.d")),
+        files=(
+            ("systemd", "usr/lib/systemd/system"),
+            ("udev", "usr/lib/udev/rules.d"),
+            ("files/is-what-1-left", f"{LIBRARY}/is-what-1-left"),
+        ),
         programs=(("amd-ctk", "amd_ctk.cli"),),
     ),
     Package(

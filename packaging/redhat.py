@@ -88,6 +88,7 @@ def format_spec(package: Package, family: Family, tree: Path) -> str:
         ("AutoReqProv", "no"),
         *(("Requires", needed) for needed in own + siblings),
         *(("Recommends", name) for name in package.recommends),
+        *(("Conflicts", name) for name in package.rpm_conflicts),
     ]
     header = "".join(f"{name}: {value}\n" for name, value in fields)
     description = textwrap.fill(" ".join(package.description.split()), 78)

@@ -222,6 +222,17 @@ def test_removal_takes_out_what_is_ours_and_nothing_else(machine):
     assert machine.run("find /etc/systemd -name 'amd-*'; systemctl list-units --all --no-legend 'amd-*'") == ""
 
 
+def test_an_engine_forgets_a_runtime_that_is_removed_alone(machine):
+    install(machine)
+    configure(machine)
+
+    machine.apt("remove amd-container-runtime")
+
+    assert machine.run("cat /etc/docker/daemon.json") == DAEMON_JSON
+    assert machine.run("ls /etc/cdi") == "amd.json\nlab.yaml\nnic.json\n"
+    assert machine.run(f"{ON_HOST} amd-ctk gpu list").startswith("Found 8 AMD GPU devices\n")
+
+
 def test_units_are_enabled_but_for_those_that_somebody_disabled(machine):
     machine.apt("install python3")
     install(machine)
@@ -308,6 +319,19 @@ def test_an_upgrade_from_the_original_keeps_what_its_own_script_deletes(machine)
     assert machine.run("cat /etc/docker/daemon.json") == ORIGINAL_DAEMON_JSON.replace("/usr/local/bin", "/usr/bin")
     assert machine.run("cat /etc/cdi/nic.json") == FOREIGN_SPEC
     assert machine.run("ls /var/lib/amd-container-toolkit") == "engine-configuration.json\n"
+
+
+def test_what_was_configured_after_a_part_was_installed_beside_the_original_stays(machine):
+    install_the_original(machine)
+    install(machine, "amd-ctk")
+    machine.write("/etc/docker/daemon.json", ORIGINAL_DAEMON_JSON.replace("1450", "9000"))
+
+    install(machine)
+
+    settings = json.loads(machine.run("cat /etc/docker/daemon.json"))
+    assert settings["mtu"] == 9000
+    assert settings["runtimes"]["amd"]["path"] == "/usr/bin/amd-container-runtime"
+    assert machine.run("cat /etc/cdi/nic.json") == FOREIGN_SPEC
 
 
 def test_containers_of_the_original_can_be_stopped_after_the_upgrade(machine):

@@ -250,6 +250,18 @@ def test_an_upgrade_from_the_original_keeps_what_its_own_script_deletes(root, di
     assert root.run(f"{ON_HOST} amd-ctk gpu list").startswith("Found 8")
 
 
+def test_a_part_is_not_installed_beside_the_original_but_in_its_place(root, distribution, tmp_path):
+    build_rpm(ORIGINAL, tmp_path / "original")
+    make_repository(tmp_path / "original")
+    root.dnf(f"--repofrompath=theirs,{tmp_path}/original install amd-container-toolkit-1.3.0")
+    root.write("/etc/docker/daemon.json", DAEMON_JSON)
+
+    root.dnf("install amd-ctk")
+
+    assert "amd-container-toolkit-0:2." in root.dnf("repoquery --installed amd-container-toolkit")
+    assert root.run("cat /etc/docker/daemon.json").replace(', "features": {"cdi": true}', "") == DAEMON_JSON
+
+
 def test_rpms_and_debs_carry_the_same_files(rpms, debs):
     def normal(paths):
         elsewhere = ("/usr/share/lintian/", "/usr/share/python3/", "/changelog.gz")
