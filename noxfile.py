@@ -101,10 +101,11 @@ def e2e(session: nox.Session) -> None:
 
 @nox.session
 def swarm(session: nox.Session) -> None:
-    """Run tasks in real swarms of one and of two nodes, as root. Example: nox -s swarm -- -k two_nodes"""
+    """Run tasks in real swarms of one and of two nodes; write their table. Example: nox -s swarm -- -k two_nodes"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    session.run("pytest", "tests-integration/swarm", *session.posargs)
+    page = {} if session.posargs else {"AMD_SWARM_PAGE": "docs/reference/swarm.md"}
+    session.run("pytest", "tests-integration/swarm", *session.posargs, env=page)
 
 
 @nox.session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -12,30 +11,36 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.simulate import build_host
-from install.matrix import Matrix
 from install.repository import AptRepository, next_version
 from install.root import build_root
 from install.system import System
 from support.installed import engine_program, require_root
+from support.matrix import Matrix
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SUITES = ("bookworm", "trixie")
-MATRIX = pytest.StashKey[Matrix]()
+MATRIX = Matrix(
+    "install",
+    {
+        "bookworm": ("Debian 12", "apt, Python 3.11"),
+        "trixie": ("Debian 13", "apt, Python 3.13"),
+        "python3": ("rpm", "dnf, `python3`"),
+        "el9": ("rpm for EL 9", "dnf, `python3.12`"),
+        "test_pip.py": ("pip", "virtual environments"),
+    },
+    other=("as built", "debs, rpms"),
+)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Note what became of a test."""
-    report = yield
-    item.config.stash.setdefault(MATRIX, Matrix()).note(item, report)
-    return report
+    return (yield from MATRIX.watch(item))
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish() -> None:
     """Write docs/reference/packages.md if asked for."""
-    page = os.environ.get("AMD_PACKAGES_PAGE")
-    if page:
-        session.config.stash.setdefault(MATRIX, Matrix()).write_into(page)
+    MATRIX.write_if_asked("AMD_PACKAGES_PAGE")
 
 
 class Machine:

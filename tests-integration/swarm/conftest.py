@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+import subprocess
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from amdgpu_discovery.simulate import build_host
-from support.installed import engine_program, require_root
+from support.installed import SEARCH_PATH, engine_program, require_root
+from support.matrix import Matrix
 from support.swarm_node import Node
+
+
+def docker_version() -> str:
+    """Return what the table says below each swarm; where there is no docker the tests will say so."""
+    dockerd = shutil.which("dockerd", path=SEARCH_PATH)
+    if dockerd is None:
+        return "no docker"
+    answer = subprocess.run([dockerd, "--version"], capture_output=True, text=True, check=True)
+    return answer.stdout.split(",")[0].replace("version ", "")
+
+
+MATRIX = Matrix(
+    "swarm",
+    {
+        file: (swarm, docker_version())
+        for file, swarm in {
+            "test_one_node.py": "one node, MI210 x4",
+            "test_two_nodes.py": "two nodes, MI210 x4 and MI300X x8",
+            "test_bad_nodes.py": "one node that offers what it has not",
+        }.items()
+    },
+)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note what became of a test."""
+    return (yield from MATRIX.watch(item))
+
+
+def pytest_sessionfinish() -> None:
+    """Write docs/reference/swarm.md if asked for."""
+    MATRIX.write_if_asked("AMD_SWARM_PAGE")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,62 @@
+"""Tables of docs/reference that say what was seen in which system, a row for each test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING
+
+from support.engines_page import EngineAnswers
+
+if TYPE_CHECKING:
+    import pytest
+
+    # What a column is called, and the version below it.
+    System = tuple[str, str]
+
+
+class Matrix:
+    """Results as they come in; a test that runs several times in a system has passed where all of them have."""
+
+    def __init__(self, session: str, systems: Mapping[str, System], other: System | None = None) -> None:
+        """Take the `session` of nox that is named on the page, and what systems are called.
+
+        A test is one of a system by a parameter that names it, or else by its file; else it is of the `other` one.
+        """
+        self._session = session
+        self._systems = systems
+        self._other = other
+        self._results: dict[tuple[str, System], str] = {}
+
+    def watch(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Be the hook `pytest_runtest_makereport`."""
+        report = yield
+        system = self._system_of(item)
+        if system:
+            self._note(item, report, system)
+        return report
+
+    def write_if_asked(self, variable: str) -> None:
+        """Put the table into the page that a variable of the environment names."""
+        if page := os.environ.get(variable):
+            self._write_into(page)
+
+    def _note(self, item: pytest.Item, report: pytest.TestReport, system: System) -> None:
+        question = getattr(item, "originalname", item.name).removeprefix("test_").replace("_", " ")
+        if not report.passed or report.when == "call":
+            result = "yes" if report.passed else "not asked" if report.skipped else "**no**"
+            known = self._results.get((question, system), "yes")
+            self._results[question, system] = result if known == "yes" else known
+
+    def _write_into(self, page: str) -> None:
+        answers = EngineAnswers(self._session)
+        for system, version in dict.fromkeys((*self._systems.values(), *([self._other] if self._other else []))):
+            for (question, asked), result in self._results.items():
+                if asked == (system, version):
+                    answers.note(system, version, question, result)
+        answers.write_into(page)
+
+    def _system_of(self, item: pytest.Item) -> System | None:
+        parameters = getattr(item, "callspec", None)
+        names = [*(parameters.id.split("-") if parameters else []), item.path.name]
+        return next((self._systems[name] for name in names if name in self._systems), self._other)
