@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from amd_gpu_tracker.errors import GpusRefused, StateError
 from amd_gpu_tracker.library_lock import hold_library_lock
 from amd_gpu_tracker.reservation import Claim, reserve
+from amd_gpu_tracker.state import State
 from amd_gpu_tracker.vram import reserve_vram
 from amdgpu_discovery.numbering import locate_gpus
 
@@ -237,3 +238,24 @@ def test_no_history_promises_memory_twice(machine, steps):
             promised = [use.vram_mb for use in gpu.containers]
             assert sum(promised) <= VRAM_MB
             assert not (0 in promised and any(promised))
+
+
+def test_rootless_containers_cannot_reserve_memory_that_root_would_not_see(machine, tmp_path):
+    gpus = locate_gpus(machine.host)
+    state = State(machine.host, str(tmp_path / "run-of-a-user"))
+    claim = Claim(
+        holder=machine.holder("c1", creator=machine.start_process()),
+        wanted=(),
+        gpus=gpus,
+        ways=("swarm",),
+        kinds=("VRAM",),
+        vram_mb=1000,
+    )
+
+    with pytest.raises(GpusRefused) as refusal:
+        reserve_vram(
+            state, claim, dict.fromkeys(range(4), VRAM_MB), processes=machine.processes, lock=hold_library_lock
+        )
+
+    assert str(refusal.value) == "DOCKER_RESOURCE_VRAM=1000: only containers of root can reserve memory"
+    assert state.lease_paths() == []
