@@ -120,7 +120,7 @@ SPOILERS: list[Callable[[Scene], None]] = [
     unload_the_driver,
     hide_gpus_from_kfd,
     remove("dev/kfd"),
-    remove("sys/class/drm/renderD130/dev"),
+    remove("sys/class/kfd/kfd/dev"),
     put_another_device,
     use_exclusively,
     exchange_gpus,
