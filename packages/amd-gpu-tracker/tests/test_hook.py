@@ -218,6 +218,18 @@ def test_the_hook_loads_no_library(untracked, tracker, init, tmp_path):
     answer = subprocess.run(words, input=state, capture_output=True, text=True, check=True)
 
     loaded = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
-    heavy = {"re", "enum", "json", "typing", "logging", "pathlib", "subprocess", "dataclasses", "filelock", "signal"}
+    heavy = {
+        "os",
+        "re",
+        "enum",
+        "json",
+        "typing",
+        "logging",
+        "pathlib",
+        "subprocess",
+        "dataclasses",
+        "filelock",
+        "signal",
+    }
     assert loaded & (heavy | {"contextlib", "collections", "tempfile", "shutil", "typer"}) == set()
     assert "amd_gpu_tracker.reservation" in loaded

@@ -1,0 +1,32 @@
+"""What a command loads: none pays for the libraries of another."""
+
+from __future__ import annotations
+
+import pytest
+
+# Each takes as long to import as all else that a command does.
+LIBRARIES = {"jsonschema", "ruamel", "tomlkit", "pyudev", "filelock"}
+
+
+@pytest.mark.parametrize(
+    ("words", "libraries"),
+    [
+        ("version", set()),
+        ("gpu list", set()),
+        ("gpu-tracker status", set()),
+        ("cdi generate", set()),
+        ("cdi generate --format=yaml --output=-", {"ruamel"}),
+        ("cdi validate", {"jsonschema"}),
+        ("config show", {"tomlkit"}),
+        ("gpu-tracker enable", {"filelock"}),
+    ],
+)
+def test_a_command_loads_the_libraries_it_uses(host, amd_ctk, words, libraries):
+    host("mi210-4")
+    amd_ctk("cdi", "generate")
+
+    answer = amd_ctk(*words.split(), PYTHONPROFILEIMPORTTIME="1")
+
+    lines = [line for line in answer.stderr.splitlines() if line.startswith("import time:")]
+    assert {line.rpartition("|")[2].strip().partition(".")[0] for line in lines} & LIBRARIES == libraries
+    assert answer.returncode == 0
