@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 # LLVM's processors that exist only in APUs (AMDGPU back end, "Processors"); MI300A shares gfx942 with MI300X.
 APU_TARGETS = frozenset(
     (
-        *("gfx801", "gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1037", "gfx1103"),
+        *("gfx700", "gfx703", "gfx705", "gfx801", "gfx810"),
+        *("gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1037", "gfx1103"),
         *("gfx1150", "gfx1151", "gfx1152", "gfx1153"),
     )
 )
