@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# Without a bridge and rules of its own, dockerd leaves the machine's network as it is.
+# Without a bridge and rules of its own, dockerd leaves the machine's network as it is. It warns at every container where the
+# machine does not forward packets, as most do not, so it has a network of its own in which they are.
 NO_NETWORK = ("--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false")
+OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'echo 1 >/proc/sys/net/ipv4/ip_forward && exec "$@"', "sh")
 IMAGE = "busybox:local"
 CONTAINERD_CONFIG = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
 # Long enough for a machine that does much else.
@@ -30,7 +32,7 @@ class Docker:
     """
 
     # What the daemons are run by, and what dockerd is told about networks; an engine with a network of its own differs.
-    under: tuple[str, ...] = ()
+    under: tuple[str, ...] = OWN_NETWORK
     network_options: tuple[str, ...] = NO_NETWORK
 
     def __init__(self, runtime: Path, host_root: str = "/", **settings: object) -> None:
