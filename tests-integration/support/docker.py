@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# Without a bridge and rules of its own, dockerd leaves the machine's network as it is. It warns at every container where the
-# machine does not forward packets, as most do not, so it has a network of its own in which they are.
+# Without a bridge and rules of its own, dockerd leaves the machine's network as it is. Where the machine forwards no
+# packets, as most do not, it warns at every container; so it has a network of its own in which they are forwarded.
 NO_NETWORK = ("--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false")
 OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'echo 1 >/proc/sys/net/ipv4/ip_forward && exec "$@"', "sh")
 IMAGE = "busybox:local"
