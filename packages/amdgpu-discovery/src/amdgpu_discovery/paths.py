@@ -18,8 +18,8 @@ PERMISSIONS = 0o007777
 
 def absolute(path: str) -> str:
     """Return what os.path.abspath returns."""
-    plain = path.startswith("/") and not path.startswith("//") and "/." not in path and "//" not in path
-    if plain and (path == "/" or not path.endswith("/")):
+    odd = "//" in path or "/./" in path or "/../" in path or path.endswith(("/", "/.", "/.."))
+    if path == "/" or (path.startswith("/") and not odd):
         return path
     import os
 
