@@ -69,8 +69,7 @@ class Launcher:
         # Not as text, in which a carriage return becomes a newline.
         who, *told = answer.stdout.decode("utf-8").split("\0")[:-1]
         if who == "python":
-            entry = f"{self.bin}/../lib/python3.11/site-packages/amd_container_runtime/launched.py"
-            assert told[:4] == ["-I", "-S", entry, str(self.path)]
+            assert told[:4] == ["-I", "-S", str(self.entry), str(self.path)]
             return who, told[4:]
         return who, told
 
@@ -265,8 +264,21 @@ def test_the_library_of_a_system_package_comes_before_all_others(launcher):
 
     who, told = launcher.run("create", "c1")
 
-    shown = f"{launcher.bin}/../lib/amd-container-toolkit/python/amd_container_runtime/launched.py"
-    assert (who, told) == ("packaged", ["-I", "-S", "-B", shown, str(launcher.path), "create", "c1"])
+    assert (who, told) == ("packaged", ["-I", "-S", "-B", str(entry), str(launcher.path), "create", "c1"])
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_directory_of_programs_that_is_a_link_leads_to_the_library_beside_its_target(launcher, shell):
+    """As /usr/sbin is a link to bin on some systems; the lib beside the link is another."""
+    (launcher.root / "other/lib").mkdir(parents=True)
+    (launcher.root / "other/bin").symlink_to(launcher.bin)
+    launcher.path = launcher.root / "other/bin/amd-container-runtime"
+    launcher.entry = f"{launcher.root}/other/bin/../lib/python3.11/site-packages/amd_container_runtime/launched.py"
+    launcher.config(GPU_CONFIG)
+
+    who, told = launcher.run("create", "c1", shell=shell)
+
+    assert (who, told) == ("python", ["create", "c1"])
 
 
 @pytest.mark.parametrize("shell", SHELLS)
