@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
     Lock = Callable[[str], AbstractContextManager[None]]
 
-# How many leases of whatever GPUs a claim looks at. It needs none of them, but what is over must not pile up.
-SWEPT_PER_CLAIM = 8
+# A claim of shared GPUs needs no lease of others, but what is over must not pile up. Of few leases it looks at all; of
+# more, one claim in so many looks at so many, which is twice what claims bring, and the rest save the time.
+FEW = 2
+SWEEP_ONE_CLAIM_IN = 8
+SWEPT_AT_ONCE = 16
 HINT = "'amd-ctk swarm status' shows who has what"
 
 
@@ -103,14 +106,15 @@ def _refuse_conflicts(state: State, claim: Claim, policy: Policy, processes: Pro
     exclusive = [gpu for gpu in claim.wanted if gpu_key(gpu) in exclusive_keys]
     if state.is_rootless:
         _refuse_exclusive(state, claim, policy)
-    if not others:
-        return
-    from amd_gpu_tracker.survey import mend_leases
-
     matters = bool(exclusive or claim.kinds)
     keys = [gpu_key(gpu).encode() for gpu in claim.wanted]
     rivals = [path for path in others if state.may_name(path, keys)] if matters else []
-    survey = mend_leases(state, processes, dict.fromkeys([*rivals, *_some(others)]))
+    looked_at = dict.fromkeys([*rivals, *_swept(others)])
+    if not looked_at:
+        return
+    from amd_gpu_tracker.survey import mend_leases
+
+    survey = mend_leases(state, processes, looked_at)
     if not matters:
         return
     require_readable(survey.unreadable)
@@ -199,10 +203,15 @@ def require_readable(unreadable: Sequence[StateError]) -> None:
         raise error
 
 
-def _some(paths: list[str]) -> list[str]:
-    """Return a few, others each time."""
-    start = posix.getpid() % len(paths) if paths else 0
-    return (paths[start:] + paths[:start])[:SWEPT_PER_CLAIM]
+def _swept(paths: list[str]) -> list[str]:
+    """Return the leases that a claim looks at for the sake of order; of many, others each time."""
+    if len(paths) <= FEW:
+        return paths
+    turn, is_not_mine = divmod(posix.getpid(), SWEEP_ONE_CLAIM_IN)
+    if is_not_mine:
+        return []
+    start = turn % len(paths)
+    return (paths[start:] + paths[:start])[:SWEPT_AT_ONCE]
 
 
 def _extended(own: Lease, claim: Claim) -> Lease:
