@@ -39,7 +39,6 @@ CREATE = EVERY_CALL | {
     "amd_container_runtime.bundle",
     "amd_container_runtime.create",
     "amd_container_runtime.report",
-    "amd_container_runtime.tracking",
     "amd_container_runtime.user_namespace",
     "amd_device_spec.errors",
     "amd_device_spec.oci",

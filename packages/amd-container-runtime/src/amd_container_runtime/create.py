@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from amd_container_runtime.bundle import Bundle
-from amd_container_runtime.tracking import may_concern_tracker
 from amd_container_runtime.user_namespace import closed_nodes_note
 from amd_device_spec.errors import SpecError
 from amd_device_spec.oci import apply_edits, build_edits, remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, Grant, grant, is_privileged, keep_last_request, requested_gpus
+from amd_gpu_tracker.switch import may_be_tracking
 from amdgpu_discovery.device_nodes import device_nodes
 from amdgpu_discovery.errors import DriverUnavailable, FileError, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
@@ -86,10 +86,9 @@ def _grant(
     request: GpuRequest | None, call: Call, host: Host, bundle: Bundle, settings: Settings
 ) -> tuple[Grant, PendingClaim | None]:
     """Return which GPUs the container gets, and what it has to reserve or, of memory, has reserved."""
-    asks = request is not None and not request.asks_for_nothing
-    tracked = may_concern_tracker(host, bundle.spec, asks=asks)
+    tracked = may_be_tracking(host)
     granted, gpus = Grant(gpus=()), []
-    if request and asks:
+    if request and not request.asks_for_nothing:
         # The tracker knows GPUs by their boards' ids too.
         gpus = _locate_gpus(request, host, settings, board_ids=tracked or request.names_identities)
         granted = grant(
@@ -105,6 +104,7 @@ def _grant(
         return reserve_memory(call, host, bundle, granted, granted.vram)
     if not tracked:
         return granted, None
+    # A container that asked for nothing may have been given GPUs by its engine.
     from amd_container_runtime.claim import make_claim
 
     return granted, make_claim(call, host, bundle, granted=granted, gpus=gpus)

@@ -39,6 +39,11 @@ class GpuRequest(Value):
         return not self.resources and (self.visible is None or asks_for_nothing(self.visible))
 
     @property
+    def by_user(self) -> dict[str, str]:
+        """Return the user's own variable by its name, {} where it is not set."""
+        return {} if self.visible is None else {VISIBLE_DEVICES: self.visible}
+
+    @property
     def names_identities(self) -> bool:
         """Return whether any of this names a GPU by its id or address, so that numbers alone do not settle it."""
         return any(
@@ -95,8 +100,7 @@ def grant(
     With `ignore_unknown` what cannot be met is left out and noted instead.
     """
     if not request.resources:
-        asked = {} if request.visible is None else {VISIBLE_DEVICES: request.visible}
-        return grant_named(asked, gpus, ignore_unknown=ignore_unknown)
+        return grant_named(request.by_user, gpus, ignore_unknown=ignore_unknown)
     from amd_device_spec.swarm_request import grant_scheduled
 
     return grant_scheduled(request, gpus, swarm_kinds=swarm_kinds, vram_kinds=vram_kinds, ignore_unknown=ignore_unknown)

@@ -46,8 +46,7 @@ def grant_scheduled(
     named = {kind: value for kind, value in request.resources.items() if kind not in vram_kinds}
     scheduled = dict(_scheduled(named, gpus, swarm_kinds))
     if not scheduled and not vram:
-        asked = {} if request.visible is None else {VISIBLE_DEVICES: request.visible}
-        return grant_named(asked, gpus, ignore_unknown=ignore_unknown)
+        return grant_named(request.by_user, gpus, ignore_unknown=ignore_unknown)
     if scheduled and vram:
         raise RequestError(
             f"{vram} is memory of a shared GPU and {' and '.join(scheduled)} names whole ones",
@@ -74,13 +73,14 @@ def _scheduled(
 ) -> Iterator[tuple[str, str]]:
     """Yield the variables of Swarm that name GPUs: of a kind of ours, or with nothing but ids of this host."""
     for kind, value in sorted(resources.items()):
-        if kind == VRAM_KIND and kind not in swarm_kinds:
-            _refuse_undeclared_memory(kind, value)
         if kind in swarm_kinds:
             _refuse_amount(kind, value)
             if not asks_for_nothing(value):
                 yield SWARM_PREFIX + kind, value
-        elif _are_gpus(value, gpus):
+            continue
+        if kind == VRAM_KIND:
+            _refuse_undeclared_memory(kind, value)
+        if _are_gpus(value, gpus):
             yield SWARM_PREFIX + kind, value
 
 
