@@ -48,8 +48,8 @@ def test_the_spec_is_edited_and_nothing_else(runtime):
     ]
     config = runtime.config
     assert json.loads(config["annotations"].pop("com.amd.container-toolkit.edits")) == {
-        "devices": devices,
-        "rules": rules,
+        "devices": ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"],
+        "rules": ["226:3", "226:130", "510:0"],
     }
     assert config == {
         "ociVersion": "1.2.0",

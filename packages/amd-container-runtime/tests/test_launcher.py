@@ -163,6 +163,7 @@ def test_a_container_that_wants_no_gpu_does_not_pay_for_python(launcher, line):
         '{\n "path": "/dev/gpu",\n "major": 226\n}',
         '{"linux":{"resources":{"devices":[{"allow":true,"type":"c","major":-1,"minor":-1,"access":"rwm"}]}}}',
         '{"annotations":{"com.amd.container-toolkit.edits":"{}"}}',
+        *(f'{{"major"{space}226}}' for space in (":", ": ", " :", " : ", ":  ", "\t:", ":\t", ": \t", ":\t ", ": \t ")),
     ],
 )
 def test_whatever_might_concern_gpus_starts_python(launcher, config):
@@ -264,7 +265,12 @@ def test_the_library_of_a_system_package_comes_before_all_others(launcher):
 
     who, told = launcher.run("create", "c1")
 
-    assert (who, told) == ("packaged", ["-I", "-S", "-B", str(entry), str(launcher.path), "create", "c1"])
+    program = told.pop(4)
+    assert (who, told) == (
+        "packaged",
+        ["-I", "-S", "-B", "-c", str(library / "python"), str(launcher.path), "create", "c1"],
+    )
+    compile(program, "the launcher's", "exec")
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -1,4 +1,4 @@
-"""The runtime with the pack that deb and rpm packages make for it."""
+"""The runtime as deb and rpm packages install it: its launcher, a library of its own and packs of its modules."""
 
 from __future__ import annotations
 
@@ -16,16 +16,22 @@ import amd_gpu_tracker
 import amdgpu_discovery
 from amd_gpu_tracker.tracker import Tracker
 
+# Of the sources: an editable installation has a copy of some earlier day.
+SCRIPT = Path(__file__).parent.parent / "src/scripts/amd-container-runtime"
+
 
 @pytest.fixture
 def library(tmp_path):
     """Return a directory of the packages, with packs."""
-    root = tmp_path / "python"
+    root = tmp_path / "usr/lib/amd-container-toolkit/python"
     for package in (amd_container_runtime, amd_device_spec, amd_gpu_tracker, amdgpu_discovery):
         source = Path(package.__file__).parent
         shutil.copytree(source, root / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     for program in ("amd_container_runtime", "amd_gpu_tracker"):
         subprocess.run([sys.executable, "-ISB", f"{root}/{program}/packed.py"], check=True)
+    (root.parent / "python3").symlink_to(Path(sys.executable).resolve())
+    (tmp_path / "usr/bin").mkdir()
+    shutil.copy(SCRIPT, tmp_path / "usr/bin")
     return root
 
 
@@ -33,7 +39,7 @@ def library(tmp_path):
 def only_packs(library):
     """Leave modules that cannot be imported, without their directories telling."""
     for file in library.rglob("*.py"):
-        if file.name not in ("launched.py", "hook.py"):
+        if file.name != "hook.py":
             times = os.stat(file.parent)
             file.write_text("raise SystemExit('this module was imported from its file')\n")
             os.utime(file.parent, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -41,13 +47,11 @@ def only_packs(library):
 
 @pytest.fixture
 def create(runtime, library):
-    """Return a function that makes a container as the launcher does."""
+    """Return a function that makes a container."""
 
     def run(container_id="c1"):
-        launched = [f"{library}/amd_container_runtime/launched.py", "/usr/bin/amd-container-runtime"]
-        words = ["create", "--bundle", str(runtime.bundle), container_id]
         return subprocess.run(
-            [sys.executable, "-I", "-S", "-B", *launched, *words],
+            [f"{library}/../../../bin/amd-container-runtime", "create", "--bundle", str(runtime.bundle), container_id],
             env=runtime.environment,
             capture_output=True,
             text=True,
@@ -74,6 +78,19 @@ def test_a_container_gets_its_gpus_without_a_module_read_from_its_file(runtime, 
     ]
     leases = Path(runtime.host.path("/run/amd-container-toolkit/leases"))
     assert [lease.name for lease in leases.glob("*")] == (["c1@.json"] if tracked else [])
+
+
+@pytest.mark.parametrize("missing", ["launched.*.pack", "launched.*.pack-1", "launched.*.pack*"])
+def test_without_a_pack_modules_come_from_their_files(runtime, library, create, missing):
+    Tracker(runtime.host).enable()
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    for file in library.rglob(missing):
+        file.unlink()
+
+    answer = create()
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+    assert len(runtime.config["linux"]["devices"]) == 3
 
 
 def test_a_refusal_has_its_sentence(runtime, create):

@@ -47,8 +47,8 @@ def test_nodes_are_open_to_everybody_inside_and_allowed_by_the_cgroup():
         },
     }
     assert json.loads(annotations["com.amd.container-toolkit.edits"]) == {
-        "devices": [RENDER_DEVICE, KFD_DEVICE],
-        "rules": [RENDER_RULE, KFD_RULE],
+        "devices": ["/dev/dri/renderD128", "/dev/kfd"],
+        "rules": ["226:128", "234:0"],
     }
 
 
@@ -108,6 +108,30 @@ def test_a_rule_that_allows_less_does_not_count():
     assert spec["linux"]["resources"]["devices"] == [rule, KFD_RULE]
 
 
+def test_a_rule_for_another_kind_of_device_or_with_odd_numbers_does_not_count():
+    rules = [{**KFD_RULE, "type": "b"}, {**KFD_RULE, "minor": [0]}, {**KFD_RULE, "minor": None}]
+    spec = {"linux": {"resources": {"devices": [*rules]}}}
+
+    apply_edits(spec, build_edits([KFD]))
+
+    assert spec["linux"]["resources"]["devices"] == [*rules, KFD_RULE]
+
+
+def test_what_others_changed_or_added_meanwhile_stays():
+    spec = {"linux": {"devices": [{"path": "/dev/null"}], "resources": {"devices": [DENY_ALL]}}}
+    apply_edits(spec, build_edits([KFD]))
+    rules = spec["linux"]["resources"]["devices"]
+    rules[1] = {**KFD_RULE, "access": "rwm"}
+    rules.append(RENDER_RULE)
+
+    assert remove_edits(spec)
+
+    assert spec["linux"] == {
+        "devices": [{"path": "/dev/null"}],
+        "resources": {"devices": [DENY_ALL, {**KFD_RULE, "access": "rwm"}, RENDER_RULE]},
+    }
+
+
 def test_the_same_edits_again_change_nothing():
     spec = {"process": {}, "annotations": {"theirs": "1"}}
     edits = build_edits([RENDER, KFD], poststop=[HOOK])
@@ -145,6 +169,10 @@ def test_nothing_to_add_takes_out_what_was_added():
         {"rules": [DENY_ALL]},
         {"rules": [{"access": "rwm"}]},
         {"rules": ["x"]},
+        {"rules": ["226:128:1"]},
+        {"rules": ["226:99999999999"]},
+        {"rules": [226]},
+        {"devices": [7]},
         {"poststop": [{"path": "/theirs"}]},
         {"poststop": [{"path": "/theirs", "args": ["/theirs", 7]}]},
         {"poststop": {}},

@@ -19,11 +19,10 @@ import sys
 root = __file__.removesuffix("/shop/program.py")
 sys.path.insert(0, root)
 try:
-    with open(f"{root}/shop/__pycache__/program.{sys.implementation.cache_tag}.pack", "rb") as file:
-        content = file.read()
-    if content.startswith(sys.modules["_frozen_importlib_external"].MAGIC_NUMBER):
-        import marshal
-        code, *packed = marshal.loads(content[4:])
+    import posix
+    pack = posix.open(f"{root}/shop/__pycache__/program.{sys.implementation.cache_tag}.pack", 0)
+    if posix.read(pack, 4) == sys.modules["_frozen_importlib_external"].MAGIC_NUMBER:
+        code, *packed = sys.modules["marshal"].loads(posix.read(pack, 1 << 22))
         exec(code, space := {"__name__": "amdgpu_discovery.unpack"})
         space["unpack"](root, *packed)
 except (OSError, ValueError, EOFError, TypeError):
@@ -42,10 +41,14 @@ def serve(*words: Nothing) -> None:
     print(PRICE, __name__, __package__, place, type(__spec__ if "__spec__" in globals() else None).__name__)
     if words:
         from amd_shop.cellar import BOTTLE
-        print(BOTTLE)
-    import _json
+        from amd_shop import cellar
+        print(BOTTLE, type(cellar.__spec__).__name__, "amd_shop.attic" in sys.modules)
     print("_json" in sys.modules)
 import sys
+try:
+    import _json
+except ImportError:
+    pass
 '''
 
 
@@ -60,12 +63,16 @@ def shop(tmp_path: Path) -> Path:
     (root / "amd_shop/__init__.py").write_text("")
     (root / "amd_shop/counter.py").write_text(COUNTER)
     (root / "amd_shop/prices.py").write_text("PRICE = 7\n")
-    (root / "amd_shop/cellar.py").write_text("from amd_shop.prices import PRICE\nBOTTLE = f'{PRICE} old'\n")
+    (root / "amd_shop/years.py").write_text("YEARS = 'old'\n")
+    (root / "amd_shop/cellar.py").write_text(
+        "from amd_shop.prices import PRICE\nfrom amd_shop.years import YEARS\nBOTTLE = f'{PRICE} {YEARS}'\n"
+    )
+    (root / "amd_shop/attic.py").write_text("import amd_shop.cellar\n")
     return root / "shop/program.py"
 
 
 def pack(program: Path) -> list[str]:
-    return write_pack(str(program), first=["amd_shop.counter"], later=["amd_shop.cellar"])
+    return write_pack(str(program), first=["amd_shop.counter"], later=[["amd_shop.cellar"], ["amd_shop.attic"]])
 
 
 def run(program: Path, *words: str) -> str:
@@ -88,17 +95,18 @@ def test_a_packed_program_does_what_it_does_without_its_pack(shop: Path) -> None
     files = pack(shop)
 
     cache = f"{shop.parent}/__pycache__/program.{sys.implementation.cache_tag}.pack"
-    assert files == [cache, f"{cache}-later"]
-    assert without == "7 amd_shop.counter amd_shop counter.py ModuleSpec\n7 old\nTrue\n"
-    assert run(shop, "bottle") == "7 amd_shop.counter amd_shop counter.py NoneType\n7 old\nTrue\n"
+    assert files == [cache, f"{cache}-1", f"{cache}-2"]
+    assert without == "7 amd_shop.counter amd_shop counter.py ModuleSpec\n7 old ModuleSpec False\nTrue\n"
+    assert run(shop, "bottle") == "7 amd_shop.counter amd_shop counter.py NoneType\n7 old ModuleSpec False\nTrue\n"
 
 
 def test_the_modules_come_from_the_pack_and_not_from_their_files(shop: Path) -> None:
     pack(shop)
     change_in_place(shop.parent.parent / "amd_shop/prices.py", "PRICE = 8\n")
     change_in_place(shop.parent.parent / "amd_shop/cellar.py", "BOTTLE = 'new'\n")
+    change_in_place(shop.parent.parent / "amd_shop/years.py", "YEARS = 'new'\n")
 
-    assert run(shop, "bottle") == "7 amd_shop.counter amd_shop counter.py NoneType\n7 old\nTrue\n"
+    assert run(shop, "bottle") == "7 amd_shop.counter amd_shop counter.py NoneType\n7 old ModuleSpec False\nTrue\n"
 
 
 def test_a_module_that_was_replaced_is_not_overlooked(shop: Path) -> None:
@@ -135,10 +143,10 @@ def test_a_pack_for_another_python_is_passed_over(shop: Path) -> None:
     assert run(shop) == "7 amd_shop.counter amd_shop counter.py ModuleSpec\nTrue\n"
 
 
-def test_without_the_second_half_its_modules_are_read_from_their_files(shop: Path) -> None:
+def test_without_a_group_its_modules_are_read_from_their_files(shop: Path) -> None:
     os.unlink(pack(shop)[1])
 
-    assert run(shop, "bottle") == "7 amd_shop.counter amd_shop counter.py NoneType\n7 old\nTrue\n"
+    assert run(shop, "bottle") == "7 amd_shop.counter amd_shop counter.py NoneType\n7 old ModuleSpec False\nTrue\n"
 
 
 def test_a_library_of_python_that_went_away_is_looked_for_again(shop: Path) -> None:

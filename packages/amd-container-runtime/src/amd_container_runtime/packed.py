@@ -1,4 +1,4 @@
-"""Write the pack with which `launched.py` starts faster: `python3 -I -S packed.py`.
+"""Write the pack with which the launcher starts containers faster: `python3 -I -S packed.py`.
 
 Packages run it where they compile modules, and remove what it wrote where they remove those.
 """
@@ -12,8 +12,9 @@ FIRST = (
     *("amd_container_runtime.shim", "amd_container_runtime.low_level", "amd_container_runtime.create"),
     *("amd_container_runtime.report", "amd_device_spec.settings"),
 )
-# What those need that are tracked. The rest (settings, Swarm, refusals) is rare enough to be imported from its files.
-LATER = ("amd_container_runtime.claim", "amd_gpu_tracker.survey", "amd_gpu_tracker.liveness")
+# What those need that are tracked, and those that come while others are. The rest (settings, Swarm, refusals) is rare
+# enough to be imported from its files.
+LATER = (("amd_container_runtime.claim",), ("amd_gpu_tracker.survey",))
 
 
 def main() -> None:

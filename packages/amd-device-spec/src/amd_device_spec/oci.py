@@ -1,7 +1,8 @@
 """The edits to an OCI runtime spec that give a container its GPUs.
 
 Edits are made on the JSON as it stands: what this project does not know survives. What was added is listed in an
-annotation, so that a spec that comes again (`create` after a failed `create`) is edited anew and not twice.
+annotation, devices by path and rules by number, so that a spec that comes again (`create` after a failed `create`) is
+edited anew and not twice.
 Source: OCI runtime-spec, config-linux.md.
 """
 
@@ -69,7 +70,7 @@ def build_edits(
     nodes = list(nodes)
     return Edits(
         devices=[_device(node, node.mode if keep_host_mode else OPEN_MODE) for node in nodes],
-        rules=[_rule(node) for node in nodes],
+        rules=[rule_of(node.major, node.minor) for node in nodes],
         gids=sorted({node.gid for node in nodes} - {0, OVERFLOW_GID}) if keep_host_mode else [],
         poststop=list(poststop),
         env=[f"{VRAM_LIMIT}={vram_mb}"] if vram_mb else [],
@@ -83,16 +84,18 @@ def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
     has something else in a place where these things belong, RequestError where it has another device at a path of ours.
     """
     removed = remove_edits(spec)
-    added = {
-        "devices": _add(spec, "devices", edits.devices, covers=_same_path),
-        "rules": _add(spec, "rules", edits.rules, covers=_allows, since=_last_denial),
-        "gids": _add(spec, "gids", edits.gids, covers=int.__eq__),
-        "poststop": _add(spec, "poststop", edits.poststop, covers=dict.__eq__),
-        "env": _add(spec, "env", edits.env, covers=str.__eq__, since=len),
+    devices = _add(spec, "devices", edits.devices, missing=_missing_devices)
+    rules = _add(spec, "rules", edits.rules, missing=_missing_rules)
+    listed = {
+        "devices": [device["path"] for device in devices],
+        "rules": [_numbers(rule) for rule in rules],
+        "gids": _add(spec, "gids", edits.gids, missing=_not_present),
+        "poststop": _add(spec, "poststop", edits.poststop, missing=_not_present),
+        "env": _add(spec, "env", edits.env, missing=lambda _, wanted: wanted),
     }
-    if not any(added.values()):
+    if not any(listed.values()):
         return removed
-    _object(spec, ("annotations",))[ANNOTATION] = dumps({kind: new for kind, new in added.items() if new}).decode()
+    _object(spec, ("annotations",))[ANNOTATION] = dumps({kind: new for kind, new in listed.items() if new}).decode()
     return True
 
 
@@ -120,23 +123,34 @@ def _device(node: DeviceNode, mode: int) -> dict[str, Any]:
     }
 
 
-def _rule(node: DeviceNode) -> dict[str, Any]:
-    return {"allow": True, "type": "c", "major": node.major, "minor": node.minor, "access": ACCESS}
+def rule_of(major: int, minor: int) -> dict[str, Any]:
+    """Return the rule of the device cgroup by which a container may use a device of this number."""
+    return {"allow": True, "type": "c", "major": major, "minor": minor, "access": ACCESS}
 
 
-def _add(spec: dict[str, Any], kind: str, wanted: Sequence[Any], *, covers: Any, since: Any = lambda _: 0) -> list[Any]:
-    """Append what is not covered by an entry that is there, from the place `since` on; return what was appended."""
+def _add(spec: dict[str, Any], kind: str, wanted: list[Any], *, missing: Any) -> list[Any]:
+    """Append of `wanted` what `missing` finds missing in the list that is there; return what was appended."""
     if not wanted:
         return []
     present = _list(spec, PLACES[kind], of=type(wanted[0]))
-    standing = present[since(present) :]
-    new = [entry for entry in wanted if not (standing and any(covers(old, entry) for old in standing))]
+    new: list[Any] = missing(present, wanted)
     present += new
     return new
 
 
-def _same_path(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    if old.get("path") != new["path"]:
+def _not_present(present: list[Any], wanted: list[Any]) -> list[Any]:
+    return [entry for entry in wanted if entry not in present]
+
+
+def _missing_devices(present: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not present:
+        return wanted
+    by_path = {str(device.get("path")): device for device in reversed(present)}
+    return [device for device in wanted if not _is_same_device(by_path.get(device["path"]), device)]
+
+
+def _is_same_device(old: dict[str, Any] | None, new: dict[str, Any]) -> bool:
+    if old is None:
         return False
     if (old.get("major"), old.get("minor")) != (new["major"], new["minor"]):
         raise RequestError(
@@ -147,15 +161,21 @@ def _same_path(old: dict[str, Any], new: dict[str, Any]) -> bool:
     return True
 
 
-def _allows(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Return whether a rule allows as much for exactly this device."""
-    same_device = all(old.get(key) == new[key] for key in ("allow", "type", "major", "minor"))
-    return same_device and set(ACCESS) <= set(str(old.get("access")))
+def _missing_rules(present: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rules that are not there behind the last one that denies, which may take back what stands before."""
+    last = next((place for place in reversed(range(len(present))) if not present[place].get("allow")), 0)
+    standing = {_numbers(rule) for rule in present[last:] if _allows_use(rule)}
+    return [rule for rule in wanted if _numbers(rule) not in standing]
 
 
-def _last_denial(rules: list[dict[str, Any]]) -> int:
-    """Return the place of the last rule that denies: it may take back what stands before it."""
-    return next((place for place in reversed(range(len(rules))) if not rules[place].get("allow")), 0)
+def _allows_use(rule: dict[str, Any]) -> bool:
+    """Return whether a rule allows as much as ours, for one character device or more."""
+    return rule.get("allow") is True and rule.get("type") == "c" and set(ACCESS) <= set(str(rule.get("access")))
+
+
+def _numbers(rule: dict[str, Any]) -> str:
+    # As text: whatever else stands in a spec can be compared too.
+    return f"{rule.get('major')}:{rule.get('minor')}"
 
 
 def _list(spec: dict[str, Any], place: tuple[str, ...], *, of: type) -> list[Any]:

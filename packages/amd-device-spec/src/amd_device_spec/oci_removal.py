@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_device_spec.errors import SpecError
-from amd_device_spec.oci import ANNOTATION, PLACES, VRAM_LIMIT
+from amd_device_spec.oci import ANNOTATION, PLACES, VRAM_LIMIT, rule_of
 from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # What the hooks of the GPU Tracker run, which is a distribution that this one does not know.
 HOOK_PROGRAM = "amd_gpu_tracker/hook.py"
+# Of a device; the kernel's have 12 and 20 bits.
+LONGEST_NUMBER = 10
 
 
 def remove_listed(spec: dict[str, Any], listed: object) -> None:
@@ -20,9 +22,18 @@ def remove_listed(spec: dict[str, Any], listed: object) -> None:
         present = _find_list(spec, PLACES[kind])
         for entry in entries:
             # Ours was appended: of two equal entries the first is somebody else's.
-            place = next((place for place in reversed(range(len(present))) if present[place] == entry), None)
+            place = next((place for place in reversed(range(len(present))) if _is(kind, present[place], entry)), None)
             if place is not None:
                 del present[place]
+
+
+def _is(kind: str, present: object, listed: Any) -> bool:
+    """Return whether an entry of a spec is the listed one."""
+    if kind == "devices":
+        return isinstance(present, dict) and present.get("path") == listed
+    if kind == "rules":
+        return present == rule_of(*map(int, listed.split(":")))
+    return bool(present == listed)
 
 
 def _parse_listed(listed: object) -> dict[str, list[Any]]:
@@ -42,11 +53,18 @@ def _is_ours(kind: str, entries: object) -> bool:
     """
     if kind not in PLACES or not isinstance(entries, list):
         return False
+    if kind == "devices":
+        return all(isinstance(path, str) for path in entries)
     if kind == "rules":
-        return all(isinstance(rule, dict) and rule.get("allow") is True for rule in entries)
+        return all(isinstance(numbers, str) and _are_numbers(numbers) for numbers in entries)
     if kind == "env":
         return all(isinstance(variable, str) and variable.startswith(f"{VRAM_LIMIT}=") for variable in entries)
     return kind != "poststop" or all(_is_hook(hook) for hook in entries)
+
+
+def _are_numbers(text: str) -> bool:
+    major, _, minor = text.partition(":")
+    return all(number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER for number in (major, minor))
 
 
 def _is_hook(hook: object) -> bool:

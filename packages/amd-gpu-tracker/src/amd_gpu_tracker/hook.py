@@ -5,6 +5,7 @@ are packed for it (amdgpu_discovery/pack.py), and hands over.
 """
 
 import gc
+import posix
 import sys
 
 if __name__ == "__main__":
@@ -13,12 +14,9 @@ if __name__ == "__main__":
     roots = sys.argv[sys.argv.index("--import-from") + 1].split(":")
     sys.path[:0] = roots
     try:
-        with open(f"{roots[0]}/amd_gpu_tracker/__pycache__/hook.{sys.implementation.cache_tag}.pack", "rb") as file:
-            content = file.read()
-        if content.startswith(sys.modules["_frozen_importlib_external"].MAGIC_NUMBER):
-            import marshal
-
-            code, *packed = marshal.loads(content[4:])  # noqa: S302 - written by the one who installed this program
+        pack = posix.open(f"{roots[0]}/amd_gpu_tracker/__pycache__/hook.{sys.implementation.cache_tag}.pack", 0)
+        if posix.read(pack, 4) == sys.modules["_frozen_importlib_external"].MAGIC_NUMBER:
+            code, *packed = sys.modules["marshal"].loads(posix.read(pack, 1 << 22))
             space = {"__name__": "amdgpu_discovery.unpack"}
             exec(code, space)  # noqa: S102 - as import does
             space["unpack"](roots[0], *packed)  # type: ignore[operator]

@@ -10,8 +10,8 @@ import sys
 # What every release needs, and what a claim needs besides.
 FIRST = ("amd_gpu_tracker.hook_program", "amd_gpu_tracker.release")
 LATER = (
-    *("amd_gpu_tracker.given_gpus", "amd_gpu_tracker.reservation", "amdgpu_discovery.numbering"),
-    "amd_gpu_tracker.survey",
+    ("amd_gpu_tracker.given_gpus", "amd_gpu_tracker.reservation", "amdgpu_discovery.numbering"),
+    ("amd_gpu_tracker.survey",),
 )
 
 

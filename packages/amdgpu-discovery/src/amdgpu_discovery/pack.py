@@ -5,7 +5,7 @@ than running them all, so whoever installs a program for good, as deb and rpm pa
 one version of python, read at once. Without it, or with one that does not fit, modules are imported as ever.
 
 A pack lies in `__pycache__` beside the program that reads it and holds, behind python's magic number, one marshalled
-tuple: the code of `unpack` and what that is called with.
+tuple: the code of `unpack` and what that is called with. What only some runs need lies in further files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from amdgpu_discovery.files import read_file, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
 
     from amdgpu_discovery.unpack import PackedModule
 
@@ -36,38 +37,33 @@ def pack_path(program: str) -> str:
     return f"{directory}/__pycache__/{name.removesuffix('.py')}.{sys.implementation.cache_tag}.pack"
 
 
-def write_pack(program: str, *, first: Sequence[str], later: Sequence[str]) -> list[str]:
+def write_pack(program: str, *, first: Sequence[str], later: Sequence[Sequence[str]] = ()) -> list[str]:
     """Write the pack of a program, whose modules are all below one directory; return its files. FileError.
 
-    `first` are modules that every run needs, `later` those that some runs need; what they import comes with them.
+    `first` are modules that every run needs, `later` are groups of which some runs need all; what they import comes
+    with them. Each group has a file of its own.
     """
     root = os.path.dirname(os.path.dirname(os.path.abspath(program)))
-    at_once = _Closure(root)
-    at_once.add(*first)
-    on_demand = _Closure(root, known=at_once.names)
-    on_demand.add(*later)
     path = pack_path(f"{root}/{os.path.relpath(program, root)}")
-    packages = sorted({name.partition(".")[0] for name in at_once.names | on_demand.names})
-    for directory in (os.path.dirname(program), *(f"{root}/{package}" for package in packages)):
+    known: set[str] = set()
+    at_once, *on_demand = (_Closure(root, names, known) for names in (first, *later))
+    stamps = _stamps(root, {os.path.dirname(program), *(f"{root}/{name.partition('.')[0]}" for name in known)})
+    files: dict[str, str] = {}
+    for number, group in enumerate(on_demand, 1):
+        _write(f"{path}-{number}", marshal.dumps(group.content))
+        files.update((module[0], f"{path}-{number}") for module in group.modules)
+    packed: Any = (_compile(root, "amdgpu_discovery.unpack")[3], stamps, at_once.content, files)
+    # The last of all, because it leads to the others.
+    _write(path, importlib.util.MAGIC_NUMBER + marshal.dumps(packed))
+    return [path, *dict.fromkeys(files.values())]
+
+
+def _stamps(root: str, directories: set[str]) -> dict[str, int]:
+    """Return the time of each package."""
+    for directory in directories:
         # Before their times are read: making one later would change them.
         os.makedirs(f"{directory}/__pycache__", exist_ok=True)
-    stamps = {package: int(os.stat(f"{root}/{package}").st_mtime) for package in packages}
-    unpack = _compile(root, "amdgpu_discovery.unpack")[3]
-    packed = (unpack, stamps, at_once.modules, f"{path}-later", _libraries())
-    _write(f"{path}-later", marshal.dumps(_one_by_one(root, on_demand, at_once.names)))
-    _write(path, importlib.util.MAGIC_NUMBER + marshal.dumps(packed))
-    return [path, f"{path}-later"]
-
-
-def _one_by_one(root: str, on_demand: _Closure, known: frozenset[str]) -> dict[str, tuple[str, bool, bytes, list[str]]]:
-    """Return modules by name, each with what it needs: few runs need more than some of them."""
-    separate = {}
-    for name, file, is_package, code in on_demand.modules:
-        closure = _Closure(root, known)
-        closure.add(name)
-        needs = [module[0] for module in closure.modules if module[0] != name]
-        separate[name] = (file, is_package, marshal.dumps(code), needs)
-    return separate
+    return {os.path.relpath(directory, root): int(os.stat(directory).st_mtime) for directory in sorted(directories)}
 
 
 def _write(path: str, content: bytes) -> None:
@@ -80,31 +76,38 @@ def _write(path: str, content: bytes) -> None:
     replace_file(path, content)
 
 
-def _libraries() -> dict[str, str]:
-    specs = {name: importlib.util.find_spec(name) for name in LIBRARIES}
-    return {name: spec.origin for name, spec in specs.items() if spec and spec.origin and spec.has_location}
-
-
 class _Closure:
-    """Modules below a directory, each behind those that it imports when it is imported."""
+    """Modules below a directory with what they import and nobody had before, each behind those that it imports."""
 
-    def __init__(self, root: str, known: frozenset[str] = frozenset()) -> None:
+    def __init__(self, root: str, names: Iterable[str], known: set[str]) -> None:
+        """Start with modules by name; what is `known` is left out, and whatever is found is known then."""
         self._root = root
-        self._seen = set(known)
+        self._known = known
+        self._libraries: dict[str, str] = {}
         self.modules: list[PackedModule] = []
+        self._add(names)
 
     @property
-    def names(self) -> frozenset[str]:
-        return frozenset(module[0] for module in self.modules)
+    def content(self) -> Any:
+        """Return what `unpack.Group` describes."""
+        return self._libraries, tuple(self.modules)
 
-    def add(self, *names: str) -> None:
-        """Add modules and what they need."""
+    def _add(self, names: Iterable[str]) -> None:
         for name in names:
-            if name in self._seen or not _find(self._root, name):
+            if name in self._known:
                 continue
-            self._seen.add(name)
-            self.add(*_parents(name), *_imports(_parse(self._root, name)))
-            self.modules.append(_compile(self._root, name))
+            if name in LIBRARIES:
+                self._libraries.update(_find_library(name))
+            elif _find(self._root, name):
+                self._known.add(name)
+                self._add((*_parents(name), *_imports(_parse(self._root, name))))
+                self.modules.append(_compile(self._root, name))
+
+
+def _find_library(name: str) -> dict[str, str]:
+    """Return the file of a module of python's own by its name, {} where it has none."""
+    spec = importlib.util.find_spec(name)
+    return {name: spec.origin} if spec and spec.origin and spec.has_location else {}
 
 
 def _parents(name: str) -> Iterator[str]:
@@ -126,7 +129,7 @@ def _parse(root: str, name: str) -> ast.Module:
 
 def _imports(tree: ast.Module) -> Iterator[str]:
     """Return what a module imports while it runs; what stands in functions is imported by those who call them."""
-    for statement in tree.body:
+    for statement in _at_once(tree.body):
         if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
             yield statement.module
             yield from (f"{statement.module}.{alias.name}" for alias in statement.names)
@@ -134,11 +137,28 @@ def _imports(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name for alias in statement.names)
 
 
+def _at_once(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Return the statements of a module, and of those that it tries."""
+    for statement in body:
+        if isinstance(statement, ast.Try):
+            yield from statement.body
+        yield statement
+
+
 def _compile(root: str, name: str) -> PackedModule:
-    """Return a module without what nobody reads at run time: docstrings, assertions, imports for the type checker."""
+    """Return a module without what nobody reads at run time.
+
+    That is docstrings, assertions, imports for the type checker, and annotations of functions; those of classes are
+    the fields of values.
+    """
     file = _find(root, name)
     tree = _parse(root, name)
     tree.body = [statement for statement in tree.body if not _is_for_checkers(statement)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
     # What `from __future__ import annotations` says is said to the compiler instead, which saves importing it.
     flags = __future__.annotations.compiler_flag
     code = compile(tree, f"{root}/{file}", "exec", flags=flags, dont_inherit=True, optimize=2)

@@ -7,36 +7,55 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from types import CodeType, ModuleType
     from typing import Any
 
     # Name, file below the root, whether it is a package, what it runs.
     PackedModule = tuple[str, str, bool, CodeType]
+    # Files of python's own modules by name, and modules, each behind those that it imports.
+    Group = tuple[Mapping[str, str], Iterable[PackedModule]]
 
 # The time of every file and directory where whole images are deployed (ostree), so that nothing changes singly.
 NEVER = 0
-LOADERS: Any = sys.modules["_frozen_importlib_external"]
+IMPORT: Any = sys.modules["_frozen_importlib"]
+# Far more than a pack comes to; what is not needed of it costs nothing.
+LARGEST_BYTES = 1 << 22
 
 
-def unpack(
-    root: str, stamps: Mapping[str, int], first: Sequence[PackedModule], later: str, libraries: dict[str, str]
-) -> None:
-    """Run the modules that are needed `first`, and find those in the file `later` when they are imported.
+def unpack(root: str, stamps: Mapping[str, int], first: Group, later: Mapping[str, str]) -> None:
+    """Make the modules that are needed `first`, and those `later` that are imported, by the file they are in.
 
-    `libraries` are the files of modules of python's own that are not built in: the search for them takes longer than
-    loading them. A pack of other modules than those below `root` is passed over: whoever replaces a file changes the
-    time of its directory.
+    A pack of other modules than those below `root` is passed over: whoever replaces a file changes the time of its
+    directory, of which `stamps` has that of each package.
     """
-    if any(_stamp(f"{root}/{package}") not in (stamp, NEVER) for package, stamp in stamps.items()):
+    for package, stamp in stamps.items():
+        if int(posix.stat(f"{root}/{package}").st_mtime) not in (stamp, NEVER):
+            return
+    sys.meta_path.insert(0, _Later(root, later))
+    _make_group(root, *first)
+
+
+def _make_group(root: str, libraries: Mapping[str, str], modules: Iterable[PackedModule]) -> None:
+    for name, file in libraries.items():
+        if name not in sys.modules:
+            _load_library(name, file)
+    for name, file, is_package, code in modules:
+        if name not in sys.modules:
+            _make(root, name, file, is_package, code)
+
+
+def _load_library(name: str, file: str) -> None:
+    """Load a module of python's own from its file: the search for it takes longer than that."""
+    import _imp
+
+    try:
+        module = _imp.create_dynamic(IMPORT.ModuleSpec(name, None, origin=file))
+        _imp.exec_dynamic(module)
+    except ImportError:
+        # It is somewhere else now, and whoever imports it looks for it.
         return
-    sys.meta_path.insert(0, _Pack(root, later, libraries))
-    for module in first:
-        _make(root, *module)
-
-
-def _stamp(directory: str) -> int:
-    return int(posix.stat(directory).st_mtime)
+    sys.modules[name] = module
 
 
 def _make(root: str, name: str, file: str, is_package: bool, code: CodeType) -> None:
@@ -49,52 +68,36 @@ def _make(root: str, name: str, file: str, is_package: bool, code: CodeType) -> 
     exec(code, module.__dict__)  # noqa: S102 - as import does
 
 
-class _Pack:
-    """Finds and loads what is not needed at once."""
+def _read(file: str) -> bytes:
+    descriptor = posix.open(file, posix.O_RDONLY)
+    try:
+        return posix.read(descriptor, LARGEST_BYTES)
+    finally:
+        posix.close(descriptor)
 
-    def __init__(self, root: str, later: str, libraries: dict[str, str]) -> None:
+
+class _Later:
+    """Finds what is not needed at once, and makes it together with all that comes with it."""
+
+    def __init__(self, root: str, later: Mapping[str, str]) -> None:
         self._root = root
         self._later = later
-        self._libraries = libraries
-        # File, whether it is a package, what it runs, and what it imports, those first that others import.
-        self._modules: dict[str, tuple[str, bool, bytes, Sequence[str]]] = {}
 
     def find_spec(self, name: str, _path: object, _target: object = None) -> Any:
         """Return the spec of a module that is in the pack, None for any other."""
-        if name in self._libraries and posix.access(self._libraries[name], posix.R_OK):
-            return LOADERS.spec_from_file_location(name, self._libraries[name])
-        if self._later and name.startswith("amd"):
-            self._read_later()
-        if name not in self._modules:
+        file = self._later.get(name)
+        if file is None:
             return None
-        file, is_package, _, needs = self._modules[name]
-        # Each import that comes here takes longer than most modules run.
-        for need in needs:
-            if need not in sys.modules:
-                _make(self._root, need, *self._modules[need][:2], self._code(need))
-        spec = LOADERS._bootstrap.ModuleSpec(name, self, origin=f"{self._root}/{file}", is_package=is_package)
-        spec.has_location = True
-        return spec
+        try:
+            group = sys.modules["marshal"].loads(_read(file))
+        except (OSError, ValueError, EOFError, TypeError):
+            return None
+        _make_group(self._root, *group)
+        return IMPORT.ModuleSpec(name, self, origin=sys.modules[name].__file__)
 
-    def create_module(self, spec: object) -> None:
-        """Leave making the module to python."""
+    def create_module(self, spec: Any) -> ModuleType:
+        """Return the module, which is made by now."""
+        return sys.modules[spec.name]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run a module."""
-        exec(self._code(module.__name__), module.__dict__)  # noqa: S102 - as import does
-
-    def _code(self, name: str) -> CodeType:
-        import marshal
-
-        code: CodeType = marshal.loads(self._modules[name][2])  # noqa: S302 - as `_read_later`
-        return code
-
-    def _read_later(self) -> None:
-        import marshal
-
-        path, self._later = self._later, ""
-        try:
-            with open(path, "rb") as file:
-                self._modules = marshal.loads(file.read())  # noqa: S302 - written by whoever installed this program
-        except (OSError, ValueError, EOFError, TypeError):
-            return
+        """Leave it as it is: it has run."""

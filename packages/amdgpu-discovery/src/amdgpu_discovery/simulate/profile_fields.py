@@ -36,11 +36,12 @@ def read_fields(kind: type[Value], fields: dict[str, Any]) -> dict[str, Any]:
 
 def plain_fields(value: Value) -> dict[str, Any]:
     """Return the fields of a value as JSON has them, without those that are as by default."""
-    defaults = type(value)._defaults
+    kind = type(value)
     return {
         name: _plain(name, field)
         for name, field in value.as_dict().items()
-        if name not in defaults or field != defaults[name]
+        # A default is an attribute of the class.
+        if not hasattr(kind, name) or field != getattr(kind, name)
     }
 
 
