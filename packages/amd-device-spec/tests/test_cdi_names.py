@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amd_device_spec.cdi_names import kind_problem, name_problem, names_of
-from amdgpu_discovery.gpu import GpuLocation, PciAddress
+from amdgpu_discovery.location import GpuLocation, PciAddress
 from amdgpu_discovery.selection import select_gpus
 
 WHOLE = GpuLocation(

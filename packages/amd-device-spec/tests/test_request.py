@@ -15,7 +15,7 @@ from amd_device_spec.request import (
 )
 from amd_device_spec.swarm_request import VramRequest
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.gpu import GpuLocation, PciAddress
+from amdgpu_discovery.location import GpuLocation, PciAddress
 
 KINDS = ("AMD_GPU", "GPU", "GPU_COMPUTE")
 IDS = (0xEA35F57CC80DEB35, 0x89CAA15875FF5A43, 0x6E32F10EFC982B4C, 0x12FE4F7FDAF06B9)

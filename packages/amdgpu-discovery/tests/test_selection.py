@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.gpu import GpuLocation, PciAddress
-from amdgpu_discovery.selection import asks_for_nothing, is_identity, parse_unique_id, resolve, select_gpus
+from amdgpu_discovery.identities import is_identity, parse_unique_id
+from amdgpu_discovery.location import GpuLocation, PciAddress
+from amdgpu_discovery.selection import asks_for_nothing, names_numbers, resolve, select_gpus
 
 
 def gpu(number, *, bus, rank=0, total=1, kfd_id=0, pci_id=0, domain=0):
@@ -269,3 +270,10 @@ def test_a_request_is_met_as_written_or_refused_with_a_short_sentence(text):
         assert chosen == list(resolution.gpus)
         assert not resolution.unknown
         assert asks_for_nothing(text) == (not chosen)
+
+
+def test_a_request_of_numbers_names_no_identities():
+    numbers = ["", "none", "all", "3", "+3", "0-2", "0 - 2", "0,2-3,all", "12345678", "100000000-200000000", "ALL"]
+    others = ["123456789", "0x1", "gpu-1", "0000:03:00.0", "03:00.0", "0,0x8da82c12ef81b5d", "x", "amd.com/gpu=1"]
+
+    assert [request for request in numbers + others if names_numbers(request)] == numbers

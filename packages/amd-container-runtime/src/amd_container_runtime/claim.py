@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from amd_container_runtime.bundle import Bundle
     from amd_device_spec.request import Grant
     from amd_gpu_tracker.state import State
-    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
+    from amdgpu_discovery.location import GpuLocation
 
 
 class PendingClaim:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from amd_device_spec.oci import Edits
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amdgpu_discovery.gpu import DeviceNode, GpuLocation
     from amdgpu_discovery.host import Host
+    from amdgpu_discovery.location import DeviceNode, GpuLocation
 
 
 def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> None:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from amd_device_spec.request import Grant
     from amd_device_spec.swarm_request import VramRequest
     from amd_gpu_tracker.state import State
-    from amdgpu_discovery.gpu import Gpu, GpuLocation
+    from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
+    from amdgpu_discovery.location import GpuLocation
 
 # As amd-smi counts megabytes.
 MEGABYTE = 2**20

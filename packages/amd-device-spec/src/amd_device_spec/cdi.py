@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from amdgpu_discovery.gpu import DeviceNode, Gpu
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.location import DeviceNode
 
     HooksByMoment = Mapping[str, Sequence[dict[str, Any]]]
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import TypeVar
 
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.location import GpuLocation
 
     AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from amdgpu_discovery.gpu import DeviceNode
+    from amdgpu_discovery.location import DeviceNode
 
 ANNOTATION = "com.amd.container-toolkit.edits"
 

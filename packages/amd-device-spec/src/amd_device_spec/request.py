@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from amd_device_spec.errors import SpecError
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.selection import asks_for_nothing, is_identity, resolve
+from amdgpu_discovery.selection import asks_for_nothing, names_numbers, resolve
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_device_spec.swarm_request import VramRequest
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.location import GpuLocation
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 SWARM_PREFIX = "DOCKER_RESOURCE_"
@@ -45,10 +45,8 @@ class GpuRequest(Value):
 
     @property
     def names_identities(self) -> bool:
-        """Return whether any of this names a GPU by its id or address, so that numbers alone do not settle it."""
-        return any(
-            is_identity(item) for text in (self.visible or "", *self.resources.values()) for item in text.split(",")
-        )
+        """Return whether any of this may name a GPU by its id or address, so that numbers alone do not settle it."""
+        return not all(names_numbers(text) for text in (self.visible or "", *self.resources.values()))
 
     def needs_gpus(self, swarm_kinds: Sequence[str]) -> bool:
         """Return whether a host without GPUs cannot meet this; ids of another kind may be those of other devices."""
@@ -141,6 +139,9 @@ def _variables(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _are_identities(value: str) -> bool:
+    # Only tasks of a Swarm have resources.
+    from amdgpu_discovery.identities import is_identity
+
     return all(is_identity(item) for item in value.split(","))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from amd_device_spec.request import GpuRequest, Grant
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.location import GpuLocation
 
 # Swarm's amounts are 64-bit integers.
 LONGEST_AMOUNT = 19

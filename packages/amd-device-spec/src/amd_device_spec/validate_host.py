@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_device_spec.cdi_names import ALL, ALL_NAMES, names_of
 from amd_device_spec.validate import Problem
 from amdgpu_discovery.device_nodes import KFD_PATH
-from amdgpu_discovery.selection import is_identity
+from amdgpu_discovery.identities import is_identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_device_spec.validate import Place
-    from amdgpu_discovery.gpu import DeviceNode, GpuLocation
+    from amdgpu_discovery.location import DeviceNode, GpuLocation
 
 DRM_DIRECTORY = "/dev/dri/"
 

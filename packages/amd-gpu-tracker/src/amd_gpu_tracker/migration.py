@@ -14,8 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
+    from amdgpu_discovery.location import GpuLocation
 
 FORMER_FILE = "/var/log/gpu-tracker.json"
 # How it wrote `exclusive`; 0 was shared.

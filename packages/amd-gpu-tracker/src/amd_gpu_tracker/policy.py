@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
+    from amdgpu_discovery.location import GpuLocation
 
 VERSION = 1
 SHARED = "shared"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.processes import Processes, ProcessId
     from amd_gpu_tracker.state import State
     from amd_gpu_tracker.survey import Survey
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.location import GpuLocation
 
     Lock = Callable[[str], AbstractContextManager[None]]
 

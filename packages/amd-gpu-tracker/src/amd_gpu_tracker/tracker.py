@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.refusals import Refusal
     from amd_gpu_tracker.status import Status
     from amd_gpu_tracker.survey import Survey
-    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
+    from amdgpu_discovery.location import GpuLocation
 
 
 class AccessibilityChange(Value):

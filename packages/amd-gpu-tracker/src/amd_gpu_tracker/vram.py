@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.reservation import Claim, Lock
     from amd_gpu_tracker.state import State
     from amd_gpu_tracker.survey import Survey
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.location import GpuLocation
 
 
 def reserve_vram(

@@ -5,7 +5,7 @@ Source: drivers/gpu/drm/drm_drv.c, drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c.
 
 from __future__ import annotations
 
-from amdgpu_discovery.gpu import PciAddress, parse_pci_address
+from amdgpu_discovery.location import PciAddress, parse_pci_address
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -38,54 +38,35 @@ def find_drm_devices(host: Host, render_minors: Iterable[int]) -> list[DrmDevice
     """Return the devices with these render nodes. A host has many more: each MI300X brings seven for partitions."""
     found: list[DrmDevice] = []
     for minor in render_minors:
-        path = _device_path(host, f"renderD{minor}")
+        path = device_path(host, f"renderD{minor}")
         if path:
-            card = _find_card(host, path, _card_in_step(found[-1:], minor))
-            found.append(_device(path, {"renderD": minor} if card is None else {"renderD": minor, "card": card}))
+            guess = _card_in_step(found[-1], minor) if found else None
+            found.append(make_device(path, minor, _find_card(host, path, guess)))
     return found
 
 
-def read_drm_devices(host: Host) -> list[DrmDevice]:
-    """Return every device with a card or render node, of any vendor, by path."""
-    minors: dict[str, dict[str, int]] = {}
-    for name in host.names(DRM_CLASS):
-        kind = name.rstrip("0123456789")
-        # Connectors (card1-DP-1) and control links stand in the same directory.
-        if kind in ("card", "renderD") and kind != name:
-            minors.setdefault(_device_path(host, name), {})[kind] = int(name[len(kind) :])
-    return [_device(path, numbers) for path, numbers in sorted(minors.items()) if path]
-
-
-def amdgpu_pci_addresses(host: Host) -> list[PciAddress]:
-    """Return the PCI functions bound to amdgpu, in numeric order."""
-    found = (parse_pci_address(name) for name in host.names(AMDGPU_PCI_DEVICES))
-    return sorted((address for address in found if address), key=lambda address: address.sort_key)
-
-
-def _card_in_step(before: list[DrmDevice], render_minor: int) -> int | None:
+def _card_in_step(before: DrmDevice, render_minor: int) -> int | None:
     """Guess a card's minor: devices of one driver mostly get both minors in turn, but nothing binds them to that."""
-    if not before or before[0].card_minor is None or before[0].render_minor is None:
+    if before.card_minor is None or before.render_minor is None:
         return None
-    return before[0].card_minor + render_minor - before[0].render_minor
+    return before.card_minor + render_minor - before.render_minor
 
 
 def _find_card(host: Host, path: str, guess: int | None) -> int | None:
-    if guess is not None and guess >= 0 and _device_path(host, f"card{guess}") == path:
+    if guess is not None and guess >= 0 and device_path(host, f"card{guess}") == path:
         return guess
     names = (name.removeprefix("card") for name in host.names(f"{path}/drm") if name.startswith("card"))
     return next((int(number) for number in names if number.isdecimal()), None)
 
 
-def _device_path(host: Host, name: str) -> str:
+def device_path(host: Host, name: str) -> str:
+    """Return the directory in sysfs of the device behind a card or render node, "" where there is none."""
     # /sys/class/drm/renderD128 -> ../../devices/pci0000:00/0000:03:00.0/drm/renderD128
     device, drm, _ = host.link(f"{DRM_CLASS}/{name}").rpartition("/drm/")
     return device.replace("../..", "/sys", 1) if drm else ""
 
 
-def _device(path: str, minor_by_kind: dict[str, int]) -> DrmDevice:
-    return DrmDevice(
-        path=path,
-        pci_address=parse_pci_address(path.rpartition("/")[2]),
-        render_minor=minor_by_kind.get("renderD"),
-        card_minor=minor_by_kind.get("card"),
-    )
+def make_device(path: str, render_minor: int | None, card_minor: int | None) -> DrmDevice:
+    """Return a device; its directory is named after its PCI function, if it has one."""
+    address = parse_pci_address(path.rpartition("/")[2])
+    return DrmDevice(path=path, pci_address=address, render_minor=render_minor, card_minor=card_minor)

@@ -18,13 +18,18 @@ def read_file(path: str, *, flags: int = 0) -> bytes:
     """Return the content of a file; OSError as from the kernel. `flags` are further ones of open(2)."""
     descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | flags)
     try:
-        chunks = [posix.read(descriptor, READ_AT_ONCE)]
+        content = posix.read(descriptor, READ_AT_ONCE)
         # Files end where less comes than was asked for; most of sysfs and /proc is smaller than one page.
-        while len(chunks[-1]) == READ_AT_ONCE:
-            chunks.append(posix.read(descriptor, READ_AT_ONCE))
+        return content if len(content) < READ_AT_ONCE else content + _read_rest(descriptor)
     finally:
         posix.close(descriptor)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _read_rest(descriptor: int) -> bytes:
+    chunks = [posix.read(descriptor, READ_AT_ONCE)]
+    while len(chunks[-1]) == READ_AT_ONCE:
+        chunks.append(posix.read(descriptor, READ_AT_ONCE))
+    return b"".join(chunks)
 
 
 def append_to_file(path: str, content: bytes, *, flags: int = 0) -> None:

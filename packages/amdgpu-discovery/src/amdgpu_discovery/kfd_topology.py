@@ -18,12 +18,9 @@ TOPOLOGY = "/sys/class/kfd/kfd/topology"
 # A rebuild takes well under a millisecond; whoever loses this often is not losing a race.
 ATTEMPTS = 100
 
-# KFD_CRAT heap types: video memory that the CPU can reach through the PCI window, and that it cannot.
-FRAME_BUFFER_HEAPS = (1, 2)
-
 
 class KfdNode(Value):
-    """One node: its `number` in the topology and its `properties` as the kernel prints them, each behind a newline."""
+    """One node: its `number` in the topology and its `properties` as the kernel prints them, between newlines."""
 
     number: int
     # 0 for a CPU; old APU nodes have CPU cores too, so those prove nothing.
@@ -56,7 +53,7 @@ def read_topology(host: Host) -> Topology:
     """
     for _ in range(ATTEMPTS):
         before = _generation(host)
-        nodes = [_read_node(host, number) for number in _node_numbers(host)]
+        nodes = _read_nodes(host)
         if _generation(host) == before:
             return Topology(
                 gpu_nodes=[node for node in nodes if node and node.render_minor],
@@ -68,47 +65,35 @@ def read_topology(host: Host) -> Topology:
     )
 
 
-def read_gpu_id(host: Host, node: KfdNode) -> int:
-    """Return the 16-bit hash that rocm-smi calls GUID, 0 where it is refused."""
-    text = host.read_attribute(f"{node.path}/gpu_id")
-    return int(text) if text.isdecimal() else 0
-
-
-def read_vram_bytes(host: Host, node: KfdNode) -> int | None:
-    """Return the bytes of video memory of this node, None where the kernel does not say."""
-    paths = (f"{node.path}/mem_banks/{bank}/properties" for bank in host.names(f"{node.path}/mem_banks"))
-    banks = ["\n" + host.read_attribute(path) for path in paths]
-    sizes = [read_property(bank, "size_in_bytes") for bank in banks if _is_frame_buffer(bank)]
-    return sum(sizes) or None
-
-
 def read_property(properties: str, key: str) -> int:
-    """Return the number behind a key in text of lines `key number`, each behind a newline; 0 where there is none.
+    """Return the number behind a key in text of lines `key number` between newlines; 0 where there is none.
 
     Keys are added over time and in the middle, so nothing depends on their order; a few of the forty are looked for in
     the text, because taking all of them apart takes longer.
     """
-    value = properties.partition(f"\n{key} ")[2].partition("\n")[0]
+    start = properties.find(f"\n{key} ")
+    if start < 0:
+        return 0
+    start += len(key) + 2
+    value = properties[start : properties.find("\n", start)]
     return int(value) if value.isdecimal() else 0
-
-
-def _is_frame_buffer(bank: str) -> bool:
-    return read_property(bank, "heap_type") in FRAME_BUFFER_HEAPS
 
 
 def _generation(host: Host) -> str:
     return host.read_attribute(f"{TOPOLOGY}/generation_id")
 
 
-def _node_numbers(host: Host) -> list[int]:
+def _read_nodes(host: Host) -> list[KfdNode | None]:
+    """Return the nodes by number, None for one that is refused or gone."""
     # As numbers: 10 comes after 2.
-    return sorted(int(name) for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal())
+    numbers = sorted(int(name) for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal())
+    return [_read_node(host, number) for number in numbers]
 
 
 def _read_node(host: Host, number: int) -> KfdNode | None:
     path = f"{TOPOLOGY}/nodes/{number}/properties"
     try:
-        properties = "\n" + host.read(path).decode("ascii", "replace")
+        properties = host.read(path).decode("ascii", "replace")
     except (PermissionError, FileNotFoundError):
         # Refused by the device cgroup, or gone before it was opened.
         return None
@@ -119,5 +104,5 @@ def _read_node(host: Host, number: int) -> KfdNode | None:
         if error.errno == errno.ENODEV:
             return None
         raise ToolkitError(f"{path} cannot be read: {reason(error)}") from error
-    render_minor = read_property(properties, "drm_render_minor")
-    return KfdNode(number=number, render_minor=render_minor, properties=properties)
+    properties = f"\n{properties}\n"
+    return KfdNode(number=number, render_minor=read_property(properties, "drm_render_minor"), properties=properties)

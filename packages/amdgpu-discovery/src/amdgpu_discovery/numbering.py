@@ -6,10 +6,10 @@ docs/explanation/numbering.md for why the order is the one it is.
 
 from __future__ import annotations
 
-from amdgpu_discovery.drm import AMDGPU_DRIVER, find_drm_devices, read_drm_devices
+from amdgpu_discovery.drm import AMDGPU_DRIVER, find_drm_devices
 from amdgpu_discovery.errors import DriverUnavailable
-from amdgpu_discovery.gpu import GpuLocation, PciAddress
 from amdgpu_discovery.kfd_topology import read_topology
+from amdgpu_discovery.location import GpuLocation, PciAddress
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -26,11 +26,8 @@ class FoundGpu(Value):
     device: DrmDevice
     parent: DrmDevice | None
     pci_address: PciAddress
-
-    @property
-    def sort_key(self) -> tuple[tuple[int, int, int, int], int]:
-        """Return what orders GPUs: the parent's address, then the render minor, both as numbers."""
-        return (self.pci_address.sort_key, self.device.render_minor or 0)
+    # What orders GPUs: the parent's address, then the render minor, both as numbers.
+    sort_key: tuple[tuple[int, int, int, int], int]
 
 
 def locate_gpus(host: Host, *, board_ids: bool = True) -> list[GpuLocation]:
@@ -97,12 +94,17 @@ class _PciFunctions:
 
     def parent_of(self, node: KfdNode) -> DrmDevice | None:
         """Return the function a partition belongs to, None where it has no minors of its own."""
-        slot = _slot(node).sort_key[:3]
+        slot = _slot(node)
+        same = self._by_slot.get(slot, [])
         # Nearly always the function is a GPU itself, and alone in its slot; where not, others are looked for, once.
-        if not self._has_read and not (self._is_whole and len(self._by_slot.get(slot, ())) == 1):
+        if self._is_whole and len(same) == 1:
+            return same[0]
+        if not self._has_read:
+            from amdgpu_discovery.drm_class import read_drm_devices
+
             self._by_slot = _by_slot(read_drm_devices(self._host))
             self._has_read = True
-        same = self._by_slot.get(slot, [])
+            same = self._by_slot.get(slot, [])
         before = [device for device in same if (device.render_minor or 0) <= node.render_minor]
         return max(before or same, key=lambda device: device.render_minor or 0, default=None)
 
@@ -117,14 +119,20 @@ def _by_slot(devices: list[DrmDevice]) -> dict[tuple[int, ...], list[DrmDevice]]
 
 def _join(node: KfdNode, device: DrmDevice, functions: _PciFunctions) -> FoundGpu:
     parent = device if device.pci_address else functions.parent_of(node)
-    address = parent.pci_address if parent else None
-    return FoundGpu(node=node, device=device, parent=parent, pci_address=address or _slot(node))
+    address = (parent.pci_address if parent else None) or _function_in_slot(*_slot(node))
+    key = (address.sort_key, node.render_minor)
+    return FoundGpu(node=node, device=device, parent=parent, pci_address=address, sort_key=key)
 
 
-def _slot(node: KfdNode) -> PciAddress:
+def _slot(node: KfdNode) -> tuple[int, int, int]:
+    """Return the domain, bus and device of a node."""
     # Kernels without "domain" have one domain. Bits 2:0 (once 31:28) are the partition, not the function.
     location = node.read("location_id")
-    return PciAddress(domain=node.read("domain"), bus=location >> 8 & 0xFF, device=location >> 3 & 0x1F, function=0)
+    return node.read("domain"), location >> 8 & 0xFF, location >> 3 & 0x1F
+
+
+def _function_in_slot(domain: int, bus: int, device: int) -> PciAddress:
+    return PciAddress(domain=domain, bus=bus, device=device, function=0)
 
 
 def _read_pci_unique_id(host: Host, parent: DrmDevice | None) -> int:

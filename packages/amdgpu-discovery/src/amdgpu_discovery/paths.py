@@ -12,6 +12,7 @@ import posix
 FILE_TYPE = 0o170000
 DIRECTORY = 0o040000
 REGULAR_FILE = 0o100000
+SYMBOLIC_LINK = 0o120000
 CHARACTER_DEVICE = 0o020000
 PERMISSIONS = 0o007777
 
@@ -29,7 +30,8 @@ def absolute(path: str) -> str:
 def behind_links(path: str) -> str:
     """Return the absolute path of the file that a path leads to; directories on the way may still be links."""
     try:
-        posix.readlink(path)
+        if posix.lstat(path).st_mode & FILE_TYPE != SYMBOLIC_LINK:
+            return absolute(path)
     except OSError:
         return absolute(path)
     import os

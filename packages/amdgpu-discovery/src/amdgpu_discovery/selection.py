@@ -9,7 +9,7 @@ an id or an address `:p1` means one partition. Each may be written as a CDI name
 from __future__ import annotations
 
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.gpu import GpuLocation, parse_pci_address
+from amdgpu_discovery.location import GpuLocation
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -28,6 +28,7 @@ ALL = "all"
 
 # Shorter words of hexadecimal digits are GPU numbers; upstream draws the line here too.
 LONGEST_NUMBER = 8
+OF_NUMBERS = "+-0123456789 "
 # Far more than a host has GPUs: each is compared with every GPU, as root and before any limit of the container's.
 MOST_ITEMS = 1024
 
@@ -48,6 +49,14 @@ class Resolution(Value):
 def asks_for_nothing(request: str) -> bool:
     """Return whether a request is one of the ways to say "no GPU"."""
     return request.strip().lower() in NO_GPU
+
+
+def names_numbers(request: str) -> bool:
+    """Return whether a request says nothing but numbers, ranges, `all` and nothing at all."""
+    return all(
+        item in NO_GPU or item == ALL or (not item.strip(OF_NUMBERS) and (len(item) <= LONGEST_NUMBER or "-" in item))
+        for item in request.lower().split(",")
+    )
 
 
 def select_gpus(gpus: Sequence[GpuLocation], request: str) -> list[GpuLocation]:
@@ -82,14 +91,6 @@ def resolve(gpus: Sequence[GpuLocation], request: str) -> Resolution:
     )
 
 
-def is_identity(item: str) -> bool:
-    """Return whether an item names a GPU by unique id or PCI address, which no other kind of device shares."""
-    name = item.strip().removeprefix(CDI_PREFIX)
-    whole, is_partition, rank = name.rpartition(":p")
-    name = whole if is_partition and rank.isdecimal() else name
-    return parse_pci_address(name) is not None or parse_unique_id(name) is not None
-
-
 def _split(request: str) -> list[str]:
     """Return the items of a request, each once."""
     if asks_for_nothing(request):
@@ -104,57 +105,25 @@ def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> Resolved:
     """Return the numbers an item names, and what it names beyond them (a range may do both)."""
     if item.lower() == ALL:
         return range(len(gpus)), None if gpus else _words().no_gpu()
-    name, is_partition, rank = item.rpartition(":p")
-    if is_partition and rank.isdecimal():
-        return _resolve_partition(gpus, name, rank)
-    named = _resolve_name(gpus, item)
-    if named is not None:
-        return [gpu.number for gpu in named[0]], named[1]
-    first, is_range, last = item.partition("-")
-    if is_range:
-        return _resolve_range(gpus, item, first.strip(), last.strip())
-    return _resolve_number(gpus, item)
-
-
-def _resolve_partition(gpus: Sequence[GpuLocation], name: str, rank: str) -> Resolved:
-    named = _resolve_name(gpus, name)
-    if named is None:
-        return [], _words().names_no_partition(f"{name}:p{rank}")
-    siblings, problem = named
-    chosen = [gpu.number for gpu in siblings if gpu.partition_rank == _parse_number(rank)]
-    if not (chosen or problem):
-        problem = _words().no_such_partition(f"{name}:p{rank}", [gpu.partition_rank for gpu in siblings])
-    return chosen, problem
-
-
-def _resolve_name(gpus: Sequence[GpuLocation], item: str) -> tuple[list[GpuLocation], UnknownGpu | None] | None:
-    """Return the GPUs that share a unique id or a PCI address; None if the item is neither."""
-    address = parse_pci_address(item)
-    if address:
-        found = [gpu for gpu in gpus if gpu.pci_address == address]
-        return found, None if found else _words().no_gpu_at(str(address), item, gpus)
-    unique_id = parse_unique_id(item)
-    if unique_id is None:
-        return None
-    # 0 stands for "has none", on every APU alike.
-    found = [gpu for gpu in gpus if unique_id != 0 and unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id)]
-    return found, None if found else _words().no_gpu_with_id(item, gpus)
-
-
-def parse_unique_id(item: str) -> int | None:
-    """Read a unique id in any of its spellings; None if it is none."""
-    lower = item.lower()
-    for prefix in ("0x", "gpu-", ""):
-        if lower.startswith(prefix) and (prefix or len(lower) > LONGEST_NUMBER):
-            digits = lower[len(prefix) :]
-            return int(digits, 16) if digits and not digits.strip("0123456789abcdef") else None
-    return None
-
-
-def _resolve_range(gpus: Sequence[GpuLocation], item: str, first: str, last: str) -> Resolved:
-    low, high = _parse_number(first), _parse_number(last)
+    number = parse_number(item) if len(item) <= LONGEST_NUMBER else None
+    if number is not None:
+        return resolve_number(gpus, number)
+    first, _, last = item.partition("-")
+    low, high = parse_number(first.strip()), parse_number(last.strip())
     if low is None or high is None:
-        return [], _words().broken_range(item, "write the first and the last number, such as 0-2")
+        # Most requests name numbers.
+        from amdgpu_discovery.identities import resolve_name
+
+        return resolve_name(gpus, item)
+    return _resolve_range(gpus, item, low, high)
+
+
+def resolve_number(gpus: Sequence[GpuLocation], number: int) -> Resolved:
+    """Return the GPU of a number."""
+    return ([number], None) if number < len(gpus) else ([], _words().unknown_numbers(gpus, number, number))
+
+
+def _resolve_range(gpus: Sequence[GpuLocation], item: str, low: int, high: int) -> Resolved:
     if low > high:
         return [], _words().broken_range(item, f"write {high}-{low}")
     # Compared before it is expanded: 0-9999999999 in an image must cost nothing.
@@ -163,16 +132,8 @@ def _resolve_range(gpus: Sequence[GpuLocation], item: str, first: str, last: str
     return range(low, len(gpus)), _words().unknown_numbers(gpus, max(low, len(gpus)), high)
 
 
-def _resolve_number(gpus: Sequence[GpuLocation], item: str) -> Resolved:
-    number = _parse_number(item)
-    if number is None:
-        return [], _words().not_a_gpu(item, gpus)
-    if number >= len(gpus):
-        return [], _words().unknown_numbers(gpus, number, number)
-    return [number], None
-
-
-def _parse_number(text: str) -> int | None:
+def parse_number(text: str) -> int | None:
+    """Return the number a text is, None if it is none."""
     digits = text.removeprefix("+")
     if not (digits.isascii() and digits.isdecimal()):
         return None

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.location import GpuLocation
 
 SHOW_GPUS = "'amd-ctk gpu list' shows them"
 
