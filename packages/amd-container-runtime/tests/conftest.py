@@ -93,11 +93,15 @@ class Runtime:
 
     @property
     def own_log(self):
+        """The lines of the administrator's log without their times and ends, which all name the simulated host."""
         path = self.host.path("/var/log/amd-container-runtime.log")
         if not os.path.exists(path):
             return []
         with open(path, encoding="utf-8") as file:
-            return [line.split(" ", 1)[1].rstrip("\n") for line in file]
+            lines = [line.split(" ", 1)[1] for line in file]
+        end = f" host_root={self.host.root}\n"
+        assert all(line.endswith(end) for line in lines)
+        return [line.removesuffix(end) for line in lines]
 
     def paths(self):
         """The device nodes the container would get."""

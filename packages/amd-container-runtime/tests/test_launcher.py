@@ -268,7 +268,7 @@ def test_the_library_of_a_system_package_comes_before_all_others(launcher):
     program = told.pop(4)
     assert (who, told) == (
         "packaged",
-        ["-I", "-S", "-B", "-c", str(library / "python"), str(launcher.path), "create", "c1"],
+        ["-I", "-S", "-B", "-c", str(library / "python"), "", str(launcher.path), "create", "c1"],
     )
     compile(program, "the launcher's", "exec")
 

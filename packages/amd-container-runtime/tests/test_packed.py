@@ -16,6 +16,7 @@ import amd_gpu_tracker
 import amdgpu_discovery
 from amd_gpu_tracker.tracker import Tracker
 
+ADDED_BY_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")
 # Of the sources: an editable installation has a copy of some earlier day.
 SCRIPT = Path(__file__).parent.parent / "src/scripts/amd-container-runtime"
 
@@ -49,10 +50,10 @@ def only_packs(library):
 def create(runtime, library):
     """Return a function that makes a container."""
 
-    def run(container_id="c1"):
+    def run(**environment):
         return subprocess.run(
-            [f"{library}/../../../bin/amd-container-runtime", "create", "--bundle", str(runtime.bundle), container_id],
-            env=runtime.environment,
+            [library.parents[2] / "bin/amd-container-runtime", "create", "--bundle", runtime.bundle, "c1"],
+            env={**runtime.environment, **environment},
             capture_output=True,
             text=True,
             check=False,
@@ -78,6 +79,21 @@ def test_a_container_gets_its_gpus_without_a_module_read_from_its_file(runtime, 
     ]
     leases = Path(runtime.host.path("/run/amd-container-toolkit/leases"))
     assert [lease.name for lease in leases.glob("*")] == (["c1@.json"] if tracked else [])
+
+
+# The launcher lets python start in the C locale, in which that would set LC_CTYPE too.
+@pytest.mark.parametrize(
+    "locale", [{}, {"LC_ALL": "C"}, {"LC_ALL": ""}, {"LC_ALL": "xx_XX.\udce9"}, {"LANG": "C.UTF-8"}, {"LC_CTYPE": "C"}]
+)
+def test_the_environment_reaches_runc_unchanged(runtime, create, tmp_path, locale):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    runtime.runc.write_text(f"#!/bin/sh\n/bin/cat /proc/$$/environ > {tmp_path}/env\n")
+
+    assert create(**locale).returncode == 0
+
+    entries = os.fsdecode((tmp_path / "env").read_bytes()).split("\0")[:-1]
+    seen = dict(entry.split("=", 1) for entry in entries if entry.split("=")[0] not in ADDED_BY_SHELLS)
+    assert seen == {**runtime.environment, **locale}
 
 
 @pytest.mark.parametrize("missing", ["launched.*.pack", "launched.*.pack-1", "launched.*.pack*"])

@@ -226,7 +226,6 @@ def test_the_environment_is_never_logged(runtime):
     runtime.create(SECRET="hunter2")
 
     assert runtime.own_log == [
-        f'level=INFO msg="amd-container-runtime Serving a simulated host" root={runtime.host.root}',
         'level=INFO msg="amd-container-runtime Requested GPUs for container" gpu_indices=[0] container=c1',
     ]
 

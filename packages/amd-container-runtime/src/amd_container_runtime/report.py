@@ -34,15 +34,19 @@ def report_failure(call: Call, message: str) -> None:
 
 
 class Log:
-    """The administrator's log, in `key=value` lines; the environment is never written to it."""
+    """The administrator's log, in `key=value` lines; the environment is never written to it.
 
-    __slots__ = ("_files", "_level")
+    Where the host is simulated each line ends with its directory.
+    """
+
+    __slots__ = ("_end", "_files", "_level")
 
     def __init__(self, host: Host, *, level: str = "info", path: str = "", home: str = "") -> None:
         """Log to `path`, by default LOG_FILE of the host and, for those who may not write that, in `home`."""
         self._level = LEVELS.index(level)
         # Whoever owns a home directory could lead root elsewhere with a link.
         at_home = [(f"{home}/{NAME}.log", posix.O_NOFOLLOW)] if home else []
+        self._end = "" if host.is_this_machine else f" host_root={_quote(host.root)}"
         self._files = [(path, 0)] if path else [(host.path(LOG_FILE), 0), *at_home]
 
     def write(self, level: str, message: str, **fields: object) -> None:
@@ -50,7 +54,7 @@ class Log:
         if LEVELS.index(level) < self._level:
             return
         values = "".join(f" {name}={_quote(str(value))}" for name, value in fields.items())
-        line = f"time={_now()} level={level.upper()} msg={_quote(f'{NAME} {message}')}{values}\n"
+        line = f"time={_now()} level={level.upper()} msg={_quote(f'{NAME} {message}')}{values}{self._end}\n"
         # No container waits for the reader of a pipe.
         any(_append(path, line.encode(), flags | posix.O_NONBLOCK) for path, flags in self._files)
 

@@ -80,8 +80,6 @@ def _prepare(call: Call, host: Host, settings: Settings, environment: Mapping[st
     from amd_container_runtime.report import Log
 
     log = Log(host, level=settings.log_level, path=settings.log_file, home=environment.get("HOME", ""))
-    if not host.is_this_machine:
-        log.write("info", "Serving a simulated host", root=host.root)
     try:
         add_requested_gpus(call, host, settings, log)
     except ToolkitError as error:
