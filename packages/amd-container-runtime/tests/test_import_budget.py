@@ -57,9 +57,9 @@ CREATE = EVERY_CALL | {
 TRACKED_CREATE = CREATE | {
     "fcntl",
     "amd_container_runtime.claim",
-    "amd_gpu_tracker.errors",
     "amd_gpu_tracker.given_gpus",
     "amd_gpu_tracker.hooks",
+    "amd_gpu_tracker.identity",
     "amd_gpu_tracker.lease",
     "amd_gpu_tracker.lock",
     "amd_gpu_tracker.policy",

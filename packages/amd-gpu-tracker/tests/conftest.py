@@ -80,10 +80,16 @@ class Machine:
             os.rename(f"{drm}/card{card}", f"{drm}/card{card + 1}")
 
     def replace_gpu(self) -> None:
-        """Put another GPU into the slot of the first one."""
+        """Put another GPU into the slot of the first one, for which KFD takes one away and adds another."""
         self.replaced += 1
+        self.count_generation()
         path = self.host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/unique_id")
         Path(path).write_text(f"{self.replaced:016x}\n")
+
+    def count_generation(self) -> None:
+        """Do what KFD does whenever its nodes change."""
+        generation = Path(self.host.path("/sys/class/kfd/kfd/topology/generation_id"))
+        generation.write_text(f"{int(generation.read_text()) + 2}\n")
 
     def holder(self, container_id: str, *, creator: int, **fields: object) -> Holder:
         process = self.processes.find(creator)
@@ -98,7 +104,6 @@ class Machine:
         claim = Claim(
             holder=self.holder(container_id, creator=creator, **fields),
             wanted=[gpus[number] for number in request],
-            gpus=gpus,
             ways=ways,
             creators=creators,
         )

@@ -78,7 +78,6 @@ def claim_of(machine, name, request):
     claim = Claim(
         holder=machine.holder(name, creator=creator),
         wanted=[gpus[number] for number in request],
-        gpus=gpus,
         ways=("env",),
     )
     return creator, lambda: reserve(machine.state, claim, processes=machine.processes, lock=KernelLock)

@@ -70,7 +70,6 @@ def make_claim(
     claim = Claim(
         holder=make_holder(call, bundle, processes),
         wanted=sorted((*granted.gpus, *given), key=lambda gpu: gpu.number),
-        gpus=gpus,
         ways=(*_ways_of_request(granted), *((_way_of_nodes(spec),) if given else ())),
         kinds=granted.kinds,
     )
@@ -92,7 +91,7 @@ def make_holder(call: Call, bundle: Bundle, processes: Processes) -> Holder:
 
 def _locate_gpus(host: Host) -> list[GpuLocation]:
     try:
-        return locate_gpus(host)
+        return locate_gpus(host, board_ids=False)
     except DriverUnavailable:  # the nodes are those of another vendor
         return []
 

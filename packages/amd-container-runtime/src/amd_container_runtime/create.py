@@ -89,8 +89,7 @@ def _grant(
     tracked = may_be_tracking(host)
     granted, gpus = Grant(gpus=()), []
     if request and not request.asks_for_nothing:
-        # The tracker knows GPUs by their boards' ids too.
-        gpus = _locate_gpus(request, host, settings, board_ids=tracked or request.names_identities)
+        gpus = _locate_gpus(request, host, settings)
         granted = grant(
             request,
             gpus,
@@ -110,9 +109,9 @@ def _grant(
     return granted, make_claim(call, host, bundle, granted=granted, gpus=gpus)
 
 
-def _locate_gpus(request: GpuRequest, host: Host, settings: Settings, *, board_ids: bool) -> list[GpuLocation]:
+def _locate_gpus(request: GpuRequest, host: Host, settings: Settings) -> list[GpuLocation]:
     try:
-        return locate_gpus(host, board_ids=board_ids)
+        return locate_gpus(host, board_ids=request.names_identities)
     except DriverUnavailable:
         if request.needs_gpus((*settings.swarm_resources, *settings.swarm_vram_resources)):
             raise

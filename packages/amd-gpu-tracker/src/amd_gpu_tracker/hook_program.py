@@ -62,7 +62,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes) -> Non
     from amdgpu_discovery.numbering import locate_gpus
 
     spec = _read_spec(container["bundle"])
-    gpus = locate_gpus(state.host)
+    gpus = locate_gpus(state.host, board_ids=False)
     creators = processes.ancestors(posix.getppid(), GENERATIONS)
     holder = Holder(
         container_id=container["id"],
@@ -72,7 +72,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes) -> Non
         init=processes.find(container["pid"]),
         cgroup=shared_cgroup(spec, container["id"]),
     )
-    claim = Claim(holder=holder, wanted=gpus_given(spec, gpus), gpus=gpus, ways=(BY_CDI,), creators=creators)
+    claim = Claim(holder=holder, wanted=gpus_given(spec, gpus), ways=(BY_CDI,), creators=creators)
     if not reserve(state, claim, processes=processes, lock=KernelLock):
         raise ContainerRunning(f"a container {holder.container_id} that uses GPUs is running already")
 

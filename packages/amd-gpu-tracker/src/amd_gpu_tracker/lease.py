@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.processes import ProcessId
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
@@ -86,6 +85,8 @@ def parse_lease(content: bytes, *, path: str) -> Lease:
     try:
         lease = Lease(**_checked(loads(content)))
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        from amd_gpu_tracker.errors import StateError
+
         raise StateError(
             f"the lease {path} cannot be understood: {error}", hint="mend it with 'amd-ctk gpu-tracker reset'"
         ) from error

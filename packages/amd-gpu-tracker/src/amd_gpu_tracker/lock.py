@@ -9,13 +9,11 @@ from __future__ import annotations
 import fcntl
 import posix
 
-from amd_gpu_tracker.errors import LockTimeout, needs_root
-from amdgpu_discovery.errors import FileError, reason
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from amd_gpu_tracker.errors import LockTimeout
     from amdgpu_discovery.errors import ToolkitError
 
 # Many times what hundreds of container starts at once need, on a machine that is busy with other things.
@@ -43,6 +41,8 @@ class KernelLock:
 
 def lock_timeout(path: str, timeout: float) -> LockTimeout:
     """Return the error for a lock that was not to be had, naming who holds it."""
+    from amd_gpu_tracker.errors import LockTimeout
+
     pid = read_holder(path)
     holder = f"process {pid}" if pid else "another process"
     return LockTimeout(
@@ -53,6 +53,9 @@ def lock_timeout(path: str, timeout: float) -> LockTimeout:
 
 def cannot_lock(path: str, error: OSError) -> ToolkitError:
     """Return the error for a lock file that cannot be opened."""
+    from amd_gpu_tracker.errors import needs_root
+    from amdgpu_discovery.errors import FileError, reason
+
     if isinstance(error, PermissionError):
         return needs_root()
     return FileError(f"the GPU Tracker's lock {path} cannot be taken: {reason(error)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.errors import GpusChanged, StateError
 from amd_gpu_tracker.lease import gpu_key
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.plain_json import dumps, loads
@@ -54,6 +53,8 @@ class Policy(Value):
         """Refuse to go on with other GPUs than those for which this was decided."""
         ours, theirs = (sorted(gpus, key=lambda gpu: gpu.key) for gpus in (self.gpus, present))
         if len(ours) != len(theirs) or not all(map(TrackedGpu.is_same_gpu, ours, theirs)):
+            from amd_gpu_tracker.errors import GpusChanged
+
             raise GpusChanged
 
     def with_accessibility(self, keys: Iterable[str], *, exclusive: bool) -> Policy:
@@ -90,6 +91,8 @@ def parse_policy(content: bytes, *, path: str) -> Policy:
     try:
         return _parse(loads(content))
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        from amd_gpu_tracker.errors import StateError
+
         raise StateError(
             f"the GPU Tracker's state {path} cannot be understood: {error}",
             hint="mend it with 'amd-ctk gpu-tracker reset'",

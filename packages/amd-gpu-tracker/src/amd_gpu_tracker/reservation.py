@@ -5,9 +5,8 @@ from __future__ import annotations
 import posix
 import time
 
-from amd_gpu_tracker.errors import GpusRefused, StateError
+from amd_gpu_tracker.identity import require_tracked_gpus
 from amd_gpu_tracker.lease import Lease, gpu_key
-from amd_gpu_tracker.policy import read_tracked_gpus
 from amd_gpu_tracker.processes import boot_offset
 from amd_gpu_tracker.switch import may_be_tracking
 from amdgpu_discovery.value import Value
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from contextlib import AbstractContextManager
 
+    from amd_gpu_tracker.errors import GpusRefused, StateError
     from amd_gpu_tracker.lease import Holder
     from amd_gpu_tracker.policy import Policy
     from amd_gpu_tracker.processes import Processes, ProcessId
@@ -35,19 +35,20 @@ HINT = "'amd-ctk swarm status' shows who has what"
 
 
 class Claim(Value):
-    """What is asked for: `wanted` of all the `gpus` of the host, for `holder`, by these `ways`.
+    """What is asked for: the GPUs that are `wanted`, for `holder`, by these `ways`.
 
     `creators` are processes that may extend the holder's living lease: those that are making this container now.
     """
 
     holder: Holder
     wanted: Sequence[GpuLocation]
-    gpus: Sequence[GpuLocation]
     ways: tuple[str, ...]
     creators: Collection[ProcessId] = ()
-    # By which generic resources Docker Swarm promised this, and how many megabytes of a GPU where not whole ones.
+    # By which generic resources Docker Swarm promised this, and how many megabytes of one of these GPUs where not whole
+    # ones.
     kinds: tuple[str, ...] = ()
     vram_mb: int = 0
+    gpus: Sequence[GpuLocation] = ()
 
 
 def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> bool:
@@ -59,13 +60,11 @@ def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> 
     if not claim.wanted or not may_be_tracking(state.host):
         return True
     state.prepare()
-    # Read before the lock is taken, because others wait for it.
-    present = read_tracked_gpus(state.host, claim.gpus)
     with lock(state.lock_path):
         policy = state.read_policy()
         if not policy.enabled:
             return True
-        policy.require_same_gpus(present)
+        require_tracked_gpus(state, policy, processes)
         return _reserve(state, claim, policy, processes)
 
 
@@ -166,6 +165,7 @@ def rootless_refusal(exclusive: Sequence[int]) -> str:
 
 def refused(state: State, claim: Claim, message: str, *, hint: str = "") -> GpusRefused:
     """Return the error for a claim, which is on record then."""
+    from amd_gpu_tracker.errors import GpusRefused
     from amd_gpu_tracker.refusals import record_refusal
 
     record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=message)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker.errors import StateError, needs_root
 from amd_gpu_tracker.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
 from amd_gpu_tracker.policy import Policy, format_policy, parse_policy
 from amd_gpu_tracker.switch import POLICY_FILE
@@ -17,8 +16,10 @@ from amdgpu_discovery.paths import DIRECTORY, FILE_TYPE, REGULAR_FILE, directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator
 
+    from amd_gpu_tracker.errors import StateError
     from amd_gpu_tracker.lease import Lease
     from amdgpu_discovery.host import Host
 
@@ -32,7 +33,7 @@ LARGEST_BYTES = 1024 * 1024
 class State:
     """Where the tracker of one host keeps its files. `run_directory` is a path of this machine."""
 
-    __slots__ = ("host", "leases_directory", "lock_path", "policy_path", "refusals_path", "run_directory")
+    __slots__ = ("host", "leases_directory", "lock_path", "policy_path", "refusals_path", "run_directory", "stamp_path")
 
     def __init__(self, host: Host, run_directory: str = "") -> None:
         self.host = host
@@ -41,6 +42,8 @@ class State:
         self.lock_path = f"{self.run_directory}/gpu-tracker.lock"
         self.leases_directory = f"{self.run_directory}/leases"
         self.refusals_path = f"{self.run_directory}/refusals.jsonl"
+        # For which state of the driver and the policy the GPUs were seen to be those of the policy.
+        self.stamp_path = f"{self.run_directory}/gpus-seen"
 
     @property
     def is_rootless(self) -> bool:
@@ -52,13 +55,12 @@ class State:
         content = read_if_there(self.policy_path)
         return Policy() if content is None else parse_policy(content, path=self.policy_path)
 
-    def has_policy(self) -> bool:
-        """Return whether anything was ever decided on this host."""
+    def stat_policy(self) -> os.stat_result | None:
+        """Return what tells one version of the policy from another, None where nothing was ever decided."""
         try:
-            posix.lstat(self.policy_path)
+            return posix.lstat(self.policy_path)
         except OSError:
-            return False
-        return True
+            return None
 
     def write_policy(self, policy: Policy) -> None:
         """Replace the policy, and wait for the disk."""
@@ -81,7 +83,7 @@ class State:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise StateError(f"{self.leases_directory} cannot be read: {reason(error)}") from error
+            raise _unreadable(self.leases_directory, error) from error
         return [f"{self.leases_directory}/{name}" for name in names if name.endswith(".json")]
 
     def read_lease(self, path: str) -> Lease | None:
@@ -179,12 +181,17 @@ def make_directory(path: str) -> None:
         os.makedirs(path, 0o755, exist_ok=True)
         os.chmod(path, 0o755)  # noqa: S103 - whatever the umask: everybody may ask for the status
     except PermissionError as error:
+        from amd_gpu_tracker.errors import needs_root
+
         raise needs_root() from error
     except OSError as error:
         raise FileError(f"{path} cannot be made: {reason(error)}") from error
 
 
 def _unreadable(path: str, error: OSError) -> StateError:
+    # Nearly always everything can be read, and every claim of a GPU waits for what is imported.
+    from amd_gpu_tracker.errors import StateError
+
     return StateError(
         f"the GPU Tracker's {path} cannot be read: {reason(error)}", hint="mend it with 'amd-ctk gpu-tracker reset'"
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.identity import require_tracked_gpus
 from amd_gpu_tracker.lease import gpu_key
 from amd_gpu_tracker.liveness import judge
-from amd_gpu_tracker.policy import read_tracked_gpus
 from amd_gpu_tracker.reservation import HINT, new_lease, refused, require_readable
 from amd_gpu_tracker.survey import mend_leases
 
@@ -37,7 +37,7 @@ def reserve_vram(
     with lock(state.lock_path):
         policy = state.read_policy()
         _require_enabled(policy, claim)
-        policy.require_same_gpus(read_tracked_gpus(state.host, claim.gpus))
+        require_tracked_gpus(state, policy, processes)
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
         own = state.read_lease(path)
         if own is not None and judge(own, processes).is_alive:

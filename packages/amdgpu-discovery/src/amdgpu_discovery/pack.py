@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.unpack import PackedModule
 
 
-# Modules of python's own that are not built in everywhere.
+# Modules of python's own that it does not load by itself.
 LIBRARIES = ("_json", "fcntl")
 
 
@@ -105,9 +105,11 @@ class _Closure:
 
 
 def _find_library(name: str) -> dict[str, str]:
-    """Return the file of a module of python's own by its name, {} where it has none."""
+    """Return the file of a module of python's own by its name, "" where it is built in, {} where it is not there."""
+    if name in sys.builtin_module_names:
+        return {name: ""}
     spec = importlib.util.find_spec(name)
-    return {name: spec.origin} if spec and spec.origin and spec.has_location else {}
+    return {name: spec.origin} if spec and spec.origin else {}
 
 
 def _parents(name: str) -> Iterator[str]:

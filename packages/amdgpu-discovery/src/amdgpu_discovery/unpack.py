@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     # Name, file below the root, whether it is a package, what it runs.
     PackedModule = tuple[str, str, bool, CodeType]
-    # Files of python's own modules by name, and modules, each behind those that it imports.
+    # Files of python's own modules by name, "" for those that are built in, and modules, each behind those it imports.
     Group = tuple[Mapping[str, str], Iterable[PackedModule]]
 
 # The time of every file and directory where whole images are deployed (ostree), so that nothing changes singly.
@@ -46,12 +46,17 @@ def _make_group(root: str, libraries: Mapping[str, str], modules: Iterable[Packe
 
 
 def _load_library(name: str, file: str) -> None:
-    """Load a module of python's own from its file: the search for it takes longer than that."""
+    """Load a module of python's own: the search for it takes longer than that."""
     import _imp
 
+    spec = IMPORT.ModuleSpec(name, None, origin=file)
     try:
-        module = _imp.create_dynamic(IMPORT.ModuleSpec(name, None, origin=file))
-        _imp.exec_dynamic(module)
+        if file:
+            module = _imp.create_dynamic(spec)
+            _imp.exec_dynamic(module)
+        else:
+            module = _imp.create_builtin(spec)
+            _imp.exec_builtin(module)
     except ImportError:
         # It is somewhere else now, and whoever imports it looks for it.
         return

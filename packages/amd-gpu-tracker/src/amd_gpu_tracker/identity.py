@@ -1,0 +1,60 @@
+"""Are the GPUs those for which accessibility was set? Looked at once for each state of the driver and of the policy.
+
+Partition modes and ids are two dozen files on a host with eight GPUs, which take longer to read than all else that a
+claim does. They change only together with what KFD shows: another compute partition makes its nodes anew and counts its
+generation up, another memory partition or board goes with the driver, whose directories are others when it comes back
+(drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.files import put_in_place, read_file, write_beside
+from amdgpu_discovery.kfd_topology import TOPOLOGY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.policy import Policy
+    from amd_gpu_tracker.processes import Processes
+    from amd_gpu_tracker.state import State
+
+
+def require_tracked_gpus(state: State, policy: Policy, processes: Processes) -> None:
+    """Refuse to go on with other GPUs than those of the policy, which was read before; GpusChanged.
+
+    The caller holds the lock.
+    """
+    # First, so that what changes meanwhile is looked at again.
+    now = _stamp(state, processes)
+    if now and now == _read_stamp(state):
+        return
+    from amd_gpu_tracker.policy import read_tracked_gpus
+    from amdgpu_discovery.numbering import locate_gpus
+
+    policy.require_same_gpus(read_tracked_gpus(state.host, locate_gpus(state.host)))
+    if now:
+        _write_stamp(state, now)
+
+
+def _stamp(state: State, processes: Processes) -> bytes:
+    """Return what tells one state of the driver and of the policy from every other, b"" where that cannot be told."""
+    nodes = state.host.stat(f"{TOPOLOGY}/nodes")
+    policy = state.stat_policy()
+    generation = state.host.read_attribute(f"{TOPOLOGY}/generation_id")
+    if nodes is None or policy is None or not generation:
+        return b""
+    ours = f"{policy.st_ino} {policy.st_size} {policy.st_mtime_ns}"
+    return f"{processes.boot_id} {nodes.st_dev} {nodes.st_ino} {generation} {ours}\n".encode()
+
+
+def _read_stamp(state: State) -> bytes:
+    try:
+        return read_file(state.stamp_path)
+    except OSError:
+        return b""
+
+
+def _write_stamp(state: State, stamp: bytes) -> None:
+    try:
+        put_in_place(write_beside(state.stamp_path, stamp, mode=0o644), state.stamp_path)
+    except OSError:  # a full disk: the next claim looks again
+        return
