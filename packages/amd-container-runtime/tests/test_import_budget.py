@@ -111,7 +111,11 @@ def test_create_loads_what_it_uses(runtime, loaded):
 
 
 def test_a_tracked_create_loads_the_tracker_and_no_library(runtime, loaded):
-    Tracker(runtime.host).enable()
+    tracker = Tracker(runtime.host)
+    tracker.enable()
+    # The first claim of a boot looks whether the GPUs are those that are tracked.
+    tracker.reserve("first", "0")
+    tracker.release("first")
     runtime.write_config("AMD_VISIBLE_DEVICES=all")
 
     assert loaded("create", "--bundle", runtime.bundle, "c1") == TRACKED_CREATE

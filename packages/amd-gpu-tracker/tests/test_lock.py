@@ -13,7 +13,8 @@ import pytest
 
 from amd_gpu_tracker.errors import LockTimeout
 from amd_gpu_tracker.library_lock import hold_library_lock
-from amd_gpu_tracker.lock import KernelLock, read_holder
+from amd_gpu_tracker.lock import KernelLock
+from amd_gpu_tracker.lock_waiting import read_holder
 
 HOLD = """
 import sys

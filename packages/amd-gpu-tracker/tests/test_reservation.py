@@ -6,8 +6,9 @@ import os
 
 import pytest
 
+from amd_gpu_tracker.conflicts import refusal
 from amd_gpu_tracker.errors import GpusChanged, GpusRefused, StateError
-from amd_gpu_tracker.reservation import refusal, withdraw
+from amd_gpu_tracker.reservation import withdraw
 from amd_gpu_tracker.state import State
 
 

@@ -12,9 +12,13 @@ FIRST = (
     *("amd_container_runtime.shim", "amd_container_runtime.low_level", "amd_container_runtime.create"),
     *("amd_container_runtime.report", "amd_device_spec.settings"),
 )
-# What those need that are tracked, and those that come while others are. The rest (settings, Swarm, refusals) is rare
-# enough to be imported from its files.
-LATER = (("amd_container_runtime.claim",), ("amd_gpu_tracker.survey",))
+# What those need that are tracked, those that come while others are, and those that wait, conflict or are the first. The
+# rest (settings, Swarm) is rare enough to be imported from its files.
+LATER = (
+    ("amd_container_runtime.claim",),
+    ("amd_gpu_tracker.survey",),
+    ("amd_gpu_tracker.lock_waiting", "amd_gpu_tracker.conflicts", "amd_gpu_tracker.tracked_gpus"),
+)
 
 
 def main() -> None:

@@ -27,10 +27,10 @@ def require_tracked_gpus(state: State, policy: Policy, processes: Processes) -> 
     now = _stamp(state, processes)
     if now and now == _read_stamp(state):
         return
-    from amd_gpu_tracker.policy import read_tracked_gpus
+    from amd_gpu_tracker.tracked_gpus import read_tracked_gpus, require_same_gpus
     from amdgpu_discovery.numbering import locate_gpus
 
-    policy.require_same_gpus(read_tracked_gpus(state.host, locate_gpus(state.host)))
+    require_same_gpus(policy, read_tracked_gpus(state.host, locate_gpus(state.host)))
     if now:
         _write_stamp(state, now)
 

@@ -9,13 +9,6 @@ from __future__ import annotations
 import fcntl
 import posix
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
-    from amd_gpu_tracker.errors import LockTimeout
-    from amdgpu_discovery.errors import ToolkitError
-
 # Many times what hundreds of container starts at once need, on a machine that is busy with other things.
 TIMEOUT_SECONDS = 60.0
 
@@ -33,44 +26,12 @@ class KernelLock:
         try:
             self._descriptor = _open_locked(self._path, self._timeout)
         except OSError as error:
+            from amd_gpu_tracker.lock_waiting import cannot_lock
+
             raise cannot_lock(self._path, error) from error
 
     def __exit__(self, *_: object) -> None:
         posix.close(self._descriptor)
-
-
-def lock_timeout(path: str, timeout: float) -> LockTimeout:
-    """Return the error for a lock that was not to be had, naming who holds it."""
-    from amd_gpu_tracker.errors import LockTimeout
-
-    pid = read_holder(path)
-    holder = f"process {pid}" if pid else "another process"
-    return LockTimeout(
-        f"the GPU Tracker's lock {path} was not free within {timeout:g} seconds, {holder} holds it",
-        hint=f"see what it does with 'ps -fp {pid}'" if pid else "try again",
-    )
-
-
-def cannot_lock(path: str, error: OSError) -> ToolkitError:
-    """Return the error for a lock file that cannot be opened."""
-    from amd_gpu_tracker.errors import needs_root
-    from amdgpu_discovery.errors import FileError, reason
-
-    if isinstance(error, PermissionError):
-        return needs_root()
-    return FileError(f"the GPU Tracker's lock {path} cannot be taken: {reason(error)}")
-
-
-def read_holder(path: str) -> int:
-    """Return the process that holds the lock as /proc/locks names it, 0 where that does not say."""
-    try:
-        inode = posix.stat(path).st_ino
-        with open("/proc/locks", encoding="ascii") as locks:
-            # 1: FLOCK  ADVISORY  WRITE 4711 00:17:1234 0 EOF; the device is left out, overlays show another.
-            holders = [line.split() for line in locks if " FLOCK " in line and f":{inode} " in line]
-    except OSError:
-        return 0
-    return next((int(words[4]) for words in holders if words[1] == "FLOCK" and int(words[4]) > 0), 0)
 
 
 def _open_locked(path: str, timeout: float) -> int:
@@ -91,21 +52,7 @@ def _lock(descriptor: int, path: str, timeout: float) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        _wait(descriptor, path, timeout)
+        # Mostly the lock is free.
+        from amd_gpu_tracker.lock_waiting import wait
 
-
-def _wait(descriptor: int, path: str, timeout: float) -> None:
-    # The C half of `signal`: the other half imports enum, which costs as much as this whole program.
-    import _signal as signal  # type: ignore[import-not-found]  # typeshed does not know it
-
-    def ring(*_: object) -> NoReturn:
-        raise lock_timeout(path, timeout)
-
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, timeout)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    finally:
-        # A timer outlives exec, and would end the runtime that this process becomes.
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        wait(descriptor, path, timeout)

@@ -5,7 +5,8 @@ Its containers are not taken over: nothing it wrote down proves that one of them
 
 from __future__ import annotations
 
-from amd_gpu_tracker.policy import Policy, read_tracked_gpus
+from amd_gpu_tracker.policy import Policy
+from amd_gpu_tracker.tracked_gpus import read_tracked_gpus
 from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.plain_json import loads

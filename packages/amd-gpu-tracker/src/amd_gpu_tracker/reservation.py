@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from contextlib import AbstractContextManager
 
-    from amd_gpu_tracker.errors import GpusRefused, StateError
     from amd_gpu_tracker.lease import Holder
     from amd_gpu_tracker.policy import Policy
     from amd_gpu_tracker.processes import Processes, ProcessId
     from amd_gpu_tracker.state import State
-    from amd_gpu_tracker.survey import Survey
     from amdgpu_discovery.location import GpuLocation
 
     Lock = Callable[[str], AbstractContextManager[None]]
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 FEW = 2
 SWEEP_ONE_CLAIM_IN = 8
 SWEPT_AT_ONCE = 16
-HINT = "'amd-ctk swarm status' shows who has what"
 
 
 class Claim(Value):
@@ -81,10 +78,23 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
     own = _read_living(state, path, processes)
     if own is not None and own.creator not in (claim.holder.creator, *claim.creators):
         return False
-    _refuse_conflicts(state, claim, policy, processes, own_path=path)
+    others = [other for other in state.lease_paths() if other != path]
+    swept = _swept(others)
+    exclusive_keys = policy.exclusive_keys
+    if claim.kinds or any(gpu_key(gpu) in exclusive_keys for gpu in claim.wanted):
+        # Claims of shared GPUs do not wait for this.
+        from amd_gpu_tracker.conflicts import refuse_conflicts
+
+        refuse_conflicts(state, claim, policy, processes, others=others, swept=swept)
+    elif swept:
+        from amd_gpu_tracker.survey import mend_leases
+
+        mend_leases(state, processes, swept)
     state.write_lease(_extended(own, claim) if own else new_lease(claim, processes))
     if state.is_rootless:
-        _look_again(state, claim, own)
+        from amd_gpu_tracker.conflicts import look_again
+
+        look_again(state, claim, own)
     return True
 
 
@@ -96,80 +106,6 @@ def _read_living(state: State, path: str, processes: Processes) -> Lease | None:
     from amd_gpu_tracker.liveness import judge
 
     return lease if judge(lease, processes).is_alive else None
-
-
-def _refuse_conflicts(state: State, claim: Claim, policy: Policy, processes: Processes, *, own_path: str) -> None:
-    """Raise GpusRefused if another container has a wanted GPU for itself; drop leases that are over."""
-    others = [path for path in state.lease_paths() if path != own_path]
-    exclusive_keys = policy.exclusive_keys
-    exclusive = [gpu for gpu in claim.wanted if gpu_key(gpu) in exclusive_keys]
-    if state.is_rootless:
-        _refuse_exclusive(state, claim, policy)
-    matters = bool(exclusive or claim.kinds)
-    keys = [gpu_key(gpu).encode() for gpu in claim.wanted]
-    rivals = [path for path in others if state.may_name(path, keys)] if matters else []
-    looked_at = dict.fromkeys([*rivals, *_swept(others)])
-    if not looked_at:
-        return
-    from amd_gpu_tracker.survey import mend_leases
-
-    survey = mend_leases(state, processes, looked_at)
-    if not matters:
-        return
-    require_readable(survey.unreadable)
-    _refuse_promised(state, claim, survey)
-    users = {gpu.number: survey.container_ids(gpu_key(gpu)) for gpu in exclusive}
-    taken = {number: ids for number, ids in users.items() if ids}
-    if taken:
-        free = [gpu.number for gpu in claim.wanted if gpu.number not in taken]
-        raise refused(state, claim, refusal(claim.holder.container_id, free, taken))
-
-
-def _look_again(state: State, claim: Claim, own: Lease | None) -> None:
-    """Take a rootless claim back if root, whose lock is another, made one of its GPUs exclusive meanwhile."""
-    try:
-        _refuse_exclusive(state, claim, state.read_policy())
-    except BaseException:
-        if own:
-            state.write_lease(own)
-        else:
-            posix.unlink(state.lease_path((claim.holder.root, claim.holder.container_id)))
-        raise
-
-
-def _refuse_exclusive(state: State, claim: Claim, policy: Policy) -> None:
-    exclusive = [gpu.number for gpu in claim.wanted if gpu_key(gpu) in policy.exclusive_keys]
-    if exclusive:
-        raise refused(state, claim, rootless_refusal(exclusive))
-
-
-def refusal(container_id: str, free: Sequence[int], users_by_taken: dict[int, list[str]]) -> str:
-    """Return the guide's lines for a container that asked for `free` GPUs and for taken ones, and who has those."""
-    lines = [f"GPUs {_list(users_by_taken)} are exclusive and already in use"]
-    if free:
-        lines = [
-            f"GPUs {_list(free)} allocated",
-            *lines,
-            f"Released GPUs {_list(free)} used by container {container_id}",
-        ]
-    lines += [
-        f"GPU {number} is in use by container {', '.join(users_by_taken[number])}" for number in sorted(users_by_taken)
-    ]
-    return "\n".join(lines)
-
-
-def rootless_refusal(exclusive: Sequence[int]) -> str:
-    """Return the line for a rootless container: what it reserves nobody else would see."""
-    return f"GPUs {_list(exclusive)} are exclusive, which only containers of root can reserve"
-
-
-def refused(state: State, claim: Claim, message: str, *, hint: str = "") -> GpusRefused:
-    """Return the error for a claim, which is on record then."""
-    from amd_gpu_tracker.errors import GpusRefused
-    from amd_gpu_tracker.refusals import record_refusal
-
-    record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=message)
-    return GpusRefused(message, hint=hint)
 
 
 def new_lease(claim: Claim, processes: Processes) -> Lease:
@@ -185,22 +121,6 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
         kinds=claim.kinds,
         vram_mb=claim.vram_mb,
     )
-
-
-def _refuse_promised(state: State, claim: Claim, survey: Survey) -> None:
-    """Raise GpusRefused if Swarm has promised a wanted GPU by another resource, which it does not see is the same."""
-    for lease in survey.living if claim.kinds else ():
-        gpu = next((gpu for gpu in claim.wanted if gpu_key(gpu) in lease.gpus), None)
-        if gpu and lease.kinds and not set(lease.kinds) & set(claim.kinds):
-            held, wanted = (", ".join(kinds) for kinds in (lease.kinds, claim.kinds))
-            message = f"GPU {gpu.number} is reserved as {held} by container {lease.container_id}, not free as {wanted}"
-            raise refused(state, claim, message, hint=HINT)
-
-
-def require_readable(unreadable: Sequence[StateError]) -> None:
-    """Raise the first of what is wrong with leases: whoever cannot be read may have any GPU."""
-    for error in unreadable:
-        raise error
 
 
 def _swept(paths: list[str]) -> list[str]:
@@ -221,7 +141,3 @@ def _extended(own: Lease, claim: Claim) -> Lease:
         ways=(*own.ways, *(way for way in claim.ways if way not in own.ways)),
         init=claim.holder.init or own.init,
     )
-
-
-def _list(numbers: Collection[int]) -> str:
-    return f"[{' '.join(str(number) for number in sorted(numbers))}]"

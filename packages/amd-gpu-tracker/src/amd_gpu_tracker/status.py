@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from amd_gpu_tracker.lease import gpu_key
 from amd_gpu_tracker.places import find_places
-from amd_gpu_tracker.policy import EXCLUSIVE, SHARED, read_tracked_gpus
+from amd_gpu_tracker.policy import EXCLUSIVE, SHARED
 from amd_gpu_tracker.survey import look_at_leases
+from amd_gpu_tracker.tracked_gpus import read_tracked_gpus, require_same_gpus
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
 
@@ -55,7 +56,7 @@ def read_status(state: State, processes: Processes) -> Status:
     if not policy.enabled:
         return Status(enabled=False)
     gpus = locate_gpus(state.host)
-    policy.require_same_gpus(read_tracked_gpus(state.host, gpus))
+    require_same_gpus(policy, read_tracked_gpus(state.host, gpus))
     survey = look_at_leases(state, processes, [path for place in find_places(state) for path in place.lease_paths()])
     exclusive_keys = policy.exclusive_keys
     uses = tuple(

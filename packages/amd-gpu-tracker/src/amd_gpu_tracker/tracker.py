@@ -20,7 +20,7 @@ from amd_gpu_tracker.library_lock import hold_library_lock
 from amd_gpu_tracker.lock import TIMEOUT_SECONDS
 from amd_gpu_tracker.migration import read_former_policy
 from amd_gpu_tracker.places import find_places_of_users
-from amd_gpu_tracker.policy import Policy, read_tracked_gpus
+from amd_gpu_tracker.policy import Policy
 from amd_gpu_tracker.processes import Processes
 from amd_gpu_tracker.refusals import read_refusals
 from amd_gpu_tracker.release import release
@@ -28,6 +28,7 @@ from amd_gpu_tracker.reservation import Claim, reserve
 from amd_gpu_tracker.rootless import open_state
 from amd_gpu_tracker.status import read_status
 from amd_gpu_tracker.survey import look_at_leases, mend_leases
+from amd_gpu_tracker.tracked_gpus import read_tracked_gpus, require_same_gpus
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import resolve, select_gpus
 from amdgpu_discovery.value import Value
@@ -224,7 +225,7 @@ class Tracker:
 
     def _require_tracked_gpus(self, policy: Policy) -> list[GpuLocation]:
         gpus = locate_gpus(self._host)
-        policy.require_same_gpus(read_tracked_gpus(self._host, gpus))
+        require_same_gpus(policy, read_tracked_gpus(self._host, gpus))
         return gpus
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.conflicts import HINT, refused, require_readable
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.identity import require_tracked_gpus
 from amd_gpu_tracker.lease import gpu_key
 from amd_gpu_tracker.liveness import judge
-from amd_gpu_tracker.reservation import HINT, new_lease, refused, require_readable
+from amd_gpu_tracker.reservation import new_lease
 from amd_gpu_tracker.survey import mend_leases
 
 TYPE_CHECKING = False
