@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 def serve(*words: Nothing) -> None:
     place = __file__.rpartition("/")[2]
     print(PRICE, __name__, __package__, place, type(__spec__ if "__spec__" in globals() else None).__name__)
-    if words:
+    if "attic" in words:
+        from amd_shop.attic import DUST
+        print(DUST)
+    if "bottle" in words:
         from amd_shop.cellar import BOTTLE
         from amd_shop import cellar
         print(BOTTLE, type(cellar.__spec__).__name__, "amd_shop.attic" in sys.modules)
@@ -67,7 +70,7 @@ def shop(tmp_path: Path) -> Path:
     (root / "amd_shop/cellar.py").write_text(
         "from amd_shop.prices import PRICE\nfrom amd_shop.years import YEARS\nBOTTLE = f'{PRICE} {YEARS}'\n"
     )
-    (root / "amd_shop/attic.py").write_text("import amd_shop.cellar\n")
+    (root / "amd_shop/attic.py").write_text("from amd_shop.cellar import BOTTLE\nDUST = f'{BOTTLE} and dusty'\n")
     return root / "shop/program.py"
 
 
@@ -98,6 +101,15 @@ def test_a_packed_program_does_what_it_does_without_its_pack(shop: Path) -> None
     assert files == [cache, f"{cache}-1", f"{cache}-2"]
     assert without == "7 amd_shop.counter amd_shop counter.py ModuleSpec\n7 old ModuleSpec False\nTrue\n"
     assert run(shop, "bottle") == "7 amd_shop.counter amd_shop counter.py NoneType\n7 old ModuleSpec False\nTrue\n"
+
+
+@pytest.mark.parametrize("lost", ["", "pack-1", "pack-2"])
+def test_a_group_may_need_another(shop: Path, lost: str) -> None:
+    for file in pack(shop):
+        if lost and file.endswith(lost):
+            os.unlink(file)
+
+    assert run(shop, "attic") == "7 amd_shop.counter amd_shop counter.py NoneType\n7 old and dusty\nTrue\n"
 
 
 def test_the_modules_come_from_the_pack_and_not_from_their_files(shop: Path) -> None:

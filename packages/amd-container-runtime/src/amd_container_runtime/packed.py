@@ -12,8 +12,8 @@ FIRST = (
     *("amd_container_runtime.shim", "amd_container_runtime.low_level", "amd_container_runtime.create"),
     *("amd_container_runtime.report", "amd_device_spec.settings"),
 )
-# What those need that are tracked, those that come while others are, and those that wait, conflict or are the first. The
-# rest (settings, Swarm) is rare enough to be imported from its files.
+# What those need that are tracked, those that come while others are, and those that wait, conflict or are the first.
+# The rest (settings, Swarm) is rare enough to be imported from its files.
 LATER = (
     ("amd_container_runtime.claim",),
     ("amd_gpu_tracker.survey",),

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
     from typing import Any
 
-    # Name, file below the root, whether it is a package, what it runs.
-    PackedModule = tuple[str, str, bool, CodeType]
+    # Name, file below the root, whether it is a package, which names it imports from which modules, what else it runs.
+    PackedModule = tuple[str, str, bool, Iterable[tuple[str, Iterable[str]]], CodeType]
     # Files of python's own modules by name, "" for those that are built in, and modules, each behind those it imports.
     Group = tuple[Mapping[str, str], Iterable[PackedModule]]
 
@@ -40,9 +40,9 @@ def _make_group(root: str, libraries: Mapping[str, str], modules: Iterable[Packe
     for name, file in libraries.items():
         if name not in sys.modules:
             _load_library(name, file)
-    for name, file, is_package, code in modules:
-        if name not in sys.modules:
-            _make(root, name, file, is_package, code)
+    for module in modules:
+        if module[0] not in sys.modules:
+            _make(root, module)
 
 
 def _load_library(name: str, file: str) -> None:
@@ -63,14 +63,21 @@ def _load_library(name: str, file: str) -> None:
     sys.modules[name] = module
 
 
-def _make(root: str, name: str, file: str, is_package: bool, code: CodeType) -> None:
+def _make(root: str, packed: PackedModule) -> None:
     """Make a module as importing it does, of which nobody asks for a spec."""
+    name, file, is_package, imports, code = packed
     module = sys.modules[name] = type(sys)(name)
     module.__file__ = f"{root}/{file}"
     module.__package__ = name if is_package else name.rpartition(".")[0]
     if is_package:
         module.__path__ = [f"{root}/{name}"]
-    exec(code, module.__dict__)  # noqa: S102 - as import does
+    namespace = module.__dict__
+    for source, names in imports:
+        # What is in another group may have to be looked for.
+        theirs = (sys.modules.get(source) or IMPORT._gcd_import(source)).__dict__
+        for imported in names:
+            namespace[imported] = theirs[imported]
+    exec(code, namespace)  # noqa: S102 - as import does
 
 
 def _read(file: str) -> bytes:
