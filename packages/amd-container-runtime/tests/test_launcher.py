@@ -257,7 +257,7 @@ def test_a_launcher_behind_a_link_finds_its_python(launcher):
 
 def test_the_library_of_a_system_package_comes_before_all_others(launcher):
     library = launcher.root / "venv/lib/amd-container-toolkit"
-    entry = library / "python/amd_container_runtime/launched.py"
+    entry = library / "python/amd_container_runtime/packaged.py"
     entry.parent.mkdir(parents=True)
     entry.touch()
     launcher.add_program(library / "python3", "packaged")

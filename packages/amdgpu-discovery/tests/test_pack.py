@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -15,16 +16,14 @@ from amdgpu_discovery.pack import pack_path, write_pack
 
 # A program like those that have packs, in a package with a module that is needed at once and one that is not.
 PROGRAM = """
-import sys
+import marshal, posix, sys
+from _frozen_importlib_external import MAGIC_NUMBER
 root = __file__.removesuffix("/shop/program.py")
 sys.path.insert(0, root)
 try:
-    import posix
-    pack = posix.open(f"{root}/shop/__pycache__/program.{sys.implementation.cache_tag}.pack", 0)
-    if posix.read(pack, 4) == sys.modules["_frozen_importlib_external"].MAGIC_NUMBER:
-        code, *packed = sys.modules["marshal"].loads(posix.read(pack, 1 << 22))
-        exec(code, space := {"__name__": "amdgpu_discovery.unpack"})
-        space["unpack"](root, *packed)
+    pack = posix.open(f"{root}/shop/__pycache__/program.pack-{MAGIC_NUMBER.hex()}", 0)
+    code, packed = marshal.loads(posix.read(pack, 1 << 22))
+    exec(code, {"root": root, "packed": packed})
 except (OSError, ValueError, EOFError, TypeError):
     pass
 from amd_shop.counter import serve
@@ -97,7 +96,7 @@ def test_a_packed_program_does_what_it_does_without_its_pack(shop: Path) -> None
 
     files = pack(shop)
 
-    cache = f"{shop.parent}/__pycache__/program.{sys.implementation.cache_tag}.pack"
+    cache = f"{shop.parent}/__pycache__/program.pack-{importlib.util.MAGIC_NUMBER.hex()}"
     assert files == [cache, f"{cache}-1", f"{cache}-2"]
     assert without == "7 amd_shop.counter amd_shop counter.py ModuleSpec\n7 old ModuleSpec False\nTrue\n"
     assert run(shop, "bottle") == "7 amd_shop.counter amd_shop counter.py NoneType\n7 old ModuleSpec False\nTrue\n"
@@ -150,7 +149,7 @@ def test_a_pack_that_was_cut_off_is_passed_over(shop: Path, kept: int) -> None:
 
 def test_a_pack_for_another_python_is_passed_over(shop: Path) -> None:
     path = Path(pack(shop)[0])
-    path.write_bytes(b"\x01\x02\r\n" + path.read_bytes()[4:])
+    path.rename(path.with_name("program.pack-01020d0a"))
 
     assert run(shop) == "7 amd_shop.counter amd_shop counter.py ModuleSpec\nTrue\n"
 

@@ -1,7 +1,7 @@
 """What the launcher of a pip installation starts, with its own path as the first argument.
 
-It runs as `python3 -I -S .../launched.py`, where neither site-packages nor this directory is on the path. The launcher
-of deb and rpm packages has these lines itself, because there the modules come from a pack (amdgpu_discovery/pack.py).
+It runs as `python3 -I -S .../launched.py`, where neither site-packages nor this directory is on the path. For deb
+and rpm packages `packaged.py` stands in its place.
 """
 
 import gc

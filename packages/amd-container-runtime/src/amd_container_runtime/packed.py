@@ -9,7 +9,7 @@ import sys
 
 # What every container that asks for GPUs needs.
 FIRST = (
-    *("amd_container_runtime.shim", "amd_container_runtime.low_level", "amd_container_runtime.create"),
+    *("amd_container_runtime.packaged", "amd_container_runtime.low_level", "amd_container_runtime.create"),
     *("amd_container_runtime.report", "amd_device_spec.settings"),
 )
 # What those need that are tracked, those that come while others are, and those that wait, conflict or are the first.

@@ -4,22 +4,19 @@ It is compiled anew each time, so it only finds the packages, wherever pip, deb 
 are packed for it (amdgpu_discovery/pack.py), and hands over.
 """
 
-import gc
-import posix
 import sys
 
 if __name__ == "__main__":
-    # No run lasts until anything is worth collecting.
-    gc.disable()
+    import marshal
+    import posix
+    from _frozen_importlib_external import MAGIC_NUMBER
+
     roots = sys.argv[sys.argv.index("--import-from") + 1].split(":")
     sys.path[:0] = roots
     try:
-        pack = posix.open(f"{roots[0]}/amd_gpu_tracker/__pycache__/hook.{sys.implementation.cache_tag}.pack", 0)
-        if posix.read(pack, 4) == sys.modules["_frozen_importlib_external"].MAGIC_NUMBER:
-            code, *packed = sys.modules["marshal"].loads(posix.read(pack, 1 << 22))
-            space = {"__name__": "amdgpu_discovery.unpack"}
-            exec(code, space)  # noqa: S102 - as import does
-            space["unpack"](roots[0], *packed)  # type: ignore[operator]
+        pack = posix.open(f"{roots[0]}/amd_gpu_tracker/__pycache__/hook.pack-{MAGIC_NUMBER.hex()}", 0)
+        code, packed = marshal.loads(posix.read(pack, 1 << 22))  # noqa: S302 - of the one who installed this program
+        exec(code, {"root": roots[0], "packed": packed})  # noqa: S102 - as import does
     except (OSError, ValueError, EOFError, TypeError):
         pass
     from amd_gpu_tracker.hook_program import main

@@ -4,8 +4,9 @@ A container start imports some thirty small modules. Looking for each in the fil
 than running them all, so whoever installs a program for good, as deb and rpm packages do, makes a pack: one file for
 one version of python, read at once. Without it, or with one that does not fit, modules are imported as ever.
 
-A pack lies in `__pycache__` beside the program that reads it and holds, behind python's magic number, one marshalled
-tuple: the code of `unpack` and what that is called with. What only some runs need lies in further files.
+A pack lies in `__pycache__` beside the program that reads it, has the magic number of a version of bytecode in its name
+and holds one marshalled tuple: the code of `unpack`, and what that is called with. What only some runs need lies in
+further files.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ LIBRARIES = ("_json", "fcntl")
 def pack_path(program: str) -> str:
     """Return where the pack of a program is, for the python that runs this."""
     directory, _, name = program.rpartition("/")
-    return f"{directory}/__pycache__/{name.removesuffix('.py')}.{sys.implementation.cache_tag}.pack"
+    return f"{directory}/__pycache__/{name.removesuffix('.py')}.pack-{importlib.util.MAGIC_NUMBER.hex()}"
 
 
 def write_pack(program: str, *, first: Sequence[str], later: Sequence[Sequence[str]] = ()) -> list[str]:
@@ -52,9 +53,9 @@ def write_pack(program: str, *, first: Sequence[str], later: Sequence[Sequence[s
     for number, group in enumerate(on_demand, 1):
         _write(f"{path}-{number}", marshal.dumps(group.content))
         files.update((module[0], f"{path}-{number}") for module in group.modules)
-    packed: Any = (_compile(root, "amdgpu_discovery.unpack")[-1], stamps, at_once.content, files)
+    packed: Any = (stamps, at_once.content, files)
     # The last of all, because it leads to the others.
-    _write(path, importlib.util.MAGIC_NUMBER + marshal.dumps(packed))
+    _write(path, marshal.dumps((_compile(root, "amdgpu_discovery.unpack")[-1], packed)))
     return [path, *dict.fromkeys(files.values())]
 
 
