@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-_COMPILED = """find /usr/lib/amd-container-toolkit -path '*/__pycache__/*' -name '*.pyc' |
+_COMPILED = """find /usr/lib/amd-container-toolkit -path '*/__pycache__/*' -name '*.cpython-*.pyc' |
     sed 's/.*[.]\\(cpython-[0-9]*\\)[.]pyc$/\\1/' | sort | uniq -c"""
 _MODULES = "find /usr/lib/amd-container-toolkit -name '*.py' | wc -l"
 

@@ -273,6 +273,22 @@ def test_the_library_of_a_system_package_comes_before_all_others(launcher):
     compile(program, "the launcher's", "exec")
 
 
+def test_a_python_that_starts_sooner_comes_first(launcher):
+    library = launcher.root / "venv/lib/amd-container-toolkit"
+    quick = library / "python/amd_container_runtime/__pycache__/quick"
+    quick.mkdir(parents=True)
+    (library / "python/amd_container_runtime/packaged.py").touch()
+    launcher.add_program(library / "python3", "packaged")
+    launcher.config(GPU_CONFIG)
+    (quick / "python3").symlink_to("/nowhere")
+
+    before = launcher.run("create", "c1")[0]
+    (quick / "python3").unlink()
+    launcher.add_program(quick / "python3", "quick")
+
+    assert (before, launcher.run("create", "c1")[0]) == ("packaged", "quick")
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_directory_of_programs_that_is_a_link_leads_to_the_library_beside_its_target(launcher, shell):
     """As /usr/sbin is a link to bin on some systems; the lib beside the link is another."""

@@ -14,6 +14,7 @@ import amd_container_runtime
 import amd_device_spec
 import amd_gpu_tracker
 import amdgpu_discovery
+from amd_container_runtime.quick_python import make_quick_python
 from amd_gpu_tracker.tracker import Tracker
 
 ADDED_BY_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")
@@ -125,6 +126,58 @@ def test_settings_and_resources_of_a_swarm_need_modules_that_are_not_in_the_pack
     answer = create()
 
     assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def quick_python(library):
+    return library / "amd_container_runtime/__pycache__/quick/python3"
+
+
+def test_the_quick_python_starts_from_three_modules_of_its_own(library):
+    code = "import encodings, sys; print(encodings.__file__, sys.version, list(sys.modules['encodings'].__path__))"
+
+    answer = subprocess.check_output([quick_python(library), "-ISBc", code], env={"LC_ALL": "C"}, text=True)
+
+    version = f"{sys.version_info.major}{sys.version_info.minor}"
+    encodings = quick_python(library).parent / f"{sys.platlibdir}/python{version}.zip/encodings"
+    assert answer == f"{encodings}/__init__.pyc {sys.version} ['{encodings}']\n"
+    assert sorted(file.name for file in encodings.iterdir()) == ["__init__.pyc", "aliases.pyc", "utf_8.pyc"]
+
+
+def test_hooks_are_run_by_the_python_that_stays(runtime, library, create):
+    Tracker(runtime.host).enable()
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    create()
+
+    assert [hook["path"] for hook in runtime.config["hooks"]["poststop"]] == [f"{library.parent}/python3"]
+
+
+def test_a_container_starts_without_a_quick_python(runtime, library, create):
+    shutil.rmtree(quick_python(library).parent)
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    assert create().returncode == 0
+    assert len(runtime.config["linux"]["devices"]) == 3
+
+
+def test_a_quick_python_that_does_not_prove_itself_is_not_left(library):
+    place = quick_python(library).parent
+
+    assert not make_quick_python(str(place), "/bin/false", str(library))
+    assert sorted(os.listdir(place)) == [sys.platlibdir, "pyvenv.cfg"]
+    assert make_quick_python(str(place), sys.executable, str(library))
+    assert sorted(os.listdir(place)) == [sys.platlibdir, "python3", "pyvenv.cfg"]
+
+
+def test_a_quick_python_is_made_again_in_its_place_and_others_go(library):
+    place = quick_python(library).parent
+    before = sorted(path.relative_to(place) for path in place.rglob("*"))
+    (place / sys.platlibdir / "python2.7").symlink_to("/nowhere")
+    (place / sys.platlibdir / "python27.zip/encodings").mkdir(parents=True)
+
+    assert make_quick_python(str(place), sys.executable, str(library))
+
+    assert sorted(path.relative_to(place) for path in place.rglob("*")) == before
 
 
 @pytest.mark.usefixtures("only_packs")

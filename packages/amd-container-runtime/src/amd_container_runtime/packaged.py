@@ -17,10 +17,19 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     """Serve a call, given the library's directory, the caller's LC_ALL behind "=" or "", then the words of the call."""
-    locale = sys.argv[2]
+    modules, locale = sys.argv[1:3]
     del sys.argv[:3]
+    # Hooks outlive this process, and the quick python may go with the next version of python.
+    sys.executable = f"{modules.removesuffix('/python')}/python3"
+    complete_encodings()
     # Python starts sooner in the C locale; nobody else shall see it.
     del posix.environ[b"LC_ALL"]
     if locale:
         posix.environ[b"LC_ALL"] = locale[1:].encode("utf-8", "surrogateescape")
     shim.main()
+
+
+def complete_encodings() -> None:
+    """Let python find all encodings, of which the quick one has only what it starts with."""
+    library = sys.path[2]
+    sys.modules["encodings"].__path__.append(f"{library}/encodings")

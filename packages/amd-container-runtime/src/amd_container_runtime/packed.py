@@ -1,4 +1,4 @@
-"""Write the pack with which the launcher starts containers faster: `python3 -I -S packed.py`.
+"""Make what the launcher starts containers faster with, a pack and a python: `python3 -I -S packed.py`.
 
 Packages run it where they compile modules, and remove what it wrote where they remove those.
 """
@@ -22,10 +22,13 @@ LATER = (
 
 
 def main() -> None:
-    """Write the pack beside the compiled modules."""
+    """Write the pack beside the compiled modules, and make the python that reads it."""
+    from amd_container_runtime.quick_python import make_quick_python
     from amdgpu_discovery.pack import write_pack
 
     write_pack(__file__.replace("packed.py", "launched.py"), first=FIRST, later=LATER)
+    directory = __file__.removesuffix("/packed.py")
+    make_quick_python(f"{directory}/__pycache__/quick", sys.executable, directory.rpartition("/")[0])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,88 @@
+"""Make a python that starts sooner: the same program, with a place where it finds at once what it starts with.
+
+Before python runs anything it looks for the package `encodings` and two modules in it, through directories of hundreds
+of files, which takes a thirtieth of its start. Here a `pyvenv.cfg` leads it to another library: where a python may have
+its modules in a zip file there is a directory with copies of these three, and behind that a link to the whole library.
+The three are enough in the C locale, where python takes everything for UTF-8; `packaged.complete_encodings` adds the
+rest. Sources: Modules/getpath.py, Lib/encodings/__init__.py.
+"""
+
+from __future__ import annotations
+
+import os
+import py_compile
+import shutil  # noqa: TID253  no container start comes here
+import subprocess  # noqa: TID253
+import sys
+
+from amdgpu_discovery.files import replace_file
+
+STARTS_WITH = ("__init__", "aliases", "utf_8")
+# What is asked of it before anybody relies on it: to be this version and to start from here, the whole library, modules
+# in C, and all encodings. Its arguments are where it starts from and where our modules are.
+PROOF = f"""
+import encodings, sys
+assert encodings.__file__.startswith(sys.argv[1]) and sys.version == {sys.version!r}
+sys.path.insert(0, sys.argv[2])
+from amd_container_runtime.packaged import complete_encodings
+complete_encodings()
+import _json, fcntl, json, subprocess
+assert "x".encode("cp1252") == "x".encode("idna") == b"x"
+"""
+
+
+def make_quick_python(directory: str, interpreter: str, modules: str) -> bool:
+    """Make `directory`/python3 of the interpreter that runs this; return whether it works, else there is none.
+
+    Those who start it meanwhile find either the one of before or the new one.
+    """
+    library = os.path.dirname(os.__file__)
+    place = os.path.relpath(library, sys.base_prefix)
+    # The name that python looks for, python311.zip, of a directory.
+    archive = f"{os.path.dirname(place)}/python{sys.version_info.major}{sys.version_info.minor}.zip"
+    os.makedirs(f"{directory}/{archive}/encodings", exist_ok=True)
+    for name in STARTS_WITH:
+        source, target = f"{library}/encodings/{name}.py", f"{directory}/{archive}/encodings/{name}.pyc"
+        py_compile.compile(
+            source, target, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        )
+    _link(library, f"{directory}/{place}")
+    replace_file(f"{directory}/pyvenv.cfg", f"home = {directory}\n".encode())
+    works = _put_to_the_proof(directory, os.path.realpath(interpreter), modules)
+    if not works and os.path.lexists(f"{directory}/python3"):
+        os.unlink(f"{directory}/python3")
+    _remove_others(f"{directory}/{os.path.dirname(place)}", {os.path.basename(place), os.path.basename(archive)})
+    return works
+
+
+def _put_to_the_proof(directory: str, interpreter: str, modules: str) -> bool:
+    """Put the link of a name in place that python can do without if it does what it must."""
+    candidate = f"{directory}/python3.new"
+    _link(interpreter, candidate)
+    words = [candidate, "-I", "-S", "-B", "-c", PROOF, directory, modules]
+    works = subprocess.run(words, env={"LC_ALL": "C"}, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    if works:
+        os.replace(candidate, f"{directory}/python3")
+    else:
+        os.unlink(candidate)
+    return works
+
+
+def _link(target: str, path: str) -> None:
+    if os.path.islink(path) and os.readlink(path) == target:
+        return
+    temporary = f"{path}.tmp"
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
+    os.symlink(target, temporary)
+    os.replace(temporary, path)
+
+
+def _remove_others(directory: str, kept: set[str]) -> None:
+    """Remove what was made for other versions."""
+    for name in set(os.listdir(directory)) - kept:
+        path = f"{directory}/{name}"
+        if os.path.islink(path):
+            os.unlink(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
