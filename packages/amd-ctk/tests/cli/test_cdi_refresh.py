@@ -170,3 +170,18 @@ def stop_after(beginning, line, process):
         process.send_signal(signal.SIGTERM)
         return True
     return False
+
+
+@pytest.mark.parametrize("depth", [1, 20])
+def test_each_spec_is_remembered_under_its_path_however_long(host, amd_ctk, tmp_path, depth):
+    host()
+    outputs = [f"{tmp_path}/{'a directory %2F/' * depth}{name}.json" for name in ("one", "two")]
+    for output in outputs:
+        assert amd_ctk("cdi", "generate", "--output", output).returncode == 0
+
+    answer = amd_ctk("cdi", "refresh")
+
+    assert answer.stdout == "".join(f"CDI spec is up to date: {output}\n" for output in outputs)
+    files = os.listdir(tmp_path / "host/var/lib/amd-container-toolkit/cdi")
+    assert len(files) == 2
+    assert all(len(file) < 250 for file in files)

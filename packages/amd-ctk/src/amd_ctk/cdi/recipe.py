@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_OUTPUT = "/etc/cdi/amd.json"
 # One file each, so that two that are written at once cannot lose one another.
 RECIPES = "/var/lib/amd-container-toolkit/cdi"
+LONGEST_NAME = 200
 
 
 class Recipe(Value):
@@ -81,10 +82,15 @@ def find_recipe(host: Host, output: str) -> Recipe | None:
 
 
 def _file_of(output: str) -> str:
-    # A library of its own behind it, which only those who remember need.
-    import hashlib
+    from urllib.parse import quote
 
-    return f"{RECIPES}/{hashlib.sha256(os.fsencode(output)).hexdigest()[:16]}.json"
+    name = quote(os.fsencode(output), safe="")
+    if len(name) > LONGEST_NAME:
+        # A library of its own stands behind it, which takes as long to load as everything else here to do.
+        import hashlib
+
+        name = f"{name[:100]}@{hashlib.sha256(name.encode()).hexdigest()}"
+    return f"{RECIPES}/{name}.json"
 
 
 def _read(host: Host, path: str) -> Recipe:
