@@ -34,6 +34,9 @@ ROUNDS_AT_ONCE = 3
 # No process but ourselves: the launcher looks with grep whether it needs python, and all of it ends as runc.
 EXECUTED = ["amd-container-runtime", "grep", "python3", "runc"]
 
+# As /sys, and /run where engines put their bundles, are on a real host.
+IN_MEMORY = "/dev/shm"
+
 # What a target may be missed by before the session fails: machines differ, and 2 cores are shared.
 MARGIN = 1.25
 # What the tracker adds is a small difference of two large numbers.
@@ -199,7 +202,7 @@ def traced(bench: Bench) -> Iterator[Row]:
 def main(arguments: Sequence[str]) -> int:
     """Print the table; return 1 where a target is missed."""
     rounds = int(arguments[arguments.index("--rounds") + 1]) if "--rounds" in arguments else 40
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory:
         print("| | measured | target | |\n|---|--:|--:|---|", flush=True)
         missed = 0
         for row in rows(Bench(Path(directory), rounds)):

@@ -97,7 +97,7 @@ def test_the_environment_reaches_runc_unchanged(runtime, create, tmp_path, local
     assert seen == {**runtime.environment, **locale}
 
 
-@pytest.mark.parametrize("missing", ["launched.pack-????????", "launched.pack-*-1", "launched.pack-*"])
+@pytest.mark.parametrize("missing", ["launched.pack-????????", "launched.pack-*-2", "launched.pack-*"])
 def test_without_a_pack_modules_come_from_their_files(runtime, library, create, missing):
     Tracker(runtime.host).enable()
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
@@ -143,6 +143,21 @@ def test_the_quick_python_starts_from_three_modules_of_its_own(library):
     assert sorted(file.name for file in encodings.iterdir()) == ["__init__.pyc", "aliases.pyc", "utf_8.pyc"]
 
 
+@pytest.mark.parametrize("name", ["latin1", "U8", "utf-8", "windows-1252", "idna", "mac.roman", "nonsense"])
+def test_the_quick_python_has_every_encoding_when_it_runs(library, name):
+    code = "import codecs, sys; sys.path.insert(0, sys.argv[1])\n"
+    code += "from amd_container_runtime.packaged import complete_encodings; complete_encodings()\n"
+    code += "try: print(codecs.lookup(sys.argv[2]).name)\nexcept LookupError as error: print(error)"
+    words = ["-ISBc", code, library, name]
+
+    quick, ordinary = (
+        subprocess.check_output([python, *words], env={"LC_ALL": "C"}, text=True)
+        for python in (quick_python(library), sys.executable)
+    )
+
+    assert quick == ordinary
+
+
 def test_hooks_are_run_by_the_python_that_stays(runtime, library, create):
     Tracker(runtime.host).enable()
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
@@ -164,9 +179,9 @@ def test_a_quick_python_that_does_not_prove_itself_is_not_left(library):
     place = quick_python(library).parent
 
     assert not make_quick_python(str(place), "/bin/false", str(library))
-    assert sorted(os.listdir(place)) == [sys.platlibdir, "pyvenv.cfg"]
+    assert sorted(os.listdir(place)) == ["aliases.py", sys.platlibdir, "pyvenv.cfg"]
     assert make_quick_python(str(place), sys.executable, str(library))
-    assert sorted(os.listdir(place)) == [sys.platlibdir, "python3", "pyvenv.cfg"]
+    assert sorted(os.listdir(place)) == ["aliases.py", sys.platlibdir, "python3", "pyvenv.cfg"]
 
 
 def test_a_quick_python_is_made_again_in_its_place_and_others_go(library):

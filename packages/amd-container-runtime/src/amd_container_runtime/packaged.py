@@ -30,6 +30,6 @@ def main() -> NoReturn:
 
 
 def complete_encodings() -> None:
-    """Let python find all encodings, of which the quick one has only what it starts with."""
+    """Let python find all encodings, of which the quick one (quick_python.py) has only what it starts with."""
     library = sys.path[2]
-    sys.modules["encodings"].__path__.append(f"{library}/encodings")
+    sys.modules["encodings"].__path__.insert(0, f"{library}/encodings")

@@ -12,9 +12,10 @@ FIRST = (
     *("amd_container_runtime.packaged", "amd_container_runtime.low_level", "amd_container_runtime.create"),
     *("amd_container_runtime.report", "amd_device_spec.settings"),
 )
-# What those need that are tracked, those that come while others are, and those that wait, conflict or are the first.
+# What those need that are partitions or tracked, that come while others are, and that wait, conflict or are the first.
 # The rest (settings, Swarm) is rare enough to be imported from its files.
 LATER = (
+    ("amdgpu_discovery.partitions",),
     ("amd_container_runtime.claim",),
     ("amd_gpu_tracker.survey",),
     ("amd_gpu_tracker.lock_waiting", "amd_gpu_tracker.conflicts", "amd_gpu_tracker.tracked_gpus"),

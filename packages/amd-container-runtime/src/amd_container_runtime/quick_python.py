@@ -1,10 +1,11 @@
 """Make a python that starts sooner: the same program, with a place where it finds at once what it starts with.
 
 Before python runs anything it looks for the package `encodings` and two modules in it, through directories of hundreds
-of files, which takes a thirtieth of its start. Here a `pyvenv.cfg` leads it to another library: where a python may have
-its modules in a zip file there is a directory with copies of these three, and behind that a link to the whole library.
-The three are enough in the C locale, where python takes everything for UTF-8; `packaged.complete_encodings` adds the
-rest. Sources: Modules/getpath.py, Lib/encodings/__init__.py.
+of files, and makes a table of all names that encodings have. That is a twentieth of its start. Here a `pyvenv.cfg`
+leads it to another library: where a python may have its modules in a zip file there is a directory with copies of the
+package and of UTF-8, and behind that a link to the whole library. The copies are enough in the C locale, where python
+takes everything for UTF-8; `packaged.complete_encodings` adds the rest. Sources: Modules/getpath.py,
+Lib/encodings/__init__.py.
 """
 
 from __future__ import annotations
@@ -17,7 +18,20 @@ import sys
 
 from amdgpu_discovery.files import replace_file
 
-STARTS_WITH = ("__init__", "aliases", "utf_8")
+COPIED = ("__init__", "utf_8")
+# Stands for the table of names until one other than UTF-8's is asked for.
+ALIASES = """
+class Aliases:
+    def get(self, name, default=None):
+        import encodings, sys
+        if name == "utf_8" or len(encodings.__path__) < 2:
+            return default
+        del sys.modules["encodings.aliases"]
+        from encodings.aliases import aliases
+        encodings._aliases = aliases
+        return aliases.get(name, default)
+aliases = Aliases()
+"""
 # What is asked of it before anybody relies on it: to be this version and to start from here, the whole library, modules
 # in C, and all encodings. Its arguments are where it starts from and where our modules are.
 PROOF = f"""
@@ -27,7 +41,8 @@ sys.path.insert(0, sys.argv[2])
 from amd_container_runtime.packaged import complete_encodings
 complete_encodings()
 import _json, fcntl, json, subprocess
-assert "x".encode("cp1252") == "x".encode("idna") == b"x"
+assert "x".encode("windows-1252") == "x".encode("idna") == b"x"
+assert len(sys.modules["encodings.aliases"].aliases) > 300
 """
 
 
@@ -41,11 +56,11 @@ def make_quick_python(directory: str, interpreter: str, modules: str) -> bool:
     # The name that python looks for, python311.zip, of a directory.
     archive = f"{os.path.dirname(place)}/python{sys.version_info.major}{sys.version_info.minor}.zip"
     os.makedirs(f"{directory}/{archive}/encodings", exist_ok=True)
-    for name in STARTS_WITH:
-        source, target = f"{library}/encodings/{name}.py", f"{directory}/{archive}/encodings/{name}.pyc"
-        py_compile.compile(
-            source, target, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
-        )
+    replace_file(f"{directory}/aliases.py", ALIASES.encode())
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    for source in (*(f"{library}/encodings/{name}.py" for name in COPIED), f"{directory}/aliases.py"):
+        target = f"{directory}/{archive}/encodings/{os.path.basename(source)}c"
+        py_compile.compile(source, target, doraise=True, invalidation_mode=unchecked)
     _link(library, f"{directory}/{place}")
     replace_file(f"{directory}/pyvenv.cfg", f"home = {directory}\n".encode())
     works = _put_to_the_proof(directory, os.path.realpath(interpreter), modules)

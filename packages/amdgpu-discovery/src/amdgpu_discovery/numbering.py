@@ -14,9 +14,12 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from amdgpu_discovery.drm import DrmDevice
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.kfd_topology import KfdNode
+    from amdgpu_discovery.partitions import Place
 
 
 class FoundGpu(Value):
@@ -48,8 +51,13 @@ def join_gpus(host: Host) -> list[FoundGpu]:
     node_by_minor = {node.render_minor: node for node in topology.gpu_nodes}
     # A node may outlive its render node: KFD lets go only when the last open file is closed.
     devices = find_drm_devices(host, node_by_minor)
-    parents = _PciFunctions(host, devices, is_whole=topology.is_whole)
-    found = [_join(node_by_minor[device.render_minor or 0], device, parents) for device in devices]
+    partitions = [node_by_minor[device.render_minor or 0] for device in devices if not device.pci_address]
+    places: Mapping[int, Place] = {}
+    if partitions:
+        from amdgpu_discovery.partitions import place_partitions
+
+        places = place_partitions(host, partitions, devices, is_whole=topology.is_whole)
+    found = [_join(node_by_minor[device.render_minor or 0], device, places) for device in devices]
     return sorted(found, key=lambda gpu: gpu.sort_key)
 
 
@@ -76,63 +84,10 @@ def _require_driver(host: Host) -> None:
         )
 
 
-class _PciFunctions:
-    """The PCI functions of a host with their slots, to find the one a partition is part of.
-
-    sysfs has no link from a partition to it. The location's function bits hold the partition's number, so two virtual
-    functions of one device look alike; a function's own minor is handed out before those of its partitions.
-    """
-
-    __slots__ = ("_by_slot", "_has_read", "_host", "_is_whole")
-
-    def __init__(self, host: Host, devices: list[DrmDevice], *, is_whole: bool) -> None:
-        """Start from the `devices` that are GPUs; `is_whole` if these are all that KFD has."""
-        self._host = host
-        self._by_slot = _by_slot(devices)
-        self._is_whole = is_whole
-        self._has_read = False
-
-    def parent_of(self, node: KfdNode) -> DrmDevice | None:
-        """Return the function a partition belongs to, None where it has no minors of its own."""
-        slot = _slot(node)
-        same = self._by_slot.get(slot, [])
-        # Nearly always the function is a GPU itself, and alone in its slot; where not, others are looked for, once.
-        if self._is_whole and len(same) == 1:
-            return same[0]
-        if not self._has_read:
-            from amdgpu_discovery.drm_class import read_drm_devices
-
-            self._by_slot = _by_slot(read_drm_devices(self._host))
-            self._has_read = True
-            same = self._by_slot.get(slot, [])
-        before = [device for device in same if (device.render_minor or 0) <= node.render_minor]
-        return max(before or same, key=lambda device: device.render_minor or 0, default=None)
-
-
-def _by_slot(devices: list[DrmDevice]) -> dict[tuple[int, ...], list[DrmDevice]]:
-    by_slot: dict[tuple[int, ...], list[DrmDevice]] = {}
-    for device in devices:
-        if device.pci_address:
-            by_slot.setdefault(device.pci_address.sort_key[:3], []).append(device)
-    return by_slot
-
-
-def _join(node: KfdNode, device: DrmDevice, functions: _PciFunctions) -> FoundGpu:
-    parent = device if device.pci_address else functions.parent_of(node)
-    address = (parent.pci_address if parent else None) or _function_in_slot(*_slot(node))
+def _join(node: KfdNode, device: DrmDevice, places: Mapping[int, Place]) -> FoundGpu:
+    address, parent = (device.pci_address, device) if device.pci_address else places[node.render_minor]
     key = (address.sort_key, node.render_minor)
     return FoundGpu(node=node, device=device, parent=parent, pci_address=address, sort_key=key)
-
-
-def _slot(node: KfdNode) -> tuple[int, int, int]:
-    """Return the domain, bus and device of a node."""
-    # Kernels without "domain" have one domain. Bits 2:0 (once 31:28) are the partition, not the function.
-    location = node.read("location_id")
-    return node.read("domain"), location >> 8 & 0xFF, location >> 3 & 0x1F
-
-
-def _function_in_slot(domain: int, bus: int, device: int) -> PciAddress:
-    return PciAddress(domain=domain, bus=bus, device=device, function=0)
 
 
 def _read_pci_unique_id(host: Host, parent: DrmDevice | None) -> int:
