@@ -179,9 +179,9 @@ def test_a_quick_python_that_does_not_prove_itself_is_not_left(library):
     place = quick_python(library).parent
 
     assert not make_quick_python(str(place), "/bin/false", str(library))
-    assert sorted(os.listdir(place)) == ["aliases.py", sys.platlibdir, "pyvenv.cfg"]
+    assert sorted(os.listdir(place)) == [sys.platlibdir, "pyvenv.cfg"]
     assert make_quick_python(str(place), sys.executable, str(library))
-    assert sorted(os.listdir(place)) == ["aliases.py", sys.platlibdir, "python3", "pyvenv.cfg"]
+    assert sorted(os.listdir(place)) == [sys.platlibdir, "python3", "pyvenv.cfg"]
 
 
 def test_a_quick_python_is_made_again_in_its_place_and_others_go(library):

@@ -19,19 +19,6 @@ import sys
 from amdgpu_discovery.files import replace_file
 
 COPIED = ("__init__", "utf_8")
-# Stands for the table of names until one other than UTF-8's is asked for.
-ALIASES = """
-class Aliases:
-    def get(self, name, default=None):
-        import encodings, sys
-        if name == "utf_8" or len(encodings.__path__) < 2:
-            return default
-        del sys.modules["encodings.aliases"]
-        from encodings.aliases import aliases
-        encodings._aliases = aliases
-        return aliases.get(name, default)
-aliases = Aliases()
-"""
 # What is asked of it before anybody relies on it: to be this version and to start from here, the whole library, modules
 # in C, and all encodings. Its arguments are where it starts from and where our modules are.
 PROOF = f"""
@@ -56,11 +43,13 @@ def make_quick_python(directory: str, interpreter: str, modules: str) -> bool:
     # The name that python looks for, python311.zip, of a directory.
     archive = f"{os.path.dirname(place)}/python{sys.version_info.major}{sys.version_info.minor}.zip"
     os.makedirs(f"{directory}/{archive}/encodings", exist_ok=True)
-    replace_file(f"{directory}/aliases.py", ALIASES.encode())
-    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    for source in (*(f"{library}/encodings/{name}.py" for name in COPIED), f"{directory}/aliases.py"):
-        target = f"{directory}/{archive}/encodings/{os.path.basename(source)}c"
-        py_compile.compile(source, target, doraise=True, invalidation_mode=unchecked)
+    sources = {name: f"{library}/encodings/{name}.py" for name in COPIED}
+    sources["aliases"] = __file__.replace("quick_python.py", "encoding_aliases.py")
+    for name, source in sources.items():
+        target = f"{directory}/{archive}/encodings/{name}.pyc"
+        py_compile.compile(
+            source, target, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        )
     _link(library, f"{directory}/{place}")
     replace_file(f"{directory}/pyvenv.cfg", f"home = {directory}\n".encode())
     works = _put_to_the_proof(directory, os.path.realpath(interpreter), modules)
