@@ -139,7 +139,7 @@ def test_where_images_are_deployed_whole_the_pack_counts_although_no_time_is_kep
     assert run(shop) == "7 amd_shop.counter amd_shop counter.py NoneType\nTrue\n"
 
 
-@pytest.mark.parametrize("kept", [0, 1, 3, 4, 5, 9, 100, 5000, -1])
+@pytest.mark.parametrize("kept", [0, 1, 3, 4, 5, 9, 100, 3000, -1])
 def test_a_pack_that_was_cut_off_is_passed_over(shop: Path, kept: int) -> None:
     path = Path(pack(shop)[0])
     path.write_bytes(path.read_bytes()[:kept])

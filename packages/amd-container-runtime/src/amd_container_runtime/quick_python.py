@@ -4,8 +4,8 @@ Before python runs anything it looks for the package `encodings` and two modules
 of files, and makes a table of all names that encodings have. That is a twentieth of its start. Here a `pyvenv.cfg`
 leads it to another library: where a python may have its modules in a zip file there is a directory with copies of the
 package and of UTF-8, and behind that a link to the whole library. The copies are enough in the C locale, where python
-takes everything for UTF-8; `packaged.complete_encodings` adds the rest. Sources: Modules/getpath.py,
-Lib/encodings/__init__.py.
+takes everything for UTF-8; `packaged.complete_encodings` adds the rest. Python 3.10 is not led there. Sources:
+Modules/getpath.py, Lib/encodings/__init__.py.
 """
 
 from __future__ import annotations
