@@ -48,7 +48,11 @@ def test_the_spec_is_edited_and_nothing_else(runtime):
     ]
     config = runtime.config
     assert json.loads(config["annotations"].pop("com.amd.container-toolkit.edits")) == {
-        "devices": ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"],
+        "devices": [
+            f"/dev/dri/card3 c 226:3 438 {owner} {cards}",
+            f"/dev/dri/renderD130 c 226:130 438 {owner} {group}",
+            f"/dev/kfd c 510:0 438 {owner} {group}",
+        ],
         "rules": ["226:3", "226:130", "510:0"],
     }
     assert config == {

@@ -47,7 +47,7 @@ def test_nodes_are_open_to_everybody_inside_and_allowed_by_the_cgroup():
         },
     }
     assert json.loads(annotations["com.amd.container-toolkit.edits"]) == {
-        "devices": ["/dev/dri/renderD128", "/dev/kfd"],
+        "devices": ["/dev/dri/renderD128 c 226:128 438 0 110", "/dev/kfd c 234:0 438 0 110"],
         "rules": ["226:128", "234:0"],
     }
 
@@ -119,16 +119,17 @@ def test_a_rule_for_another_kind_of_device_or_with_odd_numbers_does_not_count():
 
 def test_what_others_changed_or_added_meanwhile_stays():
     spec = {"linux": {"devices": [{"path": "/dev/null"}], "resources": {"devices": [DENY_ALL]}}}
-    apply_edits(spec, build_edits([KFD]))
+    apply_edits(spec, build_edits([KFD, RENDER]))
+    spec["linux"]["devices"][1] = {**KFD_DEVICE, "uid": 1000, "fileMode": 0o600}
     rules = spec["linux"]["resources"]["devices"]
     rules[1] = {**KFD_RULE, "access": "rwm"}
-    rules.append(RENDER_RULE)
+    rules.append({**RENDER_RULE, "minor": 129})
 
     assert remove_edits(spec)
 
     assert spec["linux"] == {
-        "devices": [{"path": "/dev/null"}],
-        "resources": {"devices": [DENY_ALL, {**KFD_RULE, "access": "rwm"}, RENDER_RULE]},
+        "devices": [{"path": "/dev/null"}, {**KFD_DEVICE, "uid": 1000, "fileMode": 0o600}],
+        "resources": {"devices": [DENY_ALL, {**KFD_RULE, "access": "rwm"}, {**RENDER_RULE, "minor": 129}]},
     }
 
 

@@ -6,6 +6,7 @@ import copy
 import os
 import shutil
 import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -98,16 +99,24 @@ class Machine:
 
     def claim(self, container_id: str, request: list[int], *, creator: int, **fields: object) -> bool:
         """Reserve as the runtime does, in the process `creator`."""
+        return self.claim_of(container_id, request, **fields)(creator)
+
+    def claim_of(self, container_id: str, request: list[int], **fields: object) -> Callable[[int], bool]:
+        """Locate GPUs as the runtime does; return what reserves them for a process."""
         ways = fields.pop("ways", ("env",))
         creators = fields.pop("creators", ())
-        gpus = locate_gpus(self.host)
-        claim = Claim(
-            holder=self.holder(container_id, creator=creator, **fields),
-            wanted=[gpus[number] for number in request],
-            ways=ways,
-            creators=creators,
-        )
-        return reserve(self.state, claim, processes=self.processes, lock=hold_library_lock)
+        gpus = locate_gpus(self.host, board_ids=False)
+
+        def reserve_for(creator: int) -> bool:
+            claim = Claim(
+                holder=self.holder(container_id, creator=creator, **fields),
+                wanted=[gpus[number] for number in request],
+                ways=ways,
+                creators=creators,
+            )
+            return reserve(self.state, claim, processes=self.processes, lock=hold_library_lock)
+
+        return reserve_for
 
     def create(self, container_id: str, request: list[int]) -> int:
         """Make a container from claim to the end of `create`; return the pid of its init."""

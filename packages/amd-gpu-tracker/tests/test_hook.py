@@ -139,6 +139,7 @@ def test_an_exclusive_gpu_in_use_is_refused_in_the_guides_words(tracker, runtime
         (line,) = log.read().splitlines()
     assert line.partition(" ")[2] == (
         f'level=ERROR msg="amd-gpu-tracker refused GPUs" error={json.dumps(words)} container=c2'
+        f' host_root="{untracked.host.root}"'
     )
 
 

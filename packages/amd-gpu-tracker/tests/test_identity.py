@@ -86,3 +86,34 @@ def test_where_nothing_can_be_written_down_claims_are_met_all_the_same(machine):
 
     assert sorted(machine.lease_files()) == ["c1@%2Frun%2Frunc.json", "c2@%2Frun%2Frunc.json"]
     assert [name for name in os.listdir(machine.state.run_directory) if name.endswith(".tmp")] == []
+
+
+def test_gpus_that_were_located_before_a_repartition_are_not_claimed_after_it(machine_of, tmp_path):
+    machine = machine_of("mi300x-8-cpx")
+    machine.tracker.enable()
+    creator, claim = machine.start_process(), machine.claim_of("late", [5])
+    repartitioned = machine_of("mi300x-8", tmp_path / "after")
+    for name in ("sys", "dev"):
+        shutil.rmtree(machine.host.path(f"/{name}"))
+        os.rename(repartitioned.host.path(f"/{name}"), machine.host.path(f"/{name}"))
+    machine.tracker.reset()
+
+    with pytest.raises(GpusChanged):
+        claim(creator)
+
+    assert machine.lease_files() == []
+
+
+def test_a_policy_behind_a_link_is_watched(claimed):
+    path = Path(claimed.state.policy_path)
+    path.rename(path.with_name("real.json"))
+    path.symlink_to("real.json")
+    claimed.tracker.reset()
+    claimed.create("c3", [0])
+
+    other = path.read_text().replace("nps4", "nps2")
+    path.with_name("other.json").write_text(other)
+    path.with_name("other.json").rename(path.with_name("real.json"))
+
+    with pytest.raises(GpusChanged):
+        claimed.create("c4", [0])

@@ -113,4 +113,4 @@ def test_without_a_driver_it_waits(machine_of):
 
     machine.tracker.initialize()
 
-    assert machine.state.stat_policy() is None
+    assert not machine.state.has_policy()

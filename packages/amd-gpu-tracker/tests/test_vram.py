@@ -28,13 +28,12 @@ def swarm(machine):
         claim = Claim(
             holder=machine.holder(container_id, creator=creator or machine.start_process()),
             wanted=(),
-            gpus=gpus,
             ways=("swarm",),
             kinds=(kind,),
             vram_mb=megabytes,
         )
         gpu = reserve_vram(
-            machine.state, claim, dict(enumerate(sizes)), processes=machine.processes, lock=hold_library_lock
+            machine.state, claim, gpus, dict(enumerate(sizes)), processes=machine.processes, lock=hold_library_lock
         )
         return None if gpu is None else gpu.number
 
@@ -50,7 +49,6 @@ def whole(machine):
         claim = Claim(
             holder=machine.holder(container_id, creator=machine.start_process()),
             wanted=[gpus[number] for number in numbers],
-            gpus=gpus,
             ways=("swarm",),
             kinds=kinds,
         )
@@ -140,10 +138,10 @@ def test_an_exclusive_gpu_has_one_task(machine, swarm):
 def test_without_the_tracker_no_memory_is_promised(untracked):
     gpus = locate_gpus(untracked.host)
     holder = untracked.holder("a", creator=untracked.start_process())
-    claim = Claim(holder=holder, wanted=(), gpus=gpus, ways=("swarm",), kinds=("VRAM",), vram_mb=4000)
+    claim = Claim(holder=holder, wanted=(), ways=("swarm",), kinds=("VRAM",), vram_mb=4000)
 
     with pytest.raises(GpusRefused) as refusal:
-        reserve_vram(untracked.state, claim, {}, processes=untracked.processes, lock=hold_library_lock)
+        reserve_vram(untracked.state, claim, gpus, {}, processes=untracked.processes, lock=hold_library_lock)
 
     assert str(refusal.value) == (
         "DOCKER_RESOURCE_VRAM=4000: memory can be reserved only while the GPU Tracker is enabled"
@@ -219,7 +217,6 @@ def test_no_history_promises_memory_twice(machine, steps):
         claim = Claim(
             holder=machine.holder(f"c{step}", creator=creator),
             wanted=[gpus[amount]] if what == "whole" else (),
-            gpus=gpus,
             ways=("swarm",),
             kinds=("AMD_GPU",) if what == "whole" else ("VRAM",),
             vram_mb=amount if what == "memory" else 0,
@@ -227,7 +224,7 @@ def test_no_history_promises_memory_twice(machine, steps):
         try:
             if what == "memory":
                 sizes = dict.fromkeys(range(4), VRAM_MB)
-                reserve_vram(machine.state, claim, sizes, processes=machine.processes, lock=hold_library_lock)
+                reserve_vram(machine.state, claim, gpus, sizes, processes=machine.processes, lock=hold_library_lock)
             elif what == "whole":
                 reserve(machine.state, claim, processes=machine.processes, lock=hold_library_lock)
             running[f"c{step}"] = creator
@@ -246,7 +243,6 @@ def test_rootless_containers_cannot_reserve_memory_that_root_would_not_see(machi
     claim = Claim(
         holder=machine.holder("c1", creator=machine.start_process()),
         wanted=(),
-        gpus=gpus,
         ways=("swarm",),
         kinds=("VRAM",),
         vram_mb=1000,
@@ -254,7 +250,7 @@ def test_rootless_containers_cannot_reserve_memory_that_root_would_not_see(machi
 
     with pytest.raises(GpusRefused) as refusal:
         reserve_vram(
-            state, claim, dict.fromkeys(range(4), VRAM_MB), processes=machine.processes, lock=hold_library_lock
+            state, claim, gpus, dict.fromkeys(range(4), VRAM_MB), processes=machine.processes, lock=hold_library_lock
         )
 
     assert str(refusal.value) == "DOCKER_RESOURCE_VRAM=1000: only containers of root can reserve memory"

@@ -59,13 +59,12 @@ def reserve_memory(
     claim = Claim(
         holder=make_holder(call, bundle, processes),
         wanted=(),
-        gpus=gpus,
         ways=(BY_SWARM,),
         kinds=granted.kinds,
         vram_mb=asked.megabytes,
     )
     vram_mb_by_gpu = {gpu.number: (gpu.vram_bytes or 0) // MEGABYTE for gpu in gpus}
-    gpu = reserve_vram(state, claim, vram_mb_by_gpu, processes=processes, lock=KernelLock)
+    gpu = reserve_vram(state, claim, gpus, vram_mb_by_gpu, processes=processes, lock=KernelLock)
     _drop_limits_of_others(bundle.spec)
     return granted.replace(gpus=(gpu,) if gpu else ()), MemoryClaim(state, claim, processes, gpu)
 

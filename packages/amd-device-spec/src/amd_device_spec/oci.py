@@ -1,7 +1,7 @@
 """The edits to an OCI runtime spec that give a container its GPUs.
 
 Edits are made on the JSON as it stands: what this project does not know survives. What was added is listed in an
-annotation, devices by path and rules by number, so that a spec that comes again (`create` after a failed `create`) is
+annotation, devices and rules in short, so that a spec that comes again (`create` after a failed `create`) is
 edited anew and not twice.
 Source: OCI runtime-spec, config-linux.md.
 """
@@ -87,7 +87,7 @@ def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
     devices = _add(spec, "devices", edits.devices, missing=_missing_devices)
     rules = _add(spec, "rules", edits.rules, missing=_missing_rules)
     listed = {
-        "devices": [device["path"] for device in devices],
+        "devices": [summary_of(device) for device in devices],
         "rules": [_numbers(rule) for rule in rules],
         "gids": _add(spec, "gids", edits.gids, missing=_not_present),
         "poststop": _add(spec, "poststop", edits.poststop, missing=_not_present),
@@ -121,6 +121,12 @@ def _device(node: DeviceNode, mode: int) -> dict[str, Any]:
         "uid": node.uid,
         "gid": node.gid,
     }
+
+
+def summary_of(device: dict[str, Any]) -> str:
+    """Return a device as the annotation lists it: path, number, mode and owner; no two that differ look alike."""
+    path, kind, number = device.get("path"), device.get("type"), _numbers(device)
+    return f"{path} {kind} {number} {device.get('fileMode')} {device.get('uid')} {device.get('gid')}"
 
 
 def rule_of(major: int, minor: int) -> dict[str, Any]:

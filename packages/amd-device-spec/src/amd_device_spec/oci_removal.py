@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_device_spec.errors import SpecError
-from amd_device_spec.oci import ANNOTATION, PLACES, VRAM_LIMIT, rule_of
+from amd_device_spec.oci import ANNOTATION, PLACES, VRAM_LIMIT, rule_of, summary_of
 from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ def remove_listed(spec: dict[str, Any], listed: object) -> None:
 def _is(kind: str, present: object, listed: Any) -> bool:
     """Return whether an entry of a spec is the listed one."""
     if kind == "devices":
-        return isinstance(present, dict) and present.get("path") == listed
+        return isinstance(present, dict) and summary_of(present) == listed
     if kind == "rules":
         return present == rule_of(*map(int, listed.split(":")))
     return bool(present == listed)
@@ -54,7 +54,7 @@ def _is_ours(kind: str, entries: object) -> bool:
     if kind not in PLACES or not isinstance(entries, list):
         return False
     if kind == "devices":
-        return all(isinstance(path, str) for path in entries)
+        return all(isinstance(device, str) for device in entries)
     if kind == "rules":
         return all(isinstance(numbers, str) and _are_numbers(numbers) for numbers in entries)
     if kind == "env":

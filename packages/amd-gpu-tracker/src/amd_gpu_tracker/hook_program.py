@@ -123,7 +123,8 @@ def _report(state: State, container_id: str, error: ToolkitError) -> None:
     if not isinstance(error, GpusRefused):  # those are on record since they were decided
         record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=message)
     line = f'time={time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} level=ERROR msg="amd-gpu-tracker refused GPUs" '
-    line += f"error={dumps(message).decode()} container={container_id}\n"
+    place = "" if state.host.is_this_machine else f" host_root={dumps(state.host.root).decode()}"
+    line += f"error={dumps(message).decode()} container={container_id}{place}\n"
     try:
         append_to_file(state.host.path(LOG_FILE), line.encode())
     except OSError:

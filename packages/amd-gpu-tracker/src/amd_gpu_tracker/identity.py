@@ -8,42 +8,54 @@ generation up, another memory partition or board goes with the driver, whose dir
 
 from __future__ import annotations
 
+from amd_gpu_tracker.lease import gpu_key
+from amd_gpu_tracker.switch import POLICY_FILE
 from amdgpu_discovery.files import put_in_place, read_file, write_beside
 from amdgpu_discovery.kfd_topology import TOPOLOGY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from amd_gpu_tracker.policy import Policy
     from amd_gpu_tracker.processes import Processes
     from amd_gpu_tracker.state import State
+    from amdgpu_discovery.location import GpuLocation
 
 
-def require_tracked_gpus(state: State, policy: Policy, processes: Processes) -> None:
-    """Refuse to go on with other GPUs than those of the policy, which was read before; GpusChanged.
+def take_stamp(state: State, processes: Processes) -> bytes:
+    """Return what tells one state of the driver and of the policy from every other, b"" where that cannot be told.
 
-    The caller holds the lock.
+    To be taken before the policy is read, so that what changes meanwhile is looked at again.
     """
-    # First, so that what changes meanwhile is looked at again.
-    now = _stamp(state, processes)
-    if now and now == _read_stamp(state):
-        return
-    from amd_gpu_tracker.tracked_gpus import read_tracked_gpus, require_same_gpus
-    from amdgpu_discovery.numbering import locate_gpus
-
-    require_same_gpus(policy, read_tracked_gpus(state.host, locate_gpus(state.host)))
-    if now:
-        _write_stamp(state, now)
-
-
-def _stamp(state: State, processes: Processes) -> bytes:
-    """Return what tells one state of the driver and of the policy from every other, b"" where that cannot be told."""
     nodes = state.host.stat(f"{TOPOLOGY}/nodes")
-    policy = state.stat_policy()
+    policy = state.host.stat(POLICY_FILE)
     generation = state.host.read_attribute(f"{TOPOLOGY}/generation_id")
     if nodes is None or policy is None or not generation:
         return b""
-    ours = f"{policy.st_ino} {policy.st_size} {policy.st_mtime_ns}"
+    ours = f"{policy.st_dev} {policy.st_ino} {policy.st_size} {policy.st_mtime_ns}"
     return f"{processes.boot_id} {nodes.st_dev} {nodes.st_ino} {generation} {ours}\n".encode()
+
+
+def require_tracked_gpus(state: State, policy: Policy, stamp: bytes, wanted: Iterable[GpuLocation]) -> None:
+    """Refuse to go on with other GPUs than those of the policy; GpusChanged. The caller holds the lock.
+
+    `wanted` are GPUs that were located before: until the lock was free the administrator may have made others of them
+    and a policy for those.
+    """
+    partitions = {gpu.key: gpu.partition_total for gpu in policy.gpus}
+    is_known = all(partitions.get(gpu_key(gpu)) == gpu.partition_total for gpu in wanted)
+    if is_known and stamp and stamp == _read_stamp(state):
+        return
+    from amd_gpu_tracker.errors import GpusChanged
+    from amd_gpu_tracker.tracked_gpus import read_tracked_gpus, require_same_gpus
+    from amdgpu_discovery.numbering import locate_gpus
+
+    if not is_known:
+        raise GpusChanged
+    require_same_gpus(policy, read_tracked_gpus(state.host, locate_gpus(state.host)))
+    if stamp:
+        _write_stamp(state, stamp)
 
 
 def _read_stamp(state: State) -> bytes:

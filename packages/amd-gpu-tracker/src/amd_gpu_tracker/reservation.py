@@ -5,7 +5,7 @@ from __future__ import annotations
 import posix
 import time
 
-from amd_gpu_tracker.identity import require_tracked_gpus
+from amd_gpu_tracker.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.lease import Lease, gpu_key
 from amd_gpu_tracker.processes import boot_offset
 from amd_gpu_tracker.switch import may_be_tracking
@@ -41,11 +41,9 @@ class Claim(Value):
     wanted: Sequence[GpuLocation]
     ways: tuple[str, ...]
     creators: Collection[ProcessId] = ()
-    # By which generic resources Docker Swarm promised this, and how many megabytes of one of these GPUs where not whole
-    # ones.
+    # By which generic resources Docker Swarm promised this, and how many megabytes of a GPU where not whole ones.
     kinds: tuple[str, ...] = ()
     vram_mb: int = 0
-    gpus: Sequence[GpuLocation] = ()
 
 
 def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> bool:
@@ -58,10 +56,11 @@ def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> 
         return True
     state.prepare()
     with lock(state.lock_path):
+        stamp = take_stamp(state, processes)
         policy = state.read_policy()
         if not policy.enabled:
             return True
-        require_tracked_gpus(state, policy, processes)
+        require_tracked_gpus(state, policy, stamp, claim.wanted)
         return _reserve(state, claim, policy, processes)
 
 

@@ -1,4 +1,4 @@
-"""The tracker's files: the policy in /var/lib, the leases, the lock and the refusals in /run.
+"""The tracker's files: the policy in /var/lib; leases, lock, refusals and for what the GPUs were seen (`identity`) in /run.
 
 Leases are changed only while the lock is held; everything may be read without it, because each file is replaced whole.
 """
@@ -16,14 +16,13 @@ from amdgpu_discovery.paths import DIRECTORY, FILE_TYPE, REGULAR_FILE, directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator
 
     from amd_gpu_tracker.errors import StateError
     from amd_gpu_tracker.lease import Lease
     from amdgpu_discovery.host import Host
 
-# Below it stand `leases/`, the lock and the refusals; rootless runs have one in the user's runtime directory.
+# Below it stand `leases/` and the tracker's other files; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
 LONGEST_NAME = 200
 # Of a lease and of the policy, many times what they come to.
@@ -55,12 +54,13 @@ class State:
         content = read_if_there(self.policy_path)
         return Policy() if content is None else parse_policy(content, path=self.policy_path)
 
-    def stat_policy(self) -> os.stat_result | None:
-        """Return what tells one version of the policy from another, None where nothing was ever decided."""
+    def has_policy(self) -> bool:
+        """Return whether anything was ever decided on this host."""
         try:
-            return posix.lstat(self.policy_path)
+            posix.lstat(self.policy_path)
         except OSError:
-            return None
+            return False
+        return True
 
     def write_policy(self, policy: Policy) -> None:
         """Replace the policy, and wait for the disk."""

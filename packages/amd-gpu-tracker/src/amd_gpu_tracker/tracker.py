@@ -201,14 +201,14 @@ class Tracker:
     def _locked(self) -> Iterator[None]:
         self._state.prepare()
         with self._lock(self._state.lock_path):
-            former = None if self._state.stat_policy() else read_former_policy(self._host)
+            former = None if self._state.has_policy() else read_former_policy(self._host)
             if former is not None:
                 self._state.write_policy(former)
             yield
 
     def _adopt_former_policy(self) -> None:
         """Take over the original's state where that was not done yet, and where the caller may."""
-        if self._state.stat_policy() or read_former_policy(self._host) is None:
+        if self._state.has_policy() or read_former_policy(self._host) is None:
             return
         with suppress(NotPermitted), self._locked():
             pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.conflicts import HINT, refused, require_readable
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.identity import require_tracked_gpus
+from amd_gpu_tracker.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.lease import gpu_key
 from amd_gpu_tracker.liveness import judge
 from amd_gpu_tracker.reservation import new_lease
@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 
 
 def reserve_vram(
-    state: State, claim: Claim, vram_mb_by_gpu: Mapping[int, int], *, processes: Processes, lock: Lock
+    state: State,
+    claim: Claim,
+    gpus: Sequence[GpuLocation],
+    vram_mb_by_gpu: Mapping[int, int],
+    *,
+    processes: Processes,
+    lock: Lock,
 ) -> GpuLocation | None:
-    """Reserve the memory that a claim asks for on one GPU of the host, and return that GPU.
+    """Reserve the memory that a claim asks for on one of the `gpus` of the host, and return that GPU.
 
     It is the one that has least to spare, so that what is left elsewhere stays in one piece; a GPU that a container
     uses whole has none. None where the container's lease is alive, so that it runs already. GpusRefused where no GPU
@@ -36,16 +42,17 @@ def reserve_vram(
         raise refused(state, claim, f"{_asked(claim)}: only containers of root can reserve memory")
     state.prepare()
     with lock(state.lock_path):
+        stamp = take_stamp(state, processes)
         policy = state.read_policy()
         _require_enabled(policy, claim)
-        require_tracked_gpus(state, policy, processes)
+        require_tracked_gpus(state, policy, stamp, gpus)
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
         own = state.read_lease(path)
         if own is not None and judge(own, processes).is_alive:
             return None
         survey = mend_leases(state, processes, [other for other in state.lease_paths() if other != path])
         require_readable(survey.unreadable)
-        gpu = _choose(state, claim, free_vram(claim.gpus, vram_mb_by_gpu, survey, policy), vram_mb_by_gpu)
+        gpu = _choose(state, claim, gpus, free_vram(gpus, vram_mb_by_gpu, survey, policy), vram_mb_by_gpu)
         state.write_lease(new_lease(claim.replace(wanted=[gpu]), processes))
     return gpu
 
@@ -72,13 +79,17 @@ def _require_enabled(policy: Policy, claim: Claim) -> None:
 
 
 def _choose(
-    state: State, claim: Claim, free_mb_by_gpu: Mapping[int, int], vram_mb_by_gpu: Mapping[int, int]
+    state: State,
+    claim: Claim,
+    gpus: Sequence[GpuLocation],
+    free_mb_by_gpu: Mapping[int, int],
+    vram_mb_by_gpu: Mapping[int, int],
 ) -> GpuLocation:
     largest = max(vram_mb_by_gpu.values(), default=0)
     if claim.vram_mb > largest:
         message = f"{_asked(claim)} is more than any GPU of this node has, the largest has {largest} MB"
         raise refused(state, claim, message, hint="reserve whole GPUs by name instead")
-    fitting = [gpu for gpu in claim.gpus if free_mb_by_gpu[gpu.number] >= claim.vram_mb]
+    fitting = [gpu for gpu in gpus if free_mb_by_gpu[gpu.number] >= claim.vram_mb]
     if not fitting:
         raise refused(state, claim, _no_room(claim, free_mb_by_gpu), hint=HINT)
     return min(fitting, key=lambda gpu: (free_mb_by_gpu[gpu.number], gpu.number))
