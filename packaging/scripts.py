@@ -43,7 +43,7 @@ def maintainer_scripts(package: Package, tree: Path) -> dict[str, str]:
         postinst.append((("configure",), read_script("restore-from-1")))
     prerm = [(("remove",), read_script(f"{name}.remove") + _stop(package))]
     postrm = [
-        (("remove",), _take_out_links(package)),
+        (("remove",), read_script(f"{name}.removed") + _take_out_links(package)),
         (("purge",), read_script(f"{name}.purge") + _forget_units(package)),
     ]
     scripts = {
@@ -66,7 +66,7 @@ def rpm_scriptlets(package: Package, interpreter: str, tree: Path) -> dict[str, 
         "pre": f"original={ORIGINAL_RPM}\n{read_script('save-from-1')}" if name == "amd-ctk" else "",
         "post": read_script(f"{name}.configure") + _when("$1 -eq 1", enable),
         "preun": _when("$1 -eq 0", read_script(f"{name}.remove") + disable) + _clean_modules(tree),
-        "postun": _when("$1 -eq 0", read_script(f"{name}.purge")),
+        "postun": _when("$1 -eq 0", read_script(f"{name}.removed") + read_script(f"{name}.purge")),
         "posttrans": read_script("restore-from-1") if package.is_meta else "",
         # Once, after a transaction that brought modules. rpm finds only directories then; the file that is python's
         # name it finds when that is installed.

@@ -7,13 +7,14 @@ from collections.abc import Callable
 _COMPILED = """find /usr/lib/amd-container-toolkit -path '*/__pycache__/*' -name '*.cpython-*.pyc' |
     sed 's/.*[.]\\(cpython-[0-9]*\\)[.]pyc$/\\1/' | sort | uniq -c"""
 _MODULES = "find /usr/lib/amd-container-toolkit -name '*.py' | wc -l"
-_CACHE = "/usr/lib/amd-container-toolkit/python/amd_container_runtime/__pycache__"
+_LIBRARY = "/usr/lib/amd-container-toolkit"
+_CACHE = f"{_LIBRARY}/python/amd_container_runtime/__pycache__"
 # The version of the python that starts sooner, and of the pack that it reads.
 _QUICK = f"""if test -d {_CACHE}; then
-    LC_ALL=C {_CACHE}/quick/python3 -ISBc 'import encodings, sys
-assert encodings.__file__.startswith("{_CACHE}/quick/")
+    LC_ALL=C {_LIBRARY}/quick/python3 -ISBc 'import encodings, sys
+assert encodings.__file__.startswith("{_LIBRARY}/quick/")
 from importlib.util import MAGIC_NUMBER
-open("{_CACHE}/launched.pack-" + MAGIC_NUMBER.hex())
+open("{_CACHE}/packaged.pack-" + MAGIC_NUMBER.hex())
 print(sys.implementation.cache_tag)'
 fi"""
 

@@ -24,6 +24,22 @@ PLAIN_CONFIG = '{"process":{"env":["PATH=/bin"]}}'
 SHELLS = [shell for shell in ("/bin/dash", "/bin/bash", "/bin/busybox") if os.path.exists(shell)]
 
 
+# What a caller's environment may hold against a shell script.
+HOSTILE = {
+    "IFS": "/c",
+    "ENV": "/nowhere",
+    "BASH_ENV": "/nowhere",
+    "CDPATH": "/",
+    "GREP_OPTIONS": "--version",
+    "command": "state",
+    "bundle": "/nowhere",
+    "value_of": "bundle",
+    "options": "no",
+    "low_level": "/bin/false",
+    **{f"BASH_FUNC_{name}%%": "() { echo stolen; exit 0; }" for name in ("test", "read", "runc", "grep", "printf")},
+}
+
+
 class Launcher:
     """An installation as pip makes it, with programs that only say who they are and what they were told."""
 
@@ -255,31 +271,49 @@ def test_a_launcher_behind_a_link_finds_its_python(launcher):
     assert answer.stdout.startswith("python\0-I\0-S\0")
 
 
-def test_the_library_of_a_system_package_comes_before_all_others(launcher):
+@pytest.fixture
+def library(launcher):
+    """Return the library of a system package, with a python that says in which locale it was started."""
     library = launcher.root / "venv/lib/amd-container-toolkit"
-    entry = library / "python/amd_container_runtime/packaged.py"
-    entry.parent.mkdir(parents=True)
-    entry.touch()
-    launcher.add_program(library / "python3", "packaged")
+    (library / "python/amd_container_runtime").mkdir(parents=True)
+    (library / "python/amd_container_runtime/packaged.py").touch()
+    (library / "python3").write_text('#!/bin/sh\nprintf \'%s\\0\' packaged "$LC_ALL" "$@"\n')
+    (library / "python3").chmod(0o755)
     launcher.config(GPU_CONFIG)
+    return library
 
-    who, told = launcher.run("create", "c1")
 
-    program = told.pop(4)
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("environment", "locale"), [({}, ""), ({"LC_ALL": "C.UTF-8"}, "=C.UTF-8"), ({"LC_ALL": ""}, "=")]
+)
+def test_the_library_of_a_system_package_comes_before_all_others(launcher, library, shell, environment, locale):
+    who, told = launcher.run("create", "c1", shell=shell, **HOSTILE, **environment)
+
+    program = told.pop(5)
     assert (who, told) == (
         "packaged",
-        ["-I", "-S", "-B", "-c", str(library / "python"), "", str(launcher.path), "create", "c1"],
+        ["C", "-I", "-S", "-B", "-c", str(library / "python"), locale, str(launcher.path), "create", "c1"],
     )
     compile(program, "the launcher's", "exec")
 
 
-def test_a_python_that_starts_sooner_comes_first(launcher):
-    library = launcher.root / "venv/lib/amd-container-toolkit"
-    quick = library / "python/amd_container_runtime/__pycache__/quick"
-    quick.mkdir(parents=True)
-    (library / "python/amd_container_runtime/packaged.py").touch()
-    launcher.add_program(library / "python3", "packaged")
-    launcher.config(GPU_CONFIG)
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_launcher_says_nothing_of_its_own_in_a_locale_that_is_not_there(launcher, library, shell):
+    words = [shell, *(["sh"] if shell.endswith("busybox") else [])]
+    environment = {**launcher.environment, "LC_ALL": "xx_XX.UTF-8"}
+
+    said, said_by_shell = (
+        subprocess.run([*words, *more], cwd=launcher.bundle, env=environment, capture_output=True, check=True).stderr
+        for more in ([launcher.path, "create", "c1"], ["-c", ":"])
+    )
+
+    assert said.replace(bytes(launcher.path), b"sh").count(b"\n") == said_by_shell.count(b"\n")
+
+
+def test_a_python_that_starts_sooner_comes_first(launcher, library):
+    quick = library / "quick"
+    quick.mkdir()
     (quick / "python3").symlink_to("/nowhere")
 
     before = launcher.run("create", "c1")[0]
@@ -306,20 +340,7 @@ def test_a_directory_of_programs_that_is_a_link_leads_to_the_library_beside_its_
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_hostile_environment_changes_nothing(launcher, shell):
     launcher.config(GPU_CONFIG)
-    hostile = {
-        "PATH": f":.:bundle:{launcher.programs}",
-        "IFS": "/c",
-        "ENV": "/nowhere",
-        "BASH_ENV": "/nowhere",
-        "CDPATH": "/",
-        "GREP_OPTIONS": "--version",
-        "command": "state",
-        "bundle": "/nowhere",
-        "value_of": "bundle",
-        "options": "no",
-        "low_level": "/bin/false",
-        **{f"BASH_FUNC_{name}%%": "() { echo stolen; exit 0; }" for name in ("test", "read", "runc", "grep", "printf")},
-    }
+    hostile = {**HOSTILE, "PATH": f":.:bundle:{launcher.programs}"}
     launcher.add_program(launcher.bundle / "runc", "the bundle's")
 
     assert launcher.run("state", "*", "a b", "", "$HOME", shell=shell, **hostile) == (

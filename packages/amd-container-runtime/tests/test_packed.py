@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,9 @@ import amd_gpu_tracker
 import amdgpu_discovery
 from amd_container_runtime.quick_python import make_quick_python
 from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.simulate import build_host
 
+OWN_PROCESSES = {"namespaces": [{"type": "pid"}]}
 ADDED_BY_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")
 # Of the sources: an editable installation has a copy of some earlier day.
 SCRIPT = Path(__file__).parent.parent / "src/scripts/amd-container-runtime"
@@ -43,7 +48,7 @@ def only_packs(library):
     for file in library.rglob("*.py"):
         if file.name != "hook.py":
             times = os.stat(file.parent)
-            file.write_text("raise SystemExit('this module was imported from its file')\n")
+            file.write_text(f"raise SystemExit('{file.name} was imported')\n")
             os.utime(file.parent, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
@@ -51,9 +56,12 @@ def only_packs(library):
 def create(runtime, library):
     """Return a function that makes a container."""
 
-    def run(**environment):
+    def run(container_id="c1", *, launcher="", **environment):
+        usr = library.parents[2]
+        launcher = launcher or usr / "bin/amd-container-runtime"
         return subprocess.run(
-            [library.parents[2] / "bin/amd-container-runtime", "create", "--bundle", runtime.bundle, "c1"],
+            [launcher, "create", "--bundle", runtime.bundle, container_id],
+            cwd=usr,
             env={**runtime.environment, **environment},
             capture_output=True,
             text=True,
@@ -97,7 +105,7 @@ def test_the_environment_reaches_runc_unchanged(runtime, create, tmp_path, local
     assert seen == {**runtime.environment, **locale}
 
 
-@pytest.mark.parametrize("missing", ["launched.pack-????????", "launched.pack-*-2", "launched.pack-*"])
+@pytest.mark.parametrize("missing", ["packaged.pack-????????", "packaged.pack-*-2", "packaged.pack-*"])
 def test_without_a_pack_modules_come_from_their_files(runtime, library, create, missing):
     Tracker(runtime.host).enable()
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
@@ -107,6 +115,41 @@ def test_without_a_pack_modules_come_from_their_files(runtime, library, create, 
     answer = create()
 
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+    assert len(runtime.config["linux"]["devices"]) == 3
+
+
+@pytest.mark.usefixtures("only_packs")
+def test_what_only_some_tracked_containers_need_is_in_packs_too(runtime, library, create):
+    """The second claim of a boot, others' leases, an exclusive GPU in use, a lock that is not free."""
+    tracker = Tracker(runtime.host)
+    tracker.enable()
+    answers = []
+    for name in ("c1", "c2"):
+        runtime.write_config("AMD_VISIBLE_DEVICES=0", linux=OWN_PROCESSES)
+        answers.append(create(name))
+    tracker.reserve("mine", "1")
+    tracker.set_accessibility("1", exclusive=True)
+
+    runtime.write_config("AMD_VISIBLE_DEVICES=0,1", linux=OWN_PROCESSES)
+    refusal = create("c3")
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux=OWN_PROCESSES)
+    with open(runtime.host.path("/run/amd-container-toolkit/gpu-tracker.lock"), "rb+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        threading.Timer(0.3, fcntl.flock, [lock, fcntl.LOCK_UN]).start()
+        answers.append(create("c4"))
+
+    assert [(answer.returncode, answer.stderr) for answer in answers] == [(0, "")] * 3
+    assert (refusal.returncode, refusal.stderr.splitlines()[1]) == (1, "GPUs [1] are exclusive and already in use")
+
+
+@pytest.mark.usefixtures("only_packs")
+def test_partitions_come_from_packs_too(runtime, create, tmp_path):
+    host = build_host(tmp_path / "partitioned", "mi300x-8-cpx")
+    runtime.write_config("AMD_VISIBLE_DEVICES=62")
+
+    answer = create(AMD_CTK_HOST_ROOT=host.root)
+
+    assert (answer.returncode, answer.stderr) == (0, "")
     assert len(runtime.config["linux"]["devices"]) == 3
 
 
@@ -134,7 +177,7 @@ starts_quickly = pytest.mark.skipif(
 
 
 def quick_python(library):
-    return library / "amd_container_runtime/__pycache__/quick/python3"
+    return library.parent / "quick/python3"
 
 
 @starts_quickly
@@ -165,11 +208,12 @@ def test_the_quick_python_has_every_encoding_when_it_runs(library, name):
     assert quick == ordinary
 
 
-def test_hooks_are_run_by_the_python_that_stays(runtime, library, create):
+@pytest.mark.parametrize("launcher", ["", "./bin/amd-container-runtime", "../usr/bin/amd-container-runtime"])
+def test_hooks_are_run_by_the_python_that_stays(runtime, library, create, launcher):
     Tracker(runtime.host).enable()
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
 
-    create()
+    create(launcher=launcher)
 
     assert [hook["path"] for hook in runtime.config["hooks"]["poststop"]] == [f"{library.parent}/python3"]
 
@@ -193,8 +237,10 @@ def test_a_quick_python_that_does_not_prove_itself_is_not_left(library):
 
 
 @starts_quickly
-def test_a_quick_python_is_made_again_in_its_place_and_others_go(library):
+def test_a_quick_python_is_made_again_beside_others_and_those_go_that_have_no_python(library):
     place = quick_python(library).parent
+    (place / sys.platlibdir / "python2.6").symlink_to("/")
+    (place / sys.platlibdir / "python26.zip/encodings").mkdir(parents=True)
     before = sorted(path.relative_to(place) for path in place.rglob("*"))
     (place / sys.platlibdir / "python2.7").symlink_to("/nowhere")
     (place / sys.platlibdir / "python27.zip/encodings").mkdir(parents=True)
@@ -205,15 +251,18 @@ def test_a_quick_python_is_made_again_in_its_place_and_others_go(library):
 
 
 @pytest.mark.usefixtures("only_packs")
-def test_the_hook_of_a_container_that_is_gone_runs_from_its_pack(runtime, library):
+@pytest.mark.parametrize("command", ["claim", "release"])
+def test_hooks_run_from_their_pack(runtime, library, command):
     Tracker(runtime.host).enable()
+    runtime.write_config(linux={"devices": [{"path": "/dev/dri/renderD130", "type": "c", "major": 226, "minor": 130}]})
+    state = {"ociVersion": "1.2.0", "id": "c1", "pid": os.getpid(), "status": "created", "bundle": str(runtime.bundle)}
 
     answer = subprocess.run(
         [
-            *(sys.executable, "-I", "-S", "-B", f"{library}/amd_gpu_tracker/hook.py", "release"),
+            *(sys.executable, "-I", "-S", "-B", f"{library}/amd_gpu_tracker/hook.py", command),
             *("--import-from", str(library), "--host-root", runtime.host.root),
         ],
-        input='{"ociVersion": "1.2.0", "id": "c1", "status": "stopped", "bundle": "/nowhere"}',
+        input=json.dumps(state),
         env={},
         capture_output=True,
         text=True,
@@ -221,3 +270,5 @@ def test_the_hook_of_a_container_that_is_gone_runs_from_its_pack(runtime, librar
     )
 
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+    leases = Path(runtime.host.path("/run/amd-container-toolkit/leases"))
+    assert [lease.name for lease in leases.glob("*")] == (["c1@.json"] if command == "claim" else [])

@@ -9,6 +9,7 @@ import posix
 import sys
 
 from amd_container_runtime import shim
+from amdgpu_discovery.paths import absolute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ def main() -> NoReturn:
     """Serve a call, given the library's directory, the caller's LC_ALL behind "=" or "", then the words of the call."""
     modules, locale = sys.argv[1:3]
     del sys.argv[:3]
-    # Hooks outlive this process, and the quick python may go with the next version of python.
-    sys.executable = f"{modules.removesuffix('/python')}/python3"
+    # Hooks outlive this process, run elsewhere, and the quick python may go with the next version of python.
+    sys.executable = absolute(f"{modules.removesuffix('/python')}/python3")
     complete_encodings()
     # Python starts sooner in the C locale; nobody else shall see it.
-    del posix.environ[b"LC_ALL"]
+    posix.environ.pop(b"LC_ALL", None)
     if locale:
         posix.environ[b"LC_ALL"] = locale[1:].encode("utf-8", "surrogateescape")
     shim.main()

@@ -23,13 +23,13 @@ LATER = (
 
 
 def main() -> None:
-    """Write the pack beside the compiled modules, and make the python that reads it."""
+    """Write the pack beside the compiled modules, and make the python that reads it beside all modules."""
     from amd_container_runtime.quick_python import make_quick_python
     from amdgpu_discovery.pack import write_pack
 
-    write_pack(__file__.replace("packed.py", "launched.py"), first=FIRST, later=LATER)
-    directory = __file__.removesuffix("/packed.py")
-    make_quick_python(f"{directory}/__pycache__/quick", sys.executable, directory.rpartition("/")[0])
+    write_pack(__file__.replace("packed.py", "packaged.py"), first=FIRST, later=LATER)
+    modules = __file__.removesuffix("/amd_container_runtime/packed.py")
+    make_quick_python(f"{modules.rpartition('/')[0]}/quick", sys.executable, modules)
 
 
 if __name__ == "__main__":

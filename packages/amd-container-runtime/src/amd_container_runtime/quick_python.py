@@ -16,7 +16,7 @@ import shutil  # noqa: TID253  no container start comes here
 import subprocess  # noqa: TID253
 import sys
 
-from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.files import read_file, replace_file
 
 COPIED = ("__init__", "utf_8")
 # What is asked of it before anybody relies on it: to be this version and to start from here, the whole library, modules
@@ -36,31 +36,47 @@ assert len(sys.modules["encodings.aliases"].aliases) > 300
 def make_quick_python(directory: str, interpreter: str, modules: str) -> bool:
     """Make `directory`/python3 of the interpreter that runs this; return whether it works, else there is none.
 
-    Those who start it meanwhile find either the one of before or the new one.
+    It may run while containers start: each version of python has its own library here, and the link that they start
+    comes last, when everything else is on the disk.
     """
     library = os.path.dirname(os.__file__)
     place = os.path.relpath(library, sys.base_prefix)
-    # The name that python looks for, python311.zip, of a directory.
-    archive = f"{os.path.dirname(place)}/python{sys.version_info.major}{sys.version_info.minor}.zip"
+    archive = _archive_of(place)
     os.makedirs(f"{directory}/{archive}/encodings", exist_ok=True)
     sources = {name: f"{library}/encodings/{name}.py" for name in COPIED}
     sources["aliases"] = __file__.replace("quick_python.py", "encoding_aliases.py")
     for name, source in sources.items():
-        target = f"{directory}/{archive}/encodings/{name}.pyc"
-        py_compile.compile(
-            source, target, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
-        )
+        _write(f"{directory}/{archive}/encodings/{name}.pyc", _compile(source, f"{directory}/new.pyc"))
+    _write(f"{directory}/pyvenv.cfg", f"home = {directory}\n".encode())
     _link(library, f"{directory}/{place}")
-    replace_file(f"{directory}/pyvenv.cfg", f"home = {directory}\n".encode())
     works = _put_to_the_proof(directory, os.path.realpath(interpreter), modules)
     if not works and os.path.lexists(f"{directory}/python3"):
         os.unlink(f"{directory}/python3")
-    _remove_others(f"{directory}/{os.path.dirname(place)}", {os.path.basename(place), os.path.basename(archive)})
+    _remove_those_without_python(f"{directory}/{os.path.dirname(place)}")
     return works
 
 
+def _archive_of(library: str) -> str:
+    """Return the zip file that python looks for beside its library: lib/python3.11, lib/python311.zip."""
+    return f"{library.replace('.', '')}.zip"
+
+
+def _compile(source: str, temporary: str) -> bytes:
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(source, temporary, doraise=True, invalidation_mode=unchecked)
+    content = read_file(temporary)
+    os.unlink(temporary)
+    return content
+
+
+def _write(path: str, content: bytes) -> None:
+    """Write a file unless it is as it should be; a python with an empty file among these three starts nothing."""
+    if not os.path.exists(path) or read_file(path) != content:
+        replace_file(path, content, durable=True)
+
+
 def _put_to_the_proof(directory: str, interpreter: str, modules: str) -> bool:
-    """Put the link of a name in place that python can do without if it does what it must."""
+    """Put the link in place if the python behind it does what it must."""
     candidate = f"{directory}/python3.new"
     _link(interpreter, candidate)
     words = [candidate, "-I", "-S", "-B", "-c", PROOF, directory, modules]
@@ -82,11 +98,10 @@ def _link(target: str, path: str) -> None:
     os.replace(temporary, path)
 
 
-def _remove_others(directory: str, kept: set[str]) -> None:
-    """Remove what was made for other versions."""
-    for name in set(os.listdir(directory)) - kept:
-        path = f"{directory}/{name}"
-        if os.path.islink(path):
-            os.unlink(path)
-        else:
-            shutil.rmtree(path, ignore_errors=True)
+def _remove_those_without_python(directory: str) -> None:
+    """Remove what was made for a version of python that is gone; what is there may be running."""
+    for name in os.listdir(directory):
+        library = f"{directory}/{name}"
+        if os.path.islink(library) and not os.path.exists(library):
+            os.unlink(library)
+            shutil.rmtree(_archive_of(library), ignore_errors=True)

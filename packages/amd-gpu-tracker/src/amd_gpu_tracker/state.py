@@ -1,4 +1,4 @@
-"""The tracker's files: the policy in /var/lib; leases, lock, refusals and for what the GPUs were seen (`identity`) in /run.
+"""The tracker's files: the policy in /var/lib; leases, lock, refusals and when GPUs were seen (`identity`) in /run.
 
 Leases are changed only while the lock is held; everything may be read without it, because each file is replaced whole.
 """

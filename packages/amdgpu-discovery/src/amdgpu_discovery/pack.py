@@ -4,7 +4,7 @@ A container start imports some thirty small modules. Looking for each in the fil
 than running them all, so whoever installs a program for good, as deb and rpm packages do, makes a pack: one file for
 one version of python, read at once. Without it, or with one that does not fit, modules are imported as ever.
 
-A pack lies in `__pycache__` beside the program that reads it, has the magic number of a version of bytecode in its name
+A pack lies in `__pycache__` beside the program it is for, has the magic number of a version of bytecode in its name
 and holds one marshalled tuple: the code of `unpack`, and what that is called with. What only some runs need lies in
 further files.
 """
