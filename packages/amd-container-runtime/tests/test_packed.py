@@ -30,15 +30,16 @@ SCRIPT = Path(__file__).parent.parent / "src/scripts/amd-container-runtime"
 @pytest.fixture
 def library(tmp_path):
     """Return a directory of the packages, with packs."""
-    root = tmp_path / "usr/lib/amd-container-toolkit/python"
+    root = tmp_path / "v2.0/usr/lib/amd-container-toolkit/python"
     for package in (amd_container_runtime, amd_device_spec, amd_gpu_tracker, amdgpu_discovery):
         source = Path(package.__file__).parent
         shutil.copytree(source, root / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     for program in ("amd_container_runtime", "amd_gpu_tracker"):
         subprocess.run([sys.executable, "-ISB", f"{root}/{program}/packed.py"], check=True)
     (root.parent / "python3").symlink_to(Path(sys.executable).resolve())
-    (tmp_path / "usr/bin").mkdir()
-    shutil.copy(SCRIPT, tmp_path / "usr/bin")
+    programs = root.parents[2] / "bin"
+    programs.mkdir()
+    shutil.copy(SCRIPT, programs)
     return root
 
 

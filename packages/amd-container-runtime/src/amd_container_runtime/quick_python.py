@@ -58,7 +58,8 @@ def make_quick_python(directory: str, interpreter: str, modules: str) -> bool:
 
 def _archive_of(library: str) -> str:
     """Return the zip file that python looks for beside its library: lib/python3.11, lib/python311.zip."""
-    return f"{library.replace('.', '')}.zip"
+    directory, name = os.path.split(library)
+    return f"{directory}/{name.replace('.', '')}.zip"
 
 
 def _compile(source: str, temporary: str) -> bytes:
