@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 RULE = "-" * 120
@@ -102,7 +104,12 @@ def test_the_guide_while_the_tracker_is_disabled(tracker):
 
 
 def replace_first_gpu(engine):
-    """Change what the driver says of the first GPU; KFD's id, which the guide's table shows, stays."""
+    """Change what the driver says of the first GPU; KFD's id, which the guide's table shows, stays.
+
+    KFD counts its generation up for the one that it takes away and for the one that it adds.
+    """
     root = engine.environment["AMD_CTK_HOST_ROOT"]
+    generation = Path(root, "sys/class/kfd/kfd/topology/generation_id")
+    generation.write_text(f"{int(generation.read_text()) + 2}\n")
     with open(f"{root}/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/unique_id", "w") as attribute:
         attribute.write("0123456789abcdef\n")
