@@ -63,6 +63,8 @@ class Bench:
         self.directory = directory
         self.rounds = rounds
         self.installed = install(on_disk)
+        # What was just built would be written to the disk meanwhile.
+        os.sync()
         self.nothing = directory / "bin"
         self.nothing.mkdir()
         shutil.copy("/bin/true", self.nothing / "runc")
