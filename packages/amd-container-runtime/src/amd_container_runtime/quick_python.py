@@ -16,7 +16,8 @@ import shutil  # noqa: TID253  no container start comes here
 import subprocess  # noqa: TID253
 import sys
 
-from amdgpu_discovery.files import read_file, replace_file
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.pack import write_unless_same
 
 COPIED = ("__init__", "utf_8")
 # What is asked of it before anybody relies on it: to be this version and to start from here, the whole library, modules
@@ -45,9 +46,14 @@ def make_quick_python(directory: str, interpreter: str, modules: str) -> bool:
     os.makedirs(f"{directory}/{archive}/encodings", exist_ok=True)
     sources = {name: f"{library}/encodings/{name}.py" for name in COPIED}
     sources["aliases"] = __file__.replace("quick_python.py", "encoding_aliases.py")
-    for name, source in sources.items():
-        _write(f"{directory}/{archive}/encodings/{name}.pyc", _compile(source, f"{directory}/new.pyc"))
-    _write(f"{directory}/pyvenv.cfg", f"home = {directory}\n".encode())
+    files = {
+        f"{directory}/{archive}/encodings/{name}.pyc": _compile(source, f"{directory}/new.pyc")
+        for name, source in sources.items()
+    }
+    files[f"{directory}/pyvenv.cfg"] = f"home = {directory}\n".encode()
+    for path, content in files.items():
+        # A python with an empty file among these starts nothing.
+        write_unless_same(path, content, durable=True)
     _link(library, f"{directory}/{place}")
     works = _put_to_the_proof(directory, os.path.realpath(interpreter), modules)
     if not works and os.path.lexists(f"{directory}/python3"):
@@ -68,12 +74,6 @@ def _compile(source: str, temporary: str) -> bytes:
     content = read_file(temporary)
     os.unlink(temporary)
     return content
-
-
-def _write(path: str, content: bytes) -> None:
-    """Write a file unless it is as it should be; a python with an empty file among these three starts nothing."""
-    if not os.path.exists(path) or read_file(path) != content:
-        replace_file(path, content, durable=True)
 
 
 def _put_to_the_proof(directory: str, interpreter: str, modules: str) -> bool:

@@ -10,6 +10,7 @@ import posix
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.lease import gpu_key
 from amd_gpu_tracker.refusals import record_refusal
+from amd_gpu_tracker.reservation import exclusive_gpus
 from amd_gpu_tracker.survey import mend_leases
 
 TYPE_CHECKING = False
@@ -48,8 +49,7 @@ def refuse_conflicts(
     survey = mend_leases(state, processes, dict.fromkeys([*rivals, *swept]))
     require_readable(survey.unreadable)
     _refuse_promised(state, claim, survey)
-    exclusive = [gpu for gpu in claim.wanted if gpu_key(gpu) in policy.exclusive_keys]
-    users = {gpu.number: survey.container_ids(gpu_key(gpu)) for gpu in exclusive}
+    users = {gpu.number: survey.container_ids(gpu_key(gpu)) for gpu in exclusive_gpus(claim, policy)}
     taken = {number: ids for number, ids in users.items() if ids}
     if taken:
         free = [gpu.number for gpu in claim.wanted if gpu.number not in taken]
@@ -69,9 +69,9 @@ def look_again(state: State, claim: Claim, own: Lease | None) -> None:
 
 
 def _refuse_exclusive(state: State, claim: Claim, policy: Policy) -> None:
-    exclusive = [gpu.number for gpu in claim.wanted if gpu_key(gpu) in policy.exclusive_keys]
+    exclusive = exclusive_gpus(claim, policy)
     if exclusive:
-        raise refused(state, claim, rootless_refusal(exclusive))
+        raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]))
 
 
 def _refuse_promised(state: State, claim: Claim, survey: Survey) -> None:

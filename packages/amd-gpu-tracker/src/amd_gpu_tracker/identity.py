@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from amd_gpu_tracker.lease import gpu_key
 from amd_gpu_tracker.switch import POLICY_FILE
-from amdgpu_discovery.files import put_in_place, read_file, write_beside
-from amdgpu_discovery.kfd_topology import TOPOLOGY
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.files import read_file, replace_file
+from amdgpu_discovery.kfd_topology import TOPOLOGY, read_generation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def take_stamp(state: State, processes: Processes) -> bytes:
     """
     nodes = state.host.stat(f"{TOPOLOGY}/nodes")
     policy = state.host.stat(POLICY_FILE)
-    generation = state.host.read_attribute(f"{TOPOLOGY}/generation_id")
+    generation = read_generation(state.host)
     if nodes is None or policy is None or not generation:
         return b""
     ours = f"{policy.st_dev} {policy.st_ino} {policy.st_size} {policy.st_mtime_ns}"
@@ -67,6 +68,6 @@ def _read_stamp(state: State) -> bytes:
 
 def _write_stamp(state: State, stamp: bytes) -> None:
     try:
-        put_in_place(write_beside(state.stamp_path, stamp, mode=0o644), state.stamp_path)
-    except OSError:  # a full disk: the next claim looks again
+        replace_file(state.stamp_path, stamp, mode=0o644)
+    except FileError:  # a full disk: the next claim looks again
         return

@@ -79,8 +79,7 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
         return False
     others = [other for other in state.lease_paths() if other != path]
     swept = _swept(others)
-    exclusive_keys = policy.exclusive_keys
-    if claim.kinds or any(gpu_key(gpu) in exclusive_keys for gpu in claim.wanted):
+    if claim.kinds or exclusive_gpus(claim, policy):
         # Claims of shared GPUs do not wait for this.
         from amd_gpu_tracker.conflicts import refuse_conflicts
 
@@ -95,6 +94,12 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
 
         look_again(state, claim, own)
     return True
+
+
+def exclusive_gpus(claim: Claim, policy: Policy) -> list[GpuLocation]:
+    """Return the wanted GPUs that one container may have for itself."""
+    keys = policy.exclusive_keys
+    return [gpu for gpu in claim.wanted if gpu_key(gpu) in keys]
 
 
 def _read_living(state: State, path: str, processes: Processes) -> Lease | None:

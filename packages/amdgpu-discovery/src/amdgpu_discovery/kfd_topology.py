@@ -52,9 +52,9 @@ def read_topology(host: Host) -> Topology:
     reason: GPUs must not take the numbers of those that were overlooked.
     """
     for _ in range(ATTEMPTS):
-        before = _generation(host)
+        before = read_generation(host)
         nodes = _read_nodes(host)
-        if _generation(host) == before:
+        if read_generation(host) == before:
             return Topology(
                 gpu_nodes=[node for node in nodes if node and node.render_minor],
                 is_whole=None not in nodes,
@@ -79,7 +79,8 @@ def read_property(properties: str, key: str) -> int:
     return int(value) if value.isdecimal() else 0
 
 
-def _generation(host: Host) -> str:
+def read_generation(host: Host) -> str:
+    """Return what the kernel counts up whenever nodes come or go, "" where there is no KFD."""
     return host.read_attribute(f"{TOPOLOGY}/generation_id")
 
 

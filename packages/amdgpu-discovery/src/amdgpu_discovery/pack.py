@@ -51,11 +51,11 @@ def write_pack(program: str, *, first: Sequence[str], later: Sequence[Sequence[s
     stamps = _stamps(root, {os.path.dirname(program), *(f"{root}/{name.partition('.')[0]}" for name in known)})
     files: dict[str, str] = {}
     for number, group in enumerate(on_demand, 1):
-        _write(f"{path}-{number}", marshal.dumps(group.content))
+        write_unless_same(f"{path}-{number}", marshal.dumps(group.content))
         files.update((module[0], f"{path}-{number}") for module in group.modules)
     packed: Any = (stamps, at_once.content, files)
     # The last of all, because it leads to the others.
-    _write(path, marshal.dumps((_compile(root, "amdgpu_discovery.unpack")[-1], packed)))
+    write_unless_same(path, marshal.dumps((_compile(root, "amdgpu_discovery.unpack")[-1], packed)))
     return [path, *dict.fromkeys(files.values())]
 
 
@@ -67,14 +67,14 @@ def _stamps(root: str, directories: set[str]) -> dict[str, int]:
     return {os.path.relpath(directory, root): int(os.stat(directory).st_mtime) for directory in sorted(directories)}
 
 
-def _write(path: str, content: bytes) -> None:
-    """Write a file unless it is as it should be: packages run this after every change of theirs."""
+def write_unless_same(path: str, content: bytes, *, durable: bool = False) -> None:
+    """Write a file unless it is as it should be: packages run this after every change of theirs. FileError."""
     try:
         if read_file(path) == content:
             return
     except FileNotFoundError:
         pass
-    replace_file(path, content)
+    replace_file(path, content, durable=durable)
 
 
 class _Closure:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.kfd_topology import read_generation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     Wait = Callable[[float], None]
 
-KFD_GENERATION = "/sys/class/kfd/kfd/topology/generation_id"
 PARTITION_ATTRIBUTES = ("current_compute_partition", "current_memory_partition")
 NODE_DIRECTORIES = ("/dev/dri", "/sys/class/drm")
 PAUSE_SECONDS = 0.2
@@ -36,7 +36,7 @@ def read_fingerprint(host: Host) -> tuple[object, ...]:
         for attribute in PARTITION_ATTRIBUTES
     ]
     nodes = [tuple(sorted(host.names(directory))) for directory in NODE_DIRECTORIES]
-    return (host.read_attribute(KFD_GENERATION), *addresses, *partitions, *nodes, host.stat("/dev/kfd") is not None)
+    return (read_generation(host), *addresses, *partitions, *nodes, host.stat("/dev/kfd") is not None)
 
 
 def find_waiting(host: Host) -> Wait:
