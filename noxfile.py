@@ -40,6 +40,7 @@ TYPE_CHECKERS = ("mypy==2.4.1", "types-jsonschema", "nox")
 
 TYPED = (
     "noxfile.py",
+    "checks",
     "docs",
     "tests-integration/conftest.py",
     "tests-integration/support",
@@ -49,10 +50,11 @@ TYPED = (
 
 @nox.session(reuse_venv=True)
 def lint(session: nox.Session) -> None:
-    """Check style and formatting. Example: nox -s lint -- --fix"""
+    """Check style, formatting, and that no modules import each other. Example: nox -s lint -- --fix"""
     session.install(LINTER)
     session.run("ruff", "check", *session.posargs, ".")
     session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]), ".")
+    session.run("python", "checks/import_circles.py", *(f"packages/{name}/src" for name in NEEDS))
 
 
 @nox.session(reuse_venv=True)
