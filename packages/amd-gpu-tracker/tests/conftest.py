@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from amd_gpu_tracker.claims.release import release
+from amd_gpu_tracker.claims.reservation import Claim, reserve
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.lease import Holder
-from amd_gpu_tracker.library_lock import hold_library_lock
-from amd_gpu_tracker.processes import TICKS_PER_SECOND, Processes
-from amd_gpu_tracker.release import release
-from amd_gpu_tracker.reservation import Claim, reserve
-from amd_gpu_tracker.state import State
+from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, Processes
+from amd_gpu_tracker.records.lease import Holder
+from amd_gpu_tracker.records.library_lock import hold_library_lock
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
+from amd_gpu_tracker.claims.reservation import Claim, reserve
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.lock import KernelLock
-from amd_gpu_tracker.reservation import Claim, reserve
+from amd_gpu_tracker.records.lock import KernelLock
 from amdgpu_discovery.numbering import locate_gpus
 
 # Everything between taking the lock and the last rename goes through these.

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from amd_gpu_tracker.errors import ContainerRunning, GpusChanged, GpusRefused, StateError
-from amd_gpu_tracker.processes import Processes
-from amd_gpu_tracker.status import GpuUse, Status
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.show.status import GpuUse, Status
 from amd_gpu_tracker.tracker import AccessibilityChange, Tracker
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.given_gpus import gpus_given, may_give_gpus, shared_cgroup
-from amd_gpu_tracker.hooks import is_claim_hook, release_hook
-from amd_gpu_tracker.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
-from amd_gpu_tracker.lock import KernelLock
-from amd_gpu_tracker.processes import Processes
-from amd_gpu_tracker.reservation import Claim, reserve, withdraw
-from amd_gpu_tracker.rootless import open_state
+from amd_gpu_tracker.claims.given_gpus import gpus_given, may_give_gpus, shared_cgroup
+from amd_gpu_tracker.claims.reservation import Claim, reserve, withdraw
+from amd_gpu_tracker.hooks.spec_entries import is_claim_hook, release_hook
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
+from amd_gpu_tracker.records.lock import KernelLock
+from amd_gpu_tracker.records.rootless import open_state
 from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.numbering import locate_gpus
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from amd_container_runtime.arguments import Call
     from amd_container_runtime.bundle import Bundle
     from amd_device_spec.request import Grant
-    from amd_gpu_tracker.state import State
+    from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.location import GpuLocation
 

@@ -7,7 +7,7 @@ from amd_container_runtime.user_namespace import closed_nodes_note
 from amd_device_spec.errors import SpecError
 from amd_device_spec.oci import apply_edits, build_edits, remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, Grant, grant, is_privileged, keep_last_request, requested_gpus
-from amd_gpu_tracker.switch import may_be_tracking
+from amd_gpu_tracker.records.switch import may_be_tracking
 from amdgpu_discovery.device_nodes import device_nodes
 from amdgpu_discovery.errors import DriverUnavailable, FileError, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus

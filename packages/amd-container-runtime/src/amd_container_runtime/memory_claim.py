@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from amd_container_runtime.claim import PendingClaim, make_holder
 from amd_device_spec.oci import VRAM_LIMIT
-from amd_gpu_tracker.given_gpus import allows_every_device, gpus_given
-from amd_gpu_tracker.lease import BY_SWARM
-from amd_gpu_tracker.lock import KernelLock
-from amd_gpu_tracker.processes import Processes
-from amd_gpu_tracker.reservation import Claim
-from amd_gpu_tracker.rootless import open_state
-from amd_gpu_tracker.vram import reserve_vram
+from amd_gpu_tracker.claims.given_gpus import allows_every_device, gpus_given
+from amd_gpu_tracker.claims.reservation import Claim
+from amd_gpu_tracker.claims.vram import reserve_vram
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import BY_SWARM
+from amd_gpu_tracker.records.lock import KernelLock
+from amd_gpu_tracker.records.rootless import open_state
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.host import read_environment
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from amd_container_runtime.bundle import Bundle
     from amd_device_spec.request import Grant
     from amd_device_spec.swarm_request import VramRequest
-    from amd_gpu_tracker.state import State
+    from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.location import GpuLocation

@@ -17,8 +17,12 @@ FIRST = (
 LATER = (
     ("amdgpu_discovery.partitions",),
     ("amd_container_runtime.claim",),
-    ("amd_gpu_tracker.survey",),
-    ("amd_gpu_tracker.lock_waiting", "amd_gpu_tracker.conflicts", "amd_gpu_tracker.tracked_gpus"),
+    ("amd_gpu_tracker.life.lease_scan",),
+    (
+        "amd_gpu_tracker.records.lock_waiting",
+        "amd_gpu_tracker.claims.conflicts",
+        "amd_gpu_tracker.records.tracked_gpus",
+    ),
 )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.engines.document import ABSENT, DocumentError
-from amd_ctk.engines.toml_document import TomlDocument
+from amd_ctk.documents.document import ABSENT, DocumentError
+from amd_ctk.documents.toml_document import TomlDocument
 from amd_device_spec.settings import COMPILED_FILE, CONFIG_FILE, SettingsError, stamp
 from amd_device_spec.settings_rules import check_settings, format_compiled, is_setting, nearest_key, parse_compiled
 from amdgpu_discovery.errors import FileError, reason

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amd_ctk.engines.config_file import ConfigFile
-from amd_ctk.engines.document import Document
-from amd_ctk.engines.edit import Edited, prepare_edit, prepare_undo, save
+from amd_ctk.configuration.config_file import ConfigFile
+from amd_ctk.configuration.edit import Edited, prepare_edit, prepare_undo, save
+from amd_ctk.configuration.ledger import Ledger
+from amd_ctk.configuration.request import Request, plan_edit
+from amd_ctk.documents.document import Document
 from amd_ctk.engines.engine import Engine
 from amd_ctk.engines.known import ENGINES
-from amd_ctk.engines.ledger import Ledger
-from amd_ctk.engines.request import Request, plan_edit
 
 CORPUS = Path(__file__).parent / "corpus"
 CASES = [

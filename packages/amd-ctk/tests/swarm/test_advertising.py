@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_ctk.engines.changes import Changes
-from amd_ctk.engines.json_document import JsonDocument
+from amd_ctk.configuration.changes import Changes
+from amd_ctk.documents.json_document import JsonDocument
 from amd_ctk.swarm.advertising import PATH, advertise, read_resources, withdraw
 from amd_ctk.swarm.resources import Resource
 

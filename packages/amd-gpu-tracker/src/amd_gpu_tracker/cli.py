@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from amd_gpu_tracker.policy import EXCLUSIVE, SHARED
+from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
@@ -116,7 +116,7 @@ def status(
     refusals: Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")] = False,
 ) -> None:
     """Show Status of GPUs."""
-    from amd_gpu_tracker.status_screen import print_refusals, print_status, watch_status
+    from amd_gpu_tracker.show.screen import print_refusals, print_status, watch_status
 
     tracker = Tracker(host_of(context))
     if refusals:

@@ -19,6 +19,6 @@ if __name__ == "__main__":
         exec(code, {"root": roots[0], "packed": packed})  # noqa: S102 - as import does
     except (OSError, ValueError, EOFError, TypeError):
         pass
-    from amd_gpu_tracker.hook_program import main
+    from amd_gpu_tracker.hooks.program import main
 
     sys.exit(main(sys.argv[1:]))

@@ -8,12 +8,16 @@ from __future__ import annotations
 import sys
 
 # What every release needs, and what a claim needs besides.
-FIRST = ("amd_gpu_tracker.hook_program", "amd_gpu_tracker.release")
+FIRST = ("amd_gpu_tracker.hooks.program", "amd_gpu_tracker.claims.release")
 LATER = (
-    ("amd_gpu_tracker.given_gpus", "amd_gpu_tracker.reservation", "amdgpu_discovery.numbering"),
+    ("amd_gpu_tracker.claims.given_gpus", "amd_gpu_tracker.claims.reservation", "amdgpu_discovery.numbering"),
     ("amdgpu_discovery.partitions",),
-    ("amd_gpu_tracker.survey",),
-    ("amd_gpu_tracker.lock_waiting", "amd_gpu_tracker.conflicts", "amd_gpu_tracker.tracked_gpus"),
+    ("amd_gpu_tracker.life.lease_scan",),
+    (
+        "amd_gpu_tracker.records.lock_waiting",
+        "amd_gpu_tracker.claims.conflicts",
+        "amd_gpu_tracker.records.tracked_gpus",
+    ),
 )
 
 

@@ -6,15 +6,15 @@ import os
 from contextlib import suppress
 
 from amd_ctk.cdi.errors import CdiError
+from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, find_recipe, forget, remembered
 from amd_ctk.cdi.offers import SPEC_DIRECTORIES
-from amd_ctk.cdi.recipe import DEFAULT_OUTPUT, find_recipe, forget, remembered
 from amd_ctk.cdi.specs import write_spec
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_ctk.cdi.recipe import Recipe
+    from amd_ctk.cdi.generate_options import Recipe
     from amdgpu_discovery.host import Host
 
 # Directories that are empty after a boot, so that one that is missing means nothing.

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from amd_ctk.cdi.recipe import Recipe
+    from amd_ctk.cdi.generate_options import Recipe
     from amd_device_spec.cdi import CdiOptions
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
@@ -66,7 +66,7 @@ def write_spec(host: Host, recipe: Recipe) -> tuple[dict[str, Any], bool]:
 
 def find_tracker_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
     """Return the OCI hooks, by moment, through which the GPU tracker sees CDI containers; {} while it is disabled."""
-    from amd_gpu_tracker.hooks import claim_hook, release_hook
+    from amd_gpu_tracker.hooks.spec_entries import claim_hook, release_hook
     from amd_gpu_tracker.tracker import Tracker
 
     if not Tracker(host).is_enabled():

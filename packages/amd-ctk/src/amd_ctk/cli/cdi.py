@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from amd_ctk.cdi.errors import CdiError
+from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, Recipe, find_recipe, locate_output, name_output, remember
 from amd_ctk.cdi.listing import format_json, format_list
 from amd_ctk.cdi.offers import format_offers, format_offers_as_json, read_spec_files
-from amd_ctk.cdi.recipe import DEFAULT_OUTPUT, Recipe, find_recipe, locate_output, name_output, remember
 from amd_ctk.cli.context import host_of
 from amd_ctk.cli.group import command_group
 from amd_ctk.cli.listing import find_listed_gpus

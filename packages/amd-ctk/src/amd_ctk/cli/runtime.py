@@ -14,11 +14,11 @@ from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_ctk.engines.config_file import ConfigFile
-    from amd_ctk.engines.edit import Edited
+    from amd_ctk.configuration.config_file import ConfigFile
+    from amd_ctk.configuration.edit import Edited
+    from amd_ctk.configuration.ledger import Ledger
+    from amd_ctk.configuration.request import Request
     from amd_ctk.engines.engine import Engine
-    from amd_ctk.engines.ledger import Ledger
-    from amd_ctk.engines.request import Request
     from amdgpu_discovery.host import Host
 
 app = command_group("runtime related commands for AMD Container Toolkit")
@@ -60,7 +60,7 @@ def configure(
     restart: Annotated[bool, typer.Option("--restart", help="Restart the engine afterwards.")] = False,
 ) -> None:
     """Configure a container engine to use the AMD Container Runtime, or take that out again."""
-    from amd_ctk.engines.request import Request
+    from amd_ctk.configuration.request import Request
 
     request = Request(
         runtime_name=runtime_name, runtime_path=runtime_path, cdi=cdi, set_as_default=set_as_default,
@@ -98,7 +98,7 @@ def _refuse_contradictions(request: Request, host: Host) -> None:
 
 def _find_file(engine: Engine, host: Host, config_path: str | None) -> tuple[Engine, ConfigFile]:
     """Return the file to edit, and the engine as that file has it."""
-    from amd_ctk.engines.config_file import ConfigFile
+    from amd_ctk.configuration.config_file import ConfigFile
 
     if config_path:
         return engine, ConfigFile(path=os.path.abspath(config_path), shown=os.path.abspath(config_path))
@@ -108,8 +108,8 @@ def _find_file(engine: Engine, host: Host, config_path: str | None) -> tuple[Eng
 
 def _change(engine: Engine, file: ConfigFile, request: Request, host: Host) -> None:
     """Edit the file, or show what that would do."""
-    from amd_ctk.engines.diff import format_diff
-    from amd_ctk.engines.ledger import Ledger, ledger_directory, open_ledger
+    from amd_ctk.configuration.diff import format_diff
+    from amd_ctk.configuration.ledger import Ledger, ledger_directory, open_ledger
 
     if request.dry_run:
         edited = _prepare(engine, file, request, Ledger(ledger_directory(host, os.environ)))
@@ -139,9 +139,9 @@ def _pin_low_level_runtime(host: Host) -> None:
 
 def _prepare(engine: Engine, file: ConfigFile, request: Request, ledger: Ledger) -> Edited:
     """Return the edit that was asked for, checked by the engine."""
-    from amd_ctk.engines.checker import check
-    from amd_ctk.engines.edit import prepare_edit, prepare_undo
-    from amd_ctk.engines.request import plan_edit
+    from amd_ctk.configuration.checker import check
+    from amd_ctk.configuration.edit import prepare_edit, prepare_undo
+    from amd_ctk.configuration.request import plan_edit
 
     record = ledger.get(file.shown)
     if request.undo:
@@ -154,15 +154,15 @@ def _prepare(engine: Engine, file: ConfigFile, request: Request, ledger: Ledger)
 
 
 def _save(edited: Edited, ledger: Ledger) -> None:
-    from amd_ctk.engines.edit import save
+    from amd_ctk.configuration.edit import save
 
     save(edited, ledger)
 
 
 def _print_fresh(engine: Engine, request: Request) -> None:
     """Print the configuration that a host without one would get."""
-    from amd_ctk.engines.changes import Changes
-    from amd_ctk.engines.request import plan_edit
+    from amd_ctk.configuration.changes import Changes
+    from amd_ctk.configuration.request import plan_edit
 
     edit, _ = plan_edit(engine, request, ourselves=sys.argv[0], search_path=os.environ.get("PATH", ""))
     print(edit(engine.read(engine.new_text), Changes())[0].text, end="")
@@ -179,7 +179,7 @@ def _report(engine: Engine, edited: Edited, request: Request, host: Host) -> Non
     if request.adds_runtime and request.cdi is None and _cdi_is_off(engine, edited.new or ""):
         print(f"CDI is turned off in {edited.file.shown}; --cdi turns it on", file=sys.stderr)
     if engine.service and request.restart:
-        from amd_ctk.engines.restart import restart, restart_command
+        from amd_ctk.configuration.restart import restart, restart_command
 
         restart(restart_command(host, engine.service), engine.service)
         print(f"Restarted {engine.service} daemon")

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_ctk.engines.edit import Edit, Edited
+    from amd_ctk.configuration.edit import Edit, Edited
     from amdgpu_discovery.gpu import Gpu
 
 app = command_group("Docker Swarm related commands")
@@ -89,7 +89,7 @@ def setup(
 @app.command("status")
 def status(context: typer.Context, *, as_json: Json = False, config_path: ConfigPath = "") -> None:
     """Show what this node offers against what it has, and what is reserved."""
-    from amd_ctk.swarm.offer import read_offer
+    from amd_ctk.swarm.advertisement import read_offer
     from amd_ctk.swarm.status_table import format_json, format_offer
 
     host = host_of(context)
@@ -125,7 +125,7 @@ class NodeSetup:
     """One run of `swarm setup` on a node."""
 
     def __init__(self, host: Host, config_path: str, *, dry_run: bool, show_diff: bool, validate: bool) -> None:
-        from amd_ctk.swarm.offer import find_daemon_json
+        from amd_ctk.swarm.advertisement import find_daemon_json
 
         self._host = host
         self._file = find_daemon_json(host, config_path)
@@ -135,8 +135,8 @@ class NodeSetup:
 
     def offer(self, gpus: Sequence[Gpu], plan: Plan, resources: list[Resource], *, set_as_default: bool) -> None:
         """Offer these resources, and have the runtime and the tracker ready for them."""
+        from amd_ctk.configuration.runtime_program import find_runtime_program
         from amd_ctk.engines.docker import DOCKER
-        from amd_ctk.engines.runtime_program import find_runtime_program
         from amd_ctk.swarm.declaring import declare
         from amd_ctk.swarm.setup import find_obstacles, plan_setup
 
@@ -168,11 +168,11 @@ class NodeSetup:
 
     def _edit(self, edit: Edit, *, before_saving: Any) -> Edited:
         """Edit Docker's configuration, or show what that would do; return the edit."""
-        from amd_ctk.engines.checker import check
-        from amd_ctk.engines.diff import format_diff
+        from amd_ctk.configuration.checker import check
+        from amd_ctk.configuration.diff import format_diff
+        from amd_ctk.configuration.edit import prepare_edit, save
+        from amd_ctk.configuration.ledger import Ledger, ledger_directory, open_ledger
         from amd_ctk.engines.docker import DOCKER
-        from amd_ctk.engines.edit import prepare_edit, save
-        from amd_ctk.engines.ledger import Ledger, ledger_directory, open_ledger
 
         if self._dry_run:
             ledger = Ledger(ledger_directory(self._host, os.environ))

@@ -1,1 +1,1 @@
-"""The configuration of container engines: what to change in it, and changing nothing else."""
+"""The four container engines that amd-ctk configures, each as data."""

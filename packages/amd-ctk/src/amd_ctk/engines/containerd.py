@@ -10,10 +10,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any  # noqa: TID253
 
-from amd_ctk.engines.config_file import ConfigFile, read_text
-from amd_ctk.engines.document import ABSENT, Document, DocumentError, KeyPath
+from amd_ctk.configuration.config_file import ConfigFile, read_text
+from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
+from amd_ctk.documents.toml_document import TomlDocument
 from amd_ctk.engines.engine import Engine, Layout
-from amd_ctk.engines.toml_document import TomlDocument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any  # noqa: TID253
 
-from amd_ctk.engines.document import ABSENT, Document, KeyPath, read_path
+from amd_ctk.documents.document import ABSENT, Document, KeyPath, read_path
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -5,8 +5,8 @@ Swarm counts every entry by itself, so a list is edited as a whole and everybody
 
 from __future__ import annotations
 
-from amd_ctk.engines.changes import Changes, set_keys, take_back
-from amd_ctk.engines.document import ABSENT, Document, DocumentError
+from amd_ctk.configuration.changes import Changes, set_keys, take_back
+from amd_ctk.documents.document import ABSENT, Document, DocumentError
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.resources import Resource, gpus_named_by, parse_resource
 

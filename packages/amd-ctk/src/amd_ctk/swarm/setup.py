@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os.path
 
-from amd_ctk.engines.changes import Changes
+from amd_ctk.configuration.changes import Changes
+from amd_ctk.configuration.plan import Wish, configure
 from amd_ctk.engines.docker import DOCKER, LAYOUT
 from amd_ctk.engines.engine import RUNTIME_PROGRAM
-from amd_ctk.engines.plan import Wish, configure
 from amd_ctk.swarm.advertising import advertise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from amd_ctk.engines.document import Document
-    from amd_ctk.engines.edit import Edit
+    from amd_ctk.configuration.edit import Edit
+    from amd_ctk.documents.document import Document
     from amd_ctk.swarm.resources import Resource
     from amdgpu_discovery.gpu import Gpu
 

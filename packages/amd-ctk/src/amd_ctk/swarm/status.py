@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from amd_ctk.swarm.engine import Task
     from amd_device_spec.settings import Settings
-    from amd_gpu_tracker.status import Status
+    from amd_gpu_tracker.show.status import Status
     from amdgpu_discovery.gpu import Gpu
 
 

@@ -1,0 +1,106 @@
+"""One edit of one configuration file, from reading it to remembering what was done: the one story, top to bottom."""
+
+from __future__ import annotations
+
+from amd_ctk.configuration.changes import Changes
+from amd_ctk.configuration.config_file import ConfigFile, ConfigFileError, read_text, save_text
+from amd_ctk.configuration.ledger import Ledger, Record, digest, record_from_json, record_to_json
+from amd_ctk.documents.document import ABSENT, Document, DocumentError
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from amd_ctk.engines.engine import Engine
+
+    # Given a document and what is ours in it, return both as they shall be.
+    Edit = Callable[[Document, Changes], tuple[Document, Changes]]
+
+
+class Edited(Value):
+    """A file before and after an edit; None where there is no file. `record` is what is ours in it then."""
+
+    file: ConfigFile
+    old: str | None
+    new: str | None
+    record: Record
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to write."""
+        return self.old != self.new
+
+
+def prepare_edit(engine: Engine, file: ConfigFile, edit: Edit, record: Record) -> Edited:
+    """Return what an edit would do; ToolkitError in the original's words where the file cannot be edited."""
+    try:
+        old = read_text(file)
+        document, changes = _edit(engine, file, edit, old, record.changes)
+    except (ConfigFileError, DocumentError) as error:
+        prefix = f"failed to init config for runtime engine: {engine.name} | err: "
+        raise ConfigFileError(prefix + error.message, hint=error.hint) from error
+    if old is None and document.text == engine.new_text:
+        new = None
+    else:
+        new = document.text if changes.keys else _text_without_us(engine, document, old, record)
+    return Edited(file=file, old=old, new=new, record=_next_record(record, changes, old, new))
+
+
+def prepare_undo(file: ConfigFile, record: Record) -> Edited:
+    """Return what would bring back the file as it was before the last change; ConfigFileError where that is lost."""
+    old = read_text(file)
+    if record.before is None:
+        raise ConfigFileError(f"there is nothing to undo in {file.shown}")
+    if digest(old) != record.written:
+        raise ConfigFileError(
+            f"{file.shown} was edited since amd-ctk changed it", hint="take out what is ours with --remove"
+        )
+    new = read_text(file.backup) if record.before["digest"] else None
+    if digest(new) != record.before["digest"]:
+        raise ConfigFileError(f"{file.backup.shown} is not the backup that amd-ctk made", hint="use --remove")
+    return Edited(file=file, old=old, new=new, record=record_from_json(record.before["record"]))
+
+
+def save(edited: Edited, ledger: Ledger) -> None:
+    """Write an edit and remember it; ToolkitError, and the file and the record as they were."""
+    file, text = edited.file, edited.new
+    before = ledger.get(file.shown)
+    try:
+        save_text(file, text, instead_of=edited.old, remember=lambda: ledger.put(file.shown, edited.record))
+    except ToolkitError:
+        if ledger.get(file.shown) != before:
+            ledger.put(file.shown, before)
+        raise
+
+
+def _edit(engine: Engine, file: ConfigFile, edit: Edit, old: str | None, ours: Changes) -> tuple[Document, Changes]:
+    try:
+        return edit(engine.read(engine.new_text if old is None else old), ours)
+    except DocumentError as error:
+        message = f"error decoding configuration file: {file.shown} | err: {error.message}"
+        raise DocumentError(message, hint=error.hint) from error
+
+
+def _text_without_us(engine: Engine, document: Document, old: str | None, record: Record) -> str | None:
+    """Return the text that remains where nothing is ours any more: the very bytes from before us, if they are known."""
+    if record.original is not ABSENT and digest(old) == record.written:
+        return record.original  # type: ignore[return-value]  # ABSENT is the only one of its type
+    if record.made_file and document.text.strip() == engine.new_text.strip():
+        return None
+    return document.text
+
+
+def _next_record(record: Record, changes: Changes, old: str | None, new: str | None) -> Record:
+    if old == new:
+        return record
+    before = {"digest": digest(old), "record": record_to_json(record.replace(before=None))}
+    if not changes.keys:
+        return Record(written=digest(new), before=before)
+    if digest(old) == record.written and record.changes.keys:
+        original = record.original
+    else:
+        original = ABSENT if record.changes.keys else old
+    made_file = old is None or (record.made_file and bool(record.changes.keys))
+    return Record(changes=changes, original=original, made_file=made_file, written=digest(new), before=before)

@@ -1,0 +1,130 @@
+"""The record of what we changed in other people's files, under /var/lib; one writer at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json  # noqa: TID253  no container start comes here
+import os
+from contextlib import contextmanager
+from typing import Any  # noqa: TID253
+
+from amd_ctk.configuration.changes import Change, Changes
+from amd_ctk.documents.document import ABSENT, Absent
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
+from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from amdgpu_discovery.host import Host
+
+DIRECTORY = "/var/lib/amd-container-toolkit"
+FILE_NAME = "engine-configuration.json"
+
+
+class LedgerError(ToolkitError):
+    """The record cannot be read, so nothing can be said about what is ours."""
+
+    exit_code = 5
+
+
+class Record(Value):
+    """What is ours in one configuration file."""
+
+    changes: Changes = Changes()
+    # The file before our first change: its text, None where there was none, ABSENT where it was edited in between.
+    original: str | Absent | None = ABSENT
+    # Whether the file is there because of us.
+    made_file: bool = False
+    # What the file was when we last wrote it; "" where it is gone.
+    written: str = ""
+    # What --undo goes back to, as the record was written then; None where there is nothing to undo.
+    before: dict[str, Any] | None = None
+
+
+def digest(text: str | None) -> str:
+    """Return what tells one version of a file from another, "" where there is none."""
+    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+
+
+class Ledger:
+    """All records of one host; changes are on disk when `put` returns."""
+
+    def __init__(self, directory: str) -> None:
+        self.path = os.path.join(directory, FILE_NAME)
+
+    def get(self, config_path: str) -> Record:
+        """Return what is ours in a file, an empty record where nothing is; LedgerError."""
+        return record_from_json(self._read().get(config_path, {}))
+
+    def put(self, config_path: str, record: Record) -> None:
+        """Remember what is ours in a file; FileError."""
+        records = self._read()
+        if record == Record():
+            records.pop(config_path, None)
+        else:
+            records[config_path] = record_to_json(record)
+        content = json.dumps({"files": records}, indent=2, sort_keys=True) + "\n"
+        # It holds other people's configuration, which may hold secrets.
+        replace_file(self.path, content.encode(), mode=0o600, durable=True)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                records = json.load(file)["files"]
+            return {path: dict(record) for path, record in records.items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            words = reason(error) if isinstance(error, OSError) else "it is damaged"
+            raise LedgerError(
+                f"{self.path}, the record of what amd-ctk changed, cannot be read: {words}",
+                hint="move it away; then only what is ours by its content is taken out",
+            ) from error
+
+
+@contextmanager
+def open_ledger(host: Host, environment: Mapping[str, str]) -> Iterator[Ledger]:
+    """Give the caller the ledger for itself alone; FileError where its directory cannot be made."""
+    directory = ledger_directory(host, environment)
+    try:
+        os.makedirs(directory, mode=0o755, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise FileError(f"{directory} cannot be made: {reason(error)}", hint="run it as root") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield Ledger(directory)
+    finally:
+        os.close(descriptor)
+
+
+def ledger_directory(host: Host, environment: Mapping[str, str]) -> str:
+    """Return where the ledger is: the host's for root, else the user's own (rootless engines have files of theirs)."""
+    if os.geteuid() == 0 or not host.is_this_machine:
+        return host.path(DIRECTORY)
+    state = environment.get("XDG_STATE_HOME") or os.path.join(environment.get("HOME", "/"), ".local/state")
+    return os.path.join(state, "amd-container-toolkit")
+
+
+def record_to_json(record: Record) -> dict[str, Any]:
+    """Return a record as JSON; what is ABSENT is not there."""
+    fields = record.as_dict()
+    changes: Changes = fields.pop("changes")
+    keys = [{name: value for name, value in change.as_dict().items() if value is not ABSENT} for change in changes.keys]
+    known = {name: value for name, value in fields.items() if value is not ABSENT}
+    return {"keys": keys, "tables": changes.tables, **known}
+
+
+def record_from_json(fields: dict[str, Any]) -> Record:
+    """Return a record from what `record_to_json` made of it."""
+    fields = dict(fields)
+    keys = tuple(
+        Change(path=tuple(key["path"]), value=key["value"], before=key.get("before", ABSENT))
+        for key in fields.pop("keys", ())
+    )
+    tables = tuple(tuple(table) for table in fields.pop("tables", ()))
+    return Record(changes=Changes(keys=keys, tables=tables), **fields)

@@ -1,0 +1,1 @@
+"""JSON and TOML files that keep every byte an edit does not change."""

@@ -1,0 +1,123 @@
+"""Edit single keys of a JSON text and leave every other byte alone: order, indentation, big numbers, escapes.
+
+The text is parsed by `json`, for what it means, and scanned once more, for where each key stands.
+"""
+
+from __future__ import annotations
+
+import json  # noqa: TID253  no container start comes here
+from typing import Any  # noqa: TID253
+
+from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, read_path
+from amd_ctk.documents.json_spans import Member, Node, find_places
+
+# What a text that shows no indentation of its own gets; the original writes it too.
+INDENT = "    "
+
+
+class JsonDocument:
+    """A JSON object as text."""
+
+    def __init__(self, text: str) -> None:
+        """Read a text; DocumentError where it is not one JSON object."""
+        self.text = text
+        self._tree = _parse(text)
+        self._root = find_places(text)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is `{}`."""
+        return not self._tree
+
+    def get(self, path: KeyPath) -> Any:
+        """Return the value at `path`, ABSENT where there is none; DocumentError where an outer value is no object."""
+        return read_path(self._tree, path)
+
+    def set(self, path: KeyPath, value: Any) -> JsonDocument:
+        """Give the key at `path` this value, making the objects around it."""
+        present = [depth for depth in range(1, len(path) + 1) if self.get(path[:depth]) is not ABSENT]
+        if len(present) == len(path):
+            node = self._place(path)
+            return self._replace(node.start, node.end, self._write(value, *self._layout_within(path[:-1])))
+        depth = len(present)
+        for key in reversed(path[depth + 1 :]):
+            value = {key: value}
+        return self._insert(path[:depth], path[depth], value)
+
+    def remove(self, path: KeyPath) -> JsonDocument:
+        """Take the key at `path` out; where there is none, nothing changes."""
+        if self.get(path) is ABSENT:
+            return self
+        value = self._place(path)
+        outer = self._place(path[:-1])
+        at = next(at for at, member in enumerate(outer.members) if member.value is value)
+        if len(outer.members) == 1:
+            return self._replace(outer.start + 1, outer.end - 1, "")
+        if at == 0:
+            return self._replace(outer.members[0].start, outer.members[1].start, "")
+        return self._replace(outer.members[at - 1].value.end, value.end, "")
+
+    def _insert(self, path: KeyPath, name: str, value: Any) -> JsonDocument:
+        """Add a member after the last one of the object at `path`."""
+        node = self._place(path)
+        newline, indent = self._layout_within(path)
+        member = f"{json.dumps(name)}: {self._write(value, newline, indent)}"
+        if node.members:
+            last = node.members[-1].value.end
+            return self._replace(last, last, f",{newline + indent or ' '}{member}")
+        before_closing = newline + indent.removesuffix(self._unit) if newline else ""
+        return self._replace(node.start + 1, node.end - 1, f"{newline}{indent}{member}{before_closing}")
+
+    def _place(self, path: KeyPath) -> Node:
+        """Return where a value stands; DocumentError where a name stands twice, of which readers see only one."""
+        node = self._root
+        for key in path:
+            found = [member for member in node.members if member.name == key]
+            if len(found) > 1:
+                raise DocumentError(f'"{key}" stands there {len(found)} times', hint="keep one of them")
+            node = found[0].value
+        return node
+
+    def _layout_within(self, path: KeyPath) -> tuple[str, str]:
+        """Return the newline and the indentation of the members of the object at `path`, ("", "") for a one-liner."""
+        node = self._place(path)
+        if node.members:
+            return self._lead(node.start, node.members[0])
+        if not path:
+            return "\n", INDENT
+        newline, indent = self._layout_within(path[:-1])
+        return newline, indent + self._unit if newline else ""
+
+    @property
+    def _unit(self) -> str:
+        """What one level is indented by."""
+        return (self._root.members and self._lead(self._root.start, self._root.members[0])[1]) or INDENT
+
+    def _lead(self, opening: int, first: Member) -> tuple[str, str]:
+        lead = self.text[opening + 1 : first.start]
+        _, newline, indent = lead.rpartition("\r\n" if "\r\n" in lead else "\n")
+        return (newline, indent) if newline else ("", "")
+
+    def _write(self, value: Any, newline: str, indent: str) -> str:
+        written = json.dumps(value, indent=self._unit if newline else None)
+        return written.replace("\n", newline + indent)
+
+    def _replace(self, start: int, end: int, text: str) -> JsonDocument:
+        return JsonDocument(self.text[:start] + text + self.text[end:])
+
+
+def _parse(text: str) -> dict[str, Any]:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    if not text.strip():
+        raise DocumentError("EOF", hint="remove the empty file, or write {} into it")
+    try:
+        tree = json.loads(text, parse_constant=refuse)
+    except RecursionError as error:
+        raise DocumentError("it is nested too deeply") from error
+    except ValueError as error:
+        raise DocumentError(str(error)) from error
+    if not isinstance(tree, dict):
+        raise DocumentError("it is not a JSON object", hint="a configuration begins with { and ends with }")
+    return tree

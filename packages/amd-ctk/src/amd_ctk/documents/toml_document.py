@@ -1,0 +1,119 @@
+"""Edit single keys of a TOML text with its comments kept, and prove each edit before it is used."""
+
+from __future__ import annotations
+
+from typing import Any  # noqa: TID253
+
+import tomlkit  # noqa: TID253  no container start comes here
+from tomlkit.exceptions import TOMLKitError  # noqa: TID253
+
+from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, read_path
+
+LOSSY = "it cannot be edited without loss"
+IN_ONE_PIECE = "write its tables in one piece each"
+
+
+class TomlDocument:
+    """A TOML text."""
+
+    def __init__(self, text: str) -> None:
+        """Read a text; DocumentError where it is not TOML, or not one that can be edited without loss."""
+        self.text = text
+        self._tree: dict[str, Any] = _parse(text).unwrap()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no key; there may be comments."""
+        return not self._tree
+
+    def get(self, path: KeyPath) -> Any:
+        """Return the value at `path`, ABSENT where there is none; DocumentError where an outer value is no table."""
+        return read_path(self._tree, path)
+
+    def set(self, path: KeyPath, value: Any) -> TomlDocument:
+        """Give the key at `path` this value, making the tables around it."""
+        if self.get(path) == value:
+            return self
+        expected = _with(self._tree, path, value)
+        if isinstance(value, dict) or self.get(path[:-1]) is ABSENT:
+            try:
+                return _proven(self._appended(path, value), expected)
+            except DocumentError:
+                # A table within one that is written inline, which nothing at the end of the file can add to.
+                return _proven(self._inserted(path, value), expected)
+        return _proven(self._inserted(path, value), expected)
+
+    def _appended(self, path: KeyPath, value: Any) -> str:
+        """Return the text with a new table at its end, which leaves all that is there in peace."""
+        addition = tomlkit.document()
+        table: Any = addition
+        last = len(path) - 1
+        for depth, key in enumerate(path[:-1], start=1):
+            # A table that only holds tables needs no header of its own.
+            table[key] = tomlkit.table(is_super_table=depth < last or isinstance(value, dict))
+            table = table[key]
+        table[path[-1]] = tomlkit.item(value)
+        gap = "" if not self.text else "\n" if self.text.endswith("\n") else "\n\n"
+        return f"{self.text}{gap}{tomlkit.dumps(addition)}"
+
+    def _inserted(self, path: KeyPath, value: Any) -> str:
+        """Return the text with the key in a table that is there."""
+        document = _parse(self.text)
+        table: Any = document
+        for depth, key in enumerate(path[:-1], start=1):
+            if self.get(path[:depth]) is ABSENT:
+                table[key] = tomlkit.table()
+            table = table[key]
+        table[path[-1]] = tomlkit.item(value)
+        return tomlkit.dumps(document)
+
+    def remove(self, path: KeyPath) -> TomlDocument:
+        """Take the key at `path` out; where there is none, nothing changes."""
+        if self.get(path) is ABSENT:
+            return self
+        document = _parse(self.text)
+        table: Any = document
+        for key in path[:-1]:
+            table = table[key]
+        del table[path[-1]]
+        return _proven(tomlkit.dumps(document), _without(self._tree, path))
+
+
+def _parse(text: str) -> tomlkit.TOMLDocument:
+    try:
+        document = tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise DocumentError(str(error)) from error
+    if tomlkit.dumps(document) != text:
+        raise DocumentError(LOSSY, hint=IN_ONE_PIECE)
+    return document
+
+
+def _proven(text: str, expected: dict[str, Any]) -> TomlDocument:
+    """Return the edited text if it means what it shall; tables that are not in one piece can mislead tomlkit."""
+    try:
+        edited = TomlDocument(text)
+    except DocumentError as error:
+        raise DocumentError(LOSSY, hint=IN_ONE_PIECE) from error
+    if _without_empty_tables(edited.get(())) != _without_empty_tables(expected):
+        raise DocumentError(LOSSY, hint=IN_ONE_PIECE)
+    return edited
+
+
+def _with(tree: dict[str, Any], path: KeyPath, value: Any) -> dict[str, Any]:
+    inner = value if len(path) == 1 else _with(tree.get(path[0], {}), path[1:], value)
+    return {**tree, path[0]: inner}
+
+
+def _without(tree: dict[str, Any], path: KeyPath) -> dict[str, Any]:
+    if len(path) == 1:
+        return {key: value for key, value in tree.items() if key != path[0]}
+    return {**tree, path[0]: _without(tree[path[0]], path[1:])}
+
+
+def _without_empty_tables(tree: Any) -> Any:
+    """Return a tree less the tables that hold nothing: those that have no header of their own go with their content."""
+    if not isinstance(tree, dict):
+        return tree
+    pruned = {key: _without_empty_tables(value) for key, value in tree.items()}
+    return {key: value for key, value in pruned.items() if value != {}}

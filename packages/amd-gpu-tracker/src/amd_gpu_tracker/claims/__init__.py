@@ -1,0 +1,1 @@
+"""Which container gets which GPU."""

@@ -1,0 +1,66 @@
+"""Give back what a container had, once it is gone."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.errors import StateError
+from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.records.state import remove_file
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from amd_gpu_tracker.claims.reservation import Lock
+    from amd_gpu_tracker.life.processes import Processes, ProcessId
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.state import State
+
+
+class Released(Value):
+    """What became of the leases of one container id: those that were dropped, and those whose container lives."""
+
+    dropped: tuple[Lease, ...] = ()
+    living: tuple[Lease, ...] = ()
+
+
+def release(
+    state: State, container_id: str, *, processes: Processes, lock: Lock, creators: Collection[ProcessId] = ()
+) -> Released:
+    """Drop the leases of a container id, under whichever runtime root, whose containers are gone.
+
+    `creators` are the processes that say so: if one of them made the container, its own life proves nothing.
+    """
+    if not _paths(state, container_id):
+        return Released()
+    with lock(state.lock_path):
+        dropped, living = [], []
+        for path in _paths(state, container_id):
+            lease = _read(state, path)
+            # Names of files are cut where ids are very long.
+            if lease is None or lease.container_id != container_id:
+                continue
+            if judge(lease, processes, creator_is_done=lease.creator in creators).is_alive:
+                living.append(lease)
+            else:
+                remove_file(path)
+                dropped.append(lease)
+    return Released(dropped=tuple(dropped), living=tuple(living))
+
+
+def _paths(state: State, container_id: str) -> list[str]:
+    prefix = _id_in_name(state.lease_path(("", container_id)))
+    return [path for path in state.lease_paths() if _id_in_name(path) == prefix]
+
+
+def _id_in_name(path: str) -> str:
+    return path.rpartition("/")[2].partition("@")[0]
+
+
+def _read(state: State, path: str) -> Lease | None:
+    """Return a lease; one that cannot be read goes, because its own container says that it is over."""
+    try:
+        return state.read_lease(path)
+    except StateError:
+        remove_file(path)
+        return None

@@ -1,0 +1,147 @@
+"""Reserve GPUs for a container: all it asks for, or none and the guide's words why."""
+
+from __future__ import annotations
+
+import posix
+import time
+
+from amd_gpu_tracker.life.processes import boot_offset
+from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
+from amd_gpu_tracker.records.lease import Lease, gpu_key
+from amd_gpu_tracker.records.switch import may_be_tracking
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from contextlib import AbstractContextManager
+
+    from amd_gpu_tracker.life.processes import Processes, ProcessId
+    from amd_gpu_tracker.records.lease import Holder
+    from amd_gpu_tracker.records.policy import Policy
+    from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.location import GpuLocation
+
+    Lock = Callable[[str], AbstractContextManager[None]]
+
+# A claim of shared GPUs needs no lease of others, but what is over must not pile up. Of few leases it looks at all; of
+# more, one claim in so many looks at so many, which is twice what claims bring, and the rest save the time.
+FEW = 2
+SWEEP_ONE_CLAIM_IN = 8
+SWEPT_AT_ONCE = 16
+
+
+class Claim(Value):
+    """What is asked for: the GPUs that are `wanted`, for `holder`, by these `ways`.
+
+    `creators` are processes that may extend the holder's living lease: those that are making this container now.
+    """
+
+    holder: Holder
+    wanted: Sequence[GpuLocation]
+    ways: tuple[str, ...]
+    creators: Collection[ProcessId] = ()
+    # By which generic resources Docker Swarm promised this, and how many megabytes of a GPU where not whole ones.
+    kinds: tuple[str, ...] = ()
+    vram_mb: int = 0
+
+
+def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> bool:
+    """Give a claim all its GPUs, or raise GpusRefused and change nothing.
+
+    True also where nothing is tracked; False where the container's lease is alive, so that it runs already and the
+    runtime will say so. GpusChanged where the GPUs of the host are others than those that were tracked.
+    """
+    if not claim.wanted or not may_be_tracking(state.host):
+        return True
+    state.prepare()
+    with lock(state.lock_path):
+        stamp = take_stamp(state, processes)
+        policy = state.read_policy()
+        if not policy.enabled:
+            return True
+        require_tracked_gpus(state, policy, stamp, claim.wanted)
+        return _reserve(state, claim, policy, processes)
+
+
+def withdraw(state: State, holder: Holder) -> None:
+    """Take back what this holder's creator itself reserved. Needs no lock: while it lives nobody else touches it."""
+    path = state.lease_path((holder.root, holder.container_id))
+    lease = state.read_lease(path)
+    if lease is not None and lease.creator == holder.creator:
+        posix.unlink(path)
+
+
+def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -> bool:
+    path = state.lease_path((claim.holder.root, claim.holder.container_id))
+    own = _read_living(state, path, processes)
+    if own is not None and own.creator not in (claim.holder.creator, *claim.creators):
+        return False
+    others = [other for other in state.lease_paths() if other != path]
+    swept = _swept(others)
+    if claim.kinds or exclusive_gpus(claim, policy):
+        # Claims of shared GPUs do not wait for this.
+        from amd_gpu_tracker.claims.conflicts import refuse_conflicts
+
+        refuse_conflicts(state, claim, policy, processes, others=others, swept=swept)
+    elif swept:
+        from amd_gpu_tracker.life.lease_scan import mend_leases
+
+        mend_leases(state, processes, swept)
+    state.write_lease(_extended(own, claim) if own else new_lease(claim, processes))
+    if state.is_rootless:
+        from amd_gpu_tracker.claims.conflicts import look_again
+
+        look_again(state, claim, own)
+    return True
+
+
+def exclusive_gpus(claim: Claim, policy: Policy) -> list[GpuLocation]:
+    """Return the wanted GPUs that one container may have for itself."""
+    keys = policy.exclusive_keys
+    return [gpu for gpu in claim.wanted if gpu_key(gpu) in keys]
+
+
+def _read_living(state: State, path: str, processes: Processes) -> Lease | None:
+    lease = state.read_lease(path)
+    if lease is None:
+        return None
+    # Ordinary starts find nothing to judge and do not wait for this.
+    from amd_gpu_tracker.life.liveness import judge
+
+    return lease if judge(lease, processes).is_alive else None
+
+
+def new_lease(claim: Claim, processes: Processes) -> Lease:
+    """Return the lease of a claim that is met."""
+    return Lease(
+        **claim.holder.as_dict(),
+        gpus=tuple(gpu_key(gpu) for gpu in claim.wanted),
+        ways=claim.ways,
+        since=time.time(),
+        boot_offset=boot_offset(),
+        boot_id=processes.boot_id,
+        namespace=processes.namespace,
+        kinds=claim.kinds,
+        vram_mb=claim.vram_mb,
+    )
+
+
+def _swept(paths: list[str]) -> list[str]:
+    """Return the leases that a claim looks at for the sake of order; of many, others each time."""
+    if len(paths) <= FEW:
+        return paths
+    turn, is_not_mine = divmod(posix.getpid(), SWEEP_ONE_CLAIM_IN)
+    if is_not_mine:
+        return []
+    start = turn % len(paths)
+    return (paths[start:] + paths[:start])[:SWEPT_AT_ONCE]
+
+
+def _extended(own: Lease, claim: Claim) -> Lease:
+    more = [gpu_key(gpu) for gpu in claim.wanted if gpu_key(gpu) not in own.gpus]
+    return own.replace(
+        gpus=(*own.gpus, *more),
+        ways=(*own.ways, *(way for way in claim.ways if way not in own.ways)),
+        init=claim.holder.init or own.init,
+    )

@@ -1,0 +1,107 @@
+"""Reserve memory of one GPU: Docker Swarm says how much of the node's pool, and here a GPU is chosen that has it."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.claims.conflicts import HINT, refused, require_readable
+from amd_gpu_tracker.claims.reservation import new_lease
+from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.life.lease_scan import mend_leases
+from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
+from amd_gpu_tracker.records.lease import gpu_key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from amd_gpu_tracker.claims.reservation import Claim, Lock
+    from amd_gpu_tracker.life.lease_scan import Survey
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.policy import Policy
+    from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.location import GpuLocation
+
+
+def reserve_vram(
+    state: State,
+    claim: Claim,
+    gpus: Sequence[GpuLocation],
+    vram_mb_by_gpu: Mapping[int, int],
+    *,
+    processes: Processes,
+    lock: Lock,
+) -> GpuLocation | None:
+    """Reserve the memory that a claim asks for on one of the `gpus` of the host, and return that GPU.
+
+    It is the one that has least to spare, so that what is left elsewhere stays in one piece; a GPU that a container
+    uses whole has none. None where the container's lease is alive, so that it runs already. GpusRefused where no GPU
+    has as much, or where nothing is tracked, and nothing is changed. GpusChanged as in `reserve`.
+    """
+    _require_enabled(state.read_policy(), claim)
+    if state.is_rootless:
+        raise refused(state, claim, f"{_asked(claim)}: only containers of root can reserve memory")
+    state.prepare()
+    with lock(state.lock_path):
+        stamp = take_stamp(state, processes)
+        policy = state.read_policy()
+        _require_enabled(policy, claim)
+        require_tracked_gpus(state, policy, stamp, gpus)
+        path = state.lease_path((claim.holder.root, claim.holder.container_id))
+        own = state.read_lease(path)
+        if own is not None and judge(own, processes).is_alive:
+            return None
+        survey = mend_leases(state, processes, [other for other in state.lease_paths() if other != path])
+        require_readable(survey.unreadable)
+        gpu = _choose(state, claim, gpus, free_vram(gpus, vram_mb_by_gpu, survey, policy), vram_mb_by_gpu)
+        state.write_lease(new_lease(claim.replace(wanted=[gpu]), processes))
+    return gpu
+
+
+def free_vram(
+    gpus: Sequence[GpuLocation], vram_mb_by_gpu: Mapping[int, int], survey: Survey, policy: Policy
+) -> dict[int, int]:
+    """Return by number how much memory of each GPU may still be promised, in megabytes."""
+    free = {}
+    for gpu in gpus:
+        leases = [lease for lease in survey.living if gpu_key(gpu) in lease.gpus]
+        is_whole = any(not lease.vram_mb for lease in leases) or (leases and gpu_key(gpu) in policy.exclusive_keys)
+        promised = sum(lease.vram_mb for lease in leases)
+        free[gpu.number] = 0 if is_whole else max(0, vram_mb_by_gpu[gpu.number] - promised)
+    return free
+
+
+def _require_enabled(policy: Policy, claim: Claim) -> None:
+    if not policy.enabled:
+        raise GpusRefused(
+            f"{_asked(claim)}: memory can be reserved only while the GPU Tracker is enabled",
+            hint="run 'amd-ctk swarm setup --vram', or 'amd-ctk gpu-tracker enable'",
+        )
+
+
+def _choose(
+    state: State,
+    claim: Claim,
+    gpus: Sequence[GpuLocation],
+    free_mb_by_gpu: Mapping[int, int],
+    vram_mb_by_gpu: Mapping[int, int],
+) -> GpuLocation:
+    largest = max(vram_mb_by_gpu.values(), default=0)
+    if claim.vram_mb > largest:
+        message = f"{_asked(claim)} is more than any GPU of this node has, the largest has {largest} MB"
+        raise refused(state, claim, message, hint="reserve whole GPUs by name instead")
+    fitting = [gpu for gpu in gpus if free_mb_by_gpu[gpu.number] >= claim.vram_mb]
+    if not fitting:
+        raise refused(state, claim, _no_room(claim, free_mb_by_gpu), hint=HINT)
+    return min(fitting, key=lambda gpu: (free_mb_by_gpu[gpu.number], gpu.number))
+
+
+def _no_room(claim: Claim, free_mb_by_gpu: Mapping[int, int]) -> str:
+    pool = sum(free_mb_by_gpu.values())
+    most, number = max((free, -number) for number, free in free_mb_by_gpu.items())
+    words = f"{_asked(claim)}: no single GPU has as much to spare"
+    where = f"; of the {pool} MB on this node at most {most} MB are in one piece, on GPU {-number}"
+    return f"{words}{where if pool else ''}"
+
+
+def _asked(claim: Claim) -> str:
+    return f"DOCKER_RESOURCE_{claim.kinds[0]}={claim.vram_mb}"

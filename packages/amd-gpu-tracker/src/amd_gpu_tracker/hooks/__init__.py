@@ -1,0 +1,1 @@
+"""What OCI runtimes run when a container starts and ends."""

@@ -1,0 +1,131 @@
+"""Claim and release by OCI hook: the container's state comes on standard input, the words of a refusal go to stderr."""
+
+from __future__ import annotations
+
+import posix
+import sys
+import time
+
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
+from amd_gpu_tracker.hooks.spec_entries import CLAIM
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import BY_CDI, Holder
+from amd_gpu_tracker.records.lock import KernelLock
+from amd_gpu_tracker.records.refusals import record_refusal
+from amd_gpu_tracker.records.rootless import open_state
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.switch import may_be_tracking
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
+from amdgpu_discovery.files import append_to_file, read_file
+from amdgpu_discovery.host import Host, read_environment
+from amdgpu_discovery.plain_json import dumps, loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from amd_gpu_tracker.life.processes import ProcessId
+
+# The runtime runs its hooks itself or, crun, through a child.
+GENERATIONS = 3
+LOG_FILE = "/var/log/amd-container-runtime.log"
+
+
+def main(words: list[str]) -> int:
+    """Serve one hook; return its exit code."""
+    host = Host(_option(words, "--host-root") or "/")
+    directory = _option(words, "--run-directory")
+    state = State(host, directory) if directory else open_state(host, read_environment())
+    container: dict[str, Any] = {}
+    try:
+        container = _read_container()
+        if words[0] == CLAIM:
+            _claim(state, container, Processes())
+        else:
+            _release(state, container, Processes())
+    except ToolkitError as error:
+        _report(state, str(container.get("id", "")), error)
+        return error.exit_code
+    return 0
+
+
+def _option(words: list[str], name: str) -> str:
+    return words[words.index(name) + 1] if name in words else ""
+
+
+def _claim(state: State, container: dict[str, Any], processes: Processes) -> None:
+    """Claim the GPUs whose device nodes the container was given."""
+    if not may_be_tracking(state.host):
+        return
+    from amd_gpu_tracker.claims.given_gpus import gpus_given, shared_cgroup
+    from amd_gpu_tracker.claims.reservation import Claim, reserve
+    from amdgpu_discovery.numbering import locate_gpus
+
+    spec = _read_spec(container["bundle"])
+    gpus = locate_gpus(state.host, board_ids=False)
+    creators = processes.ancestors(posix.getppid(), GENERATIONS)
+    holder = Holder(
+        container_id=container["id"],
+        root=_runtime_root(processes, creators),
+        bundle=container["bundle"],
+        creator=creators[0],
+        init=processes.find(container["pid"]),
+        cgroup=shared_cgroup(spec, container["id"]),
+    )
+    claim = Claim(holder=holder, wanted=gpus_given(spec, gpus), ways=(BY_CDI,), creators=creators)
+    if not reserve(state, claim, processes=processes, lock=KernelLock):
+        raise ContainerRunning(f"a container {holder.container_id} that uses GPUs is running already")
+
+
+def _release(state: State, container: dict[str, Any], processes: Processes) -> None:
+    from amd_gpu_tracker.claims.release import release
+
+    creators = processes.ancestors(posix.getppid(), GENERATIONS)
+    release(state, container["id"], processes=processes, lock=KernelLock, creators=creators)
+
+
+def _read_container() -> dict[str, Any]:
+    """Return the state that the runtime wrote to standard input."""
+    try:
+        state = loads(sys.stdin.buffer.read())
+        return {"id": str(state["id"]), "pid": int(state.get("pid") or 0), "bundle": str(state.get("bundle", ""))}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ToolkitError("the container's state on standard input is not what OCI runtimes write") from error
+
+
+def _read_spec(bundle: str) -> dict[str, Any]:
+    path = f"{bundle}/config.json"
+    try:
+        spec = loads(read_file(path))
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {reason(error)}") from error
+    except ValueError as error:
+        raise FileError(f"{path} is not JSON: {error}") from error
+    if type(spec) is not dict:
+        raise FileError(f"{path} is not a JSON object")
+    return spec
+
+
+def _runtime_root(processes: Processes, creators: list[ProcessId]) -> str:
+    """Return the --root that the runtime above was started with, "" for its default; the state does not tell it."""
+    words = processes.words(creators[0].pid) if creators else []
+    for position, word in enumerate(words[1:], 1):
+        name, equals, value = word.lstrip("-").partition("=")
+        if name == "root" and word.startswith("-"):
+            return value if equals else words[position + 1] if position + 1 < len(words) else ""
+    return ""
+
+
+def _report(state: State, container_id: str, error: ToolkitError) -> None:
+    """Say it where runc shows it, and where it stays for those whose engine shows an exit code."""
+    print(error, file=sys.stderr)
+    message = str(error)
+    if not isinstance(error, GpusRefused):  # those are on record since they were decided
+        record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=message)
+    line = f'time={time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} level=ERROR msg="amd-gpu-tracker refused GPUs" '
+    place = "" if state.host.is_this_machine else f" host_root={dumps(state.host.root).decode()}"
+    line += f"error={dumps(message).decode()} container={container_id}{place}\n"
+    try:
+        append_to_file(state.host.path(LOG_FILE), line.encode())
+    except OSError:
+        return

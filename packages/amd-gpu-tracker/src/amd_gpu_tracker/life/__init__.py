@@ -1,0 +1,1 @@
+"""Which processes and containers are alive."""

@@ -1,0 +1,73 @@
+"""Look at leases: which are alive, which are over, which cannot be read."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.errors import StateError
+from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.records.state import remove_file
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amd_gpu_tracker.life.liveness import Verdict
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.state import State
+
+
+class Survey(Value):
+    """What leases there are: the living ones, oldest first, and what is wrong with those that cannot be read."""
+
+    living: tuple[Lease, ...]
+    unreadable: tuple[StateError, ...]
+
+    def container_ids(self, gpu_key: str) -> list[str]:
+        """Return the containers that use a GPU, in the order in which they came."""
+        return [lease.container_id for lease in self.living if gpu_key in lease.gpus]
+
+
+def look_at_leases(state: State, processes: Processes, paths: Iterable[str]) -> Survey:
+    """Return what the leases in these files come to, and change nothing."""
+    return _survey(state, processes, paths, mend=False)
+
+
+def mend_leases(state: State, processes: Processes, paths: Iterable[str]) -> Survey:
+    """Return what the leases in these files come to; drop what is over, and write down whose init was found.
+
+    The caller holds the lock.
+    """
+    return _survey(state, processes, paths, mend=True)
+
+
+def _survey(state: State, processes: Processes, paths: Iterable[str], *, mend: bool) -> Survey:
+    living: list[Lease] = []
+    unreadable: list[StateError] = []
+    for path in paths:
+        try:
+            lease = state.read_lease(path)
+        except StateError as error:
+            unreadable.append(error)
+            continue
+        if lease is None:
+            continue
+        verdict = judge(lease, processes)
+        if mend:
+            _mend(state, path, lease, verdict)
+        if verdict.is_alive:
+            living.append(lease)
+    living.sort(key=lambda lease: (lease.since, lease.container_id))
+    return Survey(living=tuple(living), unreadable=tuple(unreadable))
+
+
+def _mend(state: State, path: str, lease: Lease, verdict: Verdict) -> None:
+    if not verdict.is_alive:
+        remove_file(path)
+    elif verdict.found_init is not None:
+        try:
+            state.write_lease(lease.replace(init=verdict.found_init))
+        except FileError:
+            # A full disk must not turn somebody else away: the next look finds the init again.
+            return

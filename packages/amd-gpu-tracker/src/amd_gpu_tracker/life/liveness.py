@@ -1,0 +1,130 @@
+"""Is the container behind a lease still there?
+
+Proofs, in this order: its init, where that is known; the process that makes it; the pid file and the state directory
+that the runtime writes; for a container without a pid namespace of its own, the processes in its cgroup. What cannot
+be judged counts as alive: keeping a lease too long costs a `reset`, dropping a living one gives a GPU away twice.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, ProcessId, boot_offset
+from amd_gpu_tracker.records.state import read_plain_file
+from amdgpu_discovery.host import read_environment
+from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease
+
+# runc and crun keep their state here where they are given no --root; below XDG_RUNTIME_DIR where they are not root.
+DEFAULT_ROOTS = ("/run/runc", "/run/crun")
+# What the runtimes call the file, the process id and its start time in ticks: runc and crun.
+STATE_FILES = (
+    ("state.json", "init_process_pid", "init_process_start"),
+    ("status", "pid", "process-start-time"),
+)
+# The kernel dates files by a clock that lags by up to a tick, and start times are cut to ticks.
+CLOCK_SLACK_SECONDS = 1.0
+
+
+class Verdict(Value):
+    """Whether a lease is alive, and the container's init where that was found out only now."""
+
+    is_alive: bool
+    found_init: ProcessId | None = None
+
+
+ALIVE = Verdict(is_alive=True)
+DEAD = Verdict(is_alive=False)
+
+
+def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) -> Verdict:
+    """Return whether the container of a lease lives.
+
+    With `creator_is_done` the process that made the container no longer counts, because it is the one that says so.
+    """
+    if lease.boot_id != processes.boot_id:
+        return DEAD
+    if lease.namespace != processes.namespace:
+        return ALIVE
+    maker = None if creator_is_done else lease.creator
+    known = lease.init or maker
+    if known is not None and processes.is_running(known):
+        return ALIVE
+    try:
+        init = None if lease.init else _init_by_pid_file(lease, processes) or _init_by_state(lease, processes)
+    except OSError:
+        return ALIVE
+    if init is not None:
+        return Verdict(is_alive=True, found_init=init)
+    return ALIVE if _has_other_signs_of_life(lease, processes) else DEAD
+
+
+def _has_other_signs_of_life(lease: Lease, processes: Processes) -> bool:
+    if not processes.sees_others():
+        return True
+    if not lease.cgroup:
+        return False
+    from amd_gpu_tracker.life.cgroup import has_processes
+
+    return has_processes(lease.cgroup)
+
+
+def _init_by_pid_file(lease: Lease, processes: Processes) -> ProcessId | None:
+    """Return the process a pid file names, unless it started after the file was written and so is another one."""
+    if not lease.pid_file:
+        return None
+    content, written = _read(lease.pid_file)
+    try:
+        pid = int(content)
+    except ValueError:
+        return None
+    init = processes.find(pid) if pid > 0 else None
+    if init is None:
+        return None
+    # The wall clock may have been set between then and now; of the two readings the one that keeps the lease counts.
+    started = init.start / TICKS_PER_SECOND + min(lease.boot_offset, boot_offset())
+    return init if started <= written + CLOCK_SLACK_SECONDS else None
+
+
+def _init_by_state(lease: Lease, processes: Processes) -> ProcessId | None:
+    """Return the init that the runtime's own state names, if that is running."""
+    for root in [lease.root] if lease.root else _default_roots():
+        for name, pid, start in STATE_FILES:
+            try:
+                init = _read_state(f"{root}/{lease.container_id}/{name}", pid, start)
+            except PermissionError:
+                # Whoever may read the pid file is the container's user, and has no state where only root may look.
+                if lease.root or not lease.pid_file:
+                    raise
+                continue
+            if init is not None and processes.is_running(init):
+                return init
+    return None
+
+
+def _default_roots() -> list[str]:
+    users = read_environment().get("XDG_RUNTIME_DIR", "")
+    return [*DEFAULT_ROOTS, *([f"{users}/runc", f"{users}/crun"] if users else [])]
+
+
+def _read_state(path: str, pid: str, start: str) -> ProcessId | None:
+    try:
+        state = loads(_read(path)[0])
+        return ProcessId(pid=int(state[pid]), start=int(state[start]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _read(path: str) -> tuple[bytes, float]:
+    """Return a file's content and when it was written; nothing where there is no such file, OSError where unknown."""
+    try:
+        return read_plain_file(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return b"", 0.0
+        raise

@@ -1,0 +1,73 @@
+"""Are the GPUs those for which accessibility was set? Looked at once for each state of the driver and of the policy.
+
+Partition modes and ids are two dozen files on a host with eight GPUs, which take longer to read than all else that a
+claim does. They change only together with what KFD shows: another compute partition makes its nodes anew and counts its
+generation up, another memory partition or board goes with the driver, whose directories are others when it comes back
+(drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+"""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.records.lease import gpu_key
+from amd_gpu_tracker.records.switch import POLICY_FILE
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.files import read_file, replace_file
+from amdgpu_discovery.kfd_topology import TOPOLOGY, read_generation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.policy import Policy
+    from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.location import GpuLocation
+
+
+def take_stamp(state: State, processes: Processes) -> bytes:
+    """Return what tells one state of the driver and of the policy from every other, b"" where that cannot be told.
+
+    To be taken before the policy is read, so that what changes meanwhile is looked at again.
+    """
+    nodes = state.host.stat(f"{TOPOLOGY}/nodes")
+    policy = state.host.stat(POLICY_FILE)
+    generation = read_generation(state.host)
+    if nodes is None or policy is None or not generation:
+        return b""
+    ours = f"{policy.st_dev} {policy.st_ino} {policy.st_size} {policy.st_mtime_ns}"
+    return f"{processes.boot_id} {nodes.st_dev} {nodes.st_ino} {generation} {ours}\n".encode()
+
+
+def require_tracked_gpus(state: State, policy: Policy, stamp: bytes, wanted: Iterable[GpuLocation]) -> None:
+    """Refuse to go on with other GPUs than those of the policy; GpusChanged. The caller holds the lock.
+
+    `wanted` are GPUs that were located before: until the lock was free the administrator may have made others of them
+    and a policy for those.
+    """
+    partitions = {gpu.key: gpu.partition_total for gpu in policy.gpus}
+    is_known = all(partitions.get(gpu_key(gpu)) == gpu.partition_total for gpu in wanted)
+    if is_known and stamp and stamp == _read_stamp(state):
+        return
+    from amd_gpu_tracker.errors import GpusChanged
+    from amd_gpu_tracker.records.tracked_gpus import read_tracked_gpus, require_same_gpus
+    from amdgpu_discovery.numbering import locate_gpus
+
+    if not is_known:
+        raise GpusChanged
+    require_same_gpus(policy, read_tracked_gpus(state.host, locate_gpus(state.host)))
+    if stamp:
+        _write_stamp(state, stamp)
+
+
+def _read_stamp(state: State) -> bytes:
+    try:
+        return read_file(state.stamp_path)
+    except OSError:
+        return b""
+
+
+def _write_stamp(state: State, stamp: bytes) -> None:
+    try:
+        replace_file(state.stamp_path, stamp, mode=0o644)
+    except FileError:  # a full disk: the next claim looks again
+        return

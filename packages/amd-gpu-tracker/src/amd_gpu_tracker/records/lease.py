@@ -1,0 +1,123 @@
+"""A lease: which container uses which GPUs, and by what its life can be proved."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.life.processes import ProcessId
+from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from amdgpu_discovery.location import GpuLocation
+
+VERSION = 1
+# How `format_lease` begins and ends: a file that was cut off or damaged at random does not.
+LEASE_BEGINS = b'{"version":1,"container_id":"'
+LEASE_ENDS = b"}\n"
+# In seconds, and later than anything that a calendar can show.
+NEVER = 1e13
+
+# By which way a container came to a GPU.
+BY_ENVIRONMENT = "env"
+BY_CDI = "cdi"
+BY_DEVICE = "device"
+BY_API = "api"
+BY_SWARM = "swarm"
+
+
+class Holder(Value):
+    """A container that claims GPUs, as far as whoever makes it knows it."""
+
+    container_id: str
+    # The runtime's --root, "" for its default: one id may live under two of them.
+    root: str = ""
+    bundle: str = ""
+    # Who makes the container: from the claim until its init is known, the lease lives as long as this process.
+    creator: ProcessId
+    # The container's init, where it is known already.
+    init: ProcessId | None = None
+    # Where the runtime will write the id of the container's init, "" for nowhere.
+    pid_file: str = ""
+    # `cgroupsPath` of a container without a pid namespace of its own, whose processes outlive its init.
+    cgroup: str = ""
+
+
+class Lease(Holder):
+    """GPUs in the hands of a container."""
+
+    # `gpu_key` of each.
+    gpus: tuple[str, ...]
+    ways: tuple[str, ...]
+    # When it was made: by the wall clock, and how far that was from the time since boot.
+    since: float
+    boot_offset: float
+    boot_id: str
+    # The pid namespace in which the process ids are meant.
+    namespace: str
+    # The generic resources by which Docker Swarm promised the GPUs, () where it did not.
+    kinds: tuple[str, ...] = ()
+    # How much memory of its one GPU was promised, in units of 2^20 bytes; 0 where GPUs are promised whole.
+    vram_mb: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what no two containers share."""
+        return self.root, self.container_id
+
+
+def gpu_key(gpu: GpuLocation) -> str:
+    """Return the name of a GPU in leases: where it is, which neither card numbers nor drivers move."""
+    return f"{gpu.pci_address}/{gpu.partition_rank}"
+
+
+def format_lease(lease: Lease) -> bytes:
+    """Return a lease as the content of its file."""
+    fields = lease.as_dict()
+    for name in ("creator", "init"):
+        fields[name] = fields[name].as_dict() if fields[name] else None
+    return dumps({"version": VERSION, **fields}) + b"\n"
+
+
+def parse_lease(content: bytes, *, path: str) -> Lease:
+    """Read the content of a lease's file; StateError names the file where it is not what `format_lease` wrote."""
+    try:
+        lease = Lease(**_checked(loads(content)))
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        from amd_gpu_tracker.errors import StateError
+
+        raise StateError(
+            f"the lease {path} cannot be understood: {error}", hint="mend it with 'amd-ctk gpu-tracker reset'"
+        ) from error
+    return lease
+
+
+def _parse_process(fields: Any) -> ProcessId:
+    process = ProcessId(**fields)
+    if type(process.pid) is not int or type(process.start) is not int:
+        raise ValueError("a process id is not a number")
+    return process
+
+
+def _checked(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields as values; ValueError, TypeError or KeyError where one is not what it must be."""
+    if fields.pop("version") != VERSION:
+        raise ValueError(f"it is not version {VERSION} of a lease")
+    fields["creator"] = _parse_process(fields["creator"])
+    fields["init"] = None if fields["init"] is None else _parse_process(fields["init"])
+    for name in ("container_id", "root", "bundle", "pid_file", "cgroup", "boot_id", "namespace"):
+        if type(fields[name]) is not str:
+            raise ValueError(f"{name} is not text")
+    for name in ("since", "boot_offset"):
+        if type(fields[name]) not in (int, float) or not abs(fields[name]) < NEVER:
+            raise ValueError(f"{name} is not a time")
+    for name in ("gpus", "ways", "kinds"):
+        # Leases of versions before Swarm was served have no kinds.
+        items = fields.get(name, []) if name == "kinds" else fields[name]
+        if type(items) is not list or not all(type(item) is str for item in items):
+            raise ValueError(f"{name} is not a list of text")
+        fields[name] = tuple(items)
+    if type(fields.get("vram_mb", 0)) is not int:
+        raise ValueError("vram_mb is not a number")
+    return fields

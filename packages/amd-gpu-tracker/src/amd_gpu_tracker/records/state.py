@@ -1,0 +1,207 @@
+"""The tracker's files: the policy in /var/lib; leases, lock, refusals and when GPUs were seen (`identity`) in /run.
+
+Leases are changed only while the lock is held; everything may be read without it, because each file is replaced whole.
+"""
+
+from __future__ import annotations
+
+import posix
+
+from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
+from amd_gpu_tracker.records.policy import Policy, format_policy, parse_policy
+from amd_gpu_tracker.records.switch import POLICY_FILE
+from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.files import put_in_place, replace_file, write_beside
+from amdgpu_discovery.paths import DIRECTORY, FILE_TYPE, REGULAR_FILE, directory_of, is_directory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from amd_gpu_tracker.errors import StateError
+    from amd_gpu_tracker.records.lease import Lease
+    from amdgpu_discovery.host import Host
+
+# Below it stand `leases/` and the tracker's other files; rootless runs have one in the user's runtime directory.
+RUN_DIRECTORY = "/run/amd-container-toolkit"
+LONGEST_NAME = 200
+# Of a lease and of the policy, many times what they come to.
+LARGEST_BYTES = 1024 * 1024
+
+
+class State:
+    """Where the tracker of one host keeps its files. `run_directory` is a path of this machine."""
+
+    __slots__ = ("host", "leases_directory", "lock_path", "policy_path", "refusals_path", "run_directory", "stamp_path")
+
+    def __init__(self, host: Host, run_directory: str = "") -> None:
+        self.host = host
+        self.run_directory = run_directory or host.path(RUN_DIRECTORY)
+        self.policy_path = host.path(POLICY_FILE)
+        self.lock_path = f"{self.run_directory}/gpu-tracker.lock"
+        self.leases_directory = f"{self.run_directory}/leases"
+        self.refusals_path = f"{self.run_directory}/refusals.jsonl"
+        # For which state of the driver and the policy the GPUs were seen to be those of the policy.
+        self.stamp_path = f"{self.run_directory}/gpus-seen"
+
+    @property
+    def is_rootless(self) -> bool:
+        """Return whether these are the leases of one user, who cannot see those of others."""
+        return self.run_directory != self.host.path(RUN_DIRECTORY)
+
+    def read_policy(self) -> Policy:
+        """Return the policy; where there is no file, nothing is tracked. StateError where it cannot be read."""
+        content = read_if_there(self.policy_path)
+        return Policy() if content is None else parse_policy(content, path=self.policy_path)
+
+    def has_policy(self) -> bool:
+        """Return whether anything was ever decided on this host."""
+        try:
+            posix.lstat(self.policy_path)
+        except OSError:
+            return False
+        return True
+
+    def write_policy(self, policy: Policy) -> None:
+        """Replace the policy, and wait for the disk."""
+        make_directory(directory_of(self.policy_path))
+        replace_file(self.policy_path, format_policy(policy), mode=0o644, durable=True)
+
+    def prepare(self) -> None:
+        """Make the directories that locks and leases need; NotPermitted to those who may not."""
+        make_directory(self.run_directory)
+        make_directory(self.leases_directory)
+
+    def lease_path(self, key: tuple[str, str]) -> str:
+        """Return where the lease of this runtime root and container id is."""
+        return f"{self.leases_directory}/{_lease_name(*key)}"
+
+    def lease_paths(self) -> list[str]:
+        """Return the path of every lease; what is left of an interrupted write is not among them."""
+        try:
+            names = posix.listdir(self.leases_directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise _unreadable(self.leases_directory, error) from error
+        return [f"{self.leases_directory}/{name}" for name in names if name.endswith(".json")]
+
+    def read_lease(self, path: str) -> Lease | None:
+        """Return a lease, None where there is none (any more). StateError where it cannot be read."""
+        content = read_if_there(path)
+        return None if content is None else parse_lease(content, path=path)
+
+    def may_name(self, path: str, gpu_keys: Iterable[bytes]) -> bool:
+        """Return False if a lease is of none of these GPUs, which is certain without understanding all of it."""
+        content = read_if_there(path)
+        if content is None:
+            return False
+        is_whole = content.startswith(LEASE_BEGINS) and content.endswith(LEASE_ENDS)
+        return not is_whole or any(key in content for key in gpu_keys)
+
+    def write_lease(self, lease: Lease) -> None:
+        """Put a lease in its place."""
+        path = self.lease_path(lease.key)
+        try:
+            put_in_place(write_beside(path, format_lease(lease), mode=0o644), path)
+        except OSError as error:
+            raise FileError(f"{path} cannot be written: {reason(error)}") from error
+
+    def forget_leases(self) -> None:
+        """Remove every lease, readable or not, and what interrupted writes left."""
+        for path in [*self.lease_paths(), *self._leftovers()]:
+            remove_file(path)
+
+    def _leftovers(self) -> Iterator[str]:
+        names = posix.listdir(self.leases_directory) if is_directory(self.leases_directory) else []
+        return (f"{self.leases_directory}/{name}" for name in names if name.endswith(".tmp"))
+
+
+def read_if_there(path: str) -> bytes | None:
+    """Return the content of a file, None where there is none; StateError where it cannot be read."""
+    try:
+        return read_plain_file(path)[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def read_plain_file(path: str, *, largest: int = LARGEST_BYTES) -> tuple[bytes, float]:
+    """Return the content of a file and when it was written; OSError where it is large or no plain file.
+
+    Root reads the leases of users and files that those name. A pipe would keep it waiting, a device may act when it is
+    opened, and some never end.
+    """
+    place = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
+    try:
+        found = posix.fstat(place)
+        if found.st_mode & FILE_TYPE != REGULAR_FILE:
+            import errno
+
+            is_directory = found.st_mode & FILE_TYPE == DIRECTORY
+            raise OSError(errno.EISDIR if is_directory else errno.EINVAL, "it is not a plain file")
+        descriptor = posix.open(f"/proc/self/fd/{place}", posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+    finally:
+        posix.close(place)
+    try:
+        return _read_all(descriptor, largest), found.st_mtime
+    finally:
+        posix.close(descriptor)
+
+
+def _read_all(descriptor: int, largest: int) -> bytes:
+    content = b""
+    while chunk := posix.read(descriptor, 65536):
+        content += chunk
+        if len(content) > largest:
+            import errno
+
+            raise OSError(errno.EFBIG, "it is too large")
+    return content
+
+
+def remove_file(path: str) -> None:
+    """Remove a file that may be gone already."""
+    try:
+        posix.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise FileError(f"{path} cannot be removed: {reason(error)}") from error
+
+
+def make_directory(path: str) -> None:
+    """Make a directory that all may read and only its owner may change; NotPermitted to those who may not."""
+    if is_directory(path):
+        return
+    import os
+
+    try:
+        os.makedirs(path, 0o755, exist_ok=True)
+        os.chmod(path, 0o755)  # noqa: S103 - whatever the umask: everybody may ask for the status
+    except PermissionError as error:
+        from amd_gpu_tracker.errors import needs_root
+
+        raise needs_root() from error
+    except OSError as error:
+        raise FileError(f"{path} cannot be made: {reason(error)}") from error
+
+
+def _unreadable(path: str, error: OSError) -> StateError:
+    # Nearly always everything can be read, and every claim of a GPU waits for what is imported.
+    from amd_gpu_tracker.errors import StateError
+
+    return StateError(
+        f"the GPU Tracker's {path} cannot be read: {reason(error)}", hint="mend it with 'amd-ctk gpu-tracker reset'"
+    )
+
+
+def _lease_name(root: str, container_id: str) -> str:
+    """Return a file name that is different for every pair."""
+    name = "@".join(part.replace("%", "%25").replace("/", "%2F").replace("@", "%40") for part in (container_id, root))
+    if len(name) > LONGEST_NAME:
+        from hashlib import sha256
+
+        name = f"{name[:100]}@{sha256(name.encode()).hexdigest()}"
+    return f"{name}.json"

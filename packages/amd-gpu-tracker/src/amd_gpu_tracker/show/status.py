@@ -1,0 +1,84 @@
+"""What the tracker knows, as a value."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.life.lease_scan import look_at_leases
+from amd_gpu_tracker.records.lease import gpu_key
+from amd_gpu_tracker.records.places import find_places
+from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
+from amd_gpu_tracker.records.tracked_gpus import read_tracked_gpus, require_same_gpus
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.state import State
+
+
+class ContainerUse(Value):
+    """A container that uses a GPU: since when, and how it came to it."""
+
+    container_id: str
+    # The runtime's --root, "" for its default.
+    root: str
+    bundle: str
+    since: float
+    ways: tuple[str, ...]
+    # What Docker Swarm promised: by which generic resources, and how many megabytes (2^20 bytes) of a shared GPU.
+    kinds: tuple[str, ...] = ()
+    vram_mb: int = 0
+
+
+class GpuUse(Value):
+    """A GPU, whether it is `shared` or `exclusive`, and the containers that use it, oldest first."""
+
+    number: int
+    # As the guide prints it, "N/A" where the hardware has none.
+    uuid: str
+    pci_address: str
+    accessibility: str
+    containers: tuple[ContainerUse, ...]
+
+
+class Status(Value):
+    """Whether GPUs are tracked, the GPUs, and what is wrong with state files that cannot be read."""
+
+    enabled: bool
+    gpus: tuple[GpuUse, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def read_status(state: State, processes: Processes) -> Status:
+    """Return who uses what, as far as the caller may see it. GpusChanged where the GPUs are no longer those tracked."""
+    policy = state.read_policy()
+    if not policy.enabled:
+        return Status(enabled=False)
+    gpus = locate_gpus(state.host)
+    require_same_gpus(policy, read_tracked_gpus(state.host, gpus))
+    survey = look_at_leases(state, processes, [path for place in find_places(state) for path in place.lease_paths()])
+    exclusive_keys = policy.exclusive_keys
+    uses = tuple(
+        GpuUse(
+            number=gpu.number,
+            uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
+            pci_address=str(gpu.pci_address),
+            accessibility=EXCLUSIVE if gpu_key(gpu) in exclusive_keys else SHARED,
+            containers=tuple(_use(lease) for lease in survey.living if gpu_key(gpu) in lease.gpus),
+        )
+        for gpu in gpus
+    )
+    return Status(enabled=True, gpus=uses, problems=tuple(str(error) for error in survey.unreadable))
+
+
+def _use(lease: Lease) -> ContainerUse:
+    return ContainerUse(
+        container_id=lease.container_id,
+        root=lease.root,
+        bundle=lease.bundle,
+        since=lease.since,
+        ways=lease.ways,
+        kinds=lease.kinds,
+        vram_mb=lease.vram_mb,
+    )

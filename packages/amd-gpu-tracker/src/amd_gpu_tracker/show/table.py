@@ -1,0 +1,83 @@
+"""How status is shown: the guide's table, a wider one, JSON."""
+
+from __future__ import annotations
+
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from amd_gpu_tracker.records.refusals import Refusal
+    from amd_gpu_tracker.show.status import ContainerUse, GpuUse, Status
+
+RULE = "-" * 120
+# The columns of the guide, and those of `--wide` behind them.
+HEADER = ("GPU Id", "UUID", "Accessibility", "Container Ids")
+MORE_HEADER = ("Name", "Since", "By")
+WIDTHS = (10, 25, 20, 66, 30, 22, 10)
+# What is shown of a GPU in the lines of its second container and those after it.
+BLANK = ("", "", "")
+
+
+def format_status(status: Status, *, names: Mapping[str, str] | None = None) -> str:
+    """Return the guide's table; with the `names` of containers the wider one."""
+    wide = names is not None
+    rows = [row for gpu in status.gpus for row in _rows(gpu, names)]
+    return "\n".join([RULE, _line(HEADER + (MORE_HEADER if wide else ())), RULE, *map(_line, rows)])
+
+
+def printable(text: str) -> str:
+    """Return text that users chose without what a terminal would obey."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def format_json(status: Status, names: Mapping[str, str]) -> str:
+    """Return everything as JSON; times are seconds since 1970."""
+    import json
+
+    gpus = [
+        {**gpu.as_dict(), "containers": [_container_fields(use, names) for use in gpu.containers]}
+        for gpu in status.gpus
+    ]
+    return json.dumps({"enabled": status.enabled, "gpus": gpus, "problems": list(status.problems)}, indent=2)
+
+
+def format_refusals(refusals: Sequence[Refusal]) -> str:
+    """Return the refusals, oldest first, each with its container and then the words it was given."""
+    blocks = []
+    for refusal in refusals:
+        indented = "\n    ".join(map(printable, refusal.message.split("\n")))
+        container, by = printable(refusal.container_id) or "-", ", ".join(refusal.ways)
+        blocks.append(f"{format_time(refusal.time)} container {container} by {by}\n    {indented}")
+    return "\n".join(blocks) or "No container was refused since the last boot"
+
+
+def format_time(seconds: float) -> str:
+    """Return a time of the wall clock in this machine's time zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _rows(gpu: GpuUse, names: Mapping[str, str] | None) -> list[tuple[str, ...]]:
+    first = (str(gpu.number), gpu.uuid, gpu.accessibility.capitalize())
+    uses = [_columns(use, names) for use in gpu.containers] or [("-",)]
+    return [(*(first if position == 0 else BLANK), *columns) for position, columns in enumerate(uses)]
+
+
+def _columns(use: ContainerUse, names: Mapping[str, str] | None) -> tuple[str, ...]:
+    if names is None:
+        return (use.container_id,)
+    return (
+        use.container_id,
+        names.get(use.container_id) or "-",
+        format_time(use.since),
+        ", ".join([*use.ways, *([f"{use.vram_mb} MB"] if use.vram_mb else [])]),
+    )
+
+
+def _line(columns: Sequence[str]) -> str:
+    return "".join(f"{printable(column):<{width}}" for column, width in zip(columns, WIDTHS, strict=False)).rstrip()
+
+
+def _container_fields(use: ContainerUse, names: Mapping[str, str]) -> dict[str, object]:
+    return {**use.as_dict(), "name": names.get(use.container_id) or None}

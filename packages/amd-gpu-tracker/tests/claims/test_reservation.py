@@ -1,0 +1,242 @@
+"""A container gets all the GPUs it asks for, or none and the guide's words."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from amd_gpu_tracker.claims.conflicts import refusal
+from amd_gpu_tracker.claims.reservation import withdraw
+from amd_gpu_tracker.errors import GpusChanged, GpusRefused, StateError
+from amd_gpu_tracker.records.state import State
+
+
+def test_shared_gpus_are_given_to_all_who_ask(machine):
+    machine.create("first", [0, 1, 2])
+    machine.create("second", [1, 3])
+
+    assert machine.users() == {0: ["first"], 1: ["first", "second"], 2: ["first"], 3: ["second"]}
+
+
+def test_an_exclusive_gpu_in_use_is_refused_with_everything_else(machine):
+    machine.tracker.set_accessibility("1-3", exclusive=True)
+    machine.create("90cb29e11e83", [1, 3])
+
+    with pytest.raises(GpusRefused) as refused:
+        machine.create("d23ff3dce183", [0, 1, 2])
+
+    assert refused.value.message == (
+        "GPUs [0 2] allocated\n"
+        "GPUs [1] are exclusive and already in use\n"
+        "Released GPUs [0 2] used by container d23ff3dce183\n"
+        "GPU 1 is in use by container 90cb29e11e83"
+    )
+    assert machine.users() == {0: [], 1: ["90cb29e11e83"], 2: [], 3: ["90cb29e11e83"]}
+    assert machine.lease_files() == ["90cb29e11e83@%2Frun%2Frunc.json"]
+
+
+def test_a_refusal_does_not_speak_of_gpus_nobody_got():
+    assert refusal("c", [], {2: ["a"], 0: ["a", "b"]}) == (
+        "GPUs [0 2] are exclusive and already in use\nGPU 0 is in use by container a, b\nGPU 2 is in use by container a"
+    )
+
+
+def test_a_free_exclusive_gpu_is_given_to_one(machine):
+    machine.tracker.set_accessibility("2", exclusive=True)
+
+    machine.create("first", [2])
+
+    with pytest.raises(GpusRefused):
+        machine.create("second", [2])
+
+
+def test_nothing_is_written_while_the_tracker_is_disabled(untracked):
+    before = sorted(os.walk(untracked.host.root))
+
+    assert untracked.claim("c1", [0], creator=os.getpid()) is True
+
+    assert sorted(os.walk(untracked.host.root)) == before
+
+
+def test_nothing_is_written_after_the_tracker_was_disabled(machine):
+    machine.tracker.disable()
+    before = os.stat(machine.state.lock_path).st_mtime_ns, machine.lease_files()
+
+    assert machine.claim("c1", [0], creator=os.getpid()) is True
+
+    assert (os.stat(machine.state.lock_path).st_mtime_ns, machine.lease_files()) == before
+
+
+def test_who_asks_for_no_gpu_is_not_tracked(machine):
+    assert machine.claim("c1", [], creator=os.getpid()) is True
+
+    assert machine.lease_files() == []
+
+
+def test_a_second_create_of_a_living_id_changes_nothing(machine):
+    machine.create("c1", [0])
+    before = machine.users()
+
+    assert machine.claim("c1", [1, 2], creator=machine.start_process()) is False
+
+    assert machine.users() == before == {0: ["c1"], 1: [], 2: [], 3: []}
+
+
+def test_the_same_id_under_another_runtime_root_is_another_container(machine):
+    machine.create("c1", [0])
+
+    machine.claim("c1", [0], creator=machine.start_process(), root="/run/other")
+
+    assert machine.users()[0] == ["c1", "c1"]
+
+
+def test_a_restarted_container_claims_anew(machine):
+    machine.tracker.set_accessibility("0", exclusive=True)
+    machine.kill(machine.create("c1", [0]))
+
+    machine.create("c1", [0])
+
+    assert machine.users()[0] == ["c1"]
+
+
+def test_a_restarted_container_is_refused_if_somebody_took_its_gpu_meanwhile(machine):
+    machine.tracker.set_accessibility("0", exclusive=True)
+    machine.kill(machine.create("c1", [0]))
+    machine.create("c2", [0])
+
+    with pytest.raises(GpusRefused, match=r"GPUs \[0\] are exclusive and already in use"):
+        machine.create("c1", [0])
+
+
+def test_the_maker_of_a_container_may_extend_its_lease(machine):
+    creator = machine.start_process()
+    machine.claim("c1", [0], creator=creator)
+    init = machine.processes.find(machine.start_process())
+
+    machine.claim("c1", [0, 2], creator=creator, ways=("cdi",), init=init)
+
+    lease = machine.state.read_lease(machine.state.lease_path(("/run/runc", "c1")))
+    assert (lease.ways, lease.init) == (("env", "cdi"), init)
+    assert machine.users() == {0: ["c1"], 1: [], 2: ["c1"], 3: []}
+
+
+def test_a_child_of_the_maker_may_extend_the_lease(machine):
+    creator = machine.start_process()
+    machine.claim("c1", [0], creator=creator)
+    child = machine.start_process(parent=creator)
+
+    granted = machine.claim("c1", [1], creator=child, creators=machine.processes.ancestors(child, 3))
+
+    assert granted
+    assert machine.users() == {0: ["c1"], 1: ["c1"], 2: [], 3: []}
+
+
+def test_an_extension_is_refused_like_a_claim(machine):
+    machine.tracker.set_accessibility("1", exclusive=True)
+    machine.create("other", [1])
+    creator = machine.start_process()
+    machine.claim("c1", [0], creator=creator)
+
+    with pytest.raises(GpusRefused):
+        machine.claim("c1", [0, 1], creator=creator)
+
+    assert machine.users() == {0: ["c1"], 1: ["other"], 2: [], 3: []}
+
+
+def test_withdrawing_undoes_only_ones_own_claim(machine):
+    machine.create("c1", [0])
+    newcomer = machine.holder("c1", creator=machine.start_process())
+
+    withdraw(machine.state, newcomer)
+    assert machine.users()[0] == ["c1"]
+
+    machine.claim("c2", [0], creator=newcomer.creator.pid)
+    withdraw(machine.state, newcomer.replace(container_id="c2"))
+    assert machine.users()[0] == ["c1"]
+
+
+def test_leases_that_are_over_are_dropped_by_the_next_claim(machine):
+    machine.kill(machine.create("gone", [0]))
+    machine.create("alive", [0])
+
+    assert machine.lease_files() == ["alive@%2Frun%2Frunc.json"]
+
+
+@pytest.mark.parametrize(("pid", "left"), [(8000, 40 - 16), (8001, 40), (8007, 40), (8008, 40 - 16)])
+def test_of_many_leases_one_claim_of_shared_gpus_in_eight_looks_at_sixteen(machine, monkeypatch, pid, left):
+    inits = [machine.create(f"c{number}", [0]) for number in range(40)]
+    for init in inits:
+        machine.kill(init)
+    monkeypatch.setattr("posix.getpid", lambda: pid)
+
+    machine.create("alive", [0])
+
+    assert len(machine.lease_files()) == left + 1
+
+
+def test_a_claim_of_exclusive_gpus_looks_at_all_leases_of_them(machine):
+    inits = [machine.create(f"c{number}", [0]) for number in range(20)]
+    policy = machine.state.read_policy()
+    machine.state.write_policy(policy.with_accessibility([policy.gpus[0].key], exclusive=True))
+    for init in inits:
+        machine.kill(init)
+
+    machine.create("alive", [0])
+
+    assert machine.lease_files() == ["alive@%2Frun%2Frunc.json"]
+
+
+def test_other_gpus_than_those_tracked_are_refused(machine_of, tmp_path):
+    machine = machine_of("mi210-4", tmp_path / "a")
+    machine.tracker.enable()
+    bigger = machine_of("mi210-8", tmp_path / "b")
+    policy = machine.state.read_policy()
+    bigger.state.write_policy(policy)
+
+    with pytest.raises(GpusChanged) as refused:
+        bigger.create("c1", [0])
+
+    assert str(refused.value) == "GPUs info is invalid. Please reset GPU Tracker."
+
+
+def test_a_broken_policy_refuses_every_gpu(machine):
+    with open(machine.state.policy_path, "w") as file:
+        file.write('{"version":1,"ena')
+
+    with pytest.raises(StateError, match=r"cannot be understood: .* \(mend it with 'amd-ctk gpu-tracker reset'\)"):
+        machine.create("c1", [0])
+
+
+def test_a_broken_lease_refuses_exclusive_gpus_and_no_others(machine):
+    machine.tracker.set_accessibility("1", exclusive=True)
+    path = machine.state.lease_path(("/run/runc", "broken"))
+    with open(path, "w") as file:
+        file.write("{}")
+
+    machine.create("shared", [0])
+    with pytest.raises(StateError, match=f"the lease {path} cannot be understood"):
+        machine.create("exclusive", [1])
+
+
+def test_rootless_containers_get_no_exclusive_gpu(machine, tmp_path):
+    machine.tracker.set_accessibility("1", exclusive=True)
+    machine.state = State(machine.host, str(tmp_path / "user"))
+
+    machine.create("shared", [0])
+    with pytest.raises(GpusRefused) as refused:
+        machine.create("exclusive", [0, 1])
+
+    assert str(refused.value) == "GPUs [1] are exclusive, which only containers of root can reserve"
+
+
+def test_refusals_are_remembered(machine):
+    machine.tracker.set_accessibility("1", exclusive=True)
+    machine.create("first", [1])
+
+    with pytest.raises(GpusRefused):
+        machine.create("second", [1])
+
+    (remembered,) = machine.tracker.refusals()
+    assert (remembered.container_id, remembered.ways) == ("second", ("env",))
+    assert remembered.message == ("GPUs [1] are exclusive and already in use\nGPU 1 is in use by container first")

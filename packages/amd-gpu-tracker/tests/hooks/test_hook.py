@@ -1,0 +1,236 @@
+"""The hooks that runtimes run, as the programs they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import amd_gpu_tracker
+import amdgpu_discovery
+from amd_gpu_tracker.hooks.program import _runtime_root
+from amd_gpu_tracker.hooks.spec_entries import claim_hook, is_claim_hook, release_hook
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.numbering import locate_gpus
+
+PARENT = """
+import json, subprocess, sys
+hook = json.loads(sys.argv[1])
+answer = subprocess.run(hook["args"], executable=hook["path"], input=sys.argv[2].encode(), env={}, capture_output=True)
+sys.stderr.write(answer.stderr.decode()); sys.stdout.write(answer.stdout.decode())
+sys.exit(answer.returncode)
+"""
+
+
+@pytest.fixture
+def init():
+    """Return a process that stands for a container's init."""
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def runtime(untracked, tmp_path):
+    """Return a function that runs a hook as a runtime with this --root does, with no environment."""
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    gpus = locate_gpus(untracked.host)
+
+    def run(hook, container_id, pid, *, numbers=(), root="/run/some-runc", spec=None):
+        nodes = [{"type": "c", "major": 226, "minor": gpus[number].render_minor} for number in numbers]
+        spec = {"linux": {"devices": nodes, "namespaces": [{"type": "pid"}]}} if spec is None else spec
+        (bundle / "config.json").write_text(json.dumps(spec))
+        state = {"ociVersion": "1.2.0", "id": container_id, "pid": pid, "status": "x", "bundle": str(bundle)}
+        words = ["--root", root, "create"] if root else []
+        return subprocess.run(
+            [sys.executable, "-c", PARENT, json.dumps(hook), json.dumps(state), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def tracker(untracked):
+    tracker = Tracker(untracked.host)
+    tracker.enable()
+    return tracker
+
+
+def users(tracker):
+    return {gpu.number: [use.container_id for use in gpu.containers] for gpu in tracker.status().gpus}
+
+
+def test_a_hook_is_an_absolute_interpreter_and_needs_no_environment():
+    hook = release_hook(Host("/"))
+
+    assert hook["path"] == hook["args"][0] == sys.executable
+    assert hook["args"][1:4] == ["-I", "-S", "-B"]
+    assert hook["args"][4].endswith("/amd_gpu_tracker/hook.py")
+    assert hook["args"][5:7] == ["release", "--import-from"]
+    assert all(os.path.isabs(root) for root in hook["args"][7].split(":"))
+    assert hook["timeout"] == 120
+    assert "env" not in hook
+
+
+def test_a_hook_knows_its_simulated_host_and_its_user(untracked):
+    assert claim_hook(untracked.host)["args"][8:] == ["--host-root", untracked.host.root]
+    assert release_hook(Host("/"), "/run/user/1000/amd-container-toolkit")["args"][8:] == [
+        *("--run-directory", "/run/user/1000/amd-container-toolkit")
+    ]
+
+
+def test_a_claim_hook_is_known_whoever_wrote_it():
+    assert is_claim_hook(claim_hook(Host("/")))
+    assert not is_claim_hook(release_hook(Host("/")))
+    assert not is_claim_hook({"path": "/bin/claim", "args": ["claim"]})
+    assert not is_claim_hook({"path": "/bin/claim"})
+    assert not is_claim_hook("claim")
+
+
+def test_a_container_claims_the_gpus_of_its_nodes_and_gives_them_back(tracker, runtime, untracked, init):
+    answer = runtime(claim_hook(untracked.host), "c1", init.pid, numbers=[0, 2])
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+    (use,) = tracker.status().gpus[2].containers
+    assert (use.container_id, use.root, use.ways) == ("c1", "/run/some-runc", ("cdi",))
+    assert users(tracker) == {0: ["c1"], 1: [], 2: ["c1"], 3: []}
+
+    init.kill()
+    init.wait()
+    assert runtime(release_hook(untracked.host), "c1", 0).returncode == 0
+    assert untracked.lease_files() == []
+
+
+def test_a_card_node_alone_is_a_claim_and_kfd_alone_is_none(tracker, runtime, untracked, init):
+    card = locate_gpus(untracked.host)[1].card_minor
+    devices = [{"type": "c", "major": 226, "minor": card}, {"type": "c", "major": 510, "minor": 0}]
+
+    runtime(claim_hook(untracked.host), "c1", init.pid, spec={"linux": {"devices": devices}})
+
+    assert users(tracker) == {0: [], 1: ["c1"], 2: [], 3: []}
+
+
+def test_an_exclusive_gpu_in_use_is_refused_in_the_guides_words(tracker, runtime, untracked, init):
+    tracker.set_accessibility("1", exclusive=True)
+    tracker.reserve("first", "1")
+
+    answer = runtime(claim_hook(untracked.host), "c2", init.pid, numbers=[0, 1])
+
+    words = (
+        "GPUs [0] allocated\n"
+        "GPUs [1] are exclusive and already in use\n"
+        "Released GPUs [0] used by container c2\n"
+        "GPU 1 is in use by container first"
+    )
+    assert (answer.returncode, answer.stdout, answer.stderr) == (1, "", f"{words}\n")
+    assert [refusal.message for refusal in tracker.refusals()] == [words]
+    with open(untracked.host.path("/var/log/amd-container-runtime.log")) as log:
+        (line,) = log.read().splitlines()
+    assert line.partition(" ")[2] == (
+        f'level=ERROR msg="amd-gpu-tracker refused GPUs" error={json.dumps(words)} container=c2'
+        f' host_root="{untracked.host.root}"'
+    )
+
+
+def test_while_the_tracker_is_disabled_nothing_is_claimed_or_written(untracked, runtime, init):
+    before = sorted(os.walk(untracked.host.root))
+
+    answer = runtime(claim_hook(untracked.host), "c1", init.pid, numbers=[0])
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert sorted(os.walk(untracked.host.root)) == before
+
+
+def test_the_claim_of_a_container_that_never_came_to_life_is_over(tracker, runtime, untracked, init):
+    runtime(claim_hook(untracked.host), "c1", init.pid, numbers=[0])
+    assert users(tracker)[0] == ["c1"]
+
+    init.kill()
+    init.wait()
+
+    assert users(tracker)[0] == []
+
+
+@pytest.mark.parametrize("words", [["create"], ["--root=/run/x", "create"], ["-root", "/run/x", "create"]])
+def test_the_runtimes_root_is_read_from_its_command_line(words):
+    runtime = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    runtime.stdout.readline()
+    found = _runtime_root(Processes(), [Processes().find(runtime.pid)])
+    runtime.communicate()
+
+    assert found == ("" if words == ["create"] else "/run/x")
+
+
+@pytest.mark.parametrize("state", ["", "[]", "{}", '{"id":"c1","pid":"x"}'])
+def test_a_state_that_no_runtime_writes_is_told(tracker, untracked, state):
+    hook = claim_hook(untracked.host)
+
+    answer = subprocess.run(hook["args"], input=state, capture_output=True, text=True, check=False)
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == "the container's state on standard input is not what OCI runtimes write\n"
+
+
+@pytest.mark.parametrize("spec", [{"linux": None}, {}, {"linux": {"devices": None}}, {"linux": {"devices": [1, {}]}}])
+def test_a_spec_without_gpu_nodes_claims_nothing(tracker, runtime, untracked, init, spec):
+    assert runtime(claim_hook(untracked.host), "c1", init.pid, spec=spec).returncode == 0
+
+    assert untracked.lease_files() == []
+
+
+def test_the_hook_writes_nothing_beside_its_modules(untracked, tracker, init, tmp_path):
+    hook = claim_hook(untracked.host)
+    installed = tmp_path / "installed"
+    for package in (amd_gpu_tracker, amdgpu_discovery):
+        source = os.path.dirname(package.__file__)
+        copy = installed / os.path.basename(source)
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    words = [*hook["args"][:4], str(installed / "amd_gpu_tracker/hook.py"), "claim", "--import-from", str(installed)]
+    (tmp_path / "config.json").write_text('{"linux":{"devices":[{"major":226,"minor":128}]}}')
+    state = json.dumps({"id": "c1", "pid": init.pid, "bundle": str(tmp_path)})
+
+    subprocess.run([*words, *hook["args"][8:]], input=state, text=True, check=True)
+
+    assert untracked.lease_files() == ["c1@.json"]
+    assert list(installed.rglob("__pycache__")) == []
+
+
+def test_the_hook_loads_no_library(untracked, tracker, init, tmp_path):
+    hook = claim_hook(untracked.host)
+    words = [*hook["args"][:3], "-X", "importtime", *hook["args"][3:]]
+    (tmp_path / "config.json").write_text('{"linux":{"devices":[{"major":226,"minor":128}]}}')
+    state = json.dumps({"id": "c1", "pid": init.pid, "bundle": str(tmp_path)})
+
+    answer = subprocess.run(words, input=state, capture_output=True, text=True, check=True)
+
+    loaded = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
+    heavy = {
+        "os",
+        "re",
+        "enum",
+        "json",
+        "typing",
+        "logging",
+        "pathlib",
+        "subprocess",
+        "dataclasses",
+        "filelock",
+        "signal",
+    }
+    assert loaded & (heavy | {"contextlib", "collections", "tempfile", "shutil", "typer"}) == set()
+    assert "amd_gpu_tracker.claims.reservation" in loaded

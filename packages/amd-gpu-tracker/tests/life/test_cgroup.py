@@ -1,0 +1,56 @@
+"""Containers without a pid namespace live as long as their cgroup is occupied."""
+
+from __future__ import annotations
+
+import pytest
+
+from amd_gpu_tracker.claims.given_gpus import shared_cgroup
+from amd_gpu_tracker.life.cgroup import expand, has_processes
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/docker/c1", "/docker/c1"),
+        ("docker/c1", "/docker/c1"),
+        ("system.slice:docker:c1", "/system.slice/docker-c1.scope"),
+        ("machine.slice:libpod:c1", "/machine.slice/libpod-c1.scope"),
+        ("kubepods-burstable-pod1.slice:cri-containerd:c1",
+         "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-c1.scope"),
+        (":runc:c1", "/system.slice/runc-c1.scope"),
+        ("-.slice:runc:c1", "/runc-c1.scope"),
+    ],
+)  # fmt: skip
+def test_paths_are_where_runc_puts_them(path, place):
+    assert expand(path) == place
+
+
+@pytest.mark.parametrize("place", ["docker/c1", "devices/docker/c1", "unified/docker/c1/inner"])
+def test_processes_are_found_in_every_hierarchy_and_below(tmp_path, place):
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "cgroup.procs").write_text("77\n")
+
+    assert has_processes("/docker/c1", root=str(tmp_path))
+    assert not has_processes("/docker/c2", root=str(tmp_path))
+
+
+def test_an_empty_cgroup_has_no_processes(tmp_path):
+    (tmp_path / "docker" / "c1").mkdir(parents=True)
+    (tmp_path / "docker" / "c1" / "cgroup.procs").write_text("")
+
+    assert not has_processes("/docker/c1", root=str(tmp_path))
+    assert not has_processes("/docker/c1", root=str(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("linux", "cgroup"),
+    [
+        ({"namespaces": [{"type": "pid"}], "cgroupsPath": "/docker/c1"}, ""),
+        ({"namespaces": [{"type": "mount"}], "cgroupsPath": "/docker/c1"}, "/docker/c1"),
+        ({"namespaces": [{"type": "pid", "path": "/proc/7/ns/pid"}], "cgroupsPath": "/docker/c1"}, "/docker/c1"),
+        ({"namespaces": None}, "/c1"),
+        (None, ""),
+    ],
+)
+def test_only_containers_without_a_pid_namespace_of_their_own_need_it(linux, cgroup):
+    assert shared_cgroup({"linux": linux}, "c1") == cgroup

@@ -1,0 +1,119 @@
+"""Leases of rootless users: what they keep root from, and what they cannot do to it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.records.state import State
+
+
+@pytest.fixture
+def rootless(machine):
+    """Return the machine as a rootless user sees it."""
+    return machine.as_rootless_user()
+
+
+def test_a_gpu_of_a_rootless_container_is_not_made_exclusive(machine, rootless):
+    rootless.create("rootless", [1, 2])
+    machine.create("roots", [2, 3])
+
+    change = machine.tracker.set_accessibility("all", exclusive=True)
+
+    assert (change.changed, change.in_use, change.rootless) == ((0, 3), (), (1, 2))
+    assert exclusive_gpus(machine) == [0, 3]
+
+
+def test_a_gpu_that_a_rootless_container_had_is_made_exclusive(machine, rootless):
+    machine.kill(rootless.create("rootless", [1]))
+
+    assert machine.tracker.set_accessibility("1", exclusive=True).changed == (1,)
+
+
+def test_a_gpu_that_is_exclusive_stays_so_whatever_users_write(machine, rootless):
+    rootless.create("rootless", [1])
+    lease = rootless.state.lease_path(("/run/runc", "rootless"))
+    content = Path(lease).read_bytes()
+    rootless.poststop("rootless")
+    os.unlink(lease)
+    machine.tracker.set_accessibility("1", exclusive=True)
+    Path(lease).write_bytes(content)
+
+    assert machine.tracker.set_accessibility("1", exclusive=True).rootless == (1,)
+
+    assert exclusive_gpus(machine) == [1]
+
+
+def test_a_gpu_that_becomes_exclusive_under_a_rootless_claim_is_refused(machine, rootless, monkeypatch):
+    def write_lease_late(state, lease):
+        written(state, lease)
+        if state.is_rootless:
+            # Of what root does, only the end: it has looked for rootless leases before this one was there.
+            policy = machine.state.read_policy()
+            machine.state.write_policy(policy.with_accessibility(["0000:03:00.0/0"], exclusive=True))
+
+    written = State.write_lease
+    monkeypatch.setattr(State, "write_lease", write_lease_late)
+
+    with pytest.raises(GpusRefused, match=r"^GPUs \[0\] are exclusive, which only containers of root can reserve"):
+        rootless.create("rootless", [0, 1])
+
+    assert rootless.lease_files() == []
+
+
+def exclusive_gpus(machine):
+    return [gpu.number for gpu in machine.tracker.status().gpus if gpu.accessibility == "exclusive"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "device", "large", "link to itself", "directory"])
+def test_what_a_user_puts_in_place_of_a_lease_is_no_trap_for_root(machine, rootless, kind):
+    rootless.create("rootless", [1])
+    path = rootless.state.lease_path(("/run/runc", "rootless"))
+    os.unlink(path)
+    put_trap(path, kind)
+
+    (problem,) = machine.tracker.status().problems
+
+    assert problem.startswith(f"the GPU Tracker's {path} cannot be read: ")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "device", "large", "link to itself", "directory"])
+def test_what_a_users_lease_names_is_no_trap_for_root(machine, rootless, tmp_path, kind):
+    put_trap(str(tmp_path / "trap"), kind)
+    creator = machine.start_process()
+    rootless.claim("rootless", [1], creator=creator, pid_file=str(tmp_path / "trap"))
+    machine.kill(creator)
+
+    # What cannot be judged counts as alive.
+    assert machine.users()[1] == ["rootless"]
+
+
+def put_trap(path, kind):
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "endless":
+        os.symlink("/dev/zero", path)
+    elif kind == "device":
+        os.symlink("/dev/tty", path)
+    elif kind == "link to itself":
+        os.symlink(path, path)
+    elif kind == "directory":
+        os.mkdir(path)
+    else:
+        with open(path, "wb") as file:
+            file.truncate(1 << 32)
+
+
+def test_a_lease_of_a_time_that_no_calendar_has_is_told(machine):
+    machine.create("c1", [0])
+    path = machine.state.lease_path(("/run/runc", "c1"))
+    lease = json.loads(Path(path).read_bytes())
+    Path(path).write_text(json.dumps({**lease, "since": 1e300}))
+
+    (problem,) = machine.tracker.status().problems
+
+    assert problem.startswith(f"the lease {path} cannot be understood: since is not a time")

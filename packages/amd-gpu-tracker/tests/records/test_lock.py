@@ -1,0 +1,118 @@
+"""One lock, taken in two ways that exclude each other."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from amd_gpu_tracker.errors import LockTimeout
+from amd_gpu_tracker.records.library_lock import hold_library_lock
+from amd_gpu_tracker.records.lock import KernelLock
+from amd_gpu_tracker.records.lock_waiting import read_holder
+
+HOLD = """
+import sys
+from amd_gpu_tracker.records.lock import KernelLock
+from amd_gpu_tracker.records.library_lock import hold_library_lock
+with {"kernel": KernelLock, "library": hold_library_lock}[sys.argv[1]](sys.argv[2]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "gpu-tracker.lock")
+
+
+@pytest.fixture
+def hold(path):
+    """Return a function that starts a process which holds the lock until its input ends."""
+    started = []
+
+    def start(kind):
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, kind, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    yield start
+    for process in started:
+        process.communicate()
+
+
+@pytest.mark.parametrize("held_by", ["kernel", "library"])
+@pytest.mark.parametrize("lock", [KernelLock, hold_library_lock])
+def test_both_ways_exclude_each_other_and_name_the_holder(path, hold, held_by, lock):
+    holder = hold(held_by)
+
+    with pytest.raises(LockTimeout) as timeout, lock(path, 0.05):
+        pass
+
+    assert str(timeout.value) == (
+        f"the GPU Tracker's lock {path} was not free within 0.05 seconds, process {holder.pid} holds it"
+        f" (see what it does with 'ps -fp {holder.pid}')"
+    )
+
+
+@pytest.mark.parametrize("lock", [KernelLock, hold_library_lock])
+def test_who_waits_gets_the_lock_when_it_is_free(path, hold, lock):
+    holder = hold("kernel")
+    holder.stdin.close()
+
+    with lock(path, 20):
+        assert read_holder(path) == os.getpid()
+
+    assert read_holder(path) == 0
+    holder.wait()
+    holder.stdin = None
+
+
+@pytest.mark.parametrize("lock", [KernelLock, hold_library_lock])
+def test_a_killed_holder_holds_nothing(path, hold, lock):
+    hold("library").kill()
+
+    with lock(path, 20):
+        pass
+
+
+def test_no_alarm_is_left_for_the_program_that_we_become(path, hold):
+    hold("kernel")
+
+    with pytest.raises(LockTimeout):
+        KernelLock(path, 0.05).__enter__()
+
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("lock", [KernelLock, hold_library_lock])
+def test_no_ordinary_user_can_take_the_lock(path, lock):
+    with lock(path):
+        pass
+
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+
+
+def test_a_lock_file_that_was_taken_away_is_no_lock(path, monkeypatch):
+    real = fcntl.flock
+    unlinked = []
+
+    def flock(descriptor, operation):
+        real(descriptor, operation)
+        if not unlinked:
+            os.unlink(path)
+            unlinked.append(path)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+    with KernelLock(path):
+        assert os.path.exists(path)
