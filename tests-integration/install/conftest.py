@@ -22,6 +22,7 @@ SUITES = ("bookworm", "trixie")
 MATRIX = Matrix(
     "install",
     {
+        "bullseye": ("Debian 11", "systemd 247, units alone"),
         "bookworm": ("Debian 12", "apt, Python 3.11"),
         "trixie": ("Debian 13", "apt, Python 3.13"),
         "python3": ("rpm", "dnf, `python3`"),
