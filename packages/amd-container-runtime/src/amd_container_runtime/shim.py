@@ -6,6 +6,8 @@ import posix
 import sys
 
 from amd_container_runtime.arguments import parse
+from amd_container_runtime.low_level import find_low_level_runtime, hand_over
+from amd_device_spec.settings import Settings, read_settings
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import host_from_environment, read_environment
 from amdgpu_discovery.paths import absolute
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from amd_container_runtime.arguments import Call
-    from amd_device_spec.settings import Settings
     from amdgpu_discovery.host import Host
 
 
@@ -39,8 +40,6 @@ def main() -> NoReturn:
 
 
 def _serve(call: Call, words: list[str]) -> NoReturn:
-    from amd_container_runtime.low_level import find_low_level_runtime, hand_over
-
     starts = call.starts_container and not call.asks_for_help
     environment = read_environment()
     if starts:
@@ -59,16 +58,12 @@ def _serve(call: Call, words: list[str]) -> NoReturn:
 
 
 def _read_surroundings(environment: Mapping[str, str]) -> tuple[Host, Settings]:
-    from amd_device_spec.settings import read_settings
-
     host = host_from_environment(environment)
     return host, read_settings(host)
 
 
 def _settings_or_defaults(environment: Mapping[str, str]) -> Settings:
     """Return the settings for a call that starts nothing; `delete` must not fail because a configuration is broken."""
-    from amd_device_spec.settings import Settings
-
     try:
         return _read_surroundings(environment)[1]
     except ToolkitError:

@@ -45,7 +45,7 @@ def _hook(host: Host, command: str, *more: str) -> dict[str, Any]:
 
     It leaves no bytecode beside modules, where root would write into the directories of whoever installed them.
     """
-    interpreter = sys.executable or "/usr/bin/python3"
+    interpreter = absolute(sys.executable or "/usr/bin/python3")
     words = [interpreter, "-I", "-S", "-B", _program(), command, "--import-from", ":".join(_import_roots())]
     if not host.is_this_machine:
         words += ["--host-root", host.root]

@@ -1,4 +1,4 @@
-"""The runtime as deb and rpm packages install it: its launcher, a library of its own and packs of its modules."""
+"""The runtime as deb and rpm packages install it: its launcher and a library of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import amd_container_runtime
 import amd_device_spec
 import amd_gpu_tracker
 import amdgpu_discovery
-from amd_container_runtime.quick_python import make_quick_python
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.simulate import build_host
 
@@ -29,28 +28,16 @@ SCRIPT = Path(__file__).parent.parent / "src/scripts/amd-container-runtime"
 
 @pytest.fixture
 def library(tmp_path):
-    """Return a directory of the packages, with packs."""
+    """Return the directory of modules that packages install."""
     root = tmp_path / "v2.0/usr/lib/amd-container-toolkit/python"
     for package in (amd_container_runtime, amd_device_spec, amd_gpu_tracker, amdgpu_discovery):
         source = Path(package.__file__).parent
         shutil.copytree(source, root / source.name, ignore=shutil.ignore_patterns("__pycache__"))
-    for program in ("amd_container_runtime", "amd_gpu_tracker"):
-        subprocess.run([sys.executable, "-ISB", f"{root}/{program}/packed.py"], check=True)
     (root.parent / "python3").symlink_to(Path(sys.executable).resolve())
     programs = root.parents[2] / "bin"
     programs.mkdir()
     shutil.copy(SCRIPT, programs)
     return root
-
-
-@pytest.fixture
-def only_packs(library):
-    """Leave modules that cannot be imported, without their directories telling."""
-    for file in library.rglob("*.py"):
-        if file.name != "hook.py":
-            times = os.stat(file.parent)
-            file.write_text(f"raise SystemExit('{file.name} was imported')\n")
-            os.utime(file.parent, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 @pytest.fixture
@@ -72,9 +59,8 @@ def create(runtime, library):
     return run
 
 
-@pytest.mark.usefixtures("only_packs")
 @pytest.mark.parametrize("tracked", [False, True])
-def test_a_container_gets_its_gpus_without_a_module_read_from_its_file(runtime, create, tracked):
+def test_a_container_gets_its_gpus(runtime, create, tracked):
     if tracked:
         Tracker(runtime.host).enable()
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
@@ -91,7 +77,7 @@ def test_a_container_gets_its_gpus_without_a_module_read_from_its_file(runtime, 
     assert [lease.name for lease in leases.glob("*")] == (["c1@.json"] if tracked else [])
 
 
-# The launcher lets python start in the C locale, in which that would set LC_CTYPE too.
+# Python sets LC_CTYPE where the locale is C (PEP 538).
 @pytest.mark.parametrize(
     "locale", [{}, {"LC_ALL": "C"}, {"LC_ALL": ""}, {"LC_ALL": "xx_XX.\udce9"}, {"LANG": "C.UTF-8"}, {"LC_CTYPE": "C"}]
 )
@@ -106,21 +92,7 @@ def test_the_environment_reaches_runc_unchanged(runtime, create, tmp_path, local
     assert seen == {**runtime.environment, **locale}
 
 
-@pytest.mark.parametrize("missing", ["packaged.pack-????????", "packaged.pack-*-2", "packaged.pack-*"])
-def test_without_a_pack_modules_come_from_their_files(runtime, library, create, missing):
-    Tracker(runtime.host).enable()
-    runtime.write_config("AMD_VISIBLE_DEVICES=0")
-    for file in library.rglob(missing):
-        file.unlink()
-
-    answer = create()
-
-    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
-    assert len(runtime.config["linux"]["devices"]) == 3
-
-
-@pytest.mark.usefixtures("only_packs")
-def test_what_only_some_tracked_containers_need_is_in_packs_too(runtime, library, create):
+def test_tracked_containers_share_wait_and_are_refused(runtime, create):
     """The second claim of a boot, others' leases, an exclusive GPU in use, a lock that is not free."""
     tracker = Tracker(runtime.host)
     tracker.enable()
@@ -143,8 +115,7 @@ def test_what_only_some_tracked_containers_need_is_in_packs_too(runtime, library
     assert (refusal.returncode, refusal.stderr.splitlines()[1]) == (1, "GPUs [1] are exclusive and already in use")
 
 
-@pytest.mark.usefixtures("only_packs")
-def test_partitions_come_from_packs_too(runtime, create, tmp_path):
+def test_a_container_gets_a_partition(runtime, create, tmp_path):
     host = build_host(tmp_path / "partitioned", "mi300x-8-cpx")
     runtime.write_config("AMD_VISIBLE_DEVICES=62")
 
@@ -163,7 +134,7 @@ def test_a_refusal_has_its_sentence(runtime, create):
     )
 
 
-def test_settings_and_resources_of_a_swarm_need_modules_that_are_not_in_the_pack(runtime, create):
+def test_settings_and_swarm_resources_are_read(runtime, create):
     runtime.configure(log_level="debug")
     runtime.write_config("DOCKER_RESOURCE_GPU=0xEA35F57CC80DEB35")
 
@@ -172,45 +143,8 @@ def test_settings_and_resources_of_a_swarm_need_modules_that_are_not_in_the_pack
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
-starts_quickly = pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="python 3.10 looks for pyvenv.cfg where the link to it leads"
-)
-
-
-def quick_python(library):
-    return library.parent / "quick/python3"
-
-
-@starts_quickly
-def test_the_quick_python_starts_from_three_modules_of_its_own(library):
-    code = "import encodings, sys; print(encodings.__file__, sys.version, list(sys.modules['encodings'].__path__))"
-
-    answer = subprocess.check_output([quick_python(library), "-ISBc", code], env={"LC_ALL": "C"}, text=True)
-
-    version = f"{sys.version_info.major}{sys.version_info.minor}"
-    encodings = quick_python(library).parent / f"{sys.platlibdir}/python{version}.zip/encodings"
-    assert answer == f"{encodings}/__init__.pyc {sys.version} ['{encodings}']\n"
-    assert sorted(file.name for file in encodings.iterdir()) == ["__init__.pyc", "aliases.pyc", "utf_8.pyc"]
-
-
-@starts_quickly
-@pytest.mark.parametrize("name", ["latin1", "U8", "utf-8", "windows-1252", "idna", "mac.roman", "nonsense"])
-def test_the_quick_python_has_every_encoding_when_it_runs(library, name):
-    code = "import codecs, sys; sys.path.insert(0, sys.argv[1])\n"
-    code += "from amd_container_runtime.packaged import complete_encodings; complete_encodings()\n"
-    code += "try: print(codecs.lookup(sys.argv[2]).name)\nexcept LookupError as error: print(error)"
-    words = ["-ISBc", code, library, name]
-
-    quick, ordinary = (
-        subprocess.check_output([python, *words], env={"LC_ALL": "C"}, text=True)
-        for python in (quick_python(library), sys.executable)
-    )
-
-    assert quick == ordinary
-
-
 @pytest.mark.parametrize("launcher", ["", "./bin/amd-container-runtime", "../usr/bin/amd-container-runtime"])
-def test_hooks_are_run_by_the_python_that_stays(runtime, library, create, launcher):
+def test_hooks_are_run_by_the_python_of_the_package(runtime, library, create, launcher):
     Tracker(runtime.host).enable()
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
 
@@ -219,41 +153,8 @@ def test_hooks_are_run_by_the_python_that_stays(runtime, library, create, launch
     assert [hook["path"] for hook in runtime.config["hooks"]["poststop"]] == [f"{library.parent}/python3"]
 
 
-def test_a_container_starts_without_a_quick_python(runtime, library, create):
-    shutil.rmtree(quick_python(library).parent)
-    runtime.write_config("AMD_VISIBLE_DEVICES=0")
-
-    assert create().returncode == 0
-    assert len(runtime.config["linux"]["devices"]) == 3
-
-
-@starts_quickly
-def test_a_quick_python_that_does_not_prove_itself_is_not_left(library):
-    place = quick_python(library).parent
-
-    assert not make_quick_python(str(place), "/bin/false", str(library))
-    assert sorted(os.listdir(place)) == [sys.platlibdir, "pyvenv.cfg"]
-    assert make_quick_python(str(place), sys.executable, str(library))
-    assert sorted(os.listdir(place)) == [sys.platlibdir, "python3", "pyvenv.cfg"]
-
-
-@starts_quickly
-def test_a_quick_python_is_made_again_beside_others_and_those_go_that_have_no_python(library):
-    place = quick_python(library).parent
-    (place / sys.platlibdir / "python2.6").symlink_to("/")
-    (place / sys.platlibdir / "python26.zip/encodings").mkdir(parents=True)
-    before = sorted(path.relative_to(place) for path in place.rglob("*"))
-    (place / sys.platlibdir / "python2.7").symlink_to("/nowhere")
-    (place / sys.platlibdir / "python27.zip/encodings").mkdir(parents=True)
-
-    assert make_quick_python(str(place), sys.executable, str(library))
-
-    assert sorted(path.relative_to(place) for path in place.rglob("*")) == before
-
-
-@pytest.mark.usefixtures("only_packs")
 @pytest.mark.parametrize("command", ["claim", "release"])
-def test_hooks_run_from_their_pack(runtime, library, command):
+def test_hooks_run_with_an_empty_environment(runtime, library, command):
     Tracker(runtime.host).enable()
     runtime.write_config(linux={"devices": [{"path": "/dev/dri/renderD130", "type": "c", "major": 226, "minor": 130}]})
     state = {"ociVersion": "1.2.0", "id": "c1", "pid": os.getpid(), "status": "created", "bundle": str(runtime.bundle)}
