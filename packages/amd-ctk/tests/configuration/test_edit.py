@@ -145,7 +145,7 @@ def test_a_full_disk_leaves_the_file_alone(
     assert done.stderr == (
         f"failed to save the config: failed to open file: {tmp_path}/disk/daemon.json | err: the disk is full\n"
     )
-    assert not list((tmp_path / "host/var/lib/amd-container-toolkit").iterdir())
+    assert not (tmp_path / "host/var/lib/amd-container-toolkit/engine-configuration.json").exists()
 
 
 def test_a_read_only_file_system_is_named(

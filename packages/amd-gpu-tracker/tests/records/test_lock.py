@@ -14,7 +14,7 @@ import pytest
 from amd_gpu_tracker.errors import LockTimeout
 from amd_gpu_tracker.records.library_lock import hold_library_lock
 from amd_gpu_tracker.records.lock import KernelLock
-from amd_gpu_tracker.records.lock_waiting import read_holder
+from amdgpu_discovery.lock_holder import read_lock_holder
 
 HOLD = """
 import sys
@@ -69,9 +69,9 @@ def test_who_waits_gets_the_lock_when_it_is_free(path, hold, lock):
     holder.stdin.close()
 
     with lock(path, 20):
-        assert read_holder(path) == os.getpid()
+        assert read_lock_holder(path) == os.getpid()
 
-    assert read_holder(path) == 0
+    assert read_lock_holder(path) == 0
     holder.wait()
     holder.stdin = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json  # noqa: TID253  no container start comes here
 import os
@@ -13,6 +12,7 @@ from amd_ctk.configuration.changes import Change, Changes
 from amd_ctk.documents.document import ABSENT, Absent
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.lock_holder import read_lock_holder
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -23,12 +23,21 @@ if TYPE_CHECKING:
 
 DIRECTORY = "/var/lib/amd-container-toolkit"
 FILE_NAME = "engine-configuration.json"
+LOCK_NAME = "engine-configuration.lock"
+# An edit takes a second at most, an engine that checks it a few.
+TIMEOUT_SECONDS = 60.0
 
 
 class LedgerError(ToolkitError):
     """The record cannot be read, so nothing can be said about what is ours."""
 
     exit_code = 5
+
+
+class LedgerInUse(ToolkitError):
+    """Another process is changing engine configurations and does not come to an end."""
+
+    exit_code = 10
 
 
 class Record(Value):
@@ -87,19 +96,43 @@ class Ledger:
 
 
 @contextmanager
-def open_ledger(host: Host, environment: Mapping[str, str]) -> Iterator[Ledger]:
-    """Give the caller the ledger for itself alone; FileError where its directory cannot be made."""
+def open_ledger(host: Host, environment: Mapping[str, str], *, timeout: float = TIMEOUT_SECONDS) -> Iterator[Ledger]:
+    """Give the caller the ledger for itself alone; LedgerInUse, FileError where its directory cannot be made."""
     directory = ledger_directory(host, environment)
     try:
         os.makedirs(directory, mode=0o755, exist_ok=True)
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise FileError(f"{directory} cannot be made: {reason(error)}", hint="run it as root") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with _hold_lock(os.path.join(directory, LOCK_NAME), timeout):
         yield Ledger(directory)
+
+
+@contextmanager
+def _hold_lock(path: str, timeout: float) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    # A file that others cannot open: whoever can open a file can lock it, and keep everybody else waiting.
+    lock = FileLock(path, timeout=timeout, mode=0o600)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise _in_use(path, timeout) from None
+    except OSError as error:
+        raise FileError(f"{path} cannot be opened: {reason(error)}") from error
+    try:
+        yield
     finally:
-        os.close(descriptor)
+        lock.release()
+
+
+def _in_use(path: str, timeout: float) -> LedgerInUse:
+    pid = read_lock_holder(path)
+    holder = f"process {pid}" if pid else "another process"
+    return LedgerInUse(
+        f"{path}, the lock of the record of what amd-ctk changed, was not free within {timeout:g} seconds, "
+        f"{holder} holds it",
+        hint=f"see what it does with 'ps -fp {pid}'" if pid else "try again",
+    )
 
 
 def ledger_directory(host: Host, environment: Mapping[str, str]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 # The C half of `signal`: the other half imports enum, which costs as much as a whole container start.
 import _signal as signal  # type: ignore[import-not-found]  # typeshed does not know it
 import fcntl
-import posix
 
 from amd_gpu_tracker.errors import LockTimeout, needs_root
 from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.lock_holder import read_lock_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def wait(descriptor: int, path: str, timeout: float) -> None:
 
 def lock_timeout(path: str, timeout: float) -> LockTimeout:
     """Return the error for a lock that was not to be had, naming who holds it."""
-    pid = read_holder(path)
+    pid = read_lock_holder(path)
     holder = f"process {pid}" if pid else "another process"
     return LockTimeout(
         f"the GPU Tracker's lock {path} was not free within {timeout:g} seconds, {holder} holds it",
@@ -48,15 +48,3 @@ def cannot_lock(path: str, error: OSError) -> ToolkitError:
     if isinstance(error, PermissionError):
         return needs_root()
     return FileError(f"the GPU Tracker's lock {path} cannot be taken: {reason(error)}")
-
-
-def read_holder(path: str) -> int:
-    """Return the process that holds the lock as /proc/locks names it, 0 where that does not say."""
-    try:
-        inode = posix.stat(path).st_ino
-        with open("/proc/locks", encoding="ascii") as locks:
-            # 1: FLOCK  ADVISORY  WRITE 4711 00:17:1234 0 EOF; the device is left out, overlays show another.
-            holders = [line.split() for line in locks if " FLOCK " in line and f":{inode} " in line]
-    except OSError:
-        return 0
-    return next((int(words[4]) for words in holders if words[1] == "FLOCK" and int(words[4]) > 0), 0)
