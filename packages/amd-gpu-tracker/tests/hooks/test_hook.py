@@ -12,9 +12,8 @@ import pytest
 
 import amd_gpu_tracker
 import amdgpu_discovery
-from amd_gpu_tracker.hooks.program import _runtime_root
+from amd_gpu_tracker.hooks.program import _runtime_option
 from amd_gpu_tracker.hooks.spec_entries import claim_hook, is_claim_hook, release_hook
-from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
@@ -44,12 +43,12 @@ def runtime(untracked, tmp_path):
     bundle.mkdir()
     gpus = locate_gpus(untracked.host)
 
-    def run(hook, container_id, pid, *, numbers=(), root="/run/some-runc", spec=None):
+    def run(hook, container_id, pid, *, numbers=(), root="/run/some-runc", spec=None, words=("create",), told=""):
         nodes = [{"type": "c", "major": 226, "minor": gpus[number].render_minor} for number in numbers]
         spec = {"linux": {"devices": nodes, "namespaces": [{"type": "pid"}]}} if spec is None else spec
         (bundle / "config.json").write_text(json.dumps(spec))
-        state = {"ociVersion": "1.2.0", "id": container_id, "pid": pid, "status": "x", "bundle": str(bundle)}
-        words = ["--root", root, "create"] if root else []
+        state = {"ociVersion": "1.2.0", "id": container_id, "pid": pid, "status": "x", "bundle": told or str(bundle)}
+        words = ["--root", root, *(word.replace("BUNDLE", str(bundle)) for word in words)] if root else []
         return subprocess.run(
             [sys.executable, "-c", PARENT, json.dumps(hook), json.dumps(state), *words],
             capture_output=True,
@@ -162,18 +161,66 @@ def test_the_claim_of_a_container_that_never_came_to_life_is_over(tracker, runti
     assert users(tracker)[0] == []
 
 
-@pytest.mark.parametrize("words", [["create"], ["--root=/run/x", "create"], ["-root", "/run/x", "create"]])
-def test_the_runtimes_root_is_read_from_its_command_line(words):
-    runtime = subprocess.Popen(
-        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    runtime.stdout.readline()
-    found = _runtime_root(Processes(), [Processes().find(runtime.pid)])
-    runtime.communicate()
+@pytest.mark.parametrize(
+    ("words", "root"),
+    [
+        (["crun", "create"], ""),
+        (["crun", "--root=/run/x", "create"], "/run/x"),
+        (["runc", "-root", "/run/x", "create"], "/run/x"),
+        (["crun", "--root"], ""),
+        ([], ""),
+    ],
+)
+def test_the_runtimes_root_is_read_from_its_command_line(words, root):
+    assert _runtime_option(words, "root") == root
 
-    assert found == ("" if words == ["create"] else "/run/x")
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("create", "--bundle", "BUNDLE", "--pid-file", "/run/pid", "c1"),
+        ("create", "--bundle=BUNDLE", "c1"),
+        ("create", "-b", "BUNDLE", "c1"),
+    ],
+    ids=" ".join,
+)
+def test_where_crun_takes_its_own_directory_for_the_bundle_its_command_line_names_it(
+    tracker, runtime, untracked, init, words
+):
+    answer = runtime(claim_hook(untracked.host), "c1", init.pid, numbers=[1], words=words, told="/")
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert users(tracker) == {0: [], 1: ["c1"], 2: [], 3: []}
+    (lease,) = (untracked.state.read_lease(path) for path in untracked.state.lease_paths())
+    assert lease.bundle.endswith("/bundle")
+
+
+@pytest.mark.parametrize("words", [("create", "c1"), ("create", "--bundle", ".", "c1"), ("create", "--bundle")])
+def test_a_bundle_that_nobody_names_is_refused(tracker, runtime, untracked, init, words):
+    answer = runtime(claim_hook(untracked.host), "c1", init.pid, numbers=[1], words=words, told="/")
+
+    assert (answer.returncode, answer.stderr) == (
+        1,
+        (
+            "the runtime calls / the container's bundle, and its command line does not name another directory"
+            " (call it with --bundle and an absolute path)\n"
+        ),
+    )
+    assert untracked.lease_files() == []
+
+
+def test_a_file_of_the_image_is_not_taken_for_the_spec(tracker, runtime, untracked, tmp_path):
+    image = tmp_path / "rootfs"
+    image.mkdir()
+    (image / "config.json").write_text('{"linux":{}}')
+    init = subprocess.Popen(["sleep", "60"], cwd=image)
+
+    runtime(claim_hook(untracked.host), "c1", init.pid, numbers=[1], words=("create", "--bundle", "BUNDLE"), told="/")
+    claimed = users(tracker)
+    init.kill()
+    init.wait()
+
+    assert claimed == {0: [], 1: ["c1"], 2: [], 3: []}
 
 
 @pytest.mark.parametrize("state", ["", "[]", "{}", '{"id":"c1","pid":"x"}'])

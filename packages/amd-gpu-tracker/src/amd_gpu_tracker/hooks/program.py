@@ -24,7 +24,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from amd_gpu_tracker.life.processes import ProcessId
 
 # The runtime runs its hooks itself or, crun, through a child.
 GENERATIONS = 3
@@ -61,13 +60,16 @@ def _claim(state: State, container: dict[str, Any], processes: Processes) -> Non
     from amd_gpu_tracker.claims.reservation import Claim, reserve
     from amdgpu_discovery.numbering import locate_gpus
 
-    spec = _read_spec(container["bundle"])
-    gpus = locate_gpus(state.host, board_ids=False)
     creators = processes.ancestors(posix.getppid(), GENERATIONS)
+    runtime_words = processes.words(creators[0].pid) if creators else []
+    bundle = _find_bundle(container["bundle"], runtime_words)
+    spec = _read_spec(bundle)
+    gpus = locate_gpus(state.host, board_ids=False)
     holder = Holder(
         container_id=container["id"],
-        root=_runtime_root(processes, creators),
-        bundle=container["bundle"],
+        # The state does not tell it.
+        root=_runtime_option(runtime_words, "root"),
+        bundle=bundle,
         creator=creators[0],
         init=processes.find(container["pid"]),
         cgroup=shared_cgroup(spec, container["id"]),
@@ -93,6 +95,24 @@ def _read_container() -> dict[str, Any]:
         raise ToolkitError("the container's state on standard input is not what OCI runtimes write") from error
 
 
+def _find_bundle(told: str, runtime_words: list[str]) -> str:
+    """Return the directory of the bundle; `told` is what the state says.
+
+    crun 1.21 and 1.28 have changed to / when they run the hooks of a container that has device nodes and a user
+    namespace of its own, and they take the directory they are in for the bundle. What the engine told crun is the other
+    source that no container has a say in: the container's init may be in a directory of the image by now.
+    """
+    if told != "/":
+        return told
+    bundle = _runtime_option(runtime_words, "bundle", "b")
+    if not bundle.startswith("/"):
+        raise ToolkitError(
+            "the runtime calls / the container's bundle, and its command line does not name another directory",
+            hint="call it with --bundle and an absolute path",
+        )
+    return bundle
+
+
 def _read_spec(bundle: str) -> dict[str, Any]:
     path = f"{bundle}/config.json"
     try:
@@ -106,12 +126,11 @@ def _read_spec(bundle: str) -> dict[str, Any]:
     return spec
 
 
-def _runtime_root(processes: Processes, creators: list[ProcessId]) -> str:
-    """Return the --root that the runtime above was started with, "" for its default; the state does not tell it."""
-    words = processes.words(creators[0].pid) if creators else []
+def _runtime_option(words: list[str], *names: str) -> str:
+    """Return the value of an option on the runtime's command line, "" where it was not given."""
     for position, word in enumerate(words[1:], 1):
         name, equals, value = word.lstrip("-").partition("=")
-        if name == "root" and word.startswith("-"):
+        if name in names and word.startswith("-"):
             return value if equals else words[position + 1] if position + 1 < len(words) else ""
     return ""
 
