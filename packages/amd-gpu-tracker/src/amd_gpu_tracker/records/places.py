@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.records.rootless import DIRECTORY_NAME
+from amd_gpu_tracker.records.rootless import DIRECTORY_NAME, USER_DIRECTORIES
 from amd_gpu_tracker.records.state import State
-
-USER_DIRECTORIES = "/run/user"
 
 
 def find_places(state: State) -> list[State]:

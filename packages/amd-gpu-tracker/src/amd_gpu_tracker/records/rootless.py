@@ -1,6 +1,8 @@
-"""Where a rootless run keeps its leases: in the runtime directory of the user whose namespace it is.
+"""Where this process keeps its leases: root in /run, a user in the runtime directory of that user.
 
-Root inside a system container (LXC) has a uid map too, but no runtime directory of an outer user: it is root.
+One rule for both, whatever the environment says: `/` belongs to the root of a machine, and to the root of a system
+container (LXC), whose uid map is no more an identity than that of a rootless engine. A rootless engine maps ids too,
+but sees a `/` that is not its own.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 IDENTITY = ["0", "0", "4294967295"]
+# What logind makes for each user who is there, mode 0700.
+USER_DIRECTORIES = "/run/user"
 DIRECTORY_NAME = "amd-container-toolkit"
 
 
@@ -27,21 +31,28 @@ def open_state(host: Host, environment: Mapping[str, str]) -> State:
 
 
 def find_user_directory(environment: Mapping[str, str]) -> str:
-    """Return the directory for a rootless run's leases, "" where this is none."""
-    uid = outer_uid(_read_uid_map(), posix.geteuid())
+    """Return the directory for a user's leases, "" for root."""
+    uid = find_user()
     if uid is None:
         return ""
-    candidates = (environment.get("XDG_RUNTIME_DIR", ""), f"/run/user/{uid}")
-    found = next((path for path in candidates if path and is_directory(path)), "")
+    # First where root looks for it: hooks are often run with an empty environment.
+    candidates = (f"{USER_DIRECTORIES}/{uid}", environment.get("XDG_RUNTIME_DIR", ""))
+    found = next((path for path in candidates if path and _is_own_directory(path)), "")
     return f"{found}/{DIRECTORY_NAME}" if found else ""
 
 
-def outer_uid(uid_map: str, uid: int) -> int | None:
-    """Return who this process is outside its user namespace; None for root outside of any."""
-    lines = [line.split() for line in uid_map.splitlines()]
-    if lines == [IDENTITY]:
+def find_user() -> int | None:
+    """Return the user for whom this process runs containers, None for root."""
+    uid = posix.geteuid()
+    uid_map = _read_uid_map()
+    if uid_map.split() == IDENTITY or _owner_of_root_directory() == 0:
         return uid or None
-    for inside, outside, length in lines:
+    return outer_uid(uid_map, uid)
+
+
+def outer_uid(uid_map: str, uid: int) -> int | None:
+    """Return who a user of a user namespace is outside of it, None where that is nobody."""
+    for inside, outside, length in (line.split() for line in uid_map.splitlines()):
         if int(inside) <= uid < int(inside) + int(length):
             return int(outside) + uid - int(inside)
     return None
@@ -52,3 +63,12 @@ def _read_uid_map() -> str:
         return read_file("/proc/self/uid_map").decode("ascii")
     except OSError:  # a kernel without user namespaces
         return " ".join(IDENTITY)
+
+
+def _owner_of_root_directory() -> int:
+    return posix.stat("/").st_uid
+
+
+def _is_own_directory(path: str) -> bool:
+    """Return whether a path leads to a directory of this user; others may have made those in /tmp."""
+    return is_directory(path) and posix.stat(path).st_uid == posix.geteuid()
