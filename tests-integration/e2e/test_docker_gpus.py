@@ -56,6 +56,25 @@ def test_all_are_eight_gpus_and_one_kfd(see):
     )
 
 
+@pytest.mark.parametrize(
+    ("user", "nodes"),
+    [
+        ("AMD_VISIBLE_DEVICES=0", [KFD, *GPU_0]),
+        ("AMD_VISIBLE_DEVICES=none", []),
+        # As AMD's guide has it: the user gives what Swarm would give.
+        ("DOCKER_RESOURCE_GPU=0x2250F807CAF2231A", [KFD, *GPU_1]),
+    ],
+)
+def test_an_image_that_asks_for_all_gpus_in_swarms_name_does_not_beat_its_user(docker, image_archive, user, nodes):
+    image_says = ("DOCKER_RESOURCE_GPU=all", "DOCKER_RESOURCE_AMD_GPU=0000:47:00.0", "DOCKER_RESOURCE_X=0000:47:00.0")
+    changes = [f"--change=ENV {variable}" for variable in image_says]
+    docker("import", *changes, str(image_archive), "greedy:local")
+
+    seen = docker("run", "--rm", "--runtime=amd", f"--env={user}", "greedy:local", "list-gpus").stdout
+
+    assert sorted(parse_seen(seen)) == sorted(nodes)
+
+
 def test_a_container_that_asks_for_nothing_gets_nothing(docker):
     assert docker("run", "--rm", "--runtime=amd", IMAGE, "list-gpus").stdout == ""
 

@@ -67,6 +67,17 @@ def test_replicas_have_different_gpus_and_the_fifth_of_four_waits_for_one(node: 
     assert node.environment(started) == {"DOCKER_RESOURCE_AMD_GPU": freed}
 
 
+def test_an_image_adds_no_gpu_to_what_swarm_chose(node: Node) -> None:
+    wishes = ("AMD_VISIBLE_DEVICES=all", "DOCKER_RESOURCE_GPU=all", "DOCKER_RESOURCE_ANYTHING=0000:26:00.0")
+    variables = [f"--env={variable}" for variable in (*wishes, "DOCKER_RESOURCE_AMD_GPU=all")]
+    node.create_service("greedy", "--generic-resource=AMD_GPU=1", *variables)
+    node.wait_for_running("greedy", 1)
+
+    (container,) = node.containers("greedy")
+    uuid = node.environment(container)["DOCKER_RESOURCE_AMD_GPU"]
+    assert node.gpu_nodes(container) == [RENDER_NODES[UUIDS.index(uuid)]]
+
+
 def test_status_shows_what_is_offered_and_who_has_it(node: Node) -> None:
     node.create_service("gpus", "--replicas=2", "--generic-resource=AMD_GPU=1")
     node.wait_for_running("gpus", 2)

@@ -350,6 +350,22 @@ def test_without_a_driver_a_request_is_refused(runtime_on):
     )
 
 
+def test_a_gpu_that_kfd_does_not_list_is_refused_for_that_reason(runtime_on):
+    runtime = runtime_on(load_profile("rx7900xtx-raphael").with_gpu(1, partitions=0))
+    runtime.write_config("AMD_VISIBLE_DEVICES=0000:6d:00.0")
+
+    answer = runtime.create()
+
+    assert (answer.returncode, answer.stderr) == (
+        4,
+        (
+            "amd-container-runtime: AMD_VISIBLE_DEVICES=0000:6d:00.0: the GPU at 0000:6d:00.0 has no number because the"
+            " kernel's compute driver (KFD) does not list it ('amd-ctk gpu list' shows the GPUs that containers can"
+            " have)\n"
+        ),
+    )
+
+
 @pytest.mark.parametrize(
     "variable", ["AMD_VISIBLE_DEVICES=none", "DOCKER_RESOURCE_FPGA=dc0", "DOCKER_RESOURCE_FPGA=0x1234"]
 )

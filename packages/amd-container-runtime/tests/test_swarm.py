@@ -151,6 +151,7 @@ def test_memory_and_devices_of_the_engine_do_not_go_together(node):
 
 
 def test_whole_gpus_of_swarm_are_leased_by_their_kinds(node):
+    node.configure(swarm_resources=["AMD_GPU", "MI210"])
     node.write_config(f"DOCKER_RESOURCE_AMD_GPU={GPU_0}", f"DOCKER_RESOURCE_MI210={GPU_2}")
 
     assert node.create().returncode == 0
@@ -161,6 +162,62 @@ def test_whole_gpus_of_swarm_are_leased_by_their_kinds(node):
         ["swarm"],
         ["AMD_GPU", "MI210"],
         0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("visible", "paths"),
+    [("0", ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]), ("none", [])],
+)
+def test_an_image_that_speaks_as_swarm_does_not_beat_its_user(runtime, visible, paths):
+    image = ["DOCKER_RESOURCE_GPU=all", "DOCKER_RESOURCE_AMD_GPU=0000:26:00.0", f"DOCKER_RESOURCE_OTHER={GPU_2}"]
+    runtime.write_config(*image, f"AMD_VISIBLE_DEVICES={visible}")
+
+    assert runtime.create().returncode == 0
+    assert runtime.paths() == paths
+
+
+def test_the_log_says_what_an_image_asked_for_in_vain(runtime):
+    runtime.write_config("DOCKER_RESOURCE_GPU=all", "AMD_VISIBLE_DEVICES=none")
+
+    runtime.create()
+
+    assert runtime.own_log == [
+        (
+            'level=WARN msg="amd-container-runtime DOCKER_RESOURCE_GPU is ignored because AMD_VISIBLE_DEVICES asks for'
+            ' no GPU" container=c1'
+        ),
+        'level=INFO msg="amd-container-runtime Requested GPUs for container" gpu_indices=[] container=c1',
+    ]
+
+
+@pytest.mark.parametrize("resource", ["GPU=", "GPU=none", "FPGA=0x1234", "AMD_GPU= "])
+def test_resources_that_name_no_gpu_need_no_driver(runtime_on, resource):
+    runtime = runtime_on("no-driver")
+    runtime.write_config(f"DOCKER_RESOURCE_{resource}")
+
+    assert runtime.create().returncode == 0
+    assert runtime.paths() == []
+
+
+def test_sixty_variables_of_nine_thousand_addresses_name_one_gpu(runtime):
+    addresses = ",".join(f"0000:{number >> 5:02x}:{number & 31:02x}.{number >> 13}" for number in range(9000))
+    runtime.write_config(*(f"DOCKER_RESOURCE_X{number}={addresses}" for number in range(60)), "AMD_VISIBLE_DEVICES=1")
+
+    assert runtime.create().returncode == 0
+    assert runtime.paths() == ["/dev/dri/card4", "/dev/dri/renderD131", "/dev/kfd"]
+    assert len("".join(runtime.own_log)) < 5000
+
+
+def test_twenty_thousand_resources_are_refused_in_a_short_sentence(runtime):
+    runtime.write_config(*(f"DOCKER_RESOURCE_X{number}={GPU_0}" for number in range(20_000)))
+
+    answer = runtime.create()
+
+    assert answer.returncode == 4
+    assert answer.stderr == (
+        f"amd-container-runtime: DOCKER_RESOURCE_X0={GPU_0} is of a kind by which this node does not advertise GPUs"
+        " (if it does, add the kind to swarm-resources with 'amd-ctk config set' there)\n"
     )
 
 

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amd_device_spec.cdi_names import kind_problem, name_problem, names_of
-from amdgpu_discovery.location import GpuLocation, PciAddress
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.location import DeviceNumber, PciAddress
 from amdgpu_discovery.selection import select_gpus
 
-WHOLE = GpuLocation(
+WHOLE = Gpu(
     number=0,
     pci_address=PciAddress(domain=0, bus=3, device=0, function=0),
     render_minor=128,
@@ -20,6 +21,18 @@ WHOLE = GpuLocation(
     pci_unique_id=0x8DA82C12EF81B5D,
     partition_rank=0,
     partition_total=1,
+    render_node=DeviceNumber(path="/dev/dri/renderD128", major=226, minor=128),
+    card_node=None,
+    gpu_id=4711,
+    gfx_target="gfx950",
+    device_id=0x75A3,
+    vram_bytes=None,
+    numa_node=None,
+    compute_partition="",
+    memory_partition="",
+    cu_count=256,
+    is_apu=False,
+    xgmi_hive=None,
 )
 SECOND = WHOLE.replace(
     number=1,
@@ -28,6 +41,8 @@ SECOND = WHOLE.replace(
     kfd_unique_id=0,
     pci_unique_id=0,
 )
+# As `amd-smi list` prints the first.
+SMI_UUID = "08ff75a3-0000-1000-80da-82c12ef81b5d"
 HALVES = [
     WHOLE.replace(partition_total=2),
     WHOLE.replace(number=1, render_minor=129, kfd_unique_id=0x11, partition_rank=1, partition_total=2),
@@ -47,6 +62,7 @@ def test_numbers_come_first_then_all_then_ids_then_addresses():
         ("all", [0, 1]),
         ("0x8DA82C12EF81B5D", [0]),
         ("0x8da82c12ef81b5d", [0]),
+        ("08ff75a3-0000-1000-80da-82c12ef81b5d", [0]),
         ("0000:03:00.0", [0]),
         ("10000:c1:00.0", [1]),
     ]
@@ -56,7 +72,7 @@ def test_numbers_come_first_then_all_then_ids_then_addresses():
     ("strategy", "names"),
     [
         ("index", ["0", "all"]),
-        ("uuid", ["0", "all", "0x8DA82C12EF81B5D", "0x8da82c12ef81b5d"]),
+        ("uuid", ["0", "all", "0x8DA82C12EF81B5D", "0x8da82c12ef81b5d", SMI_UUID]),
         ("pci", ["0", "all", "0000:03:00.0"]),
     ],
 )
@@ -81,6 +97,9 @@ def test_a_name_that_partitions_share_means_all_of_them_and_a_rank_means_one():
         "0x8DA82C12EF81B5D:p1": [1],
         "0x8da82c12ef81b5d:p0": [0],
         "0x8da82c12ef81b5d:p1": [1],
+        "08ff75a3-0000-1000-80da-82c12ef81b5d": [0, 1],
+        "08ff75a3-0000-1000-80da-82c12ef81b5d:p0": [0],
+        "08ff75a3-0000-1000-80da-82c12ef81b5d:p1": [1],
         # An id of digits looks the same in both cases.
         "0x11": [1],
         "0000:03:00.0": [0, 1],

@@ -40,6 +40,7 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "device_mode": "open",
         "low_level_runtime": "",
         "swarm_resources": ("AMD_GPU", "GPU", "GPU_COMPUTE"),
+        "swarm_resource_names": "uuid",
         "swarm_vram_resources": (),
         "visible_devices_env": "always",
         "log_level": "info",

@@ -114,6 +114,24 @@ GPU Id    UUID                     Accessibility       Container Ids
     )
 
 
+def test_a_gpu_is_named_by_what_amd_smi_prints(command):
+    command("enable")
+
+    assert command("89ff740f-0000-1000-80ca-a15875ff5a43", "exclusive") == (
+        0,
+        "GPUs [1] have been made exclusive\n",
+        "",
+    )
+    assert command("0,08ff75a3-0000-1000-80da-82c12ef81b5d,GPU-XX,", "exclusive") == (
+        0,
+        (
+            "GPUs [0] have been made exclusive\n"
+            "Ignoring [08ff75a3-0000-1000-80da-82c12ef81b5d GPU-XX] GPUs as they are invalid\n"
+        ),
+        "",
+    )
+
+
 def test_several_answers_at_once(command, sleeper):
     command("enable")
     sleeper("a", "1")

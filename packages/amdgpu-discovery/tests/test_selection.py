@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.identities import is_identity, parse_unique_id
+from amdgpu_discovery.gpu import UnnumberedGpu
+from amdgpu_discovery.identities import form_of, format_smi_uuid, is_identity, parse_unique_id
 from amdgpu_discovery.location import GpuLocation, PciAddress
 from amdgpu_discovery.selection import asks_for_nothing, names_numbers, resolve, select_gpus
 
@@ -78,6 +79,12 @@ def numbers(gpus, request):
         ("amd.com/gpu=all", [0, 1, 2, 3]),
         ("amd.com/gpu=0,amd.com/gpu=0x6E32F10EFC982B4C", [0, 2]),
         ("0,0x89CAA15875FF5A43", [0, 1]),
+        ("eaff740f-0000-1000-8035-f57cc80deb35", [0]),
+        ("EAFF740F-0000-1000-8035-F57CC80DEB35", [0]),
+        ("01ff740f-0000-1000-802f-e4f7fdaf06b9:p0", [3]),
+        ("amd.com/gpu=eaff740f-0000-1000-8035-f57cc80deb35,1", [0, 1]),
+        ("0,", [0]),
+        ("0-1 , ", [0, 1]),
         ("", []),
         ("  ", []),
         ("none", []),
@@ -100,6 +107,8 @@ def test_a_request_names_gpus(request_text, chosen):
         ("0xBB", [2, 3]),
         ("0xBB:p1", [3]),
         ("0xB2:p1", [3]),
+        ("00ff74a1-0000-1000-8000-0000000000bb", [2, 3]),
+        ("00ff74a1-0000-1000-8000-0000000000bb:p1", [3]),
     ],
 )
 def test_an_id_of_several_partitions_means_all_of_them_unless_one_is_named(request_text, chosen):
@@ -146,7 +155,33 @@ def test_an_id_of_several_partitions_means_all_of_them_unless_one_is_named(reque
         ("abc", "'abc' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
         ("0x", "'0x' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
         ("0 1", "'0 1' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
-        ("0,", "an empty item between commas is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
+        (
+            "0,,",
+            "an empty item between commas is not a GPU number, range, unique id or PCI address (write GPUs 0-3)",
+        ),
+        (",", "an empty item between commas is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
+        (
+            "GPU-XX",
+            (
+                "GPU-XX is how rocminfo prints a GPU without a unique id"
+                " (write its number or PCI address; 'amd-ctk gpu list --json' shows them)"
+            ),
+        ),
+        (
+            "08ff75a3-0000-1000-80da-82c12ef81b5d",
+            (
+                "no GPU has the unique id 08ff75a3-0000-1000-80da-82c12ef81b5d, this host has 0xEA35F57CC80DEB35,"
+                " 0x89CAA15875FF5A43, 0x6E32F10EFC982B4C, 0x12FE4F7FDAF06B9 ('amd-ctk gpu list' shows them)"
+            ),
+        ),
+        (
+            "GPU-5f1c2a3b-9c1d-4000-80da-82c12ef81b5d",
+            (
+                "'GPU-5f1c2a3b-9c1d-4000-80da-82c12ef81b5d' is not a GPU number, range, unique id or PCI address"
+                " (write GPUs 0-3)"
+            ),
+        ),
+        ("0-x", "'0-x' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
         ("none,0", "'none' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
         ("\u0661", "'\u0661' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
         ("\x1b[2J", "'\\x1b[2J' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
@@ -216,7 +251,14 @@ def test_a_request_of_more_items_than_any_host_has_gpus_is_refused_before_it_is_
 
 def test_repeated_items_count_once():
     assert numbers(MI210, ",".join(["0", "1"] * 1000)) == [0, 1]
-    assert len(resolve(MI210, ",".join(["x"] * 100_000)).unknown) == 1
+    assert len(resolve(MI210, ",".join(["x"] * 60_000)).unknown) == 1
+
+
+def test_a_request_that_no_process_could_be_given_is_refused_before_it_is_read():
+    with pytest.raises(RequestError) as refusal:
+        resolve(MI210, "0," * 1_000_000)
+
+    assert str(refusal.value) == "a request of 2000000 characters is too long (at most 131072 are read)"
 
 
 def test_resolving_keeps_what_can_be_met_and_lists_the_rest():
@@ -236,6 +278,101 @@ def test_identities_are_told_from_numbers():
     others = ["0", "0-2", "all", "slot", "", "p1"]
 
     assert [item for item in identities + others if is_identity(item)] == identities
+
+
+def test_names_are_told_apart_by_their_form():
+    forms = {item: form_of(item) for item in ["0x12:p1", "eaff740f-0000-1000-8035-f57cc80deb35", "03:00.0:p0", "3", ""]}
+
+    assert forms == {
+        "0x12:p1": "uuid",
+        "eaff740f-0000-1000-8035-f57cc80deb35": "uuid",
+        "03:00.0:p0": "pci",
+        "3": "",
+        "": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("request_text", "sentence"),
+    [
+        (
+            "0000:27:00.1",
+            (
+                "PCI address 0000:27:00.1 is how rocm-smi prints partition 1 of the GPU at 0000:27:00.0"
+                " (write 0000:27:00.0:p1)"
+            ),
+        ),
+        (
+            "0000:27:00.2",
+            (
+                "no GPU is at PCI address 0000:27:00.2, this host has 0000:05:00.0, 0000:27:00.0"
+                " ('amd-ctk gpu list' shows them)"
+            ),
+        ),
+    ],
+)
+def test_a_partition_that_is_written_as_a_pci_function_is_refused_with_how_to_write_it(request_text, sentence):
+    with pytest.raises(RequestError) as refusal:
+        select_gpus(PARTITIONED, request_text)
+
+    assert str(refusal.value) == sentence
+
+
+def test_gpus_without_a_number_are_looked_up_once_and_only_for_unknown_addresses():
+    radeon = UnnumberedGpu(
+        pci_address=PciAddress(domain=0, bus=0x0A, device=0, function=0),
+        device_id=0x67DF,
+        render_minor=140,
+        card_minor=9,
+    )
+    calls = []
+
+    def unnumbered():
+        calls.append(1)
+        return [radeon]
+
+    resolve(MI210, "0,7,x", unnumbered=unnumbered)
+    assert calls == []
+
+    resolution = resolve(MI210, "0a:00.0,0b:00.0,0c:00.0", unnumbered=unnumbered)
+    assert calls == [1]
+    assert [str(problem) for problem in resolution.unknown[:2]] == [
+        (
+            "the GPU at 0000:0a:00.0 has no number because the kernel's compute driver (KFD) does not list it"
+            " ('amd-ctk gpu list' shows the GPUs that containers can have)"
+        ),
+        (
+            "no GPU is at PCI address 0000:0b:00.0, this host has 0000:03:00.0, 0000:26:00.0, 0000:43:00.0,"
+            " 0000:63:00.0 ('amd-ctk gpu list' shows them)"
+        ),
+    ]
+    assert resolution.unknown[0].items == ["0a:00.0"]
+
+
+def test_the_uuid_of_amd_smi_is_the_serial_number_with_the_device_id_in_between():
+    assert parse_unique_id("08ff75a3-0000-1000-80da-82c12ef81b5d") == 0x8DA82C12EF81B5D
+    assert format_smi_uuid(0x8DA82C12EF81B5D, 0x75A3) == "08ff75a3-0000-1000-80da-82c12ef81b5d"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "08ff75a3-0000-1000-80da-82c12ef81b5",
+        "0x8ff75a3-0000-1000-80da-82c12ef81b5d",
+        "080075a3-0000-1000-80da-82c12ef81b5d",
+        "08ff75a3-0000-4000-80da-82c12ef81b5d",
+        "08ff75a3-0000-1000-90da-82c12ef81b5d",
+        "08ff75a3-0000-1000-80da82c12ef81b5d00",
+        "08ff75a3-0000-1000-80da-82c12ef81b5g",
+    ],
+)
+def test_what_only_looks_like_that_uuid_is_no_unique_id(text):
+    assert parse_unique_id(text) is None
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**16 - 1))
+def test_every_uuid_of_amd_smi_is_read_back(unique_id, device_id):
+    assert parse_unique_id(format_smi_uuid(unique_id, device_id)) == unique_id
 
 
 @given(st.integers(0, 2**64 - 1), st.sampled_from(["0x{:x}", "0x{:016X}", "{:016x}", "GPU-{:016x}", "0X{:X}"]))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from amd_container_runtime.arguments import Call
     from amd_container_runtime.bundle import Bundle
-    from amd_device_spec.request import Grant
+    from amd_device_spec.grant import Grant
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.location import GpuLocation

@@ -5,8 +5,9 @@ from __future__ import annotations
 from amd_container_runtime.bundle import Bundle
 from amd_container_runtime.user_namespace import closed_nodes_note
 from amd_device_spec.errors import SpecError
+from amd_device_spec.grant import Grant, grant
 from amd_device_spec.oci import apply_edits, build_edits, remove_edits
-from amd_device_spec.request import VISIBLE_DEVICES, Grant, grant, is_privileged, keep_last_request, requested_gpus
+from amd_device_spec.request import VISIBLE_DEVICES, is_privileged, keep_last_request, requested_gpus
 from amd_gpu_tracker.records.switch import may_be_tracking
 from amdgpu_discovery.device_nodes import device_nodes
 from amdgpu_discovery.errors import DriverUnavailable, FileError, ToolkitError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from amd_device_spec.oci import Edits
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
+    from amdgpu_discovery.gpu import UnnumberedGpu
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.location import DeviceNode, GpuLocation
 
@@ -36,8 +38,7 @@ def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> 
 
 
 def _add(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -> None:
-    kinds = (*settings.swarm_resources, *settings.swarm_vram_resources)
-    request = _permitted(requested_gpus(bundle.spec, kinds), bundle, call, settings, log)
+    request = _permitted(requested_gpus(bundle.spec, settings), bundle, call, settings, log)
     # What an earlier start put in is neither asked for nor given by the engine.
     removed = remove_edits(bundle.spec)
     granted, claim = _grant(request, call, host, bundle, settings)
@@ -88,15 +89,9 @@ def _grant(
     """Return which GPUs the container gets, and what it has to reserve or, of memory, has reserved."""
     tracked = may_be_tracking(host)
     granted, gpus = Grant(gpus=()), []
-    if request and not request.asks_for_nothing:
-        gpus = _locate_gpus(request, host, settings)
-        granted = grant(
-            request,
-            gpus,
-            swarm_kinds=settings.swarm_resources,
-            vram_kinds=settings.swarm_vram_resources,
-            ignore_unknown=settings.unknown_gpus == "ignore",
-        )
+    if request:
+        gpus = [] if request.asks_for_nothing else _locate_gpus(request, host)
+        granted = grant(request, gpus, settings, unnumbered=lambda: _find_unnumbered_gpus(host))
     if granted.vram:
         from amd_container_runtime.memory_claim import reserve_memory
 
@@ -109,13 +104,20 @@ def _grant(
     return granted, make_claim(call, host, bundle, granted=granted, gpus=gpus)
 
 
-def _locate_gpus(request: GpuRequest, host: Host, settings: Settings) -> list[GpuLocation]:
+def _locate_gpus(request: GpuRequest, host: Host) -> list[GpuLocation]:
     try:
         return locate_gpus(host, board_ids=request.names_identities)
     except DriverUnavailable:
-        if request.needs_gpus((*settings.swarm_resources, *settings.swarm_vram_resources)):
+        if request.needs_gpus:
             raise
         return []
+
+
+def _find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
+    # Only requests that cannot be met ask for these.
+    from amdgpu_discovery.discover import find_unnumbered_gpus
+
+    return find_unnumbered_gpus(host)
 
 
 def _edits(nodes: Sequence[DeviceNode], granted: Grant, claim: PendingClaim | None, settings: Settings) -> Edits:

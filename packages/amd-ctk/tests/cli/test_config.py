@@ -18,6 +18,7 @@ unknown-gpus = "error"  # default
 device-mode = "open"  # default
 low-level-runtime = ""  # default
 swarm-resources = ["AMD_GPU", "GPU", "GPU_COMPUTE"]  # default
+swarm-resource-names = "uuid"  # default
 swarm-vram-resources = []  # default
 visible-devices-env = "always"  # default
 log-level = "info"  # default
@@ -55,6 +56,7 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "device-mode": "open",
             "low-level-runtime": "",
             "swarm-resources": ["AMD_GPU", "GPU", "VF"],
+            "swarm-resource-names": "uuid",
             "swarm-vram-resources": [],
             "visible-devices-env": "always",
             "log-level": "info",

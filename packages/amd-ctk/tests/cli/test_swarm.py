@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_device_spec.settings import Settings, read_settings
 from amd_gpu_tracker.tracker import Tracker
 
 LABELS = (
@@ -19,6 +20,7 @@ NO_DEFAULT = (
     "Swarm runs every task under the default runtime, which is not the AMD Container Runtime"
     " ('amd-ctk runtime configure --set-as-default' makes it so)\n"
 )
+SETTINGS_UPDATED = "Updated the config file: /etc/amd-container-toolkit/config.toml\n"
 UPDATED = "Updated the config file: /etc/docker/daemon.json\nPlease restart docker daemon\n"
 TO_LABEL = f"To label this node, run on a manager:\ndocker node update {LABELS} gpu-node\n"
 DEFAULT_IS_AMD = {"default-runtime": "amd", "runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}}}
@@ -79,9 +81,37 @@ def node(host, amd_ctk, tmp_path: Path) -> Node:
 def test_gpus_are_offered_by_name_and_the_node_can_be_labelled(node: Node) -> None:
     answer = node("setup")
 
-    assert (answer.returncode, answer.stdout, answer.stderr) == (0, UPDATED + TO_LABEL, NO_DEFAULT)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, SETTINGS_UPDATED + UPDATED + TO_LABEL, NO_DEFAULT)
     assert node.offered == [f"AMD_GPU={gpu}" for gpu in GPUS]
     assert node.calls == []
+
+
+@pytest.mark.parametrize(
+    ("words", "kinds", "names"),
+    [
+        ([], ("AMD_GPU",), "uuid"),
+        (["--by=pci"], ("AMD_GPU",), "pci"),
+        (["--kind=GPU", "--also-by-model"], ("GPU", "MI210"), "uuid"),
+    ],
+)
+def test_the_runtime_is_told_exactly_what_the_node_offers(
+    node: Node, words: list[str], kinds: object, names: str
+) -> None:
+    node("setup", *words)
+    settings = read_settings(node.host)
+    node("setup", "--remove")
+
+    assert (settings.swarm_resources, settings.swarm_resource_names) == (kinds, names)
+    assert read_settings(node.host) == Settings()
+
+
+def test_status_says_that_a_resource_is_named_in_another_way_than_the_settings_say(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD, node_generic_resources=["AMD_GPU=0000:03:00.0"])
+
+    assert node("status").stderr == (
+        "AMD_GPU=0000:03:00.0 names a GPU by PCI address, which swarm-resource-names does not say, so that no task gets"
+        " a GPU by it\n"
+    )
 
 
 def test_models_and_memory_are_offered_with_the_tracker_that_keeps_count(node: Node) -> None:
@@ -216,7 +246,7 @@ def test_a_manager_labels_itself(node: Node) -> None:
 
     answer = node("setup", "--labels")
 
-    assert answer.stdout == UPDATED + (
+    assert answer.stdout == SETTINGS_UPDATED + UPDATED + (
         "Labelled this node: amd.gpu.model=MI210 amd.gpu.gfx=gfx90a amd.gpu.count=4 amd.gpu.vram-mb=65520"
         " amd.gpu.driver=6.10.5\n"
     )
@@ -228,7 +258,7 @@ def test_labels_that_are_there_are_not_given_again(node: Node) -> None:
     given = dict(word.split("=") for word in LABELS.split() if "=" in word)
     node.answer(INSPECT, {"rack": "7", **given})
 
-    assert node("setup", "--labels").stdout == UPDATED + "The labels of this node are up to date\n"
+    assert node("setup", "--labels").stdout == f"{SETTINGS_UPDATED}{UPDATED}The labels of this node are up to date\n"
     assert node.calls == [INFO, INSPECT]
 
 
@@ -280,7 +310,7 @@ def test_status_shows_what_is_configured_where_no_engine_answers(node: Node) -> 
         "3         MI210       65520       -                                   -\n"
     )
     assert answer.stderr == (
-        "MI is not in the setting swarm-resources, so that its tasks get GPUs only by luck\n"
+        "MI is not in the setting swarm-resources, so that no task gets a GPU by it\n"
         "AMD_GPU=0xDEAD names no GPU of this node, so that every task that gets it is refused\n" + NO_DEFAULT
     )
 

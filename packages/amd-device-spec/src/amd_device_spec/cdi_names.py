@@ -8,11 +8,8 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import TypeVar
 
-    from amdgpu_discovery.location import GpuLocation
-
-    AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
+    from amdgpu_discovery.gpu import Gpu
 
 VENDOR = "amd.com"
 DEVICE_CLASS = "gpu"
@@ -30,11 +27,11 @@ LABEL_CHARACTERS = ALPHANUMERIC | frozenset("_-.")
 DEVICE_CHARACTERS = LABEL_CHARACTERS | frozenset(":")
 
 
-def names_of(gpus: Sequence[AnyGpu], strategy: str, *, with_all: bool = True) -> dict[str, list[AnyGpu]]:
+def names_of(gpus: Sequence[Gpu], strategy: str, *, with_all: bool = True) -> dict[str, list[Gpu]]:
     """Return the GPUs behind each CDI device name: numbers, `all`, then unique ids and PCI addresses as asked for.
 
-    A unique id stands as rocm-smi prints it (lower case) and as amd-smi does (upper case). What partitions share means
-    all of them; `:p<rank>` behind it means one.
+    A unique id stands as rocm-smi prints it (lower case), as `amd-smi static` does (upper case) and as `amd-smi list`
+    does (a UUID). What partitions share means all of them; `:p<rank>` behind it means one.
     """
     named = {str(gpu.number): [gpu] for gpu in gpus}
     if with_all:
@@ -93,18 +90,20 @@ def _character_problem(text: str, allowed: frozenset[str]) -> str:
     return f"contains {', '.join(map(ascii, wrong))}" if wrong else ""
 
 
-def _unique_ids(gpu: GpuLocation) -> Iterator[str]:
+def _unique_ids(gpu: Gpu) -> Iterator[str]:
+    from amdgpu_discovery.identities import format_smi_uuid
+
     for unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id):
         # 0 stands for "has none".
         if unique_id:
             yield f"0x{unique_id:X}"
             yield f"0x{unique_id:x}"
+    if gpu.pci_unique_id:
+        yield format_smi_uuid(gpu.pci_unique_id, gpu.device_id)
 
 
-def _shared_names(
-    gpus: Sequence[AnyGpu], names: Callable[[AnyGpu], Iterator[str] | list[str]]
-) -> dict[str, list[AnyGpu]]:
-    gpus_by_name: dict[str, list[AnyGpu]] = {}
+def _shared_names(gpus: Sequence[Gpu], names: Callable[[Gpu], Iterator[str] | list[str]]) -> dict[str, list[Gpu]]:
+    gpus_by_name: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         for name in dict.fromkeys(names(gpu)):
             gpus_by_name.setdefault(name, []).append(gpu)

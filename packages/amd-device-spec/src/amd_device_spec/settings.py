@@ -33,6 +33,7 @@ class Settings(Value):
     device_mode: str = "open"
     low_level_runtime: str = ""
     swarm_resources: tuple[str, ...] = ("AMD_GPU", "GPU", "GPU_COMPUTE")
+    swarm_resource_names: str = "uuid"
     swarm_vram_resources: tuple[str, ...] = ()
     visible_devices_env: str = "always"
     log_level: str = "info"

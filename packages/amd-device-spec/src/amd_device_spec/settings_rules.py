@@ -19,6 +19,7 @@ HEADER = "# Compiled from config.toml by amd-ctk; edit that file, or use 'amd-ct
 CHOICES = {
     "unknown-gpus": ("error", "ignore"),
     "device-mode": ("open", "host"),
+    "swarm-resource-names": ("uuid", "pci"),
     "visible-devices-env": ("always", "privileged", "never"),
     "log-level": ("info", "debug", "warn", "error"),
 }

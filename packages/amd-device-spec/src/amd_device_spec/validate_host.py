@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_device_spec.validate import Place
-    from amdgpu_discovery.location import DeviceNode, GpuLocation
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.location import DeviceNode
 
 DRM_DIRECTORY = "/dev/dri/"
 
 
 def host_problems(
     spec: dict[str, Any],
-    gpus: Sequence[GpuLocation],
+    gpus: Sequence[Gpu],
     nodes: Sequence[DeviceNode],
     *,
     hooks: Sequence[dict[str, Any]] = (),
@@ -47,7 +48,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _grant_problems(
-    device: dict[str, Any], place: Place, gpus: Sequence[GpuLocation], node_by_path: Mapping[str, DeviceNode]
+    device: dict[str, Any], place: Place, gpus: Sequence[Gpu], node_by_path: Mapping[str, DeviceNode]
 ) -> Iterator[Problem]:
     allowed = {path for gpu in gpus for path in (gpu.card_path, gpu.render_path)} | {KFD_PATH}
     place = (*place, "containerEdits", "deviceNodes")
@@ -79,7 +80,7 @@ def _number_problems(listed: dict[str, Any], node: DeviceNode, place: Place) -> 
             yield Problem(place=(*place, field), message=f"{listed[field]}, but that of {node.path} is {actual}")
 
 
-def _missing_gpus(spec: dict[str, Any], gpus: Sequence[GpuLocation]) -> Iterator[Problem]:
+def _missing_gpus(spec: dict[str, Any], gpus: Sequence[Gpu]) -> Iterator[Problem]:
     names = {device["name"] for device in spec["devices"]}
     for gpu in gpus:
         if str(gpu.number) not in names:

@@ -1,9 +1,9 @@
 """The grammar in which users name GPUs, the same for environment, CDI, Swarm and command line.
 
 A request is a list separated by commas. Its items: a number (`3`), a range (`0-2`), `all`, a unique id as any of AMD's
-tools prints it (`0x8DA82C12EF81B5D`, `8da82c12ef81b5d`, `GPU-08da82c12ef81b5d`), a PCI address (`0000:03:00.0`); behind
-an id or an address `:p1` means one partition. Each may be written as a CDI name (`amd.com/gpu=3`). An empty request,
-`none` and `void` ask for no GPU.
+tools prints it (`0x8DA82C12EF81B5D`, `8da82c12ef81b5d`, `GPU-08da82c12ef81b5d`, or the UUID of `amd-smi list`,
+`08ff75a3-0000-1000-80da-82c12ef81b5d`), a PCI address (`0000:03:00.0`); behind an id or an address `:p1` means one
+partition. Each may be written as a CDI name (`amd.com/gpu=3`). An empty request, `none` and `void` ask for no GPU.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
+    from amdgpu_discovery.gpu import UnnumberedGpu
     from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu
 
     # The numbers an item names, and what is wrong with it.
@@ -31,6 +32,8 @@ LONGEST_NUMBER = 8
 OF_NUMBERS = "+-0123456789 "
 # Far more than a host has GPUs: each is compared with every GPU, as root and before any limit of the container's.
 MOST_ITEMS = 1024
+# MAX_ARG_STRLEN of Linux: no process can be started with a longer variable, so nobody loses anything by this limit.
+LONGEST_REQUEST = 128 * 1024
 
 
 class Resolution(Value):
@@ -55,7 +58,7 @@ def names_numbers(request: str) -> bool:
     """Return whether a request says nothing but numbers, ranges, `all` and nothing at all."""
     return all(
         item in NO_GPU or item == ALL or (not item.strip(OF_NUMBERS) and (len(item) <= LONGEST_NUMBER or "-" in item))
-        for item in request.lower().split(",")
+        for item in request[:LONGEST_REQUEST].lower().split(",")
     )
 
 
@@ -70,11 +73,16 @@ def select_gpus(gpus: Sequence[GpuLocation], request: str) -> list[GpuLocation]:
     return list(resolution.gpus)
 
 
-def resolve(gpus: Sequence[GpuLocation], request: str) -> Resolution:
-    """Return what of a request can be met and what cannot; RequestError only where it names too many things."""
+def resolve(
+    gpus: Sequence[GpuLocation], request: str, *, unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple
+) -> Resolution:
+    """Return what of a request can be met and what cannot; RequestError only where it is too long.
+
+    `unnumbered` finds the GPUs that have no number; it is called once, if an address without a numbered GPU is named.
+    """
     chosen: set[int] = set()
-    problems: list[RequestError] = []
-    for item in _split(request):
+    problems: list[UnknownGpu | BrokenRange] = []
+    for item in split_items(request):
         numbers, problem = _resolve_item(gpus, item)
         chosen.update(numbers)
         if problem:
@@ -82,8 +90,9 @@ def resolve(gpus: Sequence[GpuLocation], request: str) -> Resolution:
     found = tuple(gpus[number] for number in sorted(chosen))
     if not problems:
         return Resolution(gpus=found, unknown=(), broken_ranges=())
-    from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu
+    from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu, name_unnumbered
 
+    problems = name_unnumbered(problems, unnumbered)
     return Resolution(
         gpus=found,
         unknown=tuple(problem for problem in problems if isinstance(problem, UnknownGpu)),
@@ -91,11 +100,17 @@ def resolve(gpus: Sequence[GpuLocation], request: str) -> Resolution:
     )
 
 
-def _split(request: str) -> list[str]:
-    """Return the items of a request, each once."""
+def split_items(request: str) -> list[str]:
+    """Return the items of a request, each once; RequestError where it is too long."""
+    if len(request) > LONGEST_REQUEST:
+        raise RequestError(
+            f"a request of {len(request)} characters is too long", hint=f"at most {LONGEST_REQUEST} are read"
+        )
     if asks_for_nothing(request):
         return []
-    items = list(dict.fromkeys(item.strip().removeprefix(CDI_PREFIX) for item in request.split(",")))
+    # Programs that write lists often end them with a comma.
+    words = request.strip().removesuffix(",").split(",")
+    items = list(dict.fromkeys(word.strip().removeprefix(CDI_PREFIX) for word in words))
     if len(items) > MOST_ITEMS:
         raise RequestError(f"a request of {len(items)} items is too long", hint=f"at most {MOST_ITEMS} are read")
     return items

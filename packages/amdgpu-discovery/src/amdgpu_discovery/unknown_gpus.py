@@ -9,9 +9,10 @@ from amdgpu_discovery.errors import RequestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from amdgpu_discovery.location import GpuLocation
+    from amdgpu_discovery.gpu import UnnumberedGpu
+    from amdgpu_discovery.location import GpuLocation, PciAddress
 
 SHOW_GPUS = "'amd-ctk gpu list' shows them"
 
@@ -22,11 +23,17 @@ CHARACTERS_SHOWN = 60
 
 
 class UnknownGpu(RequestError):
-    """An item that names no GPU of this host; `items` as far as they are unknown, numbers one by one."""
+    """An item that names no GPU of this host; `items` as far as they are unknown, numbers one by one.
 
-    def __init__(self, message: str, *, items: Sequence[str], hint: str = "") -> None:
+    `address` is where there is no GPU, None if the item is no address.
+    """
+
+    def __init__(
+        self, message: str, *, items: Sequence[str], hint: str = "", address: PciAddress | None = None
+    ) -> None:
         super().__init__(message, hint=hint)
         self.items = list(items)
+        self.address = address
 
 
 class BrokenRange(RequestError):
@@ -61,10 +68,43 @@ def no_such_partition(item: str, ranks: list[int]) -> UnknownGpu:
     )
 
 
-def no_gpu_at(address: str, item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
+def no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
     """Say which PCI addresses there are."""
     existing = _names(str(gpu.pci_address) for gpu in gpus)
-    return UnknownGpu(f"no GPU is at PCI address {address}, this host has {existing}", items=[item], hint=SHOW_GPUS)
+    message = f"no GPU is at PCI address {address}, this host has {existing}"
+    return UnknownGpu(message, items=[item], hint=SHOW_GPUS, address=address)
+
+
+def partition_as_function(address: PciAddress, item: str, gpu: GpuLocation) -> UnknownGpu:
+    """Say how a partition is written whose number was put where an address has the PCI function."""
+    whole, rank = gpu.pci_address, gpu.partition_rank
+    return UnknownGpu(
+        f"PCI address {address} is how rocm-smi prints partition {rank} of the GPU at {whole}",
+        items=[item],
+        hint=f"write {whole}:p{rank}",
+    )
+
+
+def no_unique_id(item: str) -> UnknownGpu:
+    """Say what rocminfo means by an id that is none."""
+    return UnknownGpu(
+        f"{item} is how rocminfo prints a GPU without a unique id",
+        items=[item],
+        hint="write its number or PCI address; 'amd-ctk gpu list --json' shows them",
+    )
+
+
+def name_unnumbered(
+    problems: list[UnknownGpu | BrokenRange], unnumbered: Callable[[], Sequence[UnnumberedGpu]]
+) -> list[UnknownGpu | BrokenRange]:
+    """Return the problems; where there is a GPU at an address and KFD does not list it, that is the reason."""
+    if not any(isinstance(problem, UnknownGpu) and problem.address for problem in problems):
+        return problems
+    addresses = {gpu.pci_address for gpu in unnumbered()}
+    return [
+        _not_listed(problem) if isinstance(problem, UnknownGpu) and problem.address in addresses else problem
+        for problem in problems
+    ]
 
 
 def no_gpu_with_id(item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
@@ -96,6 +136,14 @@ def unknown_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> Unkno
     items = [str(number) for number in range(first, last + 1)] if few else [f"{first}-{last}"]
     subject = f"GPU {first} does" if first == last else f"GPUs {first}-{last} do"
     return UnknownGpu(f"{subject} not exist, this host has {_numbers(gpus)}", items=items, hint=SHOW_GPUS)
+
+
+def _not_listed(problem: UnknownGpu) -> UnknownGpu:
+    return UnknownGpu(
+        f"the GPU at {problem.address} has no number because the kernel's compute driver (KFD) does not list it",
+        items=problem.items,
+        hint="'amd-ctk gpu list' shows the GPUs that containers can have",
+    )
 
 
 def _numbers(gpus: Sequence[GpuLocation]) -> str:

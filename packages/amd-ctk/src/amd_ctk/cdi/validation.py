@@ -10,8 +10,8 @@ from amd_device_spec.validate import Problem, form_problems, format_place
 from amd_device_spec.validate_host import host_problems
 from amd_gpu_tracker.hooks.spec_entries import is_claim_hook
 from amdgpu_discovery.device_nodes import device_nodes
+from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError, reason
-from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import select_gpus
 
 TYPE_CHECKING = False
@@ -54,7 +54,9 @@ def _read(path: str) -> bytes:
 
 def _find_untruths(host: Host, spec: dict[str, Any], options: CdiOptions) -> list[Problem]:
     try:
-        gpus = select_gpus(locate_gpus(host), options.request)
+        gpus = find_gpus(host)
+        numbers = {gpu.number for gpu in select_gpus(gpus, options.request)}
+        gpus = [gpu for gpu in gpus if gpu.number in numbers]
         hooks = build_cdi_hooks(find_tracker_hooks(host))
         return [*host_problems(spec, gpus, device_nodes(host, gpus), hooks=hooks), *_idle_hooks(spec, hooks)]
     except ToolkitError as error:

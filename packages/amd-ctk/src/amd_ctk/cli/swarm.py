@@ -13,9 +13,10 @@ from typer.core import TyperCommand
 from amd_ctk.cli.context import host_of
 from amd_ctk.cli.group import command_group
 from amd_ctk.swarm.errors import SwarmError
-from amd_ctk.swarm.resources import BY_PCI, BY_UUID, Plan, Resource, build_resources
+from amd_ctk.swarm.resources import Plan, Resource, build_resources
 from amd_device_spec.request import VRAM_KIND
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.identities import BY_PCI, BY_UUID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

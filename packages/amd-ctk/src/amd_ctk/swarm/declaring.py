@@ -1,4 +1,7 @@
-"""Tell the runtime, by the settings, which kinds of resources name GPUs and which count VRAM."""
+"""Tell the runtime, by the settings, what this node advertises: which kinds name GPUs, how, and which count VRAM.
+
+An image can set any variable that Swarm sets, so the runtime reads no other kinds and no other form of names.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,19 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 GPU_KINDS = "swarm-resources"
+GPU_NAMES = "swarm-resource-names"
 VRAM_KINDS = "swarm-vram-resources"
 
 
 def declare(host: Host, resources: Collection[Resource], plan: Plan) -> bool:
     """Have the runtime read these resources as they are meant; return whether that is new to it."""
     settings = _read(host)
-    naming = dict.fromkeys(resource.kind for resource in resources if resource.kind != plan.vram_kind)
-    unknown = [kind for kind in naming if kind not in settings.swarm_resources]
-    changed = [set_setting(host, GPU_KINDS, [*settings.swarm_resources, *unknown])] if unknown else []
+    naming = tuple(dict.fromkeys(resource.kind for resource in resources if resource.kind != plan.vram_kind))
+    changed = []
+    if naming != settings.swarm_resources:
+        changed.append(set_setting(host, GPU_KINDS, list(naming)))
+    if plan.by != settings.swarm_resource_names:
+        changed.append(set_setting(host, GPU_NAMES, plan.by))
     if plan.vram_kind:
         changed.append(set_setting(host, VRAM_KINDS, [plan.vram_kind]))
     elif settings.swarm_vram_resources:
@@ -31,13 +38,14 @@ def declare(host: Host, resources: Collection[Resource], plan: Plan) -> bool:
 
 
 def forget(host: Host, kinds: Collection[str]) -> bool:
-    """Declare these kinds no longer, short of those that are declared by default; return whether they were."""
-    settings = _read(host)
-    default = Settings().swarm_resources
-    kept = [kind for kind in settings.swarm_resources if kind in default or kind not in kinds]
+    """Declare these kinds no longer, the defaults where no other is left; return whether anything changed."""
+    settings, default = _read(host), Settings()
+    kept = [kind for kind in settings.swarm_resources if kind not in kinds]
     changed = []
-    if kept != list(settings.swarm_resources):
-        changed.append(unset_setting(host, GPU_KINDS) if kept == list(default) else set_setting(host, GPU_KINDS, kept))
+    if settings.swarm_resources != default.swarm_resources and len(kept) < len(settings.swarm_resources):
+        changed.append(set_setting(host, GPU_KINDS, kept) if kept else unset_setting(host, GPU_KINDS))
+    if kinds and settings.swarm_resource_names != default.swarm_resource_names:
+        changed.append(unset_setting(host, GPU_NAMES))
     if set(settings.swarm_vram_resources) & set(kinds):
         changed.append(unset_setting(host, VRAM_KINDS))
     return any(changed)

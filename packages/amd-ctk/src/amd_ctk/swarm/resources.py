@@ -7,7 +7,7 @@ import string
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.models import model_of
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.identities import is_identity
+from amdgpu_discovery.identities import BY_UUID, is_identity
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.value import Value
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.gpu import Gpu
 
-BY_UUID = "uuid"
-BY_PCI = "pci"
 # As amd-smi counts megabytes.
 MEGABYTE = 2**20
 KIND_CHARACTERS = frozenset(string.ascii_letters + string.digits + "_-.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_ctk.swarm.models import model_of
 from amd_ctk.swarm.resources import Resource, gpus_named_by, shared_gpus, vram_mb_of
-from amdgpu_discovery.identities import is_identity
+from amdgpu_discovery.identities import FORMS, form_of, is_identity
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -122,7 +122,12 @@ def _problems_of_names(
         elif resource.kind in settings.swarm_resources and not gpus_named_by(resource, gpus):
             yield f"{resource} names no GPU of this node, so that every task that gets it is refused"
         elif resource.kind not in settings.swarm_resources and is_identity(resource.value):
-            yield f"{resource.kind} is not in the setting swarm-resources, so that its tasks get GPUs only by luck"
+            yield f"{resource.kind} is not in the setting swarm-resources, so that no task gets a GPU by it"
+        elif resource.kind in settings.swarm_resources and form_of(resource.value) != settings.swarm_resource_names:
+            yield (
+                f"{resource} names a GPU by {FORMS[form_of(resource.value)]}, which swarm-resource-names does not say,"
+                " so that no task gets a GPU by it"
+            )
     numbers_by_kinds: dict[tuple[str, ...], list[int]] = {}
     for number, naming in shared_gpus(resources, gpus):
         kinds = tuple(sorted({resource.kind for resource in naming}))
