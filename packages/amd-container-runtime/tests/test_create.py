@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.simulate import load_profile
 
 FOUR_GPUS = "this host has GPUs 0-3 ('amd-ctk gpu list' shows them)"
 
