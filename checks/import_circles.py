@@ -12,13 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 # Circles that are still to be removed; none may be added.
-KNOWN = (
-    "amd_device_spec.oci -> amd_device_spec.oci_removal -> amd_device_spec.oci",
-    "amd_device_spec.settings -> amd_device_spec.settings_rules -> amd_device_spec.settings",
-    "amd_device_spec.validate -> amd_device_spec.validate_rules -> amd_device_spec.validate",
-    "amd_gpu_tracker.conflicts -> amd_gpu_tracker.reservation -> amd_gpu_tracker.conflicts",
-    "amdgpu_discovery.identities -> amdgpu_discovery.selection -> amdgpu_discovery.identities",
-)
+KNOWN: tuple[str, ...] = ()
 TYPES_ONLY = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 

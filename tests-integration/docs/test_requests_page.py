@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.location import GpuLocation
+from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.simulate import build_host

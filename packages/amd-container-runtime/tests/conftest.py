@@ -10,8 +10,7 @@ import sys
 
 import pytest
 
-from amd_device_spec.settings import COMPILED_FILE, CONFIG_FILE, stamp
-from amd_device_spec.settings_rules import format_compiled
+from amd_device_spec.settings import COMPILED_FILE, CONFIG_FILE, format_compiled, stamp
 from amdgpu_discovery.simulate import build_host
 
 RUNC = """#!/bin/sh

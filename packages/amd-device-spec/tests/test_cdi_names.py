@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amd_device_spec.cdi_names import kind_problem, name_problem, names_of
-from amdgpu_discovery.gpu import Gpu
-from amdgpu_discovery.location import DeviceNumber, PciAddress
+from amdgpu_discovery.gpu import DeviceNumber, Gpu, PciAddress
 from amdgpu_discovery.selection import select_gpus
 
 WHOLE = Gpu(

@@ -10,8 +10,7 @@ from amd_device_spec.grant import Grant, grant
 from amd_device_spec.request import GpuRequest, VramRequest, requested_gpus
 from amd_device_spec.settings import Settings
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.gpu import UnnumberedGpu
-from amdgpu_discovery.location import GpuLocation, PciAddress
+from amdgpu_discovery.gpu import GpuLocation, PciAddress, UnnumberedGpu
 
 IDS = (0xEA35F57CC80DEB35, 0x89CAA15875FF5A43, 0x6E32F10EFC982B4C, 0x12FE4F7FDAF06B9)
 GPUS = [

@@ -8,8 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from amd_device_spec.settings import COMPILED_FILE, CONFIG_FILE, Settings, SettingsError, read_settings, stamp
-from amd_device_spec.settings_rules import check_settings, format_compiled, parse_compiled
+from amd_device_spec.settings import (
+    COMPILED_FILE,
+    CONFIG_FILE,
+    Settings,
+    SettingsError,
+    check_settings,
+    format_compiled,
+    parse_compiled,
+    read_settings,
+    stamp,
+)
 from amdgpu_discovery.host import Host
 
 needs_tomllib = pytest.mark.skipif(sys.version_info < (3, 11), reason="this python cannot read TOML")

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release
-from amd_gpu_tracker.claims.reservation import Claim, reserve
+from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, Processes
 from amd_gpu_tracker.records.lease import Holder

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from amd_gpu_tracker.claims.reservation import Claim, reserve
+from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.lock import KernelLock
 from amdgpu_discovery.numbering import locate_gpus

@@ -10,9 +10,8 @@ import pytest
 
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus, format_gfx_target
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
-from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.gpu import DeviceNumber, Gpu, PciAddress
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.location import DeviceNumber, PciAddress
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import load_profile
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.gpu import UnnumberedGpu
+from amdgpu_discovery.gpu import GpuLocation, PciAddress, UnnumberedGpu
 from amdgpu_discovery.identities import form_of, format_smi_uuid, is_identity, parse_unique_id
-from amdgpu_discovery.location import GpuLocation, PciAddress
 from amdgpu_discovery.selection import asks_for_nothing, names_numbers, resolve, select_gpus
 
 

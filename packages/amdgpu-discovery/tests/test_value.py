@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from amdgpu_discovery.location import DeviceNode, DeviceNumber, PciAddress, parse_pci_address
+from amdgpu_discovery.gpu import DeviceNode, DeviceNumber, PciAddress, parse_pci_address
 
 ADDRESS = PciAddress(domain=0, bus=3, device=0, function=0)
 

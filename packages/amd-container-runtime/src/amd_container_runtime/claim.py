@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.given_gpus import gpus_given, may_give_gpus, shared_cgroup
-from amd_gpu_tracker.claims.reservation import Claim, reserve, withdraw
+from amd_gpu_tracker.claims.reservation import reserve, withdraw
 from amd_gpu_tracker.hooks.spec_entries import is_claim_hook, release_hook
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from amd_container_runtime.bundle import Bundle
     from amd_device_spec.grant import Grant
     from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.location import GpuLocation
 
 
 class PendingClaim:

@@ -6,9 +6,10 @@ from amd_container_runtime.bundle import Bundle
 from amd_container_runtime.user_namespace import closed_nodes_note
 from amd_device_spec.errors import SpecError
 from amd_device_spec.grant import Grant, grant
-from amd_device_spec.oci import apply_edits, build_edits, remove_edits
+from amd_device_spec.oci import apply_edits, build_edits
+from amd_device_spec.oci_annotation import remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, is_privileged, keep_last_request, requested_gpus
-from amd_gpu_tracker.records.switch import may_be_tracking
+from amd_gpu_tracker.records.policy import may_be_tracking
 from amdgpu_discovery.device_nodes import device_nodes
 from amdgpu_discovery.errors import DriverUnavailable, FileError, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     from amd_device_spec.oci import Edits
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amdgpu_discovery.gpu import UnnumberedGpu
+    from amdgpu_discovery.gpu import DeviceNode, GpuLocation, UnnumberedGpu
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.location import DeviceNode, GpuLocation
 
 
 def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from amd_container_runtime.claim import PendingClaim, make_holder
-from amd_device_spec.oci import VRAM_LIMIT
+from amd_device_spec.oci_annotation import VRAM_LIMIT
+from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.given_gpus import allows_every_device, gpus_given
-from amd_gpu_tracker.claims.reservation import Claim
 from amd_gpu_tracker.claims.vram import reserve_vram
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_SWARM
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from amd_device_spec.grant import Grant
     from amd_device_spec.request import VramRequest
     from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.gpu import Gpu, GpuLocation
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.location import GpuLocation
 
 # As amd-smi counts megabytes.
 MEGABYTE = 2**20

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from amdgpu_discovery.location import DeviceNode
+    from amdgpu_discovery.gpu import DeviceNode
 
 # Everybody may read and write.
 OPEN_TO_ALL = 0o006

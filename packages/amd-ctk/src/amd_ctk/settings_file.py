@@ -6,8 +6,17 @@ import os
 
 from amd_ctk.documents.document import ABSENT, DocumentError
 from amd_ctk.documents.toml_document import TomlDocument
-from amd_device_spec.settings import COMPILED_FILE, CONFIG_FILE, SettingsError, stamp
-from amd_device_spec.settings_rules import check_settings, format_compiled, is_setting, nearest_key, parse_compiled
+from amd_device_spec.settings import (
+    COMPILED_FILE,
+    CONFIG_FILE,
+    SettingsError,
+    check_settings,
+    format_compiled,
+    is_setting,
+    nearest_key,
+    parse_compiled,
+    stamp,
+)
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import replace_file
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from amd_device_spec import cdi_names
 from amd_device_spec.cdi_version import VERSIONS, needed_version
 from amd_device_spec.errors import SpecError
-from amd_device_spec.oci import ACCESS, OPEN_MODE
+from amd_device_spec.oci import OPEN_MODE
+from amd_device_spec.oci_annotation import ACCESS
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.value import Value
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.location import DeviceNode
+    from amdgpu_discovery.gpu import DeviceNode, Gpu
 
     HooksByMoment = Mapping[str, Sequence[dict[str, Any]]]
 

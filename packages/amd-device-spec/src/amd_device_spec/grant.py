@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amdgpu_discovery.gpu import UnnumberedGpu
-    from amdgpu_discovery.location import GpuLocation
+    from amdgpu_discovery.gpu import GpuLocation, UnnumberedGpu
 
 # Swarm's amounts are 64-bit integers.
 LONGEST_AMOUNT = 19

@@ -9,6 +9,16 @@ Source: OCI runtime-spec, config-linux.md.
 from __future__ import annotations
 
 from amd_device_spec.errors import SpecError
+from amd_device_spec.oci_annotation import (
+    ACCESS,
+    ANNOTATION,
+    LOCATIONS,
+    VRAM_LIMIT,
+    numbers_of,
+    remove_edits,
+    rule_of,
+    summary_of,
+)
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.plain_json import dumps
 from amdgpu_discovery.value import Value
@@ -18,12 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from amdgpu_discovery.location import DeviceNode
-
-ANNOTATION = "com.amd.container-toolkit.edits"
-
-# Read and write; `m` would let the container make nodes of its own with these numbers.
-ACCESS = "rw"
+    from amdgpu_discovery.gpu import DeviceNode
 
 # Everybody in the container may open its GPUs: the device cgroup decides which these are, and a user inside has no way
 # to be in the host's render group (docs/explanation/access.md).
@@ -31,18 +36,6 @@ OPEN_MODE = 0o666
 
 # Where a user namespace shows a group that it does not map (/proc/sys/kernel/overflowgid); nobody can be put into it.
 OVERFLOW_GID = 65534
-
-# Tells a container how much of its GPU's memory is its own, in units of 2^20 bytes.
-VRAM_LIMIT = "AMD_VRAM_LIMIT_MB"
-
-# Where each kind of edit stands in a spec.
-PLACES = {
-    "devices": ("linux", "devices"),
-    "rules": ("linux", "resources", "devices"),
-    "gids": ("process", "user", "additionalGids"),
-    "poststop": ("hooks", "poststop"),
-    "env": ("process", "env"),
-}
 
 
 class Edits(Value):
@@ -88,7 +81,7 @@ def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
     rules = _add(spec, "rules", edits.rules, missing=_missing_rules)
     listed = {
         "devices": [summary_of(device) for device in devices],
-        "rules": [_numbers(rule) for rule in rules],
+        "rules": [numbers_of(rule) for rule in rules],
         "gids": _add(spec, "gids", edits.gids, missing=_not_present),
         "poststop": _add(spec, "poststop", edits.poststop, missing=_not_present),
         "env": _add(spec, "env", edits.env, missing=lambda _, wanted: wanted),
@@ -96,18 +89,6 @@ def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
     if not any(listed.values()):
         return removed
     _object(spec, ("annotations",))[ANNOTATION] = dumps({kind: new for kind, new in listed.items() if new}).decode()
-    return True
-
-
-def remove_edits(spec: dict[str, Any]) -> bool:
-    """Take out what an earlier `apply_edits` put in; return whether there was anything."""
-    annotations = spec.get("annotations")
-    if not isinstance(annotations, dict) or ANNOTATION not in annotations:
-        return False
-    # Most specs come once.
-    from amd_device_spec.oci_removal import remove_listed
-
-    remove_listed(spec, annotations.pop(ANNOTATION))
     return True
 
 
@@ -123,22 +104,11 @@ def _device(node: DeviceNode, mode: int) -> dict[str, Any]:
     }
 
 
-def summary_of(device: dict[str, Any]) -> str:
-    """Return a device as the annotation lists it: path, number, mode and owner; no two that differ look alike."""
-    path, kind, number = device.get("path"), device.get("type"), _numbers(device)
-    return f"{path} {kind} {number} {device.get('fileMode')} {device.get('uid')} {device.get('gid')}"
-
-
-def rule_of(major: int, minor: int) -> dict[str, Any]:
-    """Return the rule of the device cgroup by which a container may use a device of this number."""
-    return {"allow": True, "type": "c", "major": major, "minor": minor, "access": ACCESS}
-
-
 def _add(spec: dict[str, Any], kind: str, wanted: list[Any], *, missing: Any) -> list[Any]:
     """Append of `wanted` what `missing` finds missing in the list that is there; return what was appended."""
     if not wanted:
         return []
-    present = _list(spec, PLACES[kind], of=type(wanted[0]))
+    present = _list(spec, LOCATIONS[kind], of=type(wanted[0]))
     new: list[Any] = missing(present, wanted)
     present += new
     return new
@@ -170,18 +140,13 @@ def _is_same_device(old: dict[str, Any] | None, new: dict[str, Any]) -> bool:
 def _missing_rules(present: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rules that are not there behind the last one that denies, which may take back what stands before."""
     last = next((place for place in reversed(range(len(present))) if not present[place].get("allow")), 0)
-    standing = {_numbers(rule) for rule in present[last:] if _allows_use(rule)}
-    return [rule for rule in wanted if _numbers(rule) not in standing]
+    standing = {numbers_of(rule) for rule in present[last:] if _allows_use(rule)}
+    return [rule for rule in wanted if numbers_of(rule) not in standing]
 
 
 def _allows_use(rule: dict[str, Any]) -> bool:
     """Return whether a rule allows as much as ours, for one character device or more."""
     return rule.get("allow") is True and rule.get("type") == "c" and set(ACCESS) <= set(str(rule.get("access")))
-
-
-def _numbers(rule: dict[str, Any]) -> str:
-    # As text: whatever else stands in a spec can be compared too.
-    return f"{rule.get('major')}:{rule.get('minor')}"
 
 
 def _list(spec: dict[str, Any], place: tuple[str, ...], *, of: type) -> list[Any]:

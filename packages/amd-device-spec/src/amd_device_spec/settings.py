@@ -7,17 +7,33 @@ these are not the file's any more, or there is no compiled form, the TOML itself
 
 from __future__ import annotations
 
+import sys
+
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
+    from typing import Any
 
     from amdgpu_discovery.host import Host
 
+
 CONFIG_FILE = "/etc/amd-container-toolkit/config.toml"
 COMPILED_FILE = "/etc/amd-container-toolkit/config.compiled"
+HEADER = "# Compiled from config.toml by amd-ctk; edit that file, or use 'amd-ctk config set'."
+# The keys that take one of a few words; the first is the default.
+CHOICES = {
+    "unknown-gpus": ("error", "ignore"),
+    "device-mode": ("open", "host"),
+    "swarm-resource-names": ("uuid", "pci"),
+    "visible-devices-env": ("always", "privileged", "never"),
+    "log-level": ("info", "debug", "warn", "error"),
+}
+# The keys that take kinds of Swarm's generic resources, each with an example.
+KINDS = {"swarm-resources": "AMD_GPU", "swarm-vram-resources": "VRAM"}
 
 
 class SettingsError(ToolkitError):
@@ -50,8 +66,6 @@ def read_settings(host: Host) -> Settings:
     except OSError as error:
         raise SettingsError(f"the settings in {host.path(CONFIG_FILE)} cannot be read: {reason(error)}") from error
     # Most hosts have none, and their container starts do without what this takes.
-    from amd_device_spec.settings_rules import check_settings, parse_compiled, read_toml
-
     values = parse_compiled(compiled, stamp(source))
     return check_settings(read_toml(host) if values is None else values, host.path(CONFIG_FILE))
 
@@ -59,3 +73,106 @@ def read_settings(host: Host) -> Settings:
 def stamp(source: os.stat_result) -> str:
     """Return what tells one version of a config.toml from another."""
     return f"{source.st_mtime_ns}.{source.st_size}"
+
+
+def format_compiled(values: Mapping[str, Any], source: str) -> bytes:
+    """Return the compiled form of checked settings; `source` is the stamp of their config.toml."""
+    flat = {key: " ".join(value) if isinstance(value, (list, tuple)) else value for key, value in values.items()}
+    lines = [HEADER, f"source={source}", *(f"{key}={value}" for key, value in flat.items())]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def parse_compiled(content: bytes, source: str) -> dict[str, Any] | None:
+    """Return the values of a compiled form, None where it was made from another config.toml than `source`."""
+    lines = content.decode("utf-8", "replace").splitlines()
+    if f"source={source}" not in lines[1:2]:
+        return None
+    values: dict[str, Any] = dict(line.partition("=")[::2] for line in lines[2:])
+    return {key: value.split() if key in KINDS else value for key, value in values.items()}
+
+
+def check_settings(values: Mapping[str, Any], where: str) -> Settings:
+    """Return the settings that `values` by key amount to; SettingsError names the key in the file `where`."""
+    for key, value in values.items():
+        if key_problem := problem(key, value):
+            raise SettingsError(f"{where}: {key_problem[0]}", hint=key_problem[1])
+    fields: dict[str, Any] = {
+        key.replace("-", "_"): tuple(value) if key in KINDS else value for key, value in values.items()
+    }
+    settings = Settings(**fields)
+    if both := sorted(set(settings.swarm_resources) & set(settings.swarm_vram_resources)):
+        raise SettingsError(
+            f"{where}: {both[0]} cannot name GPUs and count VRAM at once", hint=f"see {' and '.join(KINDS)}"
+        )
+    return settings
+
+
+def problem(key: str, value: object) -> tuple[str, str] | None:
+    """Return what is wrong with a key or its value and a hint, None where nothing is."""
+    if not is_setting(key):
+        return f"there is no setting {key}", f"the nearest is {nearest_key(key)}"
+    if key in KINDS:
+        wrong = (f"{key} is not a list of resource kinds", f'as in {key} = ["{KINDS[key]}"]')
+        return None if _is_kinds(value) else wrong
+    if not isinstance(value, str) or not value.isprintable():
+        return f"{key} is not a line of text", f'as in {key} = "{default(key)}"'
+    if key in CHOICES and value not in CHOICES[key]:
+        return f'{key} cannot be "{value}"', f"it is one of {', '.join(CHOICES[key])}"
+    return _problem_of_path(key, value)
+
+
+def is_setting(key: str) -> bool:
+    """Return whether there is a setting of this name."""
+    return "_" not in key and key.replace("-", "_") in Settings._fields
+
+
+def nearest_key(key: str) -> str:
+    """Return the key that somebody who wrote `key` most likely meant."""
+    from difflib import get_close_matches
+
+    keys = [field.replace("_", "-") for field in Settings._fields]
+    return get_close_matches(key.replace("_", "-").lower(), keys, n=1, cutoff=0)[0]
+
+
+def default(key: str) -> Any:
+    """Return the value of a setting that nobody has set."""
+    return getattr(Settings(), key.replace("-", "_"))
+
+
+def _problem_of_path(key: str, value: str) -> tuple[str, str] | None:
+    if not value or value.startswith("/"):
+        return None
+    if key == "low-level-runtime" and "/" in value:
+        # It would be looked for in the bundle, which is where the runtime is called.
+        return f"{key} is neither a name nor an absolute path: {value}", "as in crun, or /usr/bin/crun"
+    if key == "log-file":
+        return f"{key} is not an absolute path: {value}", "as in /var/log/amd-container-runtime.log"
+    return None
+
+
+def _is_kinds(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(
+        isinstance(kind, str) and kind.isascii() and kind.replace("_", "").replace("-", "").replace(".", "").isalnum()
+        for kind in value
+    )
+
+
+def read_toml(host: Host) -> dict[str, Any]:
+    """Return what config.toml says, unchecked; SettingsError."""
+    path = host.path(CONFIG_FILE)
+    try:
+        return _parse_toml(host.read(CONFIG_FILE).decode(), path)
+    except (ValueError, OSError) as error:
+        words = reason(error) if isinstance(error, OSError) else str(error)
+        raise SettingsError(f"{path} cannot be read: {words}", hint="mend it, or remove it for the defaults") from error
+
+
+def _parse_toml(text: str, path: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+
+        return tomllib.loads(text)
+    # Older settings might allow what these forbid, so they are no substitute.
+    raise SettingsError(
+        f"{path} was changed since it was compiled, and python 3.10 cannot read it", hint="run 'amd-ctk config compile'"
+    )

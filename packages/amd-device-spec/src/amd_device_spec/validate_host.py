@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_device_spec.validate import Place
-    from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.location import DeviceNode
+    from amdgpu_discovery.gpu import DeviceNode, Gpu
 
 DRM_DIRECTORY = "/dev/dri/"
 

@@ -14,11 +14,13 @@ import os
 from contextlib import contextmanager, suppress
 from functools import partial
 
+from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release
-from amd_gpu_tracker.claims.reservation import Claim, reserve
+from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError
 from amd_gpu_tracker.life.lease_scan import look_at_leases, mend_leases
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.identity import read_tracked_gpus, require_same_gpus
 from amd_gpu_tracker.records.lease import BY_API, Holder, gpu_key
 from amd_gpu_tracker.records.library_lock import hold_library_lock
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS
@@ -27,7 +29,6 @@ from amd_gpu_tracker.records.places import find_places_of_users
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.rootless import open_state
-from amd_gpu_tracker.records.tracked_gpus import read_tracked_gpus, require_same_gpus
 from amd_gpu_tracker.show.status import read_status
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import resolve, select_gpus
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.lease_scan import Survey
     from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.show.status import Status
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.location import GpuLocation
 
 
 class AccessibilityChange(Value):

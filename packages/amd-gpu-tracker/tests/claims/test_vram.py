@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from amd_gpu_tracker.claims.reservation import Claim, reserve
+from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.claims.vram import reserve_vram
 from amd_gpu_tracker.errors import GpusRefused, StateError
 from amd_gpu_tracker.records.library_lock import hold_library_lock

@@ -6,15 +6,15 @@ import posix
 
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.errors import DeviceNodeError
-from amdgpu_discovery.location import DeviceNode, DeviceNumber
+from amdgpu_discovery.gpu import DeviceNode, DeviceNumber
 from amdgpu_discovery.paths import CHARACTER_DEVICE, FILE_TYPE, PERMISSIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.location import GpuLocation
 
 KFD_PATH = "/dev/kfd"
 # The kernel numbers /dev/kfd anew at every boot.

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from amdgpu_discovery.device_nodes import drm_number
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
-from amdgpu_discovery.drm_class import amdgpu_pci_addresses, read_drm_devices
-from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
-from amdgpu_discovery.kfd_details import read_gpu_id, read_vram_bytes
-from amdgpu_discovery.location import GpuLocation, PciAddress
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.gpu import Gpu, GpuLocation, PciAddress, UnnumberedGpu
+from amdgpu_discovery.kfd_topology import read_gpu_id, read_vram_bytes
 from amdgpu_discovery.numbering import join_gpus, locate_gpus, number_gpus
 
 TYPE_CHECKING = False

@@ -1,11 +1,12 @@
 """Read which device stands behind every DRM minor.
 
-Source: drivers/gpu/drm/drm_drv.c, drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c.
+Source: drivers/gpu/drm/drm_drv.c, drivers/gpu/drm/drm_sysfs.c,
+drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c.
 """
 
 from __future__ import annotations
 
-from amdgpu_discovery.location import PciAddress, parse_pci_address
+from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -70,3 +71,20 @@ def make_device(path: str, render_minor: int | None, card_minor: int | None) -> 
     """Return a device; its directory is named after its PCI function, if it has one."""
     address = parse_pci_address(path.rpartition("/")[2])
     return DrmDevice(path=path, pci_address=address, render_minor=render_minor, card_minor=card_minor)
+
+
+def read_drm_devices(host: Host) -> list[DrmDevice]:
+    """Return every device with a card or render node, of any vendor, by path."""
+    minors: dict[str, dict[str, int]] = {}
+    for name in host.names(DRM_CLASS):
+        kind = name.rstrip("0123456789")
+        # Connectors (card1-DP-1) and control links stand in the same directory.
+        if kind in ("card", "renderD") and kind != name:
+            minors.setdefault(device_path(host, name), {})[kind] = int(name[len(kind) :])
+    return [make_device(path, kind.get("renderD"), kind.get("card")) for path, kind in sorted(minors.items()) if path]
+
+
+def amdgpu_pci_addresses(host: Host) -> list[PciAddress]:
+    """Return the PCI functions bound to amdgpu, in numeric order."""
+    found = (parse_pci_address(name) for name in host.names(AMDGPU_PCI_DEVICES))
+    return sorted((address for address in found if address), key=lambda address: address.sort_key)

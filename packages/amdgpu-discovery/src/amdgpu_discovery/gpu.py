@@ -1,13 +1,97 @@
-"""What the driver says about a GPU, and about one that has no number; location.py says where GPUs are."""
+"""What there is to say about a GPU: where it is, what leads to it, and what the driver says about it."""
 
 from __future__ import annotations
 
-from amdgpu_discovery.location import GpuLocation
 from amdgpu_discovery.value import Value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.location import DeviceNumber, PciAddress
+HEXADECIMAL = "0123456789abcdefABCDEF"
+
+
+class PciAddress(Value):
+    """Where a PCI function is: `domain` (up to 32 bits), `bus`, `device`, `function`."""
+
+    domain: int
+    bus: int
+    device: int
+    function: int
+
+    def __str__(self) -> str:
+        """Return it as Linux prints it; a domain above 0xffff has more than four digits."""
+        return f"{self.domain:04x}:{self.bus:02x}:{self.device:02x}.{self.function:x}"
+
+    @property
+    def sort_key(self) -> tuple[int, int, int, int]:
+        """Return the numbers that order addresses; names do not (10000:00 < 1001:00 as text)."""
+        return (self.domain, self.bus, self.device, self.function)
+
+
+def parse_pci_address(text: str) -> PciAddress | None:
+    """Read `0000:03:00.0`, or `03:00.0` for domain 0 as lspci prints it; None for anything else."""
+    slot, dot, function = text.rpartition(".")
+    parts = slot.split(":")
+    if not dot or len(parts) not in (2, 3) or len(function) != 1:
+        return None
+    domain, bus, device = parts if len(parts) == 3 else ("0000", *parts)
+    digits = f"{domain}{bus}{device}{function}"
+    if len(domain) not in range(4, 9) or len(bus) != 2 or len(device) != 2 or digits.strip(HEXADECIMAL):
+        return None
+    number = int(digits, 16)
+    return PciAddress(domain=number >> 20, bus=number >> 12 & 0xFF, device=number >> 4 & 0xFF, function=number & 0xF)
+
+
+class GpuLocation(Value):
+    """One GPU or partition: its number and what leads to it. All that a container start needs to choose.
+
+    `number` is what users say (`AMD_VISIBLE_DEVICES=0`, `amd.com/gpu=0`): GPUs in the order of their parent's PCI
+    address, then of their render minor; every partition is one number.
+    """
+
+    number: int
+    # Of the PCI function; partitions share it.
+    pci_address: PciAddress
+    # Of /dev/dri/renderD<minor> and /dev/dri/card<minor>; accelerators may lack a card.
+    render_minor: int
+    card_minor: int | None
+    # Position in /sys/class/kfd/kfd/topology/nodes: valid until a GPU comes or goes, never an identity.
+    kfd_node: int
+    # What rocminfo and HIP print; 0 where the hardware has none. Partitions share it or have their own.
+    kfd_unique_id: int
+    # What rocm-smi and amd-smi (ASIC_SERIAL) print, of the PCI function; 0 where there is none.
+    pci_unique_id: int
+    # Position among the partitions of its parent, and how many of them are in use (1 if not partitioned).
+    partition_rank: int
+    partition_total: int
+
+    @property
+    def render_path(self) -> str:
+        """Return the path of the node through which ROCm reaches this GPU."""
+        return f"/dev/dri/renderD{self.render_minor}"
+
+    @property
+    def card_path(self) -> str | None:
+        """Return the path of the mode-setting node, None where there is none."""
+        return None if self.card_minor is None else f"/dev/dri/card{self.card_minor}"
+
+    @property
+    def unique_id(self) -> int:
+        """Return the id shown to users: KFD's, else that of the PCI function, 0 where there is none."""
+        return self.kfd_unique_id or self.pci_unique_id
+
+
+class DeviceNumber(Value):
+    """A character device as the kernel numbers it: `path` in /dev, `major`, `minor`."""
+
+    path: str
+    major: int
+    minor: int
+
+
+class DeviceNode(DeviceNumber):
+    """A device node as it stands in /dev: its number and `mode` (permission bits), `uid`, `gid`."""
+
+    mode: int
+    uid: int
+    gid: int
 
 
 class Gpu(GpuLocation):

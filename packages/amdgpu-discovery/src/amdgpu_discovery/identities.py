@@ -1,23 +1,13 @@
-"""What names a GPU wherever it is put: its unique id or its PCI address; and what looks like that and is not.
-
-Apart from `selection`, because most requests name numbers and every container start reads them.
-"""
+"""The words that name a GPU: a number, a unique id in all its spellings, a PCI address."""
 
 from __future__ import annotations
 
-from amdgpu_discovery import unknown_gpus
-from amdgpu_discovery.location import HEXADECIMAL, parse_pci_address
-from amdgpu_discovery.selection import CDI_PREFIX, LONGEST_NUMBER, OF_NUMBERS, parse_number, resolve_number
+from amdgpu_discovery.gpu import HEXADECIMAL, parse_pci_address
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amdgpu_discovery.location import GpuLocation, PciAddress
-    from amdgpu_discovery.selection import Resolved
-    from amdgpu_discovery.unknown_gpus import UnknownGpu
-
-
+CDI_PREFIX = "amd.com/gpu="
+# Shorter words of hexadecimal digits are GPU numbers; upstream draws the line here too.
+LONGEST_NUMBER = 8
+OF_NUMBERS = "+-0123456789 "
 # What an item may name a GPU by wherever it is put, as settings and options call it.
 BY_UUID = "uuid"
 BY_PCI = "pci"
@@ -43,59 +33,13 @@ def form_of(item: str) -> str:
     return BY_UUID if parse_unique_id(name) is not None else ""
 
 
-def resolve_name(gpus: Sequence[GpuLocation], item: str) -> Resolved:
-    """Return the numbers of the GPUs that an item names, which is neither `all` nor a short number nor a range."""
-    name, is_partition, rank = item.rpartition(":p")
-    if is_partition and rank.isdecimal():
-        return _resolve_partition(gpus, name, rank)
-    named = _find(gpus, item)
-    if named is not None:
-        return [gpu.number for gpu in named[0]], named[1]
-    if item.lower() == NO_UNIQUE_ID:
-        return [], unknown_gpus.no_unique_id(item)
-    if "-" in item and not item.strip(OF_NUMBERS):
-        return [], unknown_gpus.broken_range(item, "write the first and the last number, such as 0-2")
-    number = parse_number(item)
-    return ([], unknown_gpus.not_a_gpu(item, gpus)) if number is None else resolve_number(gpus, number)
-
-
-def _resolve_partition(gpus: Sequence[GpuLocation], name: str, rank: str) -> Resolved:
-    named = _find(gpus, name)
-    if named is None:
-        return [], unknown_gpus.names_no_partition(f"{name}:p{rank}")
-    siblings, problem = named
-    chosen = [gpu.number for gpu in siblings if gpu.partition_rank == parse_number(rank)]
-    if not (chosen or problem):
-        problem = unknown_gpus.no_such_partition(f"{name}:p{rank}", [gpu.partition_rank for gpu in siblings])
-    return chosen, problem
-
-
-def _find(gpus: Sequence[GpuLocation], item: str) -> tuple[list[GpuLocation], UnknownGpu | None] | None:
-    """Return the GPUs that share a unique id or a PCI address; None if the item is neither."""
-    address = parse_pci_address(item)
-    if address:
-        found = [gpu for gpu in gpus if gpu.pci_address == address]
-        return found, None if found else _no_gpu_at(address, item, gpus)
-    unique_id = parse_unique_id(item)
-    if unique_id is None:
+def parse_number(text: str) -> int | None:
+    """Return the number a text is, None if it is none."""
+    digits = text.removeprefix("+")
+    if not (digits.isascii() and digits.isdecimal()):
         return None
-    # 0 stands for "has none", on every APU alike.
-    found = [gpu for gpu in gpus if unique_id != 0 and unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id)]
-    return found, None if found else unknown_gpus.no_gpu_with_id(item, gpus)
-
-
-def _no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
-    """Say why there is no GPU at an address: rocm-smi and amd-smi print partition k as PCI function k."""
-    slot = address.sort_key[:3]
-    partitions = [
-        gpu
-        for gpu in gpus
-        if gpu.partition_total > 1 and gpu.pci_address.sort_key[:3] == slot and gpu.partition_rank == address.function
-    ]
-    # Virtual functions of one device share the slot, so several may be meant.
-    if len(partitions) == 1:
-        return unknown_gpus.partition_as_function(address, item, partitions[0])
-    return unknown_gpus.no_gpu_at(address, item, gpus)
+    # More digits than any host has GPUs; python refuses to read thousands of them.
+    return int(digits.lstrip("0")[:20] or "0")
 
 
 def parse_unique_id(item: str) -> int | None:

@@ -17,6 +17,8 @@ TOPOLOGY = "/sys/class/kfd/kfd/topology"
 
 # A rebuild takes well under a millisecond; whoever loses this often is not losing a race.
 ATTEMPTS = 100
+# KFD_CRAT heap types: video memory that the CPU can reach through the PCI window, and that it cannot.
+FRAME_BUFFER_HEAPS = (1, 2)
 
 
 class KfdNode(Value):
@@ -107,3 +109,21 @@ def _read_node(host: Host, number: int) -> KfdNode | None:
         raise ToolkitError(f"{path} cannot be read: {reason(error)}") from error
     properties = f"\n{properties}\n"
     return KfdNode(number=number, render_minor=read_property(properties, "drm_render_minor"), properties=properties)
+
+
+def read_gpu_id(host: Host, node: KfdNode) -> int:
+    """Return the 16-bit hash that rocm-smi calls GUID, 0 where it is refused."""
+    text = host.read_attribute(f"{node.path}/gpu_id")
+    return int(text) if text.isdecimal() else 0
+
+
+def read_vram_bytes(host: Host, node: KfdNode) -> int | None:
+    """Return the bytes of video memory of this node, None where the kernel does not say."""
+    paths = (f"{node.path}/mem_banks/{bank}/properties" for bank in host.names(f"{node.path}/mem_banks"))
+    banks = [f"\n{host.read_attribute(path)}\n" for path in paths]
+    sizes = [read_property(bank, "size_in_bytes") for bank in banks if _is_frame_buffer(bank)]
+    return sum(sizes) or None
+
+
+def _is_frame_buffer(bank: str) -> bool:
+    return read_property(bank, "heap_type") in FRAME_BUFFER_HEAPS

@@ -2,24 +2,29 @@
 
 A GPU is a KFD node that has a DRM render node. KFD knows what computes, DRM knows where it is; see
 docs/explanation/numbering.md for why the order is the one it is.
+
+sysfs has no link from a partition to its PCI function. The location's function bits hold the partition's number,
+so two virtual functions of one device look alike; a function's own minor is handed out before those of its partitions.
 """
 
 from __future__ import annotations
 
-from amdgpu_discovery.drm import AMDGPU_DRIVER, find_drm_devices
+from amdgpu_discovery.drm import AMDGPU_DRIVER, find_drm_devices, read_drm_devices
 from amdgpu_discovery.errors import DriverUnavailable
+from amdgpu_discovery.gpu import GpuLocation, PciAddress
 from amdgpu_discovery.kfd_topology import read_topology
-from amdgpu_discovery.location import GpuLocation, PciAddress
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from amdgpu_discovery.drm import DrmDevice
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.kfd_topology import KfdNode
-    from amdgpu_discovery.partitions import Place
+
+    # A function's address, and its device where it has minors of its own.
+    Place = tuple[PciAddress, DrmDevice | None]
 
 
 class FoundGpu(Value):
@@ -54,8 +59,6 @@ def join_gpus(host: Host) -> list[FoundGpu]:
     partitions = [node_by_minor[device.render_minor or 0] for device in devices if not device.pci_address]
     places: Mapping[int, Place] = {}
     if partitions:
-        from amdgpu_discovery.partitions import place_partitions
-
         places = place_partitions(host, partitions, devices, is_whole=topology.is_whole)
     found = [_join(node_by_minor[device.render_minor or 0], device, places) for device in devices]
     return sorted(found, key=lambda gpu: gpu.sort_key)
@@ -111,3 +114,42 @@ def _locate(gpu: FoundGpu, number: int, rank: int, total: int, pci_unique_id: in
         partition_rank=rank,
         partition_total=total,
     )
+
+
+def place_partitions(
+    host: Host, nodes: Iterable[KfdNode], devices: Iterable[DrmDevice], *, is_whole: bool
+) -> dict[int, Place]:
+    """Return by render minor where partitions are, which are `nodes` of KFD's.
+
+    `devices` are those of all nodes of KFD's; `is_whole` if these are all that there are.
+    """
+    slots = {node.render_minor: _slot(node) for node in nodes}
+    by_slot = _by_slot(devices)
+    # Nearly always the function is a GPU itself, and alone in its slot.
+    if not is_whole or any(len(by_slot.get(slot, ())) != 1 for slot in slots.values()):
+        by_slot = _by_slot(read_drm_devices(host))
+    return {minor: _place(minor, slot, by_slot.get(slot, [])) for minor, slot in slots.items()}
+
+
+def _place(render_minor: int, slot: tuple[int, int, int], functions: list[DrmDevice]) -> Place:
+    before = [function for function in functions if (function.render_minor or 0) <= render_minor]
+    parent = max(before or functions, key=lambda function: function.render_minor or 0, default=None)
+    domain, bus, device = slot
+    address = parent.pci_address if parent else None
+    return address or PciAddress(domain=domain, bus=bus, device=device, function=0), parent
+
+
+def _by_slot(devices: Iterable[DrmDevice]) -> dict[tuple[int, int, int], list[DrmDevice]]:
+    by_slot: dict[tuple[int, int, int], list[DrmDevice]] = {}
+    for device in devices:
+        address = device.pci_address
+        if address:
+            by_slot.setdefault((address.domain, address.bus, address.device), []).append(device)
+    return by_slot
+
+
+def _slot(node: KfdNode) -> tuple[int, int, int]:
+    """Return the domain, bus and device of a node."""
+    # Kernels without "domain" have one domain. Bits 2:0 (once 31:28) are the partition, not the function.
+    location = node.read("location_id")
+    return node.read("domain"), location >> 8 & 0xFF, location >> 3 & 0x1F

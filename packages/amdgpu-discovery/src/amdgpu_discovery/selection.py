@@ -8,28 +8,32 @@ partition. Each may be written as a CDI name (`amd.com/gpu=3`). An empty request
 
 from __future__ import annotations
 
+from amdgpu_discovery import unknown_gpus
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.location import GpuLocation
+from amdgpu_discovery.gpu import GpuLocation, parse_pci_address
+from amdgpu_discovery.identities import (
+    CDI_PREFIX,
+    LONGEST_NUMBER,
+    NO_UNIQUE_ID,
+    OF_NUMBERS,
+    parse_number,
+    parse_unique_id,
+)
+from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu, name_unnumbered
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import ModuleType
 
-    from amdgpu_discovery.gpu import UnnumberedGpu
-    from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu
+    from amdgpu_discovery.gpu import PciAddress, UnnumberedGpu
 
     # The numbers an item names, and what is wrong with it.
     Resolved = tuple[range | list[int], UnknownGpu | BrokenRange | None]
 
-CDI_PREFIX = "amd.com/gpu="
 NO_GPU = ("", "none", "void")
 ALL = "all"
 
-# Shorter words of hexadecimal digits are GPU numbers; upstream draws the line here too.
-LONGEST_NUMBER = 8
-OF_NUMBERS = "+-0123456789 "
 # Far more than a host has GPUs: each is compared with every GPU, as root and before any limit of the container's.
 MOST_ITEMS = 1024
 # MAX_ARG_STRLEN of Linux: no process can be started with a longer variable, so nobody loses anything by this limit.
@@ -90,8 +94,6 @@ def resolve(
     found = tuple(gpus[number] for number in sorted(chosen))
     if not problems:
         return Resolution(gpus=found, unknown=(), broken_ranges=())
-    from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu, name_unnumbered
-
     problems = name_unnumbered(problems, unnumbered)
     return Resolution(
         gpus=found,
@@ -119,45 +121,81 @@ def split_items(request: str) -> list[str]:
 def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> Resolved:
     """Return the numbers an item names, and what it names beyond them (a range may do both)."""
     if item.lower() == ALL:
-        return range(len(gpus)), None if gpus else _words().no_gpu()
+        return range(len(gpus)), None if gpus else unknown_gpus.no_gpu()
     number = parse_number(item) if len(item) <= LONGEST_NUMBER else None
     if number is not None:
-        return resolve_number(gpus, number)
+        return _resolve_number(gpus, number)
     first, _, last = item.partition("-")
     low, high = parse_number(first.strip()), parse_number(last.strip())
     if low is None or high is None:
-        # Most requests name numbers.
-        from amdgpu_discovery.identities import resolve_name
-
-        return resolve_name(gpus, item)
+        return _resolve_name(gpus, item)
     return _resolve_range(gpus, item, low, high)
 
 
-def resolve_number(gpus: Sequence[GpuLocation], number: int) -> Resolved:
+def _resolve_number(gpus: Sequence[GpuLocation], number: int) -> Resolved:
     """Return the GPU of a number."""
-    return ([number], None) if number < len(gpus) else ([], _words().unknown_numbers(gpus, number, number))
+    return ([number], None) if number < len(gpus) else ([], unknown_gpus.unknown_numbers(gpus, number, number))
 
 
 def _resolve_range(gpus: Sequence[GpuLocation], item: str, low: int, high: int) -> Resolved:
     if low > high:
-        return [], _words().broken_range(item, f"write {high}-{low}")
+        return [], unknown_gpus.broken_range(item, f"write {high}-{low}")
     # Compared before it is expanded: 0-9999999999 in an image must cost nothing.
     if high < len(gpus):
         return range(low, high + 1), None
-    return range(low, len(gpus)), _words().unknown_numbers(gpus, max(low, len(gpus)), high)
+    return range(low, len(gpus)), unknown_gpus.unknown_numbers(gpus, max(low, len(gpus)), high)
 
 
-def parse_number(text: str) -> int | None:
-    """Return the number a text is, None if it is none."""
-    digits = text.removeprefix("+")
-    if not (digits.isascii() and digits.isdecimal()):
+def _resolve_name(gpus: Sequence[GpuLocation], item: str) -> Resolved:
+    """Return the numbers of the GPUs that an item names, which is neither `all` nor a short number nor a range."""
+    name, is_partition, rank = item.rpartition(":p")
+    if is_partition and rank.isdecimal():
+        return _resolve_partition(gpus, name, rank)
+    named = _find(gpus, item)
+    if named is not None:
+        return [gpu.number for gpu in named[0]], named[1]
+    if item.lower() == NO_UNIQUE_ID:
+        return [], unknown_gpus.no_unique_id(item)
+    if "-" in item and not item.strip(OF_NUMBERS):
+        return [], unknown_gpus.broken_range(item, "write the first and the last number, such as 0-2")
+    number = parse_number(item)
+    return ([], unknown_gpus.not_a_gpu(item, gpus)) if number is None else _resolve_number(gpus, number)
+
+
+def _resolve_partition(gpus: Sequence[GpuLocation], name: str, rank: str) -> Resolved:
+    named = _find(gpus, name)
+    if named is None:
+        return [], unknown_gpus.names_no_partition(f"{name}:p{rank}")
+    siblings, problem = named
+    chosen = [gpu.number for gpu in siblings if gpu.partition_rank == parse_number(rank)]
+    if not (chosen or problem):
+        problem = unknown_gpus.no_such_partition(f"{name}:p{rank}", [gpu.partition_rank for gpu in siblings])
+    return chosen, problem
+
+
+def _find(gpus: Sequence[GpuLocation], item: str) -> tuple[list[GpuLocation], UnknownGpu | None] | None:
+    """Return the GPUs that share a unique id or a PCI address; None if the item is neither."""
+    address = parse_pci_address(item)
+    if address:
+        found = [gpu for gpu in gpus if gpu.pci_address == address]
+        return found, None if found else _no_gpu_at(address, item, gpus)
+    unique_id = parse_unique_id(item)
+    if unique_id is None:
         return None
-    # More digits than any host has GPUs; python refuses to read thousands of them.
-    return int(digits.lstrip("0")[:20] or "0")
+    # 0 stands for "has none", on every APU alike.
+    found = [gpu for gpu in gpus if unique_id != 0 and unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id)]
+    return found, None if found else unknown_gpus.no_gpu_with_id(item, gpus)
 
 
-def _words() -> ModuleType:
-    """Return the sentences, which requests that can be met do without."""
-    from amdgpu_discovery import unknown_gpus
-
-    return unknown_gpus
+def _no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
+    """Say why there is no GPU at an address: rocm-smi and amd-smi print partition k as PCI function k."""
+    slot = address.sort_key[:3]
+    partitions = [
+        gpu
+        for gpu in gpus
+        if gpu.partition_total > 1 and gpu.pci_address.sort_key[:3] == slot and gpu.partition_rank == address.function
+    ]
+    # Virtual functions of one device share the slot, so several may be meant.
+    if len(partitions) == 1:
+        return unknown_gpus.partition_as_function(address, item, partitions[0])
+    return unknown_gpus.no_gpu_at(address, item, gpus)

@@ -1,7 +1,4 @@
-"""What is wrong with an item of a request, in one sentence that names what exists.
-
-Apart from `selection`, because most requests can be met and every container start reads them.
-"""
+"""What is wrong with an item of a request, in one sentence that names what exists."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from amdgpu_discovery.gpu import UnnumberedGpu
-    from amdgpu_discovery.location import GpuLocation, PciAddress
+    from amdgpu_discovery.gpu import GpuLocation, PciAddress, UnnumberedGpu
 
 SHOW_GPUS = "'amd-ctk gpu list' shows them"
 

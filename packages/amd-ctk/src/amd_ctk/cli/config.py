@@ -10,8 +10,7 @@ import typer
 
 from amd_ctk.cli.context import host_of
 from amd_ctk.cli.group import command_group
-from amd_device_spec.settings import CONFIG_FILE, Settings, SettingsError
-from amd_device_spec.settings_rules import KINDS, check_settings, problem
+from amd_device_spec.settings import CONFIG_FILE, KINDS, Settings, SettingsError, check_settings, problem
 
 app = command_group("Settings of the AMD Container Toolkit")
 

@@ -12,8 +12,7 @@ from amd_ctk.swarm.engine import read_engine, read_tasks
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.setup import find_obstacles
 from amd_ctk.swarm.status import build_offer, reservations_of_leases, reservations_of_tasks
-from amd_device_spec.settings import CONFIG_FILE
-from amd_device_spec.settings_rules import check_settings
+from amd_device_spec.settings import CONFIG_FILE, check_settings
 from amd_gpu_tracker.tracker import Tracker
 
 TYPE_CHECKING = False

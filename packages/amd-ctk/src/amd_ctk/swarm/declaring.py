@@ -6,8 +6,7 @@ An image can set any variable that Swarm sets, so the runtime reads no other kin
 from __future__ import annotations
 
 from amd_ctk.settings_file import read_settings_file, set_setting, unset_setting
-from amd_device_spec.settings import CONFIG_FILE, Settings
-from amd_device_spec.settings_rules import check_settings
+from amd_device_spec.settings import CONFIG_FILE, Settings, check_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

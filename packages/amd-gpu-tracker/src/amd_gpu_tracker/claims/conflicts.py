@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker.claims.reservation import exclusive_gpus
+from amd_gpu_tracker.claims.claim import exclusive_gpus
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.life.lease_scan import mend_leases
 from amd_gpu_tracker.records.lease import gpu_key
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from amd_gpu_tracker.claims.reservation import Claim
+    from amd_gpu_tracker.claims.claim import Claim
     from amd_gpu_tracker.errors import StateError
     from amd_gpu_tracker.life.lease_scan import Survey
     from amd_gpu_tracker.life.processes import Processes

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from amdgpu_discovery.location import GpuLocation
+    from amdgpu_discovery.gpu import GpuLocation
 
 
 # What Docker and Podman write for the * of `--device-cgroup-rule`; other engines leave the number out.

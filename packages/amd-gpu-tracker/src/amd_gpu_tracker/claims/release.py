@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from amd_gpu_tracker.claims.reservation import Lock
+    from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes, ProcessId
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.state import State

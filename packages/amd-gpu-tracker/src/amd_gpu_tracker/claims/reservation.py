@@ -5,45 +5,25 @@ from __future__ import annotations
 import posix
 import time
 
+from amd_gpu_tracker.claims.claim import Claim, Lock, exclusive_gpus
 from amd_gpu_tracker.life.processes import boot_offset
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.lease import Lease, gpu_key
-from amd_gpu_tracker.records.switch import may_be_tracking
-from amdgpu_discovery.value import Value
+from amd_gpu_tracker.records.policy import may_be_tracking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from contextlib import AbstractContextManager
-
-    from amd_gpu_tracker.life.processes import Processes, ProcessId
+    from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Holder
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.location import GpuLocation
 
-    Lock = Callable[[str], AbstractContextManager[None]]
 
 # A claim of shared GPUs needs no lease of others, but what is over must not pile up. Of few leases it looks at all; of
 # more, one claim in so many looks at so many, which is twice what claims bring, and the rest save the time.
 FEW = 2
 SWEEP_ONE_CLAIM_IN = 8
 SWEPT_AT_ONCE = 16
-
-
-class Claim(Value):
-    """What is asked for: the GPUs that are `wanted`, for `holder`, by these `ways`.
-
-    `creators` are processes that may extend the holder's living lease: those that are making this container now.
-    """
-
-    holder: Holder
-    wanted: Sequence[GpuLocation]
-    ways: tuple[str, ...]
-    creators: Collection[ProcessId] = ()
-    # By which generic resources Docker Swarm promised this, and how many megabytes of a GPU where not whole ones.
-    kinds: tuple[str, ...] = ()
-    vram_mb: int = 0
 
 
 def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> bool:
@@ -94,12 +74,6 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
 
         look_again(state, claim, own)
     return True
-
-
-def exclusive_gpus(claim: Claim, policy: Policy) -> list[GpuLocation]:
-    """Return the wanted GPUs that one container may have for itself."""
-    keys = policy.exclusive_keys
-    return [gpu for gpu in claim.wanted if gpu_key(gpu) in keys]
 
 
 def _read_living(state: State, path: str, processes: Processes) -> Lease | None:

@@ -14,12 +14,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amd_gpu_tracker.claims.reservation import Claim, Lock
+    from amd_gpu_tracker.claims.claim import Claim, Lock
     from amd_gpu_tracker.life.lease_scan import Survey
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.location import GpuLocation
+    from amdgpu_discovery.gpu import GpuLocation
 
 
 def reserve_vram(

@@ -11,10 +11,10 @@ from amd_gpu_tracker.hooks.spec_entries import CLAIM
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI, Holder
 from amd_gpu_tracker.records.lock import KernelLock
+from amd_gpu_tracker.records.policy import may_be_tracking
 from amd_gpu_tracker.records.refusals import record_refusal
 from amd_gpu_tracker.records.rootless import open_state
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.records.switch import may_be_tracking
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import append_to_file, read_file
 from amdgpu_discovery.host import Host, read_environment
@@ -56,8 +56,9 @@ def _claim(state: State, container: dict[str, Any], processes: Processes) -> Non
     """Claim the GPUs whose device nodes the container was given."""
     if not may_be_tracking(state.host):
         return
+    from amd_gpu_tracker.claims.claim import Claim
     from amd_gpu_tracker.claims.given_gpus import gpus_given, shared_cgroup
-    from amd_gpu_tracker.claims.reservation import Claim, reserve
+    from amd_gpu_tracker.claims.reservation import reserve
     from amdgpu_discovery.numbering import locate_gpus
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)

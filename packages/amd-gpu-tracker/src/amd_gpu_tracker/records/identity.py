@@ -8,20 +8,23 @@ generation up, another memory partition or board goes with the driver, whose dir
 
 from __future__ import annotations
 
+from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.records.lease import gpu_key
-from amd_gpu_tracker.records.switch import POLICY_FILE
+from amd_gpu_tracker.records.policy import POLICY_FILE, TrackedGpu
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import read_file, replace_file
 from amdgpu_discovery.kfd_topology import TOPOLOGY, read_generation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.location import GpuLocation
+    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
 
 
 def take_stamp(state: State, processes: Processes) -> bytes:
@@ -49,7 +52,6 @@ def require_tracked_gpus(state: State, policy: Policy, stamp: bytes, wanted: Ite
     if is_known and stamp and stamp == _read_stamp(state):
         return
     from amd_gpu_tracker.errors import GpusChanged
-    from amd_gpu_tracker.records.tracked_gpus import read_tracked_gpus, require_same_gpus
     from amdgpu_discovery.numbering import locate_gpus
 
     if not is_known:
@@ -71,3 +73,36 @@ def _write_stamp(state: State, stamp: bytes) -> None:
         replace_file(state.stamp_path, stamp, mode=0o644)
     except FileError:  # a full disk: the next claim looks again
         return
+
+
+def require_same_gpus(policy: Policy, present: Iterable[TrackedGpu]) -> None:
+    """Refuse to go on with other GPUs than those for which a policy was decided; GpusChanged."""
+    if sorted(map(_identity, policy.gpus)) != sorted(map(_identity, present)):
+        raise GpusChanged
+
+
+def _identity(gpu: TrackedGpu) -> tuple[str, str, str, int]:
+    """Return what one GPU, partitioned in one way, keeps."""
+    return gpu.key, gpu.unique_id, gpu.partition, gpu.partition_total
+
+
+def read_tracked_gpus(host: Host, gpus: Sequence[GpuLocation]) -> tuple[TrackedGpu, ...]:
+    """Return what the policy records of the GPUs of a host, all of them shared."""
+    partitions = {address: _read_partition(host, address) for address in {str(gpu.pci_address) for gpu in gpus}}
+    return tuple(
+        TrackedGpu(
+            key=gpu_key(gpu),
+            # The PCI function's comes first: newer drivers give partitions their own, but no driver makes a new GPU.
+            unique_id=f"0x{gpu.pci_unique_id or gpu.kfd_unique_id:x}",
+            partition=partitions[str(gpu.pci_address)],
+            partition_total=gpu.partition_total,
+        )
+        for gpu in gpus
+    )
+
+
+def _read_partition(host: Host, address: str) -> str:
+    device = f"{AMDGPU_PCI_DEVICES}/{address}"
+    compute = host.read_attribute(f"{device}/current_compute_partition")
+    memory = host.read_attribute(f"{device}/current_memory_partition")
+    return f"{compute}_{memory}".lower() if compute or memory else ""

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from amdgpu_discovery.location import GpuLocation
+    from amdgpu_discovery.gpu import GpuLocation
 
 VERSION = 1
 # How `format_lease` begins and ends: a file that was cut off or damaged at random does not.

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS
-from amd_gpu_tracker.records.lock_waiting import cannot_lock, lock_timeout
+from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, cannot_lock, lock_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

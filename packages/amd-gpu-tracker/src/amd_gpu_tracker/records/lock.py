@@ -6,8 +6,20 @@ a container start may. Waiting is done in the kernel, first come first served, a
 
 from __future__ import annotations
 
+# The C half of `signal`: the other half imports enum, which costs as much as a whole container start.
+import _signal as signal  # type: ignore[import-not-found]  # typeshed does not know it
 import fcntl
 import posix
+
+from amd_gpu_tracker.errors import LockTimeout, needs_root
+from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.lock_holder import read_lock_holder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from amdgpu_discovery.errors import ToolkitError
 
 # Many times what hundreds of container starts at once need, on a machine that is busy with other things.
 TIMEOUT_SECONDS = 60.0
@@ -26,8 +38,6 @@ class KernelLock:
         try:
             self._descriptor = _open_locked(self._path, self._timeout)
         except OSError as error:
-            from amd_gpu_tracker.records.lock_waiting import cannot_lock
-
             raise cannot_lock(self._path, error) from error
 
     def __exit__(self, *_: object) -> None:
@@ -53,6 +63,37 @@ def _lock(descriptor: int, path: str, timeout: float) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         # Mostly the lock is free.
-        from amd_gpu_tracker.records.lock_waiting import wait
-
         wait(descriptor, path, timeout)
+
+
+def wait(descriptor: int, path: str, timeout: float) -> None:
+    """Wait for the lock in the kernel; LockTimeout."""
+
+    def ring(*_: object) -> NoReturn:
+        raise lock_timeout(path, timeout)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, timeout)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    finally:
+        # A timer outlives exec, and would end the runtime that this process becomes.
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def lock_timeout(path: str, timeout: float) -> LockTimeout:
+    """Return the error for a lock that was not to be had, naming who holds it."""
+    pid = read_lock_holder(path)
+    holder = f"process {pid}" if pid else "another process"
+    return LockTimeout(
+        f"the GPU Tracker's lock {path} was not free within {timeout:g} seconds, {holder} holds it",
+        hint=f"see what it does with 'ps -fp {pid}'" if pid else "try again",
+    )
+
+
+def cannot_lock(path: str, error: OSError) -> ToolkitError:
+    """Return the error for a lock file that cannot be opened."""
+    if isinstance(error, PermissionError):
+        return needs_root()
+    return FileError(f"the GPU Tracker's lock {path} cannot be taken: {reason(error)}")

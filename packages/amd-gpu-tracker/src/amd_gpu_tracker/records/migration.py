@@ -5,8 +5,8 @@ Its containers are not taken over: nothing it wrote down proves that one of them
 
 from __future__ import annotations
 
+from amd_gpu_tracker.records.identity import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy
-from amd_gpu_tracker.records.tracked_gpus import read_tracked_gpus
 from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.plain_json import loads
@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.location import GpuLocation
 
 FORMER_FILE = "/var/log/gpu-tracker.json"
 # How it wrote `exclusive`; 0 was shared.

@@ -10,10 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from amdgpu_discovery.host import Host
 
 VERSION = 1
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
+_GPU_FIELDS = {"key": str, "unique_id": str, "partition": str, "partition_total": int, "exclusive": bool}
+POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
+POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
+# How the file of a disabled tracker begins, as `policy.format_policy` writes it.
+DISABLED = b'{"version":1,"enabled":false,'
 
 
 class TrackedGpu(Value):
@@ -75,11 +81,18 @@ def _parse(document: dict[str, Any]) -> Policy:
     return Policy(enabled=document["enabled"], gpus=tuple(_parse_gpu(fields) for fields in document["gpus"]))
 
 
-_GPU_FIELDS = {"key": str, "unique_id": str, "partition": str, "partition_total": int, "exclusive": bool}
-
-
 def _parse_gpu(fields: dict[str, Any]) -> TrackedGpu:
     for name, kind in _GPU_FIELDS.items():
         if type(fields[name]) is not kind:
             raise ValueError(f"'{name}' of a GPU is not of the right kind")
     return TrackedGpu(**fields)
+
+
+def may_be_tracking(host: Host) -> bool:
+    """Return False where the tracker is certainly disabled; `State.read_policy` knows for certain."""
+    try:
+        return not host.read(POLICY_FILE).startswith(DISABLED)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True

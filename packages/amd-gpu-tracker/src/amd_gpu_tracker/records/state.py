@@ -8,8 +8,7 @@ from __future__ import annotations
 import posix
 
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
-from amd_gpu_tracker.records.policy import Policy, format_policy, parse_policy
-from amd_gpu_tracker.records.switch import POLICY_FILE
+from amd_gpu_tracker.records.policy import POLICY_FILE, Policy, format_policy, parse_policy
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import put_in_place, replace_file, write_beside
 from amdgpu_discovery.paths import DIRECTORY, FILE_TYPE, REGULAR_FILE, directory_of, is_directory

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.life.lease_scan import look_at_leases
+from amd_gpu_tracker.records.identity import read_tracked_gpus, require_same_gpus
 from amd_gpu_tracker.records.lease import gpu_key
 from amd_gpu_tracker.records.places import find_places
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
-from amd_gpu_tracker.records.tracked_gpus import read_tracked_gpus, require_same_gpus
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
 

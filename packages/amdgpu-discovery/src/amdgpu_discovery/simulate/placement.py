@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from binascii import crc_hqx
 
-from amdgpu_discovery.location import PciAddress, parse_pci_address
+from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.simulate.minors import MinorPool, XcpNumbers
 from amdgpu_discovery.simulate.profile import ProfileError
 from amdgpu_discovery.value import Value

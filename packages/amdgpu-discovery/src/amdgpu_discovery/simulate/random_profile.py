@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.location import PciAddress
+from amdgpu_discovery.gpu import PciAddress
 from amdgpu_discovery.simulate.pci_sysfs import COMPUTE_MODES_BY_XCC_COUNT
 from amdgpu_discovery.simulate.profile import Driver, ForeignDrm, Profile, SimulatedGpu
 from amdgpu_discovery.simulate.profile_files import gpu_kind, gpu_kind_names

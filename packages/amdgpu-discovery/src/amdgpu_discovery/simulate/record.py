@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from amdgpu_discovery.drm import AMDGPU_DRIVER
-from amdgpu_discovery.drm_class import amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.drm import AMDGPU_DRIVER, amdgpu_pci_addresses, read_drm_devices
 from amdgpu_discovery.kfd_topology import TOPOLOGY
 from amdgpu_discovery.numbering import join_gpus
 from amdgpu_discovery.simulate.minors import SHARED_MINORS

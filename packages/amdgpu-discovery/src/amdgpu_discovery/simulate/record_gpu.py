@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice
-from amdgpu_discovery.drm_class import amdgpu_pci_addresses
-from amdgpu_discovery.kfd_details import read_gpu_id, read_vram_bytes
-from amdgpu_discovery.location import PciAddress, parse_pci_address
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, amdgpu_pci_addresses
+from amdgpu_discovery.gpu import PciAddress, parse_pci_address
+from amdgpu_discovery.kfd_topology import read_gpu_id, read_vram_bytes
 from amdgpu_discovery.simulate.profile import SimulatedGpu
 from amdgpu_discovery.simulate.record_kind import record_kind
 from amdgpu_discovery.simulate.sysfs_numbers import read_number

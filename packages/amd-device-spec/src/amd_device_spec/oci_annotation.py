@@ -1,14 +1,33 @@
-"""Take out of a spec what an earlier `create` put in, as its annotation lists it."""
+"""The annotation that lists what this toolkit added to a spec, and removing that again.
+
+Anybody can write an annotation, an image too, so what it lists is checked before anything is removed.
+"""
 
 from __future__ import annotations
 
 from amd_device_spec.errors import SpecError
-from amd_device_spec.oci import ANNOTATION, PLACES, VRAM_LIMIT, rule_of, summary_of
 from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+ANNOTATION = "com.amd.container-toolkit.edits"
+
+# Read and write; `m` would let the container make nodes of its own with these numbers.
+ACCESS = "rw"
+
+# Tells a container how much of its GPU's memory is its own, in units of 2^20 bytes.
+VRAM_LIMIT = "AMD_VRAM_LIMIT_MB"
+
+# Where each kind of edit stands in a spec.
+LOCATIONS = {
+    "devices": ("linux", "devices"),
+    "rules": ("linux", "resources", "devices"),
+    "gids": ("process", "user", "additionalGids"),
+    "poststop": ("hooks", "poststop"),
+    "env": ("process", "env"),
+}
 
 # What the hooks of the GPU Tracker run, which is a distribution that this one does not know.
 HOOK_PROGRAM = "amd_gpu_tracker/hook.py"
@@ -16,10 +35,36 @@ HOOK_PROGRAM = "amd_gpu_tracker/hook.py"
 LONGEST_NUMBER = 10
 
 
-def remove_listed(spec: dict[str, Any], listed: object) -> None:
+def remove_edits(spec: dict[str, Any]) -> bool:
+    """Take out what an earlier `apply_edits` put in; return whether there was anything. SpecError."""
+    annotations = spec.get("annotations")
+    if not isinstance(annotations, dict) or ANNOTATION not in annotations:
+        return False
+    _remove_listed(spec, annotations.pop(ANNOTATION))
+    return True
+
+
+def summary_of(device: dict[str, Any]) -> str:
+    """Return a device as the annotation lists it: path, number, mode and owner; no two that differ look alike."""
+    path, kind, number = device.get("path"), device.get("type"), numbers_of(device)
+    return f"{path} {kind} {number} {device.get('fileMode')} {device.get('uid')} {device.get('gid')}"
+
+
+def rule_of(major: int, minor: int) -> dict[str, Any]:
+    """Return the rule of the device cgroup by which a container may use a device of this number."""
+    return {"allow": True, "type": "c", "major": major, "minor": minor, "access": ACCESS}
+
+
+def numbers_of(rule: dict[str, Any]) -> str:
+    """Return the device number of a rule or a device, `major:minor`."""
+    # As text: whatever else stands in a spec can be compared too.
+    return f"{rule.get('major')}:{rule.get('minor')}"
+
+
+def _remove_listed(spec: dict[str, Any], listed: object) -> None:
     """Take out what the annotation's value lists; SpecError where that is nothing of ours."""
     for kind, entries in _parse_listed(listed).items():
-        present = _find_list(spec, PLACES[kind])
+        present = _find_list(spec, LOCATIONS[kind])
         for entry in entries:
             # Ours was appended: of two equal entries the first is somebody else's.
             place = next((place for place in reversed(range(len(present))) if _is(kind, present[place], entry)), None)
@@ -51,7 +96,7 @@ def _is_ours(kind: str, entries: object) -> bool:
 
     Anybody can write an annotation, an image too: what it lists must not take away a denial or somebody's hook.
     """
-    if kind not in PLACES or not isinstance(entries, list):
+    if kind not in LOCATIONS or not isinstance(entries, list):
         return False
     if kind == "devices":
         return all(isinstance(device, str) for device in entries)
