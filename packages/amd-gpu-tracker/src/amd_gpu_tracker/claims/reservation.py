@@ -5,7 +5,7 @@ from __future__ import annotations
 import posix
 import time
 
-from amd_gpu_tracker.claims.claim import Claim, Lock, exclusive_gpus
+from amd_gpu_tracker.claims.claim import exclusive_gpus
 from amd_gpu_tracker.life.processes import boot_offset
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.lease import Lease, gpu_key
@@ -13,6 +13,7 @@ from amd_gpu_tracker.records.policy import may_be_tracking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.claims.claim import Claim, Lock
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Holder
     from amd_gpu_tracker.records.policy import Policy
