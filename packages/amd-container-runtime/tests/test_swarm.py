@@ -184,7 +184,7 @@ def test_the_log_says_what_an_image_asked_for_in_vain(runtime):
 
     assert runtime.own_log == [
         (
-            'level=WARN msg="amd-container-runtime DOCKER_RESOURCE_GPU is ignored because AMD_VISIBLE_DEVICES asks for'
+            'level=WARN msg="amd-container-runtime ignoring DOCKER_RESOURCE_GPU because AMD_VISIBLE_DEVICES asks for'
             ' no GPU" container=c1'
         ),
         'level=INFO msg="amd-container-runtime Requested GPUs for container" gpu_indices=[] container=c1',

@@ -117,7 +117,7 @@ def test_a_user_who_wants_no_gpu_gets_none_whatever_the_image_says(nothing, reso
 def test_the_log_says_that_a_resource_was_ignored_for_none():
     assert granted("AMD_VISIBLE_DEVICES=none", "DOCKER_RESOURCE_GPU=all", "DOCKER_RESOURCE_AMD_GPU=0x1") == (
         [],
-        ["DOCKER_RESOURCE_AMD_GPU and DOCKER_RESOURCE_GPU are ignored because AMD_VISIBLE_DEVICES asks for no GPU"],
+        ["ignoring DOCKER_RESOURCE_AMD_GPU and DOCKER_RESOURCE_GPU because AMD_VISIBLE_DEVICES asks for no GPU"],
     )
 
 
@@ -254,8 +254,9 @@ def test_an_id_this_node_does_not_have_is_refused_for_our_kind():
     )
 
 
-def test_words_of_our_kind_are_refused():
-    assert refused("DOCKER_RESOURCE_AMD_GPU=first") == (
+@pytest.mark.parametrize("user", [[], ["AMD_VISIBLE_DEVICES=all"]])
+def test_words_of_our_kind_are_refused(user):
+    assert refused("DOCKER_RESOURCE_AMD_GPU=first", *user) == (
         "DOCKER_RESOURCE_AMD_GPU=first: 'first' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"
     )
 

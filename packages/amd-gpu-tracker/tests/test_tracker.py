@@ -14,6 +14,7 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.show.status import GpuUse, Status
 from amd_gpu_tracker.tracker import AccessibilityChange, Tracker
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
+from amdgpu_discovery.simulate import load_profile
 
 CORRUPT = [
     b"",
@@ -231,6 +232,18 @@ def test_a_reservation_for_nobody_or_of_nothing_is_refused(machine):
         machine.tracker.reserve("job", "0", pid=999999)
     with pytest.raises(RequestError, match="GPU 4 does not exist"):
         machine.tracker.reserve("job", "4")
+
+
+def test_a_gpu_that_kfd_does_not_list_cannot_be_reserved_for_that_reason(machine_of):
+    machine = machine_of(load_profile("rx7900xtx-raphael").with_gpu(1, partitions=0))
+
+    with pytest.raises(RequestError) as refusal:
+        machine.tracker.reserve("job", "0000:6d:00.0")
+
+    assert str(refusal.value) == (
+        "the GPU at 0000:6d:00.0 has no number because the kernel's compute driver (KFD) does not list it"
+        " ('amd-ctk gpu list' shows the GPUs that containers can have)"
+    )
 
 
 def test_a_name_is_reserved_once(machine):

@@ -138,6 +138,15 @@ def test_the_trackers_hooks_come_and_go_with_the_tracker(host, amd_ctk, spec):
     assert "containerEdits" not in json.loads(spec.read_text())
 
 
+def test_a_gpu_that_kfd_does_not_list_is_refused_for_that_reason(host, amd_ctk):
+    host(load_profile("rx7900xtx-raphael").with_gpu(1, partitions=0))
+
+    assert amd_ctk("cdi", "generate", "--gpus=0000:6d:00.0").stderr == (
+        "failed to generate CDI spec: the GPU at 0000:6d:00.0 has no number because the kernel's compute driver (KFD)"
+        " does not list it ('amd-ctk gpu list' shows the GPUs that containers can have)\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

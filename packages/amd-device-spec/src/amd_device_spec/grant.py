@@ -57,7 +57,7 @@ def grant(
     """
     if request.asks_for_nothing:
         variables = " and ".join(SWARM_PREFIX + kind for kind in sorted(request.resources))
-        note = f"{variables} {_verb(request.resources)} ignored because {VISIBLE_DEVICES} asks for no GPU"
+        note = f"ignoring {variables} because {VISIBLE_DEVICES} asks for no GPU"
         return Grant(gpus=(), notes=(note,) if variables else ())
     node = Node(gpus=gpus, settings=settings, unnumbered=unnumbered)
     if request.resources or request.unadvertised:
@@ -125,12 +125,10 @@ def _problem_of_choice(variable: str, value: str, node: Node) -> RequestError | 
 
 def _problem_of_name(variable: str, value: str, item: str, node: Node) -> RequestError | None:
     from amdgpu_discovery.identities import FORMS, form_of
-    from amdgpu_discovery.unknown_gpus import not_a_gpu, shown
+    from amdgpu_discovery.unknown_gpus import shown
 
     form, advertised = form_of(item), node.settings.swarm_resource_names
-    if form == advertised:
-        return None
-    if form:
+    if form not in ("", advertised):
         return RequestError(
             f"{variable}={shown(value)} names a GPU by {FORMS[form]}, and this node advertises GPUs by"
             f" {FORMS[advertised]}",
@@ -141,7 +139,8 @@ def _problem_of_name(variable: str, value: str, item: str, node: Node) -> Reques
             f"{variable}={shown(value)} does not name GPUs as Swarm does",
             hint=f"ask for GPUs with {VISIBLE_DEVICES}, and leave {variable} to Swarm",
         )
-    return _with_variable(variable, value, not_a_gpu(item, node.gpus))
+    # Swarm gives out any word that somebody advertises, so a wrong one may be its own; it is refused as no GPU.
+    return None
 
 
 def _problems_of_unadvertised(request: GpuRequest, node: Node) -> Iterator[RequestError]:
@@ -245,7 +244,3 @@ def _refuse_twice(
 
 def _by_user(request: GpuRequest) -> dict[str, str]:
     return {} if request.visible is None else {VISIBLE_DEVICES: request.visible}
-
-
-def _verb(subjects: dict[str, str]) -> str:
-    return "is" if len(subjects) == 1 else "are"

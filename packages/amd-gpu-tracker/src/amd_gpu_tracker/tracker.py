@@ -30,6 +30,7 @@ from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.rootless import open_state
 from amd_gpu_tracker.show.status import read_status
+from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import resolve, select_gpus
 from amdgpu_discovery.value import Value
@@ -155,7 +156,7 @@ class Tracker:
         where this id has GPUs already.
         """
         gpus = locate_gpus(self._host)
-        wanted = select_gpus(gpus, request)
+        wanted = select_gpus(gpus, request, unnumbered=lambda: find_unnumbered_gpus(self._host))
         creator = self._processes.myself() if pid is None else self._processes.find(pid)
         if creator is None:
             raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")

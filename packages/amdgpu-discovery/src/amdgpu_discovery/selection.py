@@ -66,12 +66,14 @@ def names_numbers(request: str) -> bool:
     )
 
 
-def select_gpus(gpus: Sequence[GpuLocation], request: str) -> list[GpuLocation]:
+def select_gpus(
+    gpus: Sequence[GpuLocation], request: str, *, unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple
+) -> list[GpuLocation]:
     """Return the GPUs a request names, by number and each once; RequestError unless all of it can be met.
 
-    `gpus` are all GPUs of the host in the order of their numbers.
+    `gpus` are all GPUs of the host in the order of their numbers; `unnumbered` as for `resolve`.
     """
-    resolution = resolve(gpus, request)
+    resolution = resolve(gpus, request, unnumbered=unnumbered)
     for problem in resolution.problems:
         raise problem
     return list(resolution.gpus)

@@ -11,7 +11,7 @@ from amd_device_spec.cdi_text import format_spec, parse_spec
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
 from amdgpu_discovery.device_nodes import device_nodes
-from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.selection import select_gpus
@@ -79,7 +79,8 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
         gpus = find_gpus(host)
     except ToolkitError as error:
         raise cannot_generate(error, "getting GPUs: ") from error
-    numbers = {gpu.number for gpu in select_gpus(gpus, options.request)}
+    asked = select_gpus(gpus, options.request, unnumbered=lambda: find_unnumbered_gpus(host))
+    numbers = {gpu.number for gpu in asked}
     if not numbers:
         raise CdiError("failed to generate CDI spec: it would offer no GPU", hint="name GPUs, or leave out --gpus")
     return [gpu for gpu in gpus if gpu.number in numbers]
