@@ -14,7 +14,7 @@ from amd_device_spec.cdi_names import STRATEGIES
 from amd_device_spec.errors import SpecError
 from amd_device_spec.validate import form_problems
 from amd_device_spec.validate_host import host_problems
-from amdgpu_discovery.device_nodes import device_nodes
+from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.simulate import build_host, profile_names, random_profile
 
@@ -40,7 +40,7 @@ def spec_of(tmp_path):
         host = build_host(tmp_path / "host", profile, with_links=False)
         gpus = find_gpus(host)
         return build_cdi_spec(
-            gpus, device_nodes(host, gpus), CdiOptions(**options), hooks=hooks, keep_host_mode=keep_host_mode
+            gpus, find_device_nodes(host, gpus), CdiOptions(**options), hooks=hooks, keep_host_mode=keep_host_mode
         )
 
     return build
@@ -79,7 +79,7 @@ def test_a_host_without_card_nodes_offers_render_nodes(tmp_path):
     (tmp_path / "host/dev/dri/card0").unlink()
     gpus = find_gpus(host)
 
-    spec = build_cdi_spec(gpus, device_nodes(host, gpus), CdiOptions(name_strategy="index", with_all=False))
+    spec = build_cdi_spec(gpus, find_device_nodes(host, gpus), CdiOptions(name_strategy="index", with_all=False))
 
     assert [device["name"] for device in spec["devices"]] == ["0"]
     paths = [each["path"] for each in spec["devices"][0]["containerEdits"]["deviceNodes"]]
@@ -184,7 +184,7 @@ def assert_valid_and_true(host, options):
     gpus = find_gpus(host)
     if not gpus:
         return
-    nodes = device_nodes(host, gpus)
+    nodes = find_device_nodes(host, gpus)
 
     spec = build_cdi_spec(gpus, nodes, options)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_device_spec.grant import Grant, grant
+from amd_device_spec.grant import Grant, decide_grant
 from amd_device_spec.request import GpuRequest, VramRequest, requested_gpus
 from amd_device_spec.settings import Settings
 from amdgpu_discovery.errors import RequestError
@@ -38,7 +38,7 @@ SHARING = Settings(swarm_vram_resources=("VRAM", "VRAM_B"))
 def decide(environment, settings=None, gpus=GPUS):
     settings = settings or Settings()
     request = requested_gpus({"process": {"env": list(environment)}}, settings)
-    return Grant(gpus=()) if request is None else grant(request, gpus, settings)
+    return Grant(gpus=()) if request is None else decide_grant(request, gpus, settings)
 
 
 def granted(*environment, settings=None):
@@ -316,7 +316,7 @@ def test_a_gpu_that_kfd_does_not_list_is_refused_for_that_reason():
     request = GpuRequest(visible="0000:0a:00.0", resources={})
 
     with pytest.raises(RequestError) as refusal:
-        grant(request, GPUS, Settings(), unnumbered=lambda: [radeon])
+        decide_grant(request, GPUS, Settings(), unnumbered=lambda: [radeon])
 
     assert str(refusal.value) == (
         "AMD_VISIBLE_DEVICES=0000:0a:00.0: the GPU at 0000:0a:00.0 has no number because the kernel's compute driver"

@@ -9,7 +9,7 @@ import pytest
 from amd_device_spec.cdi import CdiOptions, build_cdi_hooks, build_cdi_spec
 from amd_device_spec.validate import format_place
 from amd_device_spec.validate_host import host_problems
-from amdgpu_discovery.device_nodes import device_nodes
+from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.simulate import build_host
 
@@ -21,7 +21,7 @@ def machine(tmp_path):
     """Return the GPUs and nodes of a host with four GPUs, and its spec."""
     host = build_host(tmp_path / "host", "mi210-4", with_links=False)
     gpus = find_gpus(host)
-    nodes = device_nodes(host, gpus)
+    nodes = find_device_nodes(host, gpus)
     return gpus, nodes, build_cdi_spec(gpus, nodes, CdiOptions(name_strategy="uuid"))
 
 

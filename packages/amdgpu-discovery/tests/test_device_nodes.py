@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from amdgpu_discovery.device_nodes import device_nodes
+from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.errors import DeviceNodeError
 from amdgpu_discovery.numbering import locate_gpus
 
@@ -17,7 +17,7 @@ def test_each_gpu_brings_its_card_and_render_node_and_all_share_kfd(simulated):
     cards = os.stat(host.path("/dev/dri/card3")).st_gid
     owner = os.stat(host.path("/dev/kfd")).st_uid
 
-    nodes = device_nodes(host, locate_gpus(host)[:2])
+    nodes = find_device_nodes(host, locate_gpus(host)[:2])
 
     assert [(node.path, node.major, node.minor, node.mode, node.uid, node.gid) for node in nodes] == [
         ("/dev/dri/card3", 226, 3, 0o660, owner, cards),
@@ -29,14 +29,14 @@ def test_each_gpu_brings_its_card_and_render_node_and_all_share_kfd(simulated):
 
 
 def test_no_gpu_needs_no_node(simulated):
-    assert device_nodes(simulated("mi210-4"), []) == []
+    assert find_device_nodes(simulated("mi210-4"), []) == []
 
 
 def test_a_card_that_is_not_in_dev_is_left_out(simulated):
     host = simulated("one-gpu")
     os.unlink(host.path("/dev/dri/card0"))
 
-    assert [node.path for node in device_nodes(host, locate_gpus(host))] == ["/dev/dri/renderD128", "/dev/kfd"]
+    assert [node.path for node in find_device_nodes(host, locate_gpus(host))] == ["/dev/dri/renderD128", "/dev/kfd"]
 
 
 @pytest.mark.parametrize(("path", "subsystem"), [("/dev/kfd", "kfd"), ("/dev/dri/renderD128", "drm")])
@@ -45,7 +45,7 @@ def test_a_missing_node_is_named_with_what_makes_it(simulated, path, subsystem):
     os.unlink(host.path(path))
 
     with pytest.raises(DeviceNodeError) as refusal:
-        device_nodes(host, locate_gpus(host))
+        find_device_nodes(host, locate_gpus(host))
 
     assert str(refusal.value) == (
         f"{path} is missing although the driver has this device"
@@ -63,7 +63,7 @@ def test_kfd_without_a_number_is_an_error_and_never_0_0(simulated, content):
         os.unlink(path)
 
     with pytest.raises(DeviceNodeError) as refusal:
-        device_nodes(host, locate_gpus(host))
+        find_device_nodes(host, locate_gpus(host))
 
     assert refusal.value.message == (
         "the kernel gives no device number for /dev/kfd: /sys/class/kfd/kfd/dev is missing or unreadable"
@@ -85,7 +85,7 @@ def test_a_node_of_an_earlier_boot_is_refused(simulated, path, left_over, driver
     os.mknod(host.path(path), 0o20660, os.makedev(*left_over))
 
     with pytest.raises(DeviceNodeError) as refusal:
-        device_nodes(host, locate_gpus(host))
+        find_device_nodes(host, locate_gpus(host))
 
     assert str(refusal.value) == (
         f"{path} is device {left_over[0]}:{left_over[1]}, but the driver's is {driver}"

@@ -1,1 +1,10 @@
-"""The OCI runtime in front of runc that gives containers the AMD GPUs they ask for."""
+"""The OCI runtime in front of runc that gives containers the AMD GPUs they ask for.
+
+It is a program, `amd-container-runtime`, and offers nothing to import but its version.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.exports import lazy_exports
+
+__getattr__ = lazy_exports(__name__, {})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from amd_container_runtime.bundle import Bundle
 from amd_container_runtime.user_namespace import closed_nodes_note
 from amd_device_spec.errors import SpecError
-from amd_device_spec.grant import Grant, grant
+from amd_device_spec.grant import Grant, decide_grant
 from amd_device_spec.oci import apply_edits, build_edits
 from amd_device_spec.oci_annotation import remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, is_privileged, keep_last_request, requested_gpus
 from amd_gpu_tracker.records.policy import may_be_tracking
-from amdgpu_discovery.device_nodes import device_nodes
+from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.errors import DriverUnavailable, FileError, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 
@@ -43,7 +43,7 @@ def _add(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -
     removed = remove_edits(bundle.spec)
     granted, claim = _grant(request, call, host, bundle, settings)
     try:
-        nodes = device_nodes(host, granted.gpus)
+        nodes = find_device_nodes(host, granted.gpus)
         changed = apply_edits(bundle.spec, _edits(nodes, granted, claim, settings)) or removed
         if keep_last_request(bundle.spec) or changed:
             bundle.write()
@@ -91,7 +91,7 @@ def _grant(
     granted, gpus = Grant(gpus=()), []
     if request:
         gpus = [] if request.asks_for_nothing else _locate_gpus(request, host)
-        granted = grant(request, gpus, settings, unnumbered=lambda: _find_unnumbered_gpus(host))
+        granted = decide_grant(request, gpus, settings, unnumbered=lambda: _find_unnumbered_gpus(host))
     if granted.vram:
         from amd_container_runtime.memory_claim import reserve_memory
 

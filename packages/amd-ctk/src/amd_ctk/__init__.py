@@ -1,1 +1,10 @@
-"""The command people type: amd-ctk."""
+"""The command line of the AMD Container Toolkit: amd-ctk.
+
+It is a program, and offers nothing to import but its version.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.exports import lazy_exports
+
+__getattr__ = lazy_exports(__name__, {})

@@ -1,1 +1,62 @@
-"""Describes AMD GPUs to container engines: OCI runtime edits and CDI specs."""
+"""Describes AMD GPUs to container engines: as CDI specs, and as edits to OCI runtime specs.
+
+    from amd_device_spec import CdiOptions, build_cdi_spec
+    from amdgpu_discovery import Host, find_device_nodes, find_gpus
+
+    gpus = find_gpus(Host())
+    spec = build_cdi_spec(gpus, find_device_nodes(Host(), gpus), CdiOptions())
+
+Functions take GPUs and return JSON-like values; nothing is written. What this page offers is kept from one version to
+the next; the modules behind it may change.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.exports import lazy_exports
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_device_spec.cdi import CdiOptions as CdiOptions
+    from amd_device_spec.cdi import build_cdi_spec as build_cdi_spec
+    from amd_device_spec.cdi_text import format_spec as format_spec
+    from amd_device_spec.cdi_text import parse_spec as parse_spec
+    from amd_device_spec.errors import SpecError as SpecError
+    from amd_device_spec.grant import Grant as Grant
+    from amd_device_spec.grant import decide_grant as decide_grant
+    from amd_device_spec.oci import Edits as Edits
+    from amd_device_spec.oci import apply_edits as apply_edits
+    from amd_device_spec.oci import build_edits as build_edits
+    from amd_device_spec.oci_annotation import remove_edits as remove_edits
+    from amd_device_spec.request import GpuRequest as GpuRequest
+    from amd_device_spec.request import requested_gpus as requested_gpus
+    from amd_device_spec.settings import Settings as Settings
+    from amd_device_spec.settings import SettingsError as SettingsError
+    from amd_device_spec.settings import read_settings as read_settings
+    from amd_device_spec.validate import Problem as Problem
+    from amd_device_spec.validate import form_problems as form_problems
+    from amd_device_spec.validate_host import host_problems as host_problems
+
+_MODULE_BY_NAME = {
+    "CdiOptions": "cdi",
+    "build_cdi_spec": "cdi",
+    "format_spec": "cdi_text",
+    "parse_spec": "cdi_text",
+    "form_problems": "validate",
+    "host_problems": "validate_host",
+    "Problem": "validate",
+    "Edits": "oci",
+    "build_edits": "oci",
+    "apply_edits": "oci",
+    "remove_edits": "oci_annotation",
+    "GpuRequest": "request",
+    "requested_gpus": "request",
+    "Grant": "grant",
+    "decide_grant": "grant",
+    "Settings": "settings",
+    "read_settings": "settings",
+    "SettingsError": "settings",
+    "SpecError": "errors",
+}
+__all__ = list(_MODULE_BY_NAME)
+
+__getattr__ = lazy_exports(__name__, _MODULE_BY_NAME)

@@ -43,7 +43,7 @@ class Node(Value):
     unnumbered: Callable[[], Sequence[UnnumberedGpu]]
 
 
-def grant(
+def decide_grant(
     request: GpuRequest,
     gpus: Sequence[GpuLocation],
     settings: Settings,

@@ -1,1 +1,49 @@
-"""Who is using which GPU: shared and exclusive reservations that heal themselves."""
+"""Who uses which AMD GPU: shared and exclusive reservations.
+
+    from amd_gpu_tracker import Tracker
+    from amdgpu_discovery import Host
+
+    tracker = Tracker(Host())
+    tracker.reserve("nightly-job", "0,2")
+    tracker.release("nightly-job")
+
+A reservation ends with its process at the latest. What this page offers is kept from one version to the next; the
+modules behind it may change.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.exports import lazy_exports
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.errors import ContainerRunning as ContainerRunning
+    from amd_gpu_tracker.errors import GpusChanged as GpusChanged
+    from amd_gpu_tracker.errors import GpusRefused as GpusRefused
+    from amd_gpu_tracker.errors import LockTimeout as LockTimeout
+    from amd_gpu_tracker.errors import NotPermitted as NotPermitted
+    from amd_gpu_tracker.errors import StateError as StateError
+    from amd_gpu_tracker.records.refusals import Refusal as Refusal
+    from amd_gpu_tracker.show.status import ContainerUse as ContainerUse
+    from amd_gpu_tracker.show.status import GpuUse as GpuUse
+    from amd_gpu_tracker.show.status import Status as Status
+    from amd_gpu_tracker.tracker import AccessibilityChange as AccessibilityChange
+    from amd_gpu_tracker.tracker import Tracker as Tracker
+
+_MODULE_BY_NAME = {
+    "Tracker": "tracker",
+    "AccessibilityChange": "tracker",
+    "Status": "show.status",
+    "GpuUse": "show.status",
+    "ContainerUse": "show.status",
+    "Refusal": "records.refusals",
+    "GpusRefused": "errors",
+    "GpusChanged": "errors",
+    "StateError": "errors",
+    "NotPermitted": "errors",
+    "LockTimeout": "errors",
+    "ContainerRunning": "errors",
+}
+__all__ = list(_MODULE_BY_NAME)
+
+__getattr__ = lazy_exports(__name__, _MODULE_BY_NAME)

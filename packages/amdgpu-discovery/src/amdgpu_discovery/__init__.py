@@ -1,1 +1,63 @@
-"""Which AMD GPUs does this machine have, and which did you mean?"""
+"""Which AMD GPUs does this machine have, and which did you mean?
+
+    from amdgpu_discovery import Host, find_gpus, select_gpus
+
+    gpus = find_gpus(Host())
+    select_gpus(gpus, "0-2")
+
+`Host()` is this machine; `build_host` makes a directory that stands in for one. What this page offers is kept from one
+version to the next; the modules behind it may change.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.exports import lazy_exports
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.device_nodes import find_device_nodes as find_device_nodes
+    from amdgpu_discovery.discover import find_gpus as find_gpus
+    from amdgpu_discovery.discover import find_unnumbered_gpus as find_unnumbered_gpus
+    from amdgpu_discovery.errors import DeviceNodeError as DeviceNodeError
+    from amdgpu_discovery.errors import DriverUnavailable as DriverUnavailable
+    from amdgpu_discovery.errors import FileError as FileError
+    from amdgpu_discovery.errors import RequestError as RequestError
+    from amdgpu_discovery.errors import ToolkitError as ToolkitError
+    from amdgpu_discovery.gpu import DeviceNode as DeviceNode
+    from amdgpu_discovery.gpu import DeviceNumber as DeviceNumber
+    from amdgpu_discovery.gpu import Gpu as Gpu
+    from amdgpu_discovery.gpu import GpuLocation as GpuLocation
+    from amdgpu_discovery.gpu import PciAddress as PciAddress
+    from amdgpu_discovery.gpu import UnnumberedGpu as UnnumberedGpu
+    from amdgpu_discovery.host import Host as Host
+    from amdgpu_discovery.numbering import locate_gpus as locate_gpus
+    from amdgpu_discovery.selection import select_gpus as select_gpus
+    from amdgpu_discovery.simulate import build_host as build_host
+    from amdgpu_discovery.simulate import load_profile as load_profile
+    from amdgpu_discovery.simulate import profile_names as profile_names
+
+_MODULE_BY_NAME = {
+    "Host": "host",
+    "find_gpus": "discover",
+    "find_unnumbered_gpus": "discover",
+    "locate_gpus": "numbering",
+    "select_gpus": "selection",
+    "find_device_nodes": "device_nodes",
+    "Gpu": "gpu",
+    "GpuLocation": "gpu",
+    "UnnumberedGpu": "gpu",
+    "PciAddress": "gpu",
+    "DeviceNumber": "gpu",
+    "DeviceNode": "gpu",
+    "build_host": "simulate",
+    "load_profile": "simulate",
+    "profile_names": "simulate",
+    "ToolkitError": "errors",
+    "DriverUnavailable": "errors",
+    "DeviceNodeError": "errors",
+    "FileError": "errors",
+    "RequestError": "errors",
+}
+__all__ = list(_MODULE_BY_NAME)
+
+__getattr__ = lazy_exports(__name__, _MODULE_BY_NAME)

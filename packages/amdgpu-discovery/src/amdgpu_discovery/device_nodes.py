@@ -21,7 +21,7 @@ KFD_PATH = "/dev/kfd"
 KFD_NUMBER = "/sys/class/kfd/kfd/dev"
 
 
-def device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNode]:
+def find_device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNode]:
     """Return what a container needs to use these GPUs: each one's card and render node, then /dev/kfd; [] for none.
 
     A card node that is not in /dev is left out, because ROCm does without. DeviceNodeError where another node is

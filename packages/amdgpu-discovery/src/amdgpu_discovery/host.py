@@ -30,7 +30,8 @@ class Host:
 
     __slots__ = ("root",)
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str] = "/") -> None:
+        """Serve the machine whose root directory is `root`; by default this one."""
         self.root = absolute(posix.fspath(root))
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from amd_device_spec.cdi import build_cdi_spec, check_options
 from amd_device_spec.cdi_text import format_spec, parse_spec
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
-from amdgpu_discovery.device_nodes import device_nodes
+from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import replace_file
@@ -33,7 +33,7 @@ def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
         gpus = _find_asked(host, options)
         return build_cdi_spec(
             gpus,
-            device_nodes(host, gpus),
+            find_device_nodes(host, gpus),
             options,
             hooks=find_tracker_hooks(host),
             keep_host_mode=read_settings(host).device_mode == "host",

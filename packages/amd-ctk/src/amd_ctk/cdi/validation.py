@@ -9,7 +9,7 @@ from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.validate import Problem, form_problems, format_place
 from amd_device_spec.validate_host import host_problems
 from amd_gpu_tracker.hooks.spec_entries import is_claim_hook
-from amdgpu_discovery.device_nodes import device_nodes
+from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.selection import select_gpus
@@ -58,7 +58,7 @@ def _find_untruths(host: Host, spec: dict[str, Any], options: CdiOptions) -> lis
         numbers = {gpu.number for gpu in select_gpus(gpus, options.request)}
         gpus = [gpu for gpu in gpus if gpu.number in numbers]
         hooks = build_cdi_hooks(find_tracker_hooks(host))
-        return [*host_problems(spec, gpus, device_nodes(host, gpus), hooks=hooks), *_idle_hooks(spec, hooks)]
+        return [*host_problems(spec, gpus, find_device_nodes(host, gpus), hooks=hooks), *_idle_hooks(spec, hooks)]
     except ToolkitError as error:
         raise CdiError(f"failed to validate CDI spec: {error.message}", hint=error.hint) from error
 
