@@ -32,7 +32,7 @@ def test_the_front_page_loads_no_module_behind_it():
 
 
 def test_a_name_that_is_not_offered_is_named():
-    with pytest.raises(AttributeError, match="^module 'amdgpu_discovery' has no attribute 'find_cpus'$"):
+    with pytest.raises(AttributeError, match=r"^module 'amdgpu_discovery' has no attribute 'find_cpus'$"):
         _ = amdgpu_discovery.find_cpus
 
 
