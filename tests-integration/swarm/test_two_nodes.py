@@ -156,12 +156,18 @@ def test_tasks_on_both_nodes_reach_each_other(swarm: Swarm) -> None:
     )  # fmt: skip
     swarm.manager.wait_for_running("web", 2)
 
-    answers = [
-        node("exec", container, "sh", "-c", f"wget -q -O- http://{other[:12]}/", check=False).stdout.strip()
-        for node, container in swarm.containers("web")
-        for _, other in swarm.containers("web")
-    ]
-    assert sorted(answers) == sorted([container[:12] for _, container in swarm.containers("web")] * 2)
+    def fetch(node: Node, container: str, other: str) -> str:
+        words = ("exec", container, "wget", "-q", "-O-", "-T", "2", f"http://{other}/")
+        return node(*words, check=False).stdout.strip()
+
+    names = [container[:12] for _, container in swarm.containers("web")]
+    for node, container in swarm.containers("web"):
+        # A task runs before gossip has told the other node its name and address.
+        wait_until(
+            lambda node=node, container=container: [fetch(node, container, name) for name in names] == names,
+            lambda node=node: f"{node.name} does not reach all of {names}",
+        )
+    assert sorted(node.name for node, _ in swarm.containers("web")) == ["one", "two"]
 
 
 def test_a_node_that_leaves_takes_its_gpus_along_and_brings_them_back(swarm: Swarm) -> None:
