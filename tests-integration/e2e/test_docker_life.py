@@ -162,8 +162,9 @@ config = Path("config.json")
 bounding = int(Path("/proc/self/status").read_text().partition("CapBnd:")[2].split()[0], 16)
 if "create" in sys.argv and not bounding >> 24 & 1:  # CAP_SYS_RESOURCE
     spec = json.loads(config.read_text())
+    # Docker 20 lists it in every set, Docker 26 has an empty one.
     for granted in spec["process"]["capabilities"].values():
-        granted.remove("CAP_SYS_RESOURCE")
+        granted[:] = [name for name in granted if name != "CAP_SYS_RESOURCE"]
     config.write_text(json.dumps(spec))
 os.execv("{runc}", ["runc", *sys.argv[1:]])
 """

@@ -101,7 +101,12 @@ def understood_by(containerd: Path, config: Path) -> dict[str, Any]:
     dump = subprocess.run(
         [containerd, "--config", config, "config", "dump"], capture_output=True, text=True, check=True
     )
-    return dict(leaves(tomlkit.parse(dump.stdout).unwrap(), ""))
+    return {path: meant(path, value) for path, value in leaves(tomlkit.parse(dump.stdout).unwrap(), "")}
+
+
+def meant(path: str, value: Any) -> Any:
+    """Return what containerd takes a value for: 1.7 reads an empty sandbox_mode as "podsandbox", its own default."""
+    return value or "podsandbox" if path.endswith(".sandbox_mode") else value
 
 
 def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
