@@ -7,8 +7,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from support.debootstrap import bootstrap
+
 KEPT_IN = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "amd-container-toolkit" / "systems"
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Python is for our packages to ask for; it is fetched because tests have no network.
 FETCHED = ("python3", "logrotate", "man-db")
 # What a machine with a container engine has, and what the original's package wants.
@@ -75,36 +76,15 @@ def run_in_root(root: Path, *words: str) -> str:
 
 
 def _bootstrap(suite: str, root: Path) -> None:
-    answer = subprocess.run(
-        ["debootstrap", "--variant=minbase", f"--keyring={KEYRING}", suite, os.fspath(root), _mirror()],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stdout[-3000:]
+    bootstrap(suite, root)
     policy = root / "usr/sbin/policy-rc.d"
     policy.write_text(POLICY)
     policy.chmod(0o755)
     (root / "etc/apt/apt.conf.d/99tests").write_text(APT)
     # Nobody will miss what a power cut would take.
     (root / "etc/dpkg/dpkg.cfg.d/tests").write_text("force-unsafe-io\n")
-    for name in ("resolv.conf", "hosts"):
-        shutil.copy(f"/etc/{name}", root / "etc" / name)
     run_in_root(root, "apt-get", "-qq", "update")
     run_in_root(root, "apt-get", "-qq", "-y", "install", *PROGRAMS)
     run_in_root(root, "apt-get", "clean")
     run_in_root(root, "apt-get", "-qq", "-y", "--download-only", "install", *FETCHED)
     policy.unlink()
-
-
-def _mirror() -> str:
-    """Return the archive that this machine installs Debian packages from."""
-    answer = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    archives = [line for line in answer.stdout.split() if line.rstrip("/").endswith("/debian")]
-    return archives[0] if archives else "http://deb.debian.org/debian"

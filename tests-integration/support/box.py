@@ -20,10 +20,33 @@ USER = "u1"
 RENDER_GID = 110
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+# What a machine's kernel has below /sys/fs/cgroup and in /dev, in the directory $root, which has a /sys already.
+KERNEL = r"""
+mount -t tmpfs -o mode=755 cgroup "$root/sys/fs/cgroup"
+for hierarchy in /sys/fs/cgroup/*; do
+  # crun refuses a machine that has both kinds of cgroups, so the older kind has to do where there is any.
+  [ "${hierarchy##*/}" != unified ] && mountpoint -q "$hierarchy" || continue
+  mkdir "$root/sys/fs/cgroup/${hierarchy##*/}"
+  mount --bind "$hierarchy" "$root/sys/fs/cgroup/${hierarchy##*/}"
+done
+[ ! -e /sys/fs/cgroup/cgroup.controllers ] || mount --bind /sys/fs/cgroup "$root/sys/fs/cgroup"
+mount -t tmpfs -o mode=755 dev "$root/dev"
+for node in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0 fuse:10:229; do
+  mknod -m 666 "$root/dev/${node%%:*}" c $(echo "${node#*:}" | tr : ' ')
+done
+mkdir "$root/dev/pts" "$root/dev/shm" "$root/dev/mqueue"
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx"
+mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
+mount -t mqueue mqueue "$root/dev/mqueue"
+ln -s /proc/self/fd "$root/dev/fd"
+"""
+
 # $1: the directory that becomes the root, $2: an empty one, $3: nodes, a line each, $4: the directory that both sides
 # see as /box, $5: what is in /sys beside the kernel's own, "" for nothing; the rest: directories that both sides see
 # under their own names.
-INIT = r"""
+INIT = (
+    r"""
 set -e
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 box "$2"
@@ -39,24 +62,10 @@ if [ -n "$5" ]; then
   mount -t sysfs -o ro sysfs "$root/sysfs"
   mount -t overlay sys -o "ro,lowerdir=$5:$root/sys" "$root/sys"
 fi
-mount -t tmpfs -o mode=755 cgroup "$root/sys/fs/cgroup"
-for hierarchy in /sys/fs/cgroup/*; do
-  # crun refuses a machine that has both kinds of cgroups, so the older kind has to do where there is any.
-  [ "${hierarchy##*/}" != unified ] && mountpoint -q "$hierarchy" || continue
-  mkdir "$root/sys/fs/cgroup/${hierarchy##*/}"
-  mount --bind "$hierarchy" "$root/sys/fs/cgroup/${hierarchy##*/}"
-done
-[ ! -e /sys/fs/cgroup/cgroup.controllers ] || mount --bind /sys/fs/cgroup "$root/sys/fs/cgroup"
-mount -t tmpfs -o mode=755 dev "$root/dev"
-for node in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0 fuse:10:229; do
-  mknod -m 666 "$root/dev/${node%%:*}" c $(echo "${node#*:}" | tr : ' ')
-done
-mkdir "$root/dev/pts" "$root/dev/shm" "$root/dev/mqueue" "$root/dev/dri"
-mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
-ln -s pts/ptmx "$root/dev/ptmx"
-mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
-mount -t mqueue mqueue "$root/dev/mqueue"
-ln -s /proc/self/fd "$root/dev/fd"
+"""
+    + KERNEL
+    + r"""
+mkdir "$root/dev/dri"
 echo "$3" | while read -r path major minor mode gid; do
   mknod -m "$mode" "$root$path" c "$major" "$minor"
   chgrp "$gid" "$root$path"
@@ -79,6 +88,7 @@ cd "$root"
 pivot_root . old
 exec chroot . /bin/sh -c 'umount -l /old; : >/run/box-is-up; exec </dev/null >/dev/null 2>&1; exec sleep infinity'
 """
+)
 
 
 class Box:

@@ -1,0 +1,107 @@
+"""A machine on which nobody has worked yet: a Debian release as debootstrap makes it, and a clone of this project."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from fresh.access import write_access
+from support.box import KERNEL, PATH
+from support.debootstrap import bootstrap, copy_network
+
+KEPT_IN = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "amd-container-toolkit" / "fresh"
+SOURCE = Path(__file__).resolve().parents[2]
+CHECKOUT = "/root/checkout"
+# $1: the directory that becomes the root; the rest: what is run there. It has the network of this machine, and mounts
+# that are shared, as systemd makes them.
+RUN = (
+    r"""
+set -e
+root=$1
+shift
+mount --make-rprivate /
+mount --bind "$root" "$root"
+mount -t proc proc "$root/proc"
+mount -t sysfs -o ro sysfs "$root/sys"
+"""
+    + KERNEL
+    + r"""
+mount -t tmpfs -o mode=755,nosuid,nodev run "$root/run"
+mkdir -p "$root/old"
+cd "$root"
+pivot_root . old
+exec chroot . /bin/sh -c 'umount -l /old; rmdir /old; mount --make-rshared /; cd "$0" && exec "$@"' "$@"
+"""
+)
+# Every file and directory that is none of the kernel's, of the checkout's or of a compiled module's.
+LIST_FILES = (
+    "find / ( -path /proc -o -path /sys -o -path /dev -o -path {checkout} -o -name __pycache__ ) -prune -o -print"
+)
+
+
+class Machine:
+    """One machine in a directory; each `run` starts it, and nothing runs on it afterwards."""
+
+    def __init__(self, suite: str, root: Path) -> None:
+        subprocess.run(["cp", "--archive", _base(suite), root], check=True)
+        self._root = root
+        copy_network(root)
+        self._environment = write_access(root)
+        _copy_sources(root / CHECKOUT.lstrip("/"))
+
+    def run(self, *words: str, directory: str = CHECKOUT) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, whatever that is; both its streams are in `stdout`."""
+        unshare = ("unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL")
+        return subprocess.run(
+            [*unshare, "sh", "-c", RUN, "sh", self._root, directory, *words],
+            env={**self._environment, "PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "CI": "true"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    def files(self) -> set[str]:
+        """Return all paths outside the checkout."""
+        return set(self.run(*LIST_FILES.format(checkout=CHECKOUT).split()).stdout.splitlines())
+
+    def enabled_units(self) -> set[str]:
+        """Return what would start at boot."""
+        listed = self.run("systemctl", "list-unit-files", "--state=enabled", "--no-legend", "--plain").stdout
+        return {line.split()[0] for line in listed.splitlines()}
+
+    def remove(self) -> None:
+        """Remove all that it has on the disk."""
+        shutil.rmtree(self._root)
+
+
+def _base(suite: str) -> Path:
+    """Return the smallest system of a release with systemd, made once; it must not be written to."""
+    root = KEPT_IN / suite
+    done = KEPT_IN / f"{suite}.done"
+    if not done.exists():
+        KEPT_IN.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(root, ignore_errors=True)
+        bootstrap(suite, root, "systemd")
+        done.touch()
+    return root
+
+
+def _copy_sources(target: Path) -> None:
+    """Clone this checkout, and put there what is not committed yet."""
+    subprocess.run(["git", "clone", "--quiet", "--no-checkout", SOURCE, target], check=True)
+    subprocess.run(["git", "-C", target, "reset", "--quiet"], check=True)
+    listed = subprocess.run(
+        ["git", "-C", SOURCE, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        # What is removed and not committed is still listed.
+        if (SOURCE / name).exists():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(SOURCE / name, target / name)

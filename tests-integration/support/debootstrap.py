@@ -1,0 +1,44 @@
+"""Root file systems of Debian releases, made from the archive that this machine installs packages from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from support.installed import engine_program
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# Debian's scripts for a release are all the same link; older debootstraps do not have that of the newest.
+SCRIPTS = Path("/usr/share/debootstrap/scripts")
+ANY_SCRIPT = SCRIPTS / "sid"
+
+
+def bootstrap(suite: str, root: Path, *packages: str) -> None:
+    """Make the smallest system of a release and these packages; it finds the network as this machine does."""
+    script = SCRIPTS / suite
+    include = [f"--include={','.join(packages)}"] if packages else []
+    words = ["--variant=minbase", *include, f"--keyring={KEYRING}", suite, os.fspath(root), _archive()]
+    made = subprocess.run(
+        [engine_program("debootstrap"), *words, script if script.exists() else ANY_SCRIPT],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout[-3000:]
+    copy_network(root)
+
+
+def copy_network(root: Path) -> None:
+    """Let a system find the network as this machine does now."""
+    for name in ("resolv.conf", "hosts"):
+        shutil.copy(f"/etc/{name}", root / "etc" / name)
+
+
+def _archive() -> str:
+    """Return the archive that this machine installs Debian packages from."""
+    words = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+    return min((uri for uri in answer if uri.rstrip("/").endswith("/debian")), default="http://deb.debian.org/debian")
