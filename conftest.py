@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import HealthCheck, settings
 
 # Time is measured in benchmarks and never decides a test: a busy machine is not a bug.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
+
+
+def pytest_sessionstart() -> None:
+    """A terminal that is closed stops the engines that tests have started, as Ctrl-C does."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)

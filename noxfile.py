@@ -26,10 +26,14 @@ NEEDS = {
 EXTRAS = {"amdgpu-discovery": "[udev]", "amd-device-spec": "[validate]"}
 
 # pytest 9 reads [tool.pytest.ini_options] more strictly than 8; both are fine here.
-TEST_TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100")
+TEST_TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "pytest-timeout>=2.3", "hypothesis>=6.100")
 ON_EVERY_CORE = ("--numprocesses=auto",)
 # An engine serves the tests of a file; two engines at once keep two cores busy.
 TWO_ENGINES = ("--numprocesses=2", "--dist=loadfile")
+# A test that hangs is ended by an exception, so that its fixtures stop the engine.
+STOP_ENGINES = ("-o", "timeout_method=signal")
+# How long an interrupted pytest may take to stop engines, in seconds; nox itself would give it less than one.
+LONG_ENOUGH = 60
 # Rules change between releases; a new one must not stop a change that has nothing to do with it.
 LINTER = "ruff==0.17.5"
 # The page of commands is made from Typer's inside, which changes.
@@ -70,7 +74,7 @@ def tests(session: nox.Session) -> None:
     """Run the unit tests of all five distributions. Example: nox -s tests -- -k selection"""
     install_editable(session)
     session.install(*TEST_TOOLS)
-    session.run("pytest", *ON_EVERY_CORE, *(session.posargs or ["packages"]))
+    run_pytest(session, *ON_EVERY_CORE, *(session.posargs or ["packages"]))
 
 
 @nox.session
@@ -79,7 +83,7 @@ def alone(session: nox.Session, distribution: str) -> None:
     """Run the tests of a distribution with nothing later installed. Example: nox -s 'alone(amd-ctk)'"""
     install_wheels(session, distribution, *NEEDS[distribution])
     session.install(*TEST_TOOLS)
-    session.run("pytest", *ON_EVERY_CORE, f"packages/{distribution}/tests", *session.posargs)
+    run_pytest(session, *ON_EVERY_CORE, f"packages/{distribution}/tests", *session.posargs)
 
 
 @nox.session
@@ -89,7 +93,7 @@ def integration(session: nox.Session) -> None:
     session.install(*TEST_TOOLS)
     # What the documentation shows is run by its own session.
     chosen = ("--ignore=tests-integration/docs", "-m", "not e2e")
-    session.run("pytest", *ON_EVERY_CORE, "tests-integration", *chosen, *session.posargs)
+    run_pytest(session, *ON_EVERY_CORE, "tests-integration", *chosen, *session.posargs)
 
 
 @nox.session
@@ -97,8 +101,8 @@ def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    chosen = ("-m", "e2e and not engines and not install and not swarm")
-    session.run("pytest", *TWO_ENGINES, "tests-integration", *chosen, *session.posargs)
+    chosen = ("-m", "e2e and not engines and not install and not swarm and not fresh")
+    run_pytest(session, *TWO_ENGINES, *STOP_ENGINES, "tests-integration", *chosen, *session.posargs)
 
 
 @nox.session
@@ -107,7 +111,7 @@ def swarm(session: nox.Session) -> None:
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
     page = {} if session.posargs else {"AMD_SWARM_PAGE": "docs/reference/swarm.md"}
-    session.run("pytest", "tests-integration/swarm", *session.posargs, env=page)
+    run_pytest(session, *STOP_ENGINES, "tests-integration/swarm", *session.posargs, env=page)
 
 
 @nox.session
@@ -119,7 +123,7 @@ def engines(session: nox.Session) -> None:
     # A part of the engines makes a part of the table.
     page = {} if session.posargs else {"AMD_ENGINES_PAGE": "docs/reference/engines.md"}
     asking = ("tests-integration/cdi", "tests-integration/tracker")
-    session.run("pytest", *asking, "-m", "engines", *session.posargs, env=page)
+    run_pytest(session, *STOP_ENGINES, *asking, "-m", "engines", *session.posargs, env=page)
 
 
 @nox.session
@@ -129,7 +133,26 @@ def install(session: nox.Session) -> None:
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
     # A part of the tests makes a part of the table.
     page = {} if session.posargs else {"AMD_PACKAGES_PAGE": "docs/reference/packages.md"}
-    session.run("pytest", "tests-integration/install", *session.posargs, env=page)
+    run_pytest(session, *STOP_ENGINES, "tests-integration/install", *session.posargs, env=page)
+
+
+@nox.session
+def fresh(session: nox.Session) -> None:
+    """Run ./demo and ./check on fresh machines of Debian 12 and 13, as root. Example: nox -s fresh -- -k trixie"""
+    run_fresh(session)
+
+
+@nox.session(name="fresh-e2e")
+def fresh_e2e(session: nox.Session) -> None:
+    """Run ./demo and the e2e session on a fresh Debian 13, as CI does. Example: nox -s fresh-e2e"""
+    run_fresh(session, "-k", "trixie", "--only=e2e")
+
+
+def run_fresh(session: nox.Session, *words: str) -> None:
+    """Run the tests that make machines of their own; what is checked there is installed there."""
+    install_wheels(session, *NEEDS)
+    session.install(*TEST_TOOLS)
+    run_pytest(session, *STOP_ENGINES, "tests-integration/fresh", *words, *session.posargs)
 
 
 @nox.session(python=["3.10", "3.13"])
@@ -140,7 +163,7 @@ def bundled(session: nox.Session) -> None:
     session.install(
         "--no-deps", "--no-build-isolation", *(word for name in NEEDS for word in ("-e", f"packages/{name}"))
     )
-    session.run("pytest", *(session.posargs or ["packages"]))
+    run_pytest(session, *(session.posargs or ["packages"]))
 
 
 @nox.session
@@ -203,7 +226,7 @@ def docs(session: nox.Session) -> None:
     session.install(*SITE_TOOLS, *TEST_TOOLS)
     session.run("python", "docs/generate.py", "--check")
     session.run("mkdocs", "build", "--strict", "--quiet")
-    session.run("pytest", "tests-integration/docs", "-m", "not e2e", *session.posargs)
+    run_pytest(session, "tests-integration/docs", "-m", "not e2e", *session.posargs)
 
 
 @nox.session(reuse_venv=True)
@@ -211,6 +234,11 @@ def demo(session: nox.Session) -> None:
     """Show a container under --runtime=amd and what it sees, as root. Example: nox -s demo -- 0-2"""
     install_editable(session)
     session.run("python", "tests-integration/demo.py", *session.posargs)
+
+
+def run_pytest(session: nox.Session, *words: str, env: dict[str, str] | None = None) -> None:
+    """Run pytest; whoever interrupts it still gets its engines stopped."""
+    session.run("pytest", *words, env=env, interrupt_timeout=LONG_ENOUGH)
 
 
 def install_editable(session: nox.Session) -> None:

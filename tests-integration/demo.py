@@ -7,77 +7,108 @@ import tempfile
 from pathlib import Path
 
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.errors import DriverUnavailable
+from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.simulate import build_host
 from support.busybox import build_rootfs, pack
 from support.docker import IMAGE, Docker
 from support.installed import our_program
+from support.interrupts import Interrupts
 
 PROFILE = "mi300x-8"
+WRONG_WORD = 2
 
 
 def main(requests: list[str]) -> int:
-    """Start an engine, run one container for each request and stop the engine; 1 if a container did not start."""
-    with tempfile.TemporaryDirectory(prefix="amd-demo-") as name:
-        directory = Path(name)
-        host = choose_host(directory)
-        docker = Docker(our_program("amd-container-runtime"), host.root)
+    """Show what was asked for; 1 if a container did not start, 2 if a request cannot be met, 128 + N after signal N."""
+    interrupts = Interrupts()
+    try:
+        with tempfile.TemporaryDirectory(prefix="amd-demo-", dir="/tmp") as directory:
+            return Demo(Path(directory), interrupts).run(requests)
+    except RequestError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return WRONG_WORD
+    except Exception:
+        # What fails because its processes were interrupted too is no fault.
+        if not interrupts.noted:
+            raise
+        return 128 + interrupts.noted
+
+
+class Demo:
+    """One run: a host that has GPUs, and an engine that serves it."""
+
+    def __init__(self, directory: Path, interrupts: Interrupts) -> None:
+        self._directory = directory
+        self._interrupts = interrupts
+        self._say = interrupts.say
+        self._host = self._choose_host()
+        self._gpus = find_gpus(self._host)
+
+    def run(self, requests: list[str]) -> int:
+        """Start an engine, run one container for each request and stop the engine; RequestError before that."""
+        for request in requests:
+            select_gpus(self._gpus, request)
+        docker = Docker(our_program("amd-container-runtime"), self._host.root, f"{self._directory}")
         try:
-            say("Starting a Docker engine of our own: own socket, own data, no part of the machine's network ...")
-            docker.start()
-            docker.import_image(pack(build_rootfs(directory / "rootfs"), directory / "busybox.tar"))
+            self._start(docker)
             if requests:
-                return 0 if all(show(docker, request) for request in requests) else 1
-            return show_both_answers(docker, host)
+                return 0 if all(self._show(docker, request) for request in requests) else 1
+            return self._show_both_answers(docker)
         finally:
+            self._say("\nStopping the engine and removing what it has written ...")
             docker.stop()
 
+    def _choose_host(self) -> Host:
+        """Return this machine if it has AMD GPUs, else a simulated one, and say which."""
+        machine = Host("/")
+        gpus = _gpus_of(machine)
+        if gpus:
+            self._say(f"This machine has AMD GPUs: {gpus}.")
+            return machine
+        simulated = build_host(self._directory / "host", PROFILE)
+        self._say(
+            f"This machine has no AMD GPU. A SIMULATED host stands in for the driver: {_gpus_of(simulated)}.\n"
+            "The engine, runc, the device cgroup and the container are real; the GPUs behind the nodes are not."
+        )
+        return simulated
 
-def choose_host(directory: Path) -> Host:
-    """Return this machine if it has AMD GPUs, else a simulated one, and say which."""
-    machine = Host("/")
-    gpus = gpus_of(machine)
-    if gpus:
-        say(f"This machine has AMD GPUs: {gpus}.")
-        return machine
-    simulated = build_host(directory / "host", PROFILE)
-    say(f"This machine has no AMD GPU. A SIMULATED host stands in for the driver: {gpus_of(simulated)}.")
-    say("The engine, runc, the device cgroup and the container are real; only the GPUs behind the nodes are missing.")
-    return simulated
+    def _start(self, docker: Docker) -> None:
+        self._say("Starting a Docker engine: own socket, own data, no part of the machine's network ...")
+        docker.start(meanwhile=self._interrupts.check)
+        self._say("Making an image of this machine's busybox ...")
+        docker.import_image(pack(build_rootfs(self._directory / "rootfs"), self._directory / "busybox.tar"))
+
+    def _show_both_answers(self, docker: Docker) -> int:
+        """Ask for GPUs that exist, reach for one more, ask for one that does not exist; 0 if the answers are right."""
+        few = "0-2" if len(self._gpus) > 3 else "all"
+        granted = self._show(docker, few)
+        if few != "all":
+            last = self._gpus[-1]
+            self._say(
+                f"\nRoot in a container makes a node of GPU {last.number} for itself, and the device cgroup says no:"
+            )
+            granted &= self._show(docker, few, f"try-numbers 226:{last.render_minor}", user="root")
+        refused = not self._show(docker, str(len(self._gpus)))
+        return 0 if granted and refused else 1
+
+    def _show(self, docker: Docker, request: str, command: str = "list-gpus", *, user: str = "1000:1000") -> bool:
+        """Run a container that asks for these GPUs, print what it sees or why it was refused; return whether it ran."""
+        self._interrupts.check()
+        words = ("run", "--rm", "--runtime=amd", f"--env=AMD_VISIBLE_DEVICES={request}", f"--user={user}", IMAGE)
+        self._say(f"\n$ docker {' '.join(words)} {command}")
+        ended = docker(*words, *command.split(), check=False)
+        self._say((ended.stdout + ended.stderr.partition("\n\nRun 'docker")[0]).rstrip())
+        return ended.returncode == 0
 
 
-def gpus_of(host: Host) -> str:
+def _gpus_of(host: Host) -> str:
     try:
         found = find_gpus(host)
     except DriverUnavailable:
         return ""
     return ", ".join(f"{gpu.number} ({gpu.pci_address})" for gpu in found)
-
-
-def show_both_answers(docker: Docker, host: Host) -> int:
-    """Ask for GPUs that exist, reach for one more, ask for one that does not exist; 0 if the answers are right."""
-    gpus = find_gpus(host)
-    few = "0-2" if len(gpus) > 3 else "all"
-    granted = show(docker, few)
-    if few != "all":
-        say(f"\nRoot in a container makes a node of GPU {gpus[-1].number} for itself, and the device cgroup says no:")
-        granted &= show(docker, few, f"try-numbers 226:{gpus[-1].render_minor}", user="root")
-    refused = not show(docker, str(len(gpus)))
-    return 0 if granted and refused else 1
-
-
-def show(docker: Docker, request: str, command: str = "list-gpus", *, user: str = "1000:1000") -> bool:
-    """Run a container that asks for these GPUs, print what it sees or why it was refused; return whether it ran."""
-    words = ("run", "--rm", "--runtime=amd", f"--env=AMD_VISIBLE_DEVICES={request}", f"--user={user}", IMAGE)
-    say(f"\n$ docker {' '.join(words)} {command}")
-    ended = docker(*words, *command.split(), check=False)
-    say((ended.stdout + ended.stderr.partition("\n\nRun 'docker")[0]).rstrip())
-    return ended.returncode == 0
-
-
-def say(sentence: str) -> None:
-    print(sentence, flush=True)
 
 
 if __name__ == "__main__":

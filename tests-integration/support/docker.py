@@ -28,16 +28,17 @@ class EngineError(Exception):
 class Docker:
     """One engine in a directory; `start` it, call it as the `docker` command, and `stop` it.
 
-    `host_root` is the simulated host that the runtime serves, "/" for this machine; `settings` go into daemon.json.
+    `host_root` is the simulated host that the runtime serves, "/" for this machine; the engine's directory is made in
+    `parent`; `settings` go into daemon.json.
     """
 
     # What the daemons are run by, and what dockerd is told about networks; an engine with a network of its own differs.
     under: tuple[str, ...] = OWN_NETWORK
     network_options: tuple[str, ...] = NO_NETWORK
 
-    def __init__(self, runtime: Path, host_root: str = "/", **settings: object) -> None:
+    def __init__(self, runtime: Path, host_root: str = "/", parent: str = "/tmp", /, **settings: object) -> None:
         # Not below pytest's directories: a socket's path has room for 107 characters.
-        self.directory = Path(tempfile.mkdtemp(prefix="amd-docker-", dir="/tmp"))
+        self.directory = Path(tempfile.mkdtemp(prefix="amd-docker-", dir=parent))
         self.host_root = host_root
         self.socket = self.directory / "docker.sock"
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -71,15 +72,15 @@ class Docker:
         """What both daemons said so far."""
         return (self.directory / "engine.log").read_text()
 
-    def start(self) -> None:
-        """Start both daemons, also after `halt` or a kill, and wait until they answer."""
+    def start(self, *, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Start both daemons, also after `halt` or a kill, and wait until they answer; `meanwhile` may raise."""
         at = self.directory
         (at / "containerd.sock").unlink(missing_ok=True)
         self._spawn(
             *("containerd", "--config", f"{at}/containerd.toml", "--address", f"{at}/containerd.sock"),
             *("--root", f"{at}/containerd", "--state", f"{at}/run/containerd"),
         )
-        self._wait_for("containerd", (at / "containerd.sock").is_socket)
+        self._wait_for("containerd", (at / "containerd.sock").is_socket, meanwhile)
         self._spawn(
             *("dockerd", "--config-file", f"{at}/daemon.json", "--host", f"unix://{self.socket}"),
             *self.network_options,
@@ -93,7 +94,7 @@ class Docker:
             ),
             *("--pidfile", f"{at}/docker.pid"),
         )
-        self._wait_for("dockerd", lambda: self("version", check=False).returncode == 0)
+        self._wait_for("dockerd", lambda: self("version", check=False).returncode == 0, meanwhile)
 
     def halt(self) -> None:
         """Stop both daemons politely, dockerd first; what is on the disk stays for the next `start`."""
@@ -128,9 +129,10 @@ class Docker:
             )
         self._processes.append(process)
 
-    def _wait_for(self, name: str, answers: Callable[[], bool]) -> None:
+    def _wait_for(self, name: str, answers: Callable[[], bool], meanwhile: Callable[[], None]) -> None:
         until = time.monotonic() + PATIENCE
         while not answers():
+            meanwhile()
             if self._processes[-1].poll() is not None or time.monotonic() > until:
                 raise EngineError(f"{name} does not answer; it said:\n{self.log[-3000:]}")
             time.sleep(0.05)

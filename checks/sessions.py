@@ -1,0 +1,142 @@
+"""Run sessions of nox one after another, with a line for each and a sum: what ./check does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from outcome import Outcome, parse_outcome, say_sum
+
+# What ./check runs where it is not told.
+EVERY_CHECK = ("lint", "types", "tests", "alone", "integration", "docs", "e2e")
+WITHOUT_TESTS = ("lint", "types")
+# What they took on two cores, in seconds. Where a session ran before, its last time counts.
+SECONDS = {
+    "lint": 5,
+    "types": 30,
+    "tests": 90,
+    "alone": 150,
+    "integration": 120,
+    "docs": 60,
+    "e2e": 240,
+    "fresh-e2e": 480,
+}
+CHECKOUT = Path(__file__).resolve().parents[1]
+LOGS = CHECKOUT / ".nox/logs"
+TIMES = LOGS / "seconds.json"
+NOX = f"{Path(sys.executable).parent}/nox"
+WRONG_WORD = 2
+INTERRUPTED = 130
+
+
+def main(words: list[str]) -> int:
+    """Run the sessions and say how it went; 0 if nothing failed."""
+    end = words.index("--") if "--" in words else len(words)
+    names, passed_on = words[:end] or list(EVERY_CHECK), words[end:]
+    unknown = find_unknown(names)
+    if unknown:
+        print(f"check: {unknown}; './check --help' shows how to use it", file=sys.stderr)
+        return WRONG_WORD
+    LOGS.mkdir(parents=True, exist_ok=True)
+    print(f"check: {say_expected(names, {**SECONDS, **read_times()})}; logs in .nox/logs", flush=True)
+    return run_all(names, passed_on)
+
+
+def find_unknown(names: list[str]) -> str:
+    """Return what nox says if it does not know a session, else nothing."""
+    words = [NOX, "--list", "--json", "--session", *names]
+    listed = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    return listed.stderr.strip().rpartition("nox > ")[2] if listed.returncode else ""
+
+
+def say_expected(names: list[str], seconds: dict[str, float]) -> str:
+    """Say how long these sessions take together; where one never ran, that is not known."""
+    if not set(names) <= seconds.keys():
+        return f"{len(names)} sessions"
+    return f"{len(names)} sessions, about {round(sum(seconds[name] for name in names) / 60) or 1} minutes"
+
+
+def run_all(names: list[str], passed_on: list[str]) -> int:
+    """Run sessions until all have ended or one is interrupted, and sum up; 0 if all succeeded."""
+    # An interrupt at the keyboard goes to the session as well, and that is waited for: it has engines to stop.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    outcomes: dict[str, Outcome] = {}
+    for name in names:
+        status, outcomes[name] = run_and_say(name, passed_on)
+        if status == INTERRUPTED:
+            return INTERRUPTED
+    print(say_failures(outcomes), end="")
+    print(f"check: {say_sum(list(outcomes.values()))}")
+    return 0 if all(outcome.succeeded for outcome in outcomes.values()) else 1
+
+
+def run_and_say(name: str, passed_on: list[str]) -> tuple[int, Outcome]:
+    """Run a session, with a line that says how it went and how long it took; return its exit status and outcome."""
+    print(f"{name}: ", end="", flush=True)
+    began = time.monotonic()
+    status = run(name, passed_on)
+    seconds = time.monotonic() - began
+    outcome = judge(name, read_log(name), status)
+    print(f"{outcome} in {seconds:.0f} s", flush=True)
+    if status == 0:
+        TIMES.write_text(json.dumps({**read_times(), name: round(seconds, 1)}), encoding="utf-8")
+    return status, outcome
+
+
+def run(name: str, passed_on: list[str]) -> int:
+    """Run a session to its end, with its output in its log; return its exit status."""
+    environment = {key: value for key, value in os.environ.items() if key != "FORCE_COLOR"}
+    with log_of(name).open("wb") as log:
+        words = [NOX, "--session", name, *passed_on]
+        process = subprocess.Popen(
+            words, cwd=CHECKOUT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+        return process.wait()
+
+
+def judge(name: str, log: str, status: int) -> Outcome:
+    """Return the outcome of a session; in CI a session of tests in which none has passed did not succeed."""
+    outcome = parse_outcome(log, succeeded=status == 0)
+    if "CI" in os.environ and name in SECONDS and name not in WITHOUT_TESTS and not outcome.passed:
+        return outcome._replace(succeeded=False)
+    return outcome
+
+
+def say_failures(outcomes: dict[str, Outcome]) -> str:
+    """Name each failed test, and the log of each session that failed; in CI, where logs are lost, show it."""
+    lines = []
+    for name, outcome in outcomes.items():
+        lines += [f"FAILED {test}" for test in outcome.failures]
+        if not outcome.succeeded:
+            if "CI" in os.environ:
+                lines.append(read_log(name))
+            lines.append(f"FAILED session {name}: {log_of(name).relative_to(CHECKOUT)} says why")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def log_of(name: str) -> Path:
+    """Return where a session's output is kept."""
+    return LOGS / f"{name}.log"
+
+
+def read_log(name: str) -> str:
+    """Return what a session has printed."""
+    return log_of(name).read_text(encoding="utf-8", errors="replace")
+
+
+def read_times() -> dict[str, float]:
+    """Return how many seconds each session took when it ran last."""
+    try:
+        times: dict[str, float] = json.loads(TIMES.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return times
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

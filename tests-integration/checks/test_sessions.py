@@ -1,0 +1,146 @@
+"""./check runs sessions, with a line for each and a sum; nox is a script here that knows five of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+CHECKS = Path(__file__).parents[2] / "checks"
+NOX = """#!/bin/sh
+[ "$1" != --list ] || {
+    [ "$4" != lind ] || { echo 'nox > Error while collecting sessions.
+nox > Sessions not found: lind' >&2; exit 3; }
+    exit 0
+}
+case $2 in
+    lint) echo "All checks passed! $3 $4" ;;
+    types) echo "one.py:1: error: wrong"; exit 1 ;;
+    tests) echo "== 7 passed, 2 skipped in 1.00s ==" ;;
+    integration) echo "FAILED a/test_a.py::test_b - KeyError"; echo "= 1 failed, 4 passed in 1.00s ="; exit 1 ;;
+    docs) echo "collected nothing" ;;
+    e2e) trap 'sleep 0.5; echo stopped; exit 130' INT; echo started; while :; do sleep 0.1; done ;;
+esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """Return a directory with what ./check runs, and with a nox of its own."""
+    shutil.copytree(CHECKS, tmp_path / "checks", ignore=shutil.ignore_patterns("__pycache__"))
+    programs = tmp_path / ".venv/bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to(sys.executable)
+    (programs / "nox").write_text(NOX)
+    (programs / "nox").chmod(0o755)
+    return tmp_path
+
+
+def start(checkout, *words, **environment):
+    return subprocess.Popen(
+        [checkout / ".venv/bin/python", checkout / "checks/sessions.py", *words],
+        env={"PATH": "/usr/bin:/bin", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def check(checkout, *words, **environment):
+    """Run it and return its exit status and what it printed, with every time as `N s`."""
+    process = start(checkout, *words, **environment)
+    printed = process.communicate(timeout=60)[0]
+    return process.returncode, re.sub(r"in \d+ s", "in N s", printed)
+
+
+def test_each_session_has_a_line_and_all_have_a_sum(checkout):
+    status, printed = check(checkout, "lint", "tests")
+
+    assert status == 0
+    assert printed == (
+        "check: 2 sessions, about 2 minutes; logs in .nox/logs\n"
+        "lint: passed in N s\n"
+        "tests: 7 passed, 0 failed, 2 skipped in N s\n"
+        "check: 7 passed, 0 failed, 2 skipped\n"
+    )
+    assert (checkout / ".nox/logs/tests.log").read_text() == "== 7 passed, 2 skipped in 1.00s ==\n"
+
+
+def test_what_failed_is_named_at_the_end_and_other_sessions_run_all_the_same(checkout):
+    status, printed = check(checkout, "types", "integration", "tests")
+
+    assert status == 1
+    assert printed == (
+        "check: 3 sessions, about 4 minutes; logs in .nox/logs\n"
+        "types: FAILED in N s\n"
+        "integration: 4 passed, 1 failed, 0 skipped in N s\n"
+        "tests: 7 passed, 0 failed, 2 skipped in N s\n"
+        "FAILED session types: .nox/logs/types.log says why\n"
+        "FAILED a/test_a.py::test_b\n"
+        "FAILED session integration: .nox/logs/integration.log says why\n"
+        "check: 11 passed, 2 failed, 2 skipped\n"
+    )
+
+
+def test_in_ci_the_log_of_a_session_that_failed_is_shown(checkout):
+    _, printed = check(checkout, "types", CI="true")
+
+    assert "one.py:1: error: wrong\n\nFAILED session types" in printed
+
+
+def test_in_ci_a_session_of_tests_that_ran_none_has_failed(checkout):
+    assert check(checkout, "docs")[0] == 0
+
+    status, printed = check(checkout, "docs", CI="true")
+
+    assert (status, printed.splitlines()[1]) == (1, "docs: FAILED in N s")
+
+
+def test_what_a_session_took_the_last_time_is_what_it_will_take(checkout):
+    (checkout / ".nox/logs").mkdir(parents=True)
+    (checkout / ".nox/logs/seconds.json").write_text('{"tests": 1195.2}')
+
+    assert "about 20 minutes" in check(checkout, "tests", "lint")[1]
+    assert json.loads((checkout / ".nox/logs/seconds.json").read_text()).keys() == {"tests", "lint"}
+    assert "about 1 minutes" in check(checkout, "tests", "lint")[1]
+
+
+def test_how_long_a_session_takes_that_never_ran_is_not_known(checkout):
+    assert check(checkout, "swarm", "lint")[1].startswith("check: 2 sessions; logs in .nox/logs\n")
+
+
+def test_a_session_that_does_not_exist_is_refused_before_any_runs(checkout):
+    assert check(checkout, "lind", "tests") == (
+        2,
+        "check: Sessions not found: lind; './check --help' shows how to use it\n",
+    )
+    assert not (checkout / ".nox").exists()
+
+
+def test_words_behind_two_dashes_go_to_the_tool(checkout):
+    check(checkout, "lint", "--", "--fix")
+
+    assert (checkout / ".nox/logs/lint.log").read_text() == "All checks passed! -- --fix\n"
+
+
+def test_an_interrupted_session_stops_what_it_started_and_no_other_begins(checkout):
+    process = start(checkout, "e2e", "tests")
+    log = checkout / ".nox/logs/e2e.log"
+    while not (log.exists() and "started" in log.read_text()):
+        time.sleep(0.01)
+
+    # As the terminal does: to every process in the foreground.
+    os.killpg(process.pid, signal.SIGINT)
+
+    printed = process.communicate(timeout=60)[0]
+    assert (process.returncode, len(printed.splitlines())) == (128 + signal.SIGINT, 2)
+    assert log.read_text() == "started\nstopped\n"
