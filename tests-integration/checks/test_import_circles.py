@@ -91,7 +91,7 @@ def test_packages_are_modules_too(tmp_path):
     assert main([source]) == 1
 
 
-def test_a_new_circle_fails_and_is_named(tmp_path, capsys):
+def test_a_circle_fails_and_is_named(tmp_path, capsys):
     source = write(tmp_path, door="def f():\n    import house.wall", wall="import house.door")
 
     assert main([source]) == 1
@@ -103,11 +103,3 @@ def test_sources_without_a_circle_pass(tmp_path, capsys):
 
     assert main([source]) == 0
     assert capsys.readouterr().out == ""
-
-
-def test_a_known_circle_passes(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("import_circles.KNOWN", ("house.door -> house.wall -> house.door",))
-    source = write(tmp_path, door="import house.wall", wall="import house.door")
-
-    assert main([source]) == 0
-    assert capsys.readouterr().out == "import circle: house.door -> house.wall -> house.door (known)\n"
