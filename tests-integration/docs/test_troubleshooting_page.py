@@ -80,6 +80,14 @@ def put_another_device(scene: Scene) -> None:
     os.mknod(node, stat.S_IFCHR | 0o600, os.makedev(1, 3))
 
 
+def open_the_directory_for_nodes(scene: Scene) -> None:
+    (scene.root / "dev/amd-container-toolkit").mkdir(mode=0o755)
+    scene.config.write_text(
+        json.dumps({"process": {"env": ["AMD_VISIBLE_DEVICES=0"]}, "linux": {"namespaces": [{"type": "user"}]}}),
+        encoding="utf-8",
+    )
+
+
 def use_exclusively(scene: Scene) -> None:
     tracker = Tracker(scene.host)
     tracker.enable()
@@ -122,6 +130,7 @@ SPOILERS: list[Callable[[Scene], None]] = [
     remove("dev/kfd"),
     remove("sys/class/kfd/kfd/dev"),
     put_another_device,
+    open_the_directory_for_nodes,
     use_exclusively,
     exchange_gpus,
     damage_the_state,

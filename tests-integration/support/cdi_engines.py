@@ -67,6 +67,20 @@ class DockerInBox:
         """End and remove a container."""
         self.box("docker", "rm", "--force", container)
 
+    def run_asking(self, gpus: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
+        """Run a command in a container that asks by environment, to its end."""
+        words = ("docker", "run", "--rm", "--network=none", *options, _asking(gpus), SEEN_OUTPUT, IMAGE)
+        return self._with_output(*words, command=command)
+
+    def start_asking(self, gpus: str, *, options: tuple[str, ...] = ()) -> str:
+        """Start a container that asks by environment and stays; return its id."""
+        words = ("run", "--detach", "--network=none", *options, _asking(gpus), SEEN_OUTPUT, IMAGE, "sleep", "600")
+        return self.box("docker", *words).stdout.strip()
+
+    def exec(self, container: str, *command: str) -> CompletedProcess[str]:
+        """Run a command in a container that was started with `start_asking`."""
+        return self._with_output("docker", "exec", container, command=command)
+
     def run_with_gpus(self, gpus: str, *command: str) -> CompletedProcess[str]:
         """Run a command in a container that is given GPUs by `--gpus`, to its end."""
         words = ("docker", "run", "--rm", "--network=none", "--gpus", gpus, SEEN_OUTPUT, IMAGE)
@@ -118,6 +132,18 @@ class PodmanInBox:
     def start_plain(self, *options: str, check: bool = True) -> CompletedProcess[str]:
         """Start a container that stays."""
         return self._podman("run", "--detach", "--network=none", *options, IMAGE, "sleep", "600", check=check)
+
+    def run_asking(self, gpus: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
+        """Run a command in a container that asks by environment, to its end."""
+        return self._podman("run", "--rm", "--network=none", *options, _asking(gpus), IMAGE, *command)
+
+    def start_asking(self, gpus: str, *, options: tuple[str, ...] = ()) -> str:
+        """Start a container that asks by environment and stays; return its id."""
+        return self.start_plain(_asking(gpus), *options).stdout.strip()
+
+    def exec(self, container: str, *command: str) -> CompletedProcess[str]:
+        """Run a command in a container."""
+        return self._podman("exec", container, *command)
 
     def init_of(self, container: str) -> int:
         """Return the process id of a container's init, as the box sees it."""
@@ -200,6 +226,10 @@ class ContainerdInBox:
     def _import(self) -> None:
         """Import the image, which ctr takes only in the form that engines exchange."""
         self.box("ctr", "image", "import", "--snapshotter=native", "--no-unpack", "/box/oci.tar")
+
+
+def _asking(gpus: str) -> str:
+    return f"--env=AMD_VISIBLE_DEVICES={gpus}"
 
 
 def put_image(box: Box, archive: Path, oci_archive: Path) -> None:

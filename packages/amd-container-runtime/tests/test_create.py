@@ -12,6 +12,11 @@ import pytest
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.simulate import load_profile
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
+needs_user_namespaces = pytest.mark.skipif(
+    subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode != 0,
+    reason="this machine makes no user namespaces",
+)
 FOUR_GPUS = "this host has GPUs 0-3 ('amd-ctk gpu list' shows them)"
 
 
@@ -200,10 +205,7 @@ def test_the_hosts_modes_can_be_kept_with_its_groups(runtime):
     assert runtime.config["process"].get("user", {}).get("additionalGids", []) == sorted({cards, group} - {0})
 
 
-@pytest.mark.skipif(
-    subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode != 0,
-    reason="this machine makes no user namespaces",
-)
+@needs_user_namespaces
 @pytest.mark.parametrize(
     ("mode", "warnings"),
     [
@@ -230,15 +232,127 @@ def test_rootless_containers_are_warned_of_nodes_they_cannot_open(runtime, mode,
     assert [line for line in runtime.own_log if line.startswith("level=WARN")] == warnings
 
 
-@pytest.mark.parametrize(("namespace", "warnings"), [("user", 1), ("pid", 0)])
-def test_containers_with_a_user_namespace_of_their_own_are_warned_too(runtime, namespace, warnings):
+USER_NAMESPACE = {"namespaces": [{"type": "pid"}, {"type": "user"}]}
+
+
+@needs_root
+def test_in_a_user_namespace_of_its_own_a_container_gets_nodes_that_all_may_open(runtime, mode_of):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux=USER_NAMESPACE)
+
+    assert runtime.create().returncode == 0
+
+    config = runtime.config
+    directory = runtime.host.path("/dev/amd-container-toolkit")
+    assert config["mounts"] == [
+        {"destination": path, "type": "bind", "source": f"{directory}/{number}", "options": ["bind", "rprivate"]}
+        for path, number in (("/dev/dri/card3", "226:3"), ("/dev/dri/renderD130", "226:130"), ("/dev/kfd", "510:0"))
+    ]
+    assert config["linux"] == {
+        **USER_NAMESPACE,
+        "devices": [],
+        "resources": {
+            "devices": [
+                {"allow": True, "type": "c", "major": major, "minor": minor, "access": "rw"}
+                for major, minor in ((226, 3), (226, 130), (510, 0))
+            ]
+        },
+    }
+    assert mode_of(directory) == 0o700
+    assert sorted(os.listdir(directory)) == ["226:130", "226:3", "510:0"]
+    assert [line for line in runtime.own_log if line.startswith("level=WARN")] == []
+
+
+@needs_root
+def test_a_second_create_changes_nothing_and_without_a_namespace_all_is_undone(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux=USER_NAMESPACE)
+    runtime.create()
+    first = runtime.config
+    runtime.create()
+    assert runtime.config == first
+
+    config = runtime.config
+    config["linux"]["namespaces"] = []
+    (runtime.bundle / "config.json").write_text(json.dumps(config))
+    runtime.create()
+
+    assert runtime.config["mounts"] == []
+    assert runtime.paths() == ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "settings", "linux"),
+    [
+        (0o660, {}, {"namespaces": [{"type": "pid"}]}),
+        (0o666, {}, USER_NAMESPACE),
+        (0o660, {"device_mode": "host"}, USER_NAMESPACE),
+    ],
+    ids=["no user namespace", "open on the host", "the host's mode is wanted"],
+)
+def test_no_node_is_made_that_is_not_needed(runtime, mode, settings, linux):
     for path in ("/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"):
-        os.chmod(runtime.host.path(path), 0o660)
-    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux={"namespaces": [{"type": namespace}]})
+        os.chmod(runtime.host.path(path), mode)
+    runtime.configure(**settings)
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux=linux)
 
     runtime.create()
 
-    assert [" in this user namespace " in line for line in runtime.own_log].count(True) == warnings
+    assert "mounts" not in runtime.config
+    assert runtime.paths() == ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]
+    assert not os.path.exists(runtime.host.path("/dev/amd-container-toolkit"))
+
+
+@needs_user_namespaces
+def test_a_rootless_engine_makes_no_nodes_for_a_container_with_another_namespace(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux=USER_NAMESPACE)
+
+    runtime.run("create", "--bundle", runtime.bundle, "c1", under=("unshare", "--user", "--map-root-user"))
+
+    assert runtime.paths() == ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]
+    assert "mounts" not in runtime.config
+    assert [" in this user namespace " in line for line in runtime.own_log] == [True, False]
+    assert not os.path.exists(runtime.host.path("/dev/amd-container-toolkit"))
+
+
+@needs_root
+def test_a_closed_node_that_the_engine_has_put_there_is_told(runtime):
+    kfd = {"path": "/dev/kfd", "type": "c", "major": 510, "minor": 0}
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux={**USER_NAMESPACE, "devices": [kfd]})
+
+    runtime.create()
+
+    assert [mount["destination"] for mount in runtime.config["mounts"]] == ["/dev/dri/card3", "/dev/dri/renderD130"]
+    assert runtime.paths() == ["/dev/kfd"]
+    assert " in this user namespace /dev/kfd keep the host's mode " in runtime.own_log[0]
+
+
+@needs_root
+def test_root_without_the_right_to_make_nodes_is_told_which_are_closed(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux=USER_NAMESPACE)
+    without = ("setpriv", "--bounding-set=-mknod", "--inh-caps=-mknod")
+
+    assert runtime.run("create", "--bundle", runtime.bundle, "c1", under=without).returncode == 0
+
+    assert "mounts" not in runtime.config
+    assert runtime.paths() == ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]
+    assert [" in this user namespace " in line for line in runtime.own_log] == [True, False]
+
+
+@needs_root
+def test_a_directory_for_nodes_that_others_may_enter_ends_the_start(runtime):
+    directory = runtime.host.path("/dev/amd-container-toolkit")
+    os.mkdir(directory, 0o755)
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux=USER_NAMESPACE)
+
+    answer = runtime.create()
+
+    assert (answer.returncode, answer.stderr) == (
+        5,
+        (
+            f"amd-container-runtime: {directory} is not a directory of mode 0700 that belongs to root"
+            " (remove it; the next container with a user namespace makes it)\n"
+        ),
+    )
+    assert runtime.runc_words is None
 
 
 def test_unknown_gpus_can_be_left_out_with_a_warning(runtime):

@@ -83,6 +83,17 @@ def test_create_loads_few_modules(runtime, loaded):
     assert len(ours(modules)) <= MOST_FOR_CREATE
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
+def test_what_makes_nodes_is_loaded_only_where_a_user_namespace_is_asked_for(runtime, loaded):
+    runtime.write_config("AMD_VISIBLE_DEVICES=all")
+    without = loaded("create", "--bundle", runtime.bundle, "c1")
+    runtime.write_config("AMD_VISIBLE_DEVICES=all", linux={"namespaces": [{"type": "user"}]})
+
+    modules = loaded("create", "--bundle", runtime.bundle, "c1")
+
+    assert modules - without == {"amd_container_runtime.private_nodes"}
+
+
 def test_a_tracked_create_loads_the_tracker_and_no_library(runtime, loaded):
     tracker = Tracker(runtime.host)
     tracker.enable()

@@ -178,7 +178,11 @@ def test_nothing_to_add_takes_out_what_was_added():
         {"poststop": [{"path": "/theirs"}]},
         {"poststop": [{"path": "/theirs", "args": ["/theirs", 7]}]},
         {"poststop": {}},
-        {"mounts": []},
+        {"mounts": ["/etc/shadow /dev/amd-container-toolkit/226:128"]},
+        {"mounts": ["/dev/kfd /etc/shadow"]},
+        {"mounts": ["/dev/kfd /dev/amd-container-toolkit/../shadow"]},
+        {"mounts": [7]},
+        {"namespaces": []},
     ],
 )
 def test_an_annotation_takes_nothing_away_that_is_not_ours(listed):
@@ -194,6 +198,45 @@ def test_an_annotation_takes_nothing_away_that_is_not_ours(listed):
     assert refusal.value.message == "its annotation com.amd.container-toolkit.edits is not what this toolkit writes"
     assert spec["linux"]["resources"]["devices"] == [DENY_ALL, {"access": "rwm"}]
     assert len(spec["hooks"]["poststop"]) == 2
+
+
+def test_nodes_with_a_source_are_bound_and_their_numbers_allowed():
+    spec = {"mounts": [{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}]}
+
+    apply_edits(spec, build_edits([RENDER, KFD], sources={"/dev/kfd": "/dev/amd-container-toolkit/234:0"}))
+
+    assert spec["mounts"] == [
+        {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+        {
+            "destination": "/dev/kfd",
+            "type": "bind",
+            "source": "/dev/amd-container-toolkit/234:0",
+            "options": ["bind", "rprivate"],
+        },
+    ]
+    assert spec["linux"] == {"devices": [RENDER_DEVICE], "resources": {"devices": [RENDER_RULE, KFD_RULE]}}
+
+
+def test_bound_nodes_are_taken_out_with_the_rest():
+    spec = {"mounts": [{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}]}
+    sources = {
+        "/dev/dri/renderD128": "/h/dev/amd-container-toolkit/226:128",
+        "/dev/kfd": "/h/dev/amd-container-toolkit/234:0",
+    }
+    apply_edits(spec, build_edits([RENDER, KFD], sources=sources))
+
+    assert remove_edits(spec)
+
+    assert spec["mounts"] == [{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}]
+    assert spec["linux"] == {"devices": [], "resources": {"devices": []}}
+
+
+def test_a_device_that_the_spec_has_is_not_bound_over():
+    spec = {"linux": {"devices": [dict(KFD_DEVICE)]}}
+
+    apply_edits(spec, build_edits([KFD], sources={"/dev/kfd": "/dev/amd-container-toolkit/234:0"}))
+
+    assert "mounts" not in spec
 
 
 def test_a_spec_that_needs_nothing_is_not_touched():

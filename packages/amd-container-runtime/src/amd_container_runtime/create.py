@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_container_runtime.bundle import Bundle
-from amd_container_runtime.user_namespace import closed_nodes_note
+from amd_container_runtime.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
 from amd_device_spec.errors import SpecError
 from amd_device_spec.grant import Grant, decide_grant
 from amd_device_spec.oci import apply_edits, build_edits
@@ -16,7 +16,7 @@ from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from amd_container_runtime.arguments import Call
     from amd_container_runtime.claim import PendingClaim
@@ -44,11 +44,13 @@ def _add(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -
     granted, claim = _grant(request, call, host, bundle, settings)
     try:
         nodes = find_device_nodes(host, granted.gpus)
-        changed = apply_edits(bundle.spec, _edits(nodes, granted, claim, settings)) or removed
+        closed = closed_nodes(nodes, bundle.spec)
+        sources = _open_sources(closed, host, settings)
+        changed = apply_edits(bundle.spec, _edits(nodes, sources, granted, claim, settings)) or removed
         if keep_last_request(bundle.spec) or changed:
             bundle.write()
         if request:
-            _log_grant(granted, closed_nodes_note(nodes, bundle.spec), call, log)
+            _log_grant(granted, closed_nodes_note(closed, bundle.spec), call, log)
         # Where it is refused because it runs already, runc says so, and its bundle and its GPUs stay as they are.
         if claim is None or claim.reserve():
             bundle.commit()
@@ -120,10 +122,26 @@ def _find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
     return find_unnumbered_gpus(host)
 
 
-def _edits(nodes: Sequence[DeviceNode], granted: Grant, claim: PendingClaim | None, settings: Settings) -> Edits:
+def _open_sources(closed: Sequence[DeviceNode], host: Host, settings: Settings) -> dict[str, str]:
+    """Return by their paths what is bound in place of nodes that would be closed, {} where nothing can be."""
+    if not closed or settings.device_mode == "host" or is_user_namespace():
+        return {}
+    from amd_container_runtime.private_nodes import make_private_nodes
+
+    return make_private_nodes(host, closed)
+
+
+def _edits(
+    nodes: Sequence[DeviceNode],
+    sources: Mapping[str, str],
+    granted: Grant,
+    claim: PendingClaim | None,
+    settings: Settings,
+) -> Edits:
     return build_edits(
         nodes,
         keep_host_mode=settings.device_mode == "host",
+        sources=sources,
         poststop=claim.poststop_hooks if claim else (),
         vram_mb=granted.vram.megabytes if granted.vram else 0,
     )

@@ -6,7 +6,7 @@ from amdgpu_discovery.files import read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from amdgpu_discovery.gpu import DeviceNode
@@ -23,16 +23,23 @@ def is_user_namespace() -> bool:
     return read_file("/proc/self/uid_map").split() != IDENTITY
 
 
-def closed_nodes_note(nodes: Sequence[DeviceNode], spec: dict[str, Any]) -> str:
-    """Return a sentence about the nodes that users of a container will not be able to open, "" if there is none.
+def closed_nodes(nodes: Iterable[DeviceNode], spec: dict[str, Any]) -> list[DeviceNode]:
+    """Return the nodes that users of a container will not be able to open if the host's are bound.
 
-    Nobody can make device nodes in a user namespace, so engines bind those of the host with the mode they have there.
+    Nobody can make device nodes in a user namespace, so runtimes bind those of the host with the mode they have there.
     """
     closed = [node for node in nodes if node.mode & OPEN_TO_ALL != OPEN_TO_ALL]
-    if not closed or not (_has_user_namespace(spec) or is_user_namespace()):
+    return closed if closed and (_has_user_namespace(spec) or is_user_namespace()) else []
+
+
+def closed_nodes_note(closed: Sequence[DeviceNode], spec: dict[str, Any]) -> str:
+    """Return a sentence about the closed nodes that an edited spec has as devices, "" if there is none."""
+    devices = {device.get("path") for device in spec["linux"]["devices"]} if closed else set()
+    paths = [node.path for node in closed if node.path in devices]
+    if not paths:
         return ""
     return (
-        f"in this user namespace {', '.join(node.path for node in closed)} keep the host's mode and open only to their"
+        f"in this user namespace {', '.join(paths)} keep the host's mode and open only to their"
         " group: use crun with '--group-add keep-groups', or a udev rule that sets MODE=\"0666\""
     )
 

@@ -14,6 +14,7 @@ from amd_device_spec.oci_annotation import (
     ANNOTATION,
     LOCATIONS,
     VRAM_LIMIT,
+    mount_of,
     numbers_of,
     remove_edits,
     rule_of,
@@ -25,7 +26,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from amdgpu_discovery.gpu import DeviceNode
@@ -42,6 +43,8 @@ class Edits(Value):
     """What a container gets, as it is written into its spec."""
 
     devices: list[dict[str, Any]]
+    # By the path of a device: the node of the host that is bound there, where no device is made.
+    sources: Mapping[str, str]
     rules: list[dict[str, Any]]
     gids: list[int]
     poststop: list[dict[str, Any]]
@@ -52,17 +55,20 @@ def build_edits(
     nodes: Iterable[DeviceNode],
     *,
     keep_host_mode: bool = False,
+    sources: Mapping[str, str] | None = None,
     poststop: Sequence[dict[str, Any]] = (),
     vram_mb: int = 0,
 ) -> Edits:
     """Return the edits that let a container use these nodes.
 
     With `keep_host_mode` the nodes keep the host's permission bits and the process is put into their groups instead.
+    `sources` are nodes of the host that are bound in place of some, for a container with a user namespace of its own.
     `vram_mb` is how much of the GPU's memory it is told to use, 0 for all.
     """
     nodes = list(nodes)
     return Edits(
         devices=[_device(node, node.mode if keep_host_mode else OPEN_MODE) for node in nodes],
+        sources=sources or {},
         rules=[rule_of(node.major, node.minor) for node in nodes],
         gids=sorted({node.gid for node in nodes} - {0, OVERFLOW_GID}) if keep_host_mode else [],
         poststop=list(poststop),
@@ -77,14 +83,15 @@ def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
     has something else in a place where these things belong, RequestError where it has another device at a path of ours.
     """
     removed = remove_edits(spec)
-    devices = _add(spec, "devices", edits.devices, missing=_missing_devices)
+    devices, mounts = _add_nodes(spec, edits)
     rules = _add(spec, "rules", edits.rules, missing=_missing_rules)
     listed = {
         "devices": [summary_of(device) for device in devices],
+        "mounts": [f"{mount['destination']} {mount['source']}" for mount in mounts],
         "rules": [numbers_of(rule) for rule in rules],
         "gids": _add(spec, "gids", edits.gids, missing=_not_present),
         "poststop": _add(spec, "poststop", edits.poststop, missing=_not_present),
-        "env": _add(spec, "env", edits.env, missing=lambda _, wanted: wanted),
+        "env": _add(spec, "env", edits.env, missing=_all),
     }
     if not any(listed.values()):
         return removed
@@ -104,6 +111,16 @@ def _device(node: DeviceNode, mode: int) -> dict[str, Any]:
     }
 
 
+def _add_nodes(spec: dict[str, Any], edits: Edits) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Add the devices that are missing, some of them as mounts; return both."""
+    missing = _missing_devices(_list(spec, LOCATIONS["devices"], of=dict), edits.devices) if edits.devices else []
+    made = [device for device in missing if device["path"] not in edits.sources]
+    bound = [
+        mount_of(device["path"], edits.sources[device["path"]]) for device in missing if device["path"] in edits.sources
+    ]
+    return _add(spec, "devices", made, missing=_all), _add(spec, "mounts", bound, missing=_all)
+
+
 def _add(spec: dict[str, Any], kind: str, wanted: list[Any], *, missing: Any) -> list[Any]:
     """Append of `wanted` what `missing` finds missing in the list that is there; return what was appended."""
     if not wanted:
@@ -112,6 +129,10 @@ def _add(spec: dict[str, Any], kind: str, wanted: list[Any], *, missing: Any) ->
     new: list[Any] = missing(present, wanted)
     present += new
     return new
+
+
+def _all(_: list[Any], wanted: list[Any]) -> list[Any]:
+    return wanted
 
 
 def _not_present(present: list[Any], wanted: list[Any]) -> list[Any]:

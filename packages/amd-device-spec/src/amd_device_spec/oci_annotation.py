@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ANNOTATION = "com.amd.container-toolkit.edits"
 
-# Read and write; `m` would let the container make nodes of its own with these numbers.
+# Read and write. Engines allow the making of nodes (`m`) for every number; opening them is what counts.
 ACCESS = "rw"
 
 # Tells a container how much of its GPU's memory is its own, in units of 2^20 bytes.
@@ -23,6 +23,7 @@ VRAM_LIMIT = "AMD_VRAM_LIMIT_MB"
 # Where each kind of edit stands in a spec.
 LOCATIONS = {
     "devices": ("linux", "devices"),
+    "mounts": ("mounts",),
     "rules": ("linux", "resources", "devices"),
     "gids": ("process", "user", "additionalGids"),
     "poststop": ("hooks", "poststop"),
@@ -31,6 +32,9 @@ LOCATIONS = {
 
 # What the hooks of the GPU Tracker run, which is a distribution that this one does not know.
 HOOK_PROGRAM = "amd_gpu_tracker/hook.py"
+# Where the runtime makes the nodes that it binds, on a simulated host below its root. Not in /run, which systemd mounts
+# without devices.
+PRIVATE_NODES = "/dev/amd-container-toolkit"
 # Of a device; the kernel's have 12 and 20 bits.
 LONGEST_NUMBER = 10
 
@@ -48,6 +52,11 @@ def summary_of(device: dict[str, Any]) -> str:
     """Return a device as the annotation lists it: path, number, mode and owner; no two that differ look alike."""
     path, kind, number = device.get("path"), device.get("type"), numbers_of(device)
     return f"{path} {kind} {number} {device.get('fileMode')} {device.get('uid')} {device.get('gid')}"
+
+
+def mount_of(destination: str, source: str) -> dict[str, Any]:
+    """Return the mount that binds a node of the host; with options beyond these, runtimes would mount it again."""
+    return {"destination": destination, "type": "bind", "source": source, "options": ["bind", "rprivate"]}
 
 
 def rule_of(major: int, minor: int) -> dict[str, Any]:
@@ -78,6 +87,9 @@ def _is(kind: str, present: object, listed: Any) -> bool:
         return isinstance(present, dict) and summary_of(present) == listed
     if kind == "rules":
         return present == rule_of(*map(int, listed.split(":")))
+    if kind == "mounts":
+        destination, _, source = listed.partition(" ")
+        return present == mount_of(destination, source)
     return bool(present == listed)
 
 
@@ -100,11 +112,20 @@ def _is_ours(kind: str, entries: object) -> bool:
         return False
     if kind == "devices":
         return all(isinstance(device, str) for device in entries)
+    if kind == "mounts":
+        return all(isinstance(mount, str) and _is_node_mount(mount) for mount in entries)
     if kind == "rules":
         return all(isinstance(numbers, str) and _are_numbers(numbers) for numbers in entries)
     if kind == "env":
         return all(isinstance(variable, str) and variable.startswith(f"{VRAM_LIMIT}=") for variable in entries)
     return kind != "poststop" or all(_is_hook(hook) for hook in entries)
+
+
+def _is_node_mount(listed: str) -> bool:
+    """Return whether a mount binds one of the runtime's private nodes below /dev."""
+    destination, _, source = listed.partition(" ")
+    directory, _, numbers = source.rpartition("/")
+    return destination.startswith("/dev/") and directory.endswith(PRIVATE_NODES) and _are_numbers(numbers)
 
 
 def _are_numbers(text: str) -> bool:

@@ -1,0 +1,89 @@
+"""Containers with a user namespace of their own, of this machine's Docker and Podman, open the GPUs they ask for."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from support.docker import IMAGE, Docker
+from support.installed import engine_program, our_program, require_root
+from support.podman import Podman
+from support.seen import SeenNode, parse_seen
+
+pytestmark = pytest.mark.e2e
+
+GPU_0 = [
+    SeenNode("/dev/kfd", "511:0", "666", "65534:65534", "opens"),
+    SeenNode("/dev/dri/card1", "226:1", "666", "65534:65534", "opens"),
+    SeenNode("/dev/dri/renderD128", "226:128", "666", "65534:65534", "opens"),
+]
+# dockerd reads there which ids containers may have; the machine's own files stay as they are.
+WITH_IDS = """
+echo 1 >/proc/sys/net/ipv4/ip_forward
+for file in subuid subgid; do mount --bind "$0/$file" "/etc/$file"; done
+exec "$@"
+"""
+as_every_user = pytest.mark.parametrize("user", ["0:0", "1000:1000"])
+
+
+class RemappedDocker(Docker):
+    """Docker whose containers have user ids of their own."""
+
+    def __init__(self, runtime, host_root):
+        super().__init__(runtime, host_root, **{"userns-remap": "daemon"})
+        for file in ("subuid", "subgid"):
+            (self.directory / file).write_text("daemon:300000:65536\n")
+        # Users of containers have to come through.
+        self.directory.chmod(0o711)
+        self.under = ("unshare", "--net", "--mount", "sh", "-ec", WITH_IDS, os.fspath(self.directory))
+
+
+@pytest.fixture(scope="module")
+def docker(image_archive, mi300x):
+    require_root()
+    for program in ("dockerd", "containerd", "docker", "runc"):
+        engine_program(program)
+    engine = RemappedDocker(our_program("amd-container-runtime"), mi300x.root)
+    engine.start()
+    engine.import_image(image_archive)
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory, image_archive, mi300x):
+    require_root()
+    engine_program("runc")
+    directory = tmp_path_factory.mktemp("podman")
+    podman = Podman(engine_program("podman"), directory, our_program("amd-container-runtime"), mi300x.root)
+    podman.import_image(image_archive)
+    yield podman
+    podman("rm", "--all", "--force", "--time=0", check=False)
+
+
+@pytest.mark.docker
+@as_every_user
+def test_a_remapped_container_of_docker_opens_its_gpus_and_has_no_others(docker, user):
+    asking = ("--rm", f"--user={user}", "--runtime=amd", "--env=AMD_VISIBLE_DEVICES=0")
+
+    assert parse_seen(docker("run", *asking, IMAGE, "list-gpus").stdout) == GPU_0
+
+
+@pytest.mark.docker
+def test_a_restart_keeps_the_nodes(docker):
+    asking = ("--detach", "--user=1000:1000", "--runtime=amd", "--env=AMD_VISIBLE_DEVICES=0")
+    container = docker("run", *asking, IMAGE, "sleep", "600").stdout.strip()
+
+    docker("restart", "--time=0", container)
+
+    assert parse_seen(docker("exec", container, "list-gpus").stdout) == GPU_0
+    docker("rm", "--force", container)
+
+
+@pytest.mark.podman
+@as_every_user
+def test_a_container_of_podman_with_a_map_of_ids_opens_its_gpus_and_has_no_others(podman, user):
+    asking = ("--rm", f"--user={user}", "--uidmap=0:300000:70000", "--env=AMD_VISIBLE_DEVICES=0")
+
+    assert parse_seen(podman("run", *asking, IMAGE, "list-gpus").stdout) == GPU_0
