@@ -34,7 +34,7 @@ def closed_nodes(nodes: Iterable[DeviceNode], spec: dict[str, Any]) -> list[Devi
 
 def closed_nodes_note(closed: Sequence[DeviceNode], spec: dict[str, Any]) -> str:
     """Return a sentence about the closed nodes that an edited spec has as devices, "" if there is none."""
-    devices = {device.get("path") for device in spec["linux"]["devices"]} if closed else set()
+    devices = {str(device.get("path")) for device in spec["linux"]["devices"]} if closed else set()
     paths = [node.path for node in closed if node.path in devices]
     if not paths:
         return ""
