@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,7 @@ class Runtime:
         self.host = host
         self.bundle = directory / "bundle"
         self.bundle.mkdir()
+        self.root = directory / "state"
         self.calls = directory / "runc-calls"
         self.log = directory / "log.json"
         programs = directory / "bin"
@@ -79,6 +81,13 @@ class Runtime:
         return self.run(
             "--log", self.log, "--log-format", "json", "create", "--bundle", self.bundle, "c1", **environment
         )
+
+    def create_below(self, **environment):
+        """Create the container as an engine does that keeps its runtime's state in a directory of its own."""
+        return self.run("--root", self.root, "create", "--bundle", self.bundle, "c1", **environment)
+
+    def leases(self):
+        return sorted(Path(self.host.path("/run/amd-container-toolkit/leases")).glob("*.json"))
 
     @property
     def runc_words(self):

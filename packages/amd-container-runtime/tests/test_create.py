@@ -623,3 +623,58 @@ def test_what_went_wrong_is_said_even_where_the_claim_cannot_be_given_back(runti
         f"amd-container-runtime: {runtime.bundle}/config.json cannot be replaced: the disk is full\n"
     )
     assert answer.returncode == 5
+
+
+@pytest.fixture
+def replaced_engine(runtime):
+    """Return the runtime's host with a lease of container c1 that an engine in another pid namespace left."""
+    Tracker(runtime.host).enable()
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    runtime.create_below()
+    (lease,) = runtime.leases()
+    fields = json.loads(lease.read_text())
+    lease.write_text(json.dumps({**fields, "namespace": "pid:[1]"}, separators=(",", ":")) + "\n")
+    runtime.write_config("AMD_VISIBLE_DEVICES=0-1")
+    return runtime
+
+
+def test_a_container_started_again_after_its_engine_got_another_pid_namespace_has_its_gpus(replaced_engine):
+    answer = replaced_engine.create_below()
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert replaced_engine.paths() == [
+        *("/dev/dri/card3", "/dev/dri/renderD130", "/dev/dri/card4", "/dev/dri/renderD131", "/dev/kfd")
+    ]
+    (lease,) = replaced_engine.leases()
+    assert json.loads(lease.read_text())["gpus"] == ["0000:03:00.0/0", "0000:26:00.0/0"]
+
+
+def test_where_the_runtime_has_that_container_it_says_so_and_nothing_is_changed(replaced_engine):
+    (replaced_engine.root / "c1").mkdir(parents=True)
+    before = replaced_engine.config
+
+    answer = replaced_engine.create_below(RUNC_EXIT="1")
+
+    assert answer.returncode == 1
+    assert replaced_engine.runc_words[-1] == "c1"
+    assert replaced_engine.config == before
+
+
+def test_an_id_that_has_gpus_and_no_container_is_refused_rather_than_started_without(runtime):
+    tracker = Tracker(runtime.host)
+    tracker.enable()
+    tracker.reserve("c1", "0")
+    runtime.write_config("AMD_VISIBLE_DEVICES=1")
+    before = runtime.config
+
+    answer = runtime.create()
+
+    assert (answer.returncode, answer.stderr) == (
+        9,
+        (
+            "amd-container-runtime: the id c1 has GPUs already, and the runtime has no container of that id yet"
+            " ('amd-ctk gpu-tracker status --wide' shows who has them)\n"
+        ),
+    )
+    assert runtime.config == before
+    assert runtime.runc_words is None

@@ -45,14 +45,28 @@ class PendingClaim:
         return [release_hook(self._state.host, self._state.run_directory if self._state.is_rootless else "")]
 
     def reserve(self) -> bool:
-        """Reserve all GPUs or raise GpusRefused; False where the container of this id is running already."""
+        """Reserve all GPUs or raise GpusRefused; False where the runtime has this container already and will say so."""
         self._is_reserved = reserve(self._state, self._claim, processes=self._processes, lock=KernelLock)
+        if not self._is_reserved:
+            require_known_container(self._claim.holder)
         return self._is_reserved
 
     def withdraw(self) -> None:
         """Take back what was reserved, if anything was."""
         if self._is_reserved:
             withdraw(self._state, self._claim.holder)
+
+
+def require_known_container(holder: Holder) -> None:
+    """Raise ContainerRunning unless the runtime refuses to make a container because it has it: it would have no GPU."""
+    from amd_gpu_tracker.errors import ContainerRunning
+    from amd_gpu_tracker.life.liveness import is_known_to_runtime
+
+    if not is_known_to_runtime(holder.root, holder.container_id):
+        raise ContainerRunning(
+            f"the id {holder.container_id} has GPUs already, and the runtime has no container of that id yet",
+            hint="'amd-ctk gpu-tracker status --wide' shows who has them",
+        )
 
 
 def make_claim(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_container_runtime.claim import PendingClaim, make_holder
+from amd_container_runtime.claim import PendingClaim, make_holder, require_known_container
 from amd_device_spec.oci_annotation import VRAM_LIMIT
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.given_gpus import allows_every_device, gpus_given
@@ -43,7 +43,9 @@ class MemoryClaim(PendingClaim):
         self._is_reserved = gpu is not None
 
     def reserve(self) -> bool:
-        """Return whether this container may be made."""
+        """Return whether this container may be made; False where the runtime has it already and will say so."""
+        if not self._is_reserved:
+            require_known_container(self._claim.holder)
         return self._is_reserved
 
 

@@ -88,8 +88,8 @@ def test_a_container_is_given_the_gpus_of_its_nodes_and_of_its_rules(untracked, 
     [
         ({"namespaces": [{"type": "pid"}]}, ""),
         ({"namespaces": [{"type": "pid", "path": "/proc/1/ns/pid"}], "cgroupsPath": "/docker/c1"}, "/docker/c1"),
-        ({"namespaces": [{"type": "mount"}]}, "/c1"),
-        ({}, "/c1"),
+        ({"namespaces": [{"type": "mount"}]}, "c1"),
+        ({}, "c1"),
         (None, ""),
     ],
 )

@@ -83,6 +83,60 @@ def test_a_second_create_of_a_living_id_changes_nothing(machine):
     assert machine.users() == before == {0: ["c1"], 1: [], 2: [], 3: []}
 
 
+def replaced_engine(machine, container_id, root):
+    """Make a container, then let the pid namespace of its engine be another; return the new one's creator."""
+    creator = machine.start_process()
+    machine.claim(container_id, [0], creator=creator, root=root)
+    machine.kill(creator)
+    namespace = machine.proc / "self" / "ns" / "pid"
+    namespace.unlink()
+    namespace.symlink_to("pid:[4026532999]")
+    return machine.start_process()
+
+
+def test_a_container_started_again_in_another_pid_namespace_takes_its_old_lease_over(machine):
+    machine.tracker.set_accessibility("0", exclusive=True)
+    root = str(machine.directory / "runc")
+    creator = replaced_engine(machine, "c1", root)
+
+    assert machine.claim("c1", [0, 1], creator=creator, root=root) is True
+
+    assert machine.users() == {0: ["c1"], 1: ["c1"], 2: [], 3: []}
+    machine.kill(creator)
+    assert machine.users() == {0: [], 1: [], 2: [], 3: []}
+
+
+def test_a_container_that_the_runtime_has_keeps_a_lease_that_nobody_can_judge(machine):
+    root = machine.directory / "runc"
+    creator = replaced_engine(machine, "c1", str(root))
+    (root / "c1").mkdir(parents=True)
+
+    assert machine.claim("c1", [1], creator=creator, root=str(root)) is False
+
+    assert machine.users() == {0: ["c1"], 1: [], 2: [], 3: []}
+
+
+def test_a_hook_of_a_container_that_is_made_takes_its_old_lease_over(machine):
+    root = machine.directory / "runc"
+    creator = replaced_engine(machine, "c1", str(root))
+    (root / "c1").mkdir(parents=True)
+    runtime = machine.processes.find(creator)
+
+    assert machine.claim("c1", [1], creator=creator, root=str(root), creators=(runtime,)) is True
+
+    assert machine.users() == {0: [], 1: ["c1"], 2: [], 3: []}
+
+
+def test_a_reservation_by_the_api_that_nobody_can_judge_stays(machine):
+    creator = machine.start_process()
+    machine.claim("job", [0], creator=creator, root="", ways=("api",))
+    namespace = machine.proc / "self" / "ns" / "pid"
+    namespace.unlink()
+    namespace.symlink_to("pid:[4026532999]")
+
+    assert machine.claim("job", [1], creator=machine.start_process(), root="") is False
+
+
 def test_the_same_id_under_another_runtime_root_is_another_container(machine):
     machine.create("c1", [0])
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
+import sys
 import time
 
 import pytest
 
 from amd_gpu_tracker.life import cgroup, liveness
-from amd_gpu_tracker.life.liveness import ALIVE, DEAD, Verdict, judge
+from amd_gpu_tracker.life.liveness import ALIVE, DEAD, UNKNOWN, Verdict, is_known_to_runtime, judge
 from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, Processes
 from amd_gpu_tracker.records.state import read_plain_file
 
@@ -106,7 +108,7 @@ def test_the_lease_of_an_earlier_boot_is_over(machine, lease_of):
 
 
 def test_a_lease_of_another_pid_namespace_cannot_be_judged_and_is_kept(machine, lease_of):
-    assert judge(lease_of(namespace="pid:[1]"), machine.processes) == ALIVE
+    assert judge(lease_of(namespace="pid:[1]"), machine.processes) == UNKNOWN
 
 
 def test_where_processes_of_others_are_hidden_a_lease_is_kept(machine, lease_of):
@@ -115,7 +117,7 @@ def test_where_processes_of_others_are_hidden_a_lease_is_kept(machine, lease_of)
 
     machine.kill(1)
 
-    assert judge(lease, machine.processes) == ALIVE
+    assert judge(lease, machine.processes) == UNKNOWN
 
 
 def test_whoever_made_the_container_may_say_that_it_is_over(machine):
@@ -152,6 +154,38 @@ def test_without_a_pid_file_the_runtimes_state_proves_life(machine, lease_of, na
     assert judge(lease, machine.processes) == DEAD
 
 
+def test_for_a_container_without_state_no_json_is_imported(machine, lease_of):
+    lease_path = machine.state.lease_path(("/run/runc", "c1"))
+    lease_of()
+    code = (
+        "import sys; from amd_gpu_tracker.life.liveness import judge;"
+        " from amd_gpu_tracker.life.processes import Processes; from amd_gpu_tracker.records.lease import parse_lease;"
+        f" lease = parse_lease(open({lease_path!r}, 'rb').read(), path='');"
+        f" print(judge(lease, Processes({str(machine.proc)!r})).is_alive, 'json' in sys.modules)"
+    )
+
+    answer = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+
+    assert answer.stdout == "False False\n"
+
+
+def test_a_runtime_knows_the_containers_of_its_own_root(machine):
+    root = machine.directory / "root"
+    (root / "c1").mkdir(parents=True)
+
+    assert is_known_to_runtime(str(root), "c1")
+    assert not is_known_to_runtime(str(root), "c2")
+    assert not is_known_to_runtime(str(machine.directory / "nowhere"), "c1")
+
+
+def test_without_a_root_it_is_the_users_own(machine, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(machine.directory))
+    (machine.directory / "crun" / "c1").mkdir(parents=True)
+
+    assert is_known_to_runtime("", "c1")
+    assert not is_known_to_runtime("", "c2")
+
+
 def test_state_of_a_shape_nobody_knows_proves_nothing(machine, lease_of):
     root = machine.directory / "root"
     (root / "c1").mkdir(parents=True)
@@ -186,12 +220,12 @@ def test_a_file_that_cannot_be_read_is_no_proof_of_death(machine, lease_of):
     directory = machine.directory / "a-directory"
     directory.mkdir()
 
-    assert judge(lease_of(pid_file=str(directory)), machine.processes) == ALIVE
+    assert judge(lease_of(pid_file=str(directory)), machine.processes) == UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("root", "has_pid_file", "verdict"),
-    [("", True, DEAD), ("", False, ALIVE), ("/run/user/1000/runc", True, ALIVE)],
+    [("", True, DEAD), ("", False, UNKNOWN), ("/run/user/1000/runc", True, UNKNOWN)],
 )
 def test_a_directory_of_roots_runtime_says_nothing_of_a_rootless_container(
     machine, lease_of, monkeypatch, root, has_pid_file, verdict

@@ -90,5 +90,5 @@ def shared_cgroup(spec: dict[str, Any], container_id: str) -> str:
     for namespace in linux.get("namespaces") or []:
         if isinstance(namespace, dict) and namespace.get("type") == "pid" and not namespace.get("path"):
             return ""
-    # Without a path runc names the cgroup after the container.
-    return str(linux.get("cgroupsPath") or f"/{container_id}")
+    # Without a path runtimes name the cgroup after the container.
+    return str(linux.get("cgroupsPath") or container_id)

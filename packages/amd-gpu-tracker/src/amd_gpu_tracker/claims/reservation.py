@@ -8,7 +8,7 @@ import time
 from amd_gpu_tracker.claims.claim import exclusive_gpus
 from amd_gpu_tracker.life.processes import boot_offset
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
-from amd_gpu_tracker.records.lease import Lease, gpu_key
+from amd_gpu_tracker.records.lease import BY_API, Lease, gpu_key
 from amd_gpu_tracker.records.policy import may_be_tracking
 
 TYPE_CHECKING = False
@@ -30,8 +30,8 @@ SWEPT_AT_ONCE = 16
 def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> bool:
     """Give a claim all its GPUs, or raise GpusRefused and change nothing.
 
-    True also where nothing is tracked; False where the container's lease is alive, so that it runs already and the
-    runtime will say so. GpusChanged where the GPUs of the host are others than those that were tracked.
+    True also where nothing is tracked; False where the container's lease is alive, so that it runs already. GpusChanged
+    where the GPUs of the host are others than those that were tracked.
     """
     if not claim.wanted or not may_be_tracking(state.host):
         return True
@@ -55,7 +55,7 @@ def withdraw(state: State, holder: Holder) -> None:
 
 def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -> bool:
     path = state.lease_path((claim.holder.root, claim.holder.container_id))
-    own = _read_living(state, path, processes)
+    own = read_own(state, claim, processes)
     if own is not None and own.creator not in (claim.holder.creator, *claim.creators):
         return False
     others = [other for other in state.lease_paths() if other != path]
@@ -77,14 +77,32 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
     return True
 
 
-def _read_living(state: State, path: str, processes: Processes) -> Lease | None:
-    lease = state.read_lease(path)
+def read_own(state: State, claim: Claim, processes: Processes) -> Lease | None:
+    """Return the living lease of the container that claims, None where it has none or one that is left over."""
+    lease = state.read_lease(state.lease_path((claim.holder.root, claim.holder.container_id)))
     if lease is None:
         return None
     # Ordinary starts find nothing to judge and do not wait for this.
     from amd_gpu_tracker.life.liveness import judge
 
-    return lease if judge(lease, processes).is_alive else None
+    verdict = judge(lease, processes)
+    is_over = not verdict.is_alive or (not verdict.is_proved and _is_left_over(lease, claim))
+    return None if is_over else lease
+
+
+def _is_left_over(lease: Lease, claim: Claim) -> bool:
+    """Return whether a lease that nobody can judge is one of an earlier life of the container that claims.
+
+    An engine that was started again in another pid namespace starts its containers again under their ids. A runtime
+    makes none while it has one of the same id; what is reserved by the API is no container.
+    """
+    if BY_API in (*lease.ways, *claim.ways):
+        return False
+    if claim.creators:
+        return True
+    from amd_gpu_tracker.life.liveness import is_known_to_runtime
+
+    return not is_known_to_runtime(lease.root, lease.container_id)
 
 
 def new_lease(claim: Claim, processes: Processes) -> Lease:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.claims.conflicts import HINT, refused, require_readable
-from amd_gpu_tracker.claims.reservation import new_lease
+from amd_gpu_tracker.claims.reservation import new_lease, read_own
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.life.lease_scan import mend_leases
-from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.lease import gpu_key
 
@@ -47,8 +46,7 @@ def reserve_vram(
         _require_enabled(policy, claim)
         require_tracked_gpus(state, policy, stamp, gpus)
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
-        own = state.read_lease(path)
-        if own is not None and judge(own, processes).is_alive:
+        if read_own(state, claim, processes) is not None:
             return None
         survey = mend_leases(state, processes, [other for other in state.lease_paths() if other != path])
         require_readable(survey.unreadable)

@@ -1,22 +1,34 @@
 """Are there processes in a container's cgroup?
 
 Needed only for containers without a pid namespace of their own (`docker run --pid host`): the kernel ends the
-processes of all others together with their init. Paths as runc makes them from `linux.cgroupsPath`.
+processes of all others together with their init. Paths as runc makes them from `linux.cgroupsPath`. Where a path that
+does not begin with `/` is depends on the runtime (runc: below its own cgroup on v1, beside it on v2; crun: at the top),
+on the cgroup driver and on a user's systemd, so such a cgroup is looked for by its name.
 """
 
 from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # Of this machine also where the host is simulated, as /proc is.
 CGROUPS = "/sys/fs/cgroup"
 
 
+# What systemd is given as the parent of a rootless container means a slice of that user's own systemd.
+USER_SLICE = "user.slice"
+
+
 def has_processes(cgroups_path: str, *, root: str = CGROUPS) -> bool:
     """Return whether any process is in the cgroup, or below it, in any hierarchy."""
-    place = expand(cgroups_path)
+    path = expand(cgroups_path)
     hierarchies = [root, *(f"{root}/{name}" for name in _names(root))]
-    return any(_is_populated(f"{hierarchy}{place}") for hierarchy in hierarchies)
+    if any(_is_populated(f"{hierarchy}{path}") for hierarchy in hierarchies):
+        return True
+    return _begins_elsewhere(cgroups_path) and any(map(_is_populated, _find_by_name(path, root)))
 
 
 def expand(cgroups_path: str) -> str:
@@ -35,6 +47,17 @@ def _expand_slice(name: str) -> str:
         return ""
     parts = name.removesuffix(".slice").split("-")
     return "".join(f"/{'-'.join(parts[: depth + 1])}.slice" for depth in range(len(parts)))
+
+
+def _begins_elsewhere(cgroups_path: str) -> bool:
+    return not cgroups_path.startswith("/") and cgroups_path.partition(":")[0] in (cgroups_path, "", USER_SLICE)
+
+
+def _find_by_name(path: str, root: str) -> Iterator[str]:
+    """Return the cgroups, wherever they are, that are called as a path ends, or as the systemd driver calls those."""
+    name = path.rpartition("/")[2]
+    for directory, names, _ in os.walk(root):
+        yield from (f"{directory}/{found}" for found in names if found == name or found.endswith(f"-{name}.scope"))
 
 
 def _is_populated(directory: str) -> bool:

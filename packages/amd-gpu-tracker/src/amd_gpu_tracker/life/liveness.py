@@ -8,6 +8,7 @@ be judged counts as alive: keeping a lease too long costs a `reset`, dropping a 
 from __future__ import annotations
 
 import errno
+import posix
 
 from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, ProcessId, boot_offset
 from amd_gpu_tracker.records.state import read_plain_file
@@ -36,10 +37,13 @@ class Verdict(Value):
 
     is_alive: bool
     found_init: ProcessId | None = None
+    # False where nothing proves life or death, so that the lease is kept.
+    is_proved: bool = True
 
 
 ALIVE = Verdict(is_alive=True)
 DEAD = Verdict(is_alive=False)
+UNKNOWN = Verdict(is_alive=True, is_proved=False)
 
 
 def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) -> Verdict:
@@ -50,7 +54,7 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
     if lease.boot_id != processes.boot_id:
         return DEAD
     if lease.namespace != processes.namespace:
-        return ALIVE
+        return UNKNOWN
     maker = None if creator_is_done else lease.creator
     known = lease.init or maker
     if known is not None and processes.is_running(known):
@@ -58,20 +62,40 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
     try:
         init = None if lease.init else _init_by_pid_file(lease, processes) or _init_by_state(lease, processes)
     except OSError:
-        return ALIVE
+        return UNKNOWN
     if init is not None:
         return Verdict(is_alive=True, found_init=init)
-    return ALIVE if _has_other_signs_of_life(lease, processes) else DEAD
+    return _judge_others(lease, processes)
 
 
-def _has_other_signs_of_life(lease: Lease, processes: Processes) -> bool:
-    if not processes.sees_others():
-        return True
-    if not lease.cgroup:
+def is_known_to_runtime(root: str, container_id: str) -> bool:
+    """Return whether a runtime keeps state of a container, and so would refuse to make another one of this id.
+
+    `root` is its --root, "" for the default.
+    """
+    return any(_is_there(f"{directory}/{container_id}") for directory in _roots(root))
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        # A directory that this user may not search is not the one of this user's runtime.
         return False
+    except OSError:
+        return True
+    return True
+
+
+def _judge_others(lease: Lease, processes: Processes) -> Verdict:
+    """Return whether a container without an init lives by its other processes."""
+    if not processes.sees_others():
+        return UNKNOWN
+    if not lease.cgroup:
+        return DEAD
     from amd_gpu_tracker.life.cgroup import has_processes
 
-    return has_processes(lease.cgroup)
+    return ALIVE if has_processes(lease.cgroup) else DEAD
 
 
 def _init_by_pid_file(lease: Lease, processes: Processes) -> ProcessId | None:
@@ -93,7 +117,7 @@ def _init_by_pid_file(lease: Lease, processes: Processes) -> ProcessId | None:
 
 def _init_by_state(lease: Lease, processes: Processes) -> ProcessId | None:
     """Return the init that the runtime's own state names, if that is running."""
-    for root in [lease.root] if lease.root else _default_roots():
+    for root in _roots(lease.root):
         for name, pid, start in STATE_FILES:
             try:
                 init = _read_state(f"{root}/{lease.container_id}/{name}", pid, start)
@@ -107,14 +131,22 @@ def _init_by_state(lease: Lease, processes: Processes) -> ProcessId | None:
     return None
 
 
-def _default_roots() -> list[str]:
+def _roots(root: str) -> list[str]:
+    """Return the directories in which a runtime with this --root, "" for none, may keep its state."""
+    if root:
+        return [root]
     users = read_environment().get("XDG_RUNTIME_DIR", "")
     return [*DEFAULT_ROOTS, *([f"{users}/runc", f"{users}/crun"] if users else [])]
 
 
 def _read_state(path: str, pid: str, start: str) -> ProcessId | None:
+    content = _read(path)[0]
+    # Mostly it is gone: runc removes it before its poststop hooks. What is empty is not handed on, because for the
+    # words of what is wrong with it all of `json` would be imported.
+    if not content:
+        return None
     try:
-        state = loads(_read(path)[0])
+        state = loads(content)
         return ProcessId(pid=int(state[pid]), start=int(state[start]))
     except (KeyError, TypeError, ValueError):
         return None
