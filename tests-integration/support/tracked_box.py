@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from amd_gpu_tracker.errors import NotDone
 from support.box import USER, Box, add_user, nodes_of
 from support.debs import install_toolkit
+from support.docker import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +45,11 @@ class TrackedBox(Box):
         return self
 
     def tracker(self, *words: str) -> str:
-        """Run `amd-ctk gpu-tracker` as root and return what it prints."""
-        return self("amd-ctk", "gpu-tracker", *words).stdout
+        """Run `amd-ctk gpu-tracker` as root and return what it prints, also where not all was done."""
+        ended = self("amd-ctk", "gpu-tracker", *words, check=False)
+        if ended.returncode not in (0, NotDone.exit_code):
+            raise EngineError(f"amd-ctk gpu-tracker {' '.join(words)}: {ended.stderr}")
+        return ended.stdout
 
     def users(self) -> dict[int, list[tuple[str, list[str]]]]:
         """Return the containers of each GPU, and by which ways they came to it."""

@@ -66,7 +66,7 @@ def sleeper(untracked):
 
 def test_the_guide_from_disabled_to_enabled_and_back(command):
     assert command("status") == (0, "GPU Tracker is disabled\n", "")
-    assert command("0", "exclusive") == (0, "GPU Tracker is disabled\n", "")
+    assert command("0", "exclusive") == (11, "GPU Tracker is disabled\n", "")
     assert command("disable") == (0, "GPU Tracker is already disabled\n", "")
     assert command("reset") == (0, "GPU Tracker has been reset\n", "")
     assert command("enable") == (0, "GPU Tracker has been enabled\n", "")
@@ -108,7 +108,7 @@ GPU Id    UUID                     Accessibility       Container Ids
         "",
     )
     assert command("1", "exclusive") == (
-        0,
+        11,
         "GPUs [1] have not been made exclusive because more than one container is currently using it\n",
         "",
     )
@@ -138,7 +138,7 @@ def test_several_answers_at_once(command, sleeper):
     sleeper("b", "1")
 
     assert command("7,9-8,abc,0-1", "exclusive") == (
-        0,
+        11,
         (
             "GPUs [0] have been made exclusive\n"
             "GPUs [1] have not been made exclusive because more than one container is currently using it\n"
@@ -148,6 +148,29 @@ def test_several_answers_at_once(command, sleeper):
         "",
     )
     assert command("all", "shared") == (0, "GPUs [0 1 2 3] have been made shared\n", "")
+
+
+@pytest.mark.parametrize("operation", ["Exclusive", "EXCLUSIVE"])
+def test_capitals_in_an_accessibility_do_not_count(command, operation):
+    command("enable")
+
+    assert command("1", operation) == (0, "GPUs [1] have been made exclusive\n", "")
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ("9", "Ignoring [9] GPUs as they are invalid\n"),
+        ("", "Ignoring [] GPUs as they are invalid\n"),
+        ("none", "Ignoring [none] GPUs as they are invalid\n"),
+        ("3-1", "Ignoring [3-1] GPUs Ranges as they are invalid\n"),
+    ],
+)
+@pytest.mark.parametrize("operation", ["exclusive", "shared"])
+def test_a_request_for_no_gpu_is_told_and_ends_with_a_code_of_its_own(command, request_, words, operation):
+    command("enable")
+
+    assert command(request_, operation) == (11, words, "")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +281,7 @@ def test_a_gpu_of_a_rootless_container_is_not_made_exclusive(command, sleeper, u
     shutil.move(untracked.state.leases_directory, leases)
 
     assert command("0,1", "exclusive") == (
-        0,
+        11,
         (
             "GPUs [0] have been made exclusive\n"
             "GPUs [1] have not been made exclusive because a rootless container is using it\n"
@@ -330,6 +353,21 @@ def test_init_is_silent_and_wipes_nothing(command):
 
     assert command("init") == (0, "", "")
     assert "Exclusive" in command("status")[1]
+
+
+def test_what_a_package_installs_on_top_of_broken_state_is_told(command, untracked):
+    path = untracked.host.path("/var/log/gpu-tracker.json")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write('{"enabled":tr')
+
+    sentence = (
+        f"the state of AMD's toolkit 1.x in {path} cannot be taken over, so GPUs are refused: Expecting value:"
+        " line 1 column 12 (char 11) (make them available again with 'amd-ctk gpu-tracker reset')\n"
+    )
+    assert command("init") == (5, "", sentence)
+    assert command("status") == (1, "", "GPUs info is invalid. Please reset GPU Tracker.\n")
+    assert command("init") == (0, "", "")
 
 
 def test_the_cdi_spec_must_be_brought_in_step(command, untracked):

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from amd_gpu_tracker.errors import ContainerRunning, GpusChanged, GpusRefused, StateError
+from amd_gpu_tracker.errors import ContainerRunning, GpusChanged, GpusRefused, StateError, TrackerDisabled
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.show.status import GpuUse, Status
 from amd_gpu_tracker.tracker import AccessibilityChange, Tracker
@@ -25,6 +25,9 @@ CORRUPT = [
     b'{"enabled":true,"gpus":[]}',
     b'{"version":2,"enabled":true,"gpus":[]}',
     b'{"version":1,"enabled":"yes","gpus":[]}',
+    b'{"version":1,"enabled":false,garbage',
+    b'{"version":1,"enabled":false,"gpus":[]}}',
+    b'{"version":1,"enabled":false,"gpus":[',
     b'{"version":1,"enabled":true,"gpus":{"0":1}}',
     b'{"version":1,"enabled":true,"gpus":[{"key":1,"unique_id":"0x1","partition":"","partition_total":1,"exclusive":0}]}',
     b"[" * 100_000,
@@ -173,12 +176,73 @@ def test_a_policy_that_cannot_be_understood_stops_all_but_reset(machine, content
     assert set(accessibility(machine).values()) == {"shared"}
 
 
-def test_a_directory_in_place_of_the_policy_is_told(machine):
-    os.unlink(machine.state.policy_path)
-    os.mkdir(machine.state.policy_path)
+def put_directory(path):
+    os.mkdir(path)
 
-    with pytest.raises(StateError, match="cannot be read: it is a directory"):
-        machine.tracker.status()
+
+def put_filled_directory(path):
+    os.makedirs(f"{path}/somebodys")
+
+
+def put_dangling_link(path):
+    os.symlink("/nowhere/at/all", path)
+
+
+def put_link_to_directory(path):
+    os.symlink("/", path)
+
+
+@pytest.mark.parametrize(
+    ("put", "why"),
+    [
+        (put_directory, "it is a directory"),
+        (put_filled_directory, "it is a directory"),
+        (put_dangling_link, "it is a symbolic link that leads nowhere"),
+        (put_link_to_directory, "it is a directory"),
+    ],
+)
+def test_what_is_no_file_in_place_of_the_policy_refuses_until_reset(machine, put, why):
+    os.unlink(machine.state.policy_path)
+    put(machine.state.policy_path)
+
+    for operation in (machine.tracker.status, machine.tracker.enable, lambda: machine.create("c1", [0])):
+        with pytest.raises(StateError, match=rf"cannot be read: {why} \("):
+            operation()
+
+    assert machine.tracker.reset() is True
+    assert set(accessibility(machine).values()) == {"shared"}
+    machine.create("c1", [0])
+
+
+@pytest.mark.parametrize("put", [put_directory, put_filled_directory, put_dangling_link])
+def test_reset_repairs_every_file_of_the_tracker(machine, put):
+    machine.create("c1", [0])
+    state = machine.state
+    lease = state.lease_path(("/run/runc", "c2"))
+    for path in (state.lock_path, state.refusals_path, state.stamp_path, lease):
+        if os.path.lexists(path):
+            os.unlink(path)
+        put(path)
+
+    assert machine.tracker.reset() is True
+
+    assert machine.lease_files() == []
+    machine.tracker.set_accessibility("0", exclusive=True)
+    machine.create("c1", [0])
+    with pytest.raises(GpusRefused):
+        machine.create("c2", [0])
+    assert [refusal.container_id for refusal in machine.tracker.refusals()] == ["c2"]
+
+
+def test_a_link_to_a_file_elsewhere_is_written_through(machine):
+    elsewhere = machine.directory / "policy.json"
+    os.rename(machine.state.policy_path, elsewhere)
+    os.symlink(elsewhere, machine.state.policy_path)
+
+    machine.tracker.reset()
+
+    assert os.path.islink(machine.state.policy_path)
+    assert elsewhere.read_bytes().startswith(b'{"version":1,"enabled":true,')
 
 
 @pytest.mark.parametrize("content", [*CORRUPT, b'{"version":1}', b'{"version":1,"creator":{"pid":"1"},"gpus":3}'])
@@ -225,6 +289,17 @@ def test_a_process_reserves_for_its_own_life(machine):
     assert tracker.reserve("other", "2") == (2,)
     assert tracker.release("other") == (2,)
     assert tracker.release("other") == ()
+
+
+def test_a_reservation_while_nothing_is_tracked_is_an_error(untracked):
+    with pytest.raises(TrackerDisabled, match="the GPU Tracker is disabled, so no GPU can be reserved"):
+        untracked.tracker.reserve("job", "0")
+
+    untracked.tracker.enable()
+    assert untracked.tracker.reserve("job", "0") == (0,)
+    untracked.tracker.disable()
+    with pytest.raises(TrackerDisabled):
+        untracked.tracker.reserve("job", "0")
 
 
 def test_a_reservation_for_nobody_or_of_nothing_is_refused(machine):

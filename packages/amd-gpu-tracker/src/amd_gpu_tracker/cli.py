@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.tracker import AccessibilityChange, Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
 
@@ -134,27 +135,17 @@ def set_accessibility(
     if len(words) != 2:
         what = "Missing arguments" if len(words) < 2 else "Too many arguments"
         raise UsageError(f"Error: {what}. Usage: gpu-tracker <gpu_ids> <operation>")
-    request, operation = words
+    request, operation = words[0], words[1].lower()
     tracker = Tracker(host_of(context))
     if not tracker.is_enabled():
         print(DISABLED)
-        return
+        raise typer.Exit(NotDone.exit_code)
     if operation not in (EXCLUSIVE, SHARED):
         raise UsageError(f"Error: Invalid operation. Must be '{EXCLUSIVE}' or '{SHARED}'")
     change = tracker.set_accessibility(request, exclusive=operation == EXCLUSIVE)
-    if not change.tracked:
-        print(DISABLED)
-    if change.changed:
-        print(f"GPUs {_list(change.changed)} have been made {operation}")
-    if change.in_use:
-        reason = "more than one container is currently using it"
-        print(f"GPUs {_list(change.in_use)} have not been made exclusive because {reason}")
-    if change.rootless:
-        print(f"GPUs {_list(change.rootless)} have not been made exclusive because a rootless container is using it")
-    if change.broken_ranges:
-        print(f"Ignoring {_list(change.broken_ranges)} GPUs Ranges as they are invalid")
-    if change.unknown:
-        print(f"Ignoring {_list(change.unknown)} GPUs as they are invalid")
+    _print_change(change, operation)
+    if not change.is_complete:
+        raise typer.Exit(NotDone.exit_code)
 
 
 def initialize(context: typer.Context) -> None:
@@ -212,6 +203,23 @@ def run(app: typer.Typer) -> None:
     except ToolkitError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+def _print_change(change: AccessibilityChange, operation: str) -> None:
+    """Say in the guide's words what became of a change."""
+    if not change.tracked:
+        print(DISABLED)
+    if change.changed:
+        print(f"GPUs {_list(change.changed)} have been made {operation}")
+    if change.in_use:
+        reason = "more than one container is currently using it"
+        print(f"GPUs {_list(change.in_use)} have not been made exclusive because {reason}")
+    if change.rootless:
+        print(f"GPUs {_list(change.rootless)} have not been made exclusive because a rootless container is using it")
+    if change.broken_ranges:
+        print(f"Ignoring {_list(change.broken_ranges)} GPUs Ranges as they are invalid")
+    if change.unknown:
+        print(f"Ignoring {_list(change.unknown)} GPUs as they are invalid")
 
 
 def _choose_host(

@@ -32,6 +32,21 @@ class LockTimeout(ToolkitError):
     exit_code = 10
 
 
+class NotDone(ToolkitError):
+    """Nothing, or not all, of what was asked of the GPU Tracker was done; `gpu-tracker` says on standard output why."""
+
+    exit_code = 11
+
+
+class TrackerDisabled(NotDone):
+    """A reservation by the library while the GPU Tracker is disabled, which nobody would respect."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the GPU Tracker is disabled, so no GPU can be reserved", hint="run 'amd-ctk gpu-tracker enable'"
+        )
+
+
 class ContainerRunning(ToolkitError):
     """A lease that cannot be given back or given again, because its container lives."""
 

@@ -17,22 +17,23 @@ from functools import partial
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
-from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError
+from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, TrackerDisabled
 from amd_gpu_tracker.life.lease_scan import look_at_leases, mend_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.identity import read_tracked_gpus, require_same_gpus
 from amd_gpu_tracker.records.lease import BY_API, Holder, gpu_key
 from amd_gpu_tracker.records.library_lock import hold_library_lock
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS
-from amd_gpu_tracker.records.migration import read_former_policy
+from amd_gpu_tracker.records.migration import REFUSE_ALL, has_former_policy, read_former_policy
 from amd_gpu_tracker.records.places import find_places_of_users
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.rootless import open_state
+from amd_gpu_tracker.records.state import clear
 from amd_gpu_tracker.show.status import read_status
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.selection import resolve, select_gpus
+from amdgpu_discovery.selection import asks_for_nothing, resolve, select_gpus
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.show.status import Status
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
+    from amdgpu_discovery.selection import Resolution
 
 
 class AccessibilityChange(Value):
@@ -56,9 +58,14 @@ class AccessibilityChange(Value):
     in_use: tuple[int, ...] = ()
     # A rootless container uses them, and exclusive GPUs are for containers of root.
     rootless: tuple[int, ...] = ()
-    # Parts of the request that name no GPU.
+    # Parts of the request that name no GPU; of one that asks for none, such as "", the whole.
     broken_ranges: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether all that was asked for was done."""
+        return self.tracked and not (self.in_use or self.rootless or self.broken_ranges or self.unknown)
 
 
 class Tracker:
@@ -100,17 +107,20 @@ class Tracker:
             policy = self._state.read_policy()
             if not policy.enabled:
                 return False
-            self._state.write_policy(policy.replace(enabled=False))
+            self._state.write_policy(Policy())
             self._state.forget_leases()
         return True
 
     def reset(self) -> bool:
         """Make all GPUs shared and forget who uses what; return whether the tracker is enabled.
 
-        This also mends state that cannot be read; as nobody knows then what it said, the tracker is enabled.
+        This also repairs state that cannot be read; as nobody knows then what it said, the tracker is enabled.
         """
-        with self._locked():
+        self._state.prepare()
+        clear(self._state.lock_path)
+        with self._lock(self._state.lock_path):
             enabled = self._enabled_as_far_as_known()
+            self._state.clear_files()
             self._state.write_policy(self._fresh_policy(enabled=enabled))
             self._state.forget_leases()
         return enabled
@@ -137,7 +147,7 @@ class Tracker:
             in_use=_numbers(in_use),
             rootless=_numbers([gpu for gpu in free if gpu not in changed]),
             broken_ranges=tuple(problem.item for problem in resolution.broken_ranges),
-            unknown=tuple(item for problem in resolution.unknown for item in problem.items),
+            unknown=(request,) if asks_for_nothing(request) else _unknown_items(resolution),
         )
 
     def status(self) -> Status:
@@ -153,7 +163,7 @@ class Tracker:
         """Reserve the GPUs that a request names for as long as a process lives, by default the calling one.
 
         Return their numbers. GpusRefused where one is exclusive and in use; nothing is reserved then. ContainerRunning
-        where this id has GPUs already.
+        where this id has GPUs already, TrackerDisabled while nothing is tracked.
         """
         gpus = locate_gpus(self._host)
         wanted = select_gpus(gpus, request, unnumbered=lambda: find_unnumbered_gpus(self._host))
@@ -164,6 +174,9 @@ class Tracker:
         claim = Claim(holder=holder, wanted=wanted, ways=(BY_API,))
         if not reserve(self._state, claim, processes=self._processes, lock=self._lock):
             raise ContainerRunning(f"{container_id} has GPUs already", hint="give every reservation a name of its own")
+        # Asked last: what is enabled or disabled meanwhile is not mistaken for a reservation that holds.
+        if wanted and self._state.read_lease(self._state.lease_path(("", container_id))) is None:
+            raise TrackerDisabled
         return _numbers(wanted)
 
     def release(self, container_id: str) -> tuple[int, ...]:
@@ -203,23 +216,34 @@ class Tracker:
     def _locked(self) -> Iterator[None]:
         self._state.prepare()
         with self._lock(self._state.lock_path):
-            former = None if self._state.has_policy() else read_former_policy(self._host)
-            if former is not None:
-                self._state.write_policy(former)
+            self._take_former_policy()
             yield
+
+    def _take_former_policy(self) -> None:
+        """Take over the original's state where nothing was decided yet; StateError, once, where that cannot be done."""
+        if self._state.has_policy():
+            return
+        try:
+            former = read_former_policy(self._host)
+        except StateError:
+            self._state.write_policy(REFUSE_ALL)
+            raise
+        if former is not None:
+            self._state.write_policy(former)
 
     def _adopt_former_policy(self) -> None:
         """Take over the original's state where that was not done yet, and where the caller may."""
-        if self._state.has_policy() or read_former_policy(self._host) is None:
+        if self._state.has_policy() or not has_former_policy(self._host):
             return
         with suppress(NotPermitted), self._locked():
             pass
 
     def _enabled_as_far_as_known(self) -> bool:
         try:
-            return self._state.read_policy().enabled
+            policy = self._state.read_policy() if self._state.has_policy() else read_former_policy(self._host)
         except StateError:
             return True
+        return policy is not None and policy.enabled
 
     def _fresh_policy(self, *, enabled: bool) -> Policy:
         gpus = read_tracked_gpus(self._host, locate_gpus(self._host)) if enabled else ()
@@ -229,6 +253,10 @@ class Tracker:
         gpus = locate_gpus(self._host)
         require_same_gpus(policy, read_tracked_gpus(self._host, gpus))
         return gpus
+
+
+def _unknown_items(resolution: Resolution) -> tuple[str, ...]:
+    return tuple(item for problem in resolution.unknown for item in problem.items)
 
 
 def _is_shared_by_several(survey: Survey, gpu: GpuLocation) -> bool:

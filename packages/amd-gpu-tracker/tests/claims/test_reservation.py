@@ -37,8 +37,33 @@ def test_an_exclusive_gpu_in_use_is_refused_with_everything_else(machine):
 
 
 def test_a_refusal_does_not_speak_of_gpus_nobody_got():
-    assert refusal("c", [], {2: ["a"], 0: ["a", "b"]}) == (
-        "GPUs [0 2] are exclusive and already in use\nGPU 0 is in use by container a, b\nGPU 2 is in use by container a"
+    assert refusal("c", [], [("a", [0, 2]), ("b", [0])]) == (
+        "GPUs [0 2] are exclusive and already in use\n"
+        "GPUs [0 2] are in use by container a\n"
+        "GPU 0 is in use by container b"
+    )
+
+
+def test_a_refusal_on_many_partitions_has_a_line_for_each_container_and_its_name(machine_of, tmp_path):
+    machine = machine_of("mi300x-8-cpx")
+    machine.tracker.enable()
+    machine.tracker.set_accessibility("all", exclusive=True)
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    (bundle / "config.json").write_text('{"annotations": {"nerdctl/name": "train\\ner"}}')
+    machine.claim("first", list(range(40)), creator=machine.start_process(), bundle=str(bundle))
+    machine.create("second", list(range(40, 62)))
+
+    with pytest.raises(GpusRefused) as refused:
+        machine.create("third", list(range(63)))
+
+    numbers = " ".join(map(str, range(62)))
+    assert refused.value.message == (
+        "GPUs [62] allocated\n"
+        f"GPUs [{numbers}] are exclusive and already in use\n"
+        "Released GPUs [62] used by container third\n"
+        f"GPUs [{' '.join(map(str, range(40)))}] are in use by container first (train?er)\n"
+        f"GPUs [{' '.join(map(str, range(40, 62)))}] are in use by container second"
     )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.location import GpuLocation
 
 HINT = "'amd-ctk swarm status' shows who has what"
 
@@ -49,11 +50,7 @@ def refuse_conflicts(
     survey = mend_leases(state, processes, dict.fromkeys([*rivals, *swept]))
     require_readable(survey.unreadable)
     _refuse_promised(state, claim, survey)
-    users = {gpu.number: survey.container_ids(gpu_key(gpu)) for gpu in exclusive_gpus(claim, policy)}
-    taken = {number: ids for number, ids in users.items() if ids}
-    if taken:
-        free = [gpu.number for gpu in claim.wanted if gpu.number not in taken]
-        raise refused(state, claim, refusal(claim.holder.container_id, free, taken))
+    _refuse_taken(state, claim, exclusive_gpus(claim, policy), survey)
 
 
 def look_again(state: State, claim: Claim, own: Lease | None) -> None:
@@ -84,25 +81,49 @@ def _refuse_promised(state: State, claim: Claim, survey: Survey) -> None:
             raise refused(state, claim, message, hint=HINT)
 
 
+def _refuse_taken(state: State, claim: Claim, exclusive: Sequence[GpuLocation], survey: Survey) -> None:
+    numbers_by_lease = (
+        (lease, [gpu.number for gpu in exclusive if gpu_key(gpu) in lease.gpus]) for lease in survey.living
+    )
+    holders = [(_title(lease), numbers) for lease, numbers in numbers_by_lease if numbers]
+    if holders:
+        taken = {number for _, numbers in holders for number in numbers}
+        free = [gpu.number for gpu in claim.wanted if gpu.number not in taken]
+        raise refused(state, claim, refusal(claim.holder.container_id, free, holders))
+
+
+def _title(lease: Lease) -> str:
+    """Return a container's id and, where its engine keeps one, its name."""
+    # Only refusals need names.
+    from amd_gpu_tracker.show.container_names import find_container_name
+
+    name = find_container_name(lease)
+    return f"{lease.container_id} ({name})" if name else lease.container_id
+
+
 def require_readable(unreadable: Sequence[StateError]) -> None:
     """Raise the first of what is wrong with leases: whoever cannot be read may have any GPU."""
     for error in unreadable:
         raise error
 
 
-def refusal(container_id: str, free: Sequence[int], users_by_taken: dict[int, list[str]]) -> str:
-    """Return the guide's lines for a container that asked for `free` GPUs and for taken ones, and who has those."""
-    lines = [f"GPUs {_list(users_by_taken)} are exclusive and already in use"]
+def refusal(container_id: str, free: Sequence[int], holders: Sequence[tuple[str, Sequence[int]]]) -> str:
+    """Return the guide's lines for a container that asked for `free` GPUs and taken ones, and which `holders` have."""
+    taken = sorted({number for _, numbers in holders for number in numbers})
+    lines = [f"GPUs {_list(taken)} are exclusive and already in use"]
     if free:
         lines = [
             f"GPUs {_list(free)} allocated",
             *lines,
             f"Released GPUs {_list(free)} used by container {container_id}",
         ]
-    lines += [
-        f"GPU {number} is in use by container {', '.join(users_by_taken[number])}" for number in sorted(users_by_taken)
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(_in_use(title, numbers) for title, numbers in holders)])
+
+
+def _in_use(title: str, numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"GPU {numbers[0]} is in use by container {title}"
+    return f"GPUs {_list(numbers)} are in use by container {title}"
 
 
 def rootless_refusal(exclusive: Sequence[int]) -> str:

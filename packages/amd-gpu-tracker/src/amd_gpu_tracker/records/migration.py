@@ -1,44 +1,149 @@
 """Take over what the original toolkit (1.x) knew: whether it tracked, and which GPUs were exclusive.
 
-Its containers are not taken over: nothing it wrote down proves that one of them lives.
+What it accepts is taken over, and what it refuses is refused here too, until `reset`. Its containers are not taken
+over: nothing it wrote down proves that one of them lives.
 """
 
 from __future__ import annotations
 
+from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.identity import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy
-from amdgpu_discovery.errors import DriverUnavailable
+from amd_gpu_tracker.records.state import read_plain_file
+from amdgpu_discovery.errors import DriverUnavailable, reason
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
 FORMER_FILE = "/var/log/gpu-tracker.json"
-# How it wrote `exclusive`; 0 was shared.
+# How it wrote accessibility.
+FORMER_SHARED = 0
 FORMER_EXCLUSIVE = 1
+# Tracks other GPUs than any host has, so that every GPU is refused in the guide's words until `reset`.
+REFUSE_ALL = Policy(enabled=True)
+
+
+class FormerGpu(Value):
+    """A GPU as the original wrote it down; `unique_id` is 0 where it knew none."""
+
+    unique_id: int
+    accessibility: int
+
+
+def has_former_policy(host: Host) -> bool:
+    """Return whether the original left a file."""
+    return host.stat(FORMER_FILE) is not None
 
 
 def read_former_policy(host: Host) -> Policy | None:
-    """Return the policy in the original's file; None where there is none, or one that cannot be taken over (yet)."""
+    """Return the policy in the original's file; None where there is none, or no driver to understand it by (yet).
+
+    StateError where the original refuses it, or where a GPU that was exclusive is not known any more.
+    """
     try:
-        document = loads(host.read(FORMER_FILE))
-        gpus = locate_gpus(host)
-        exclusive = [gpu for gpu in gpus if _was_exclusive(document, gpu)]
-        enabled = bool(document["enabled"])
-    except (OSError, AttributeError, KeyError, TypeError, ValueError, DriverUnavailable):
+        content = read_plain_file(host.path(FORMER_FILE))[0]
+        return _read(host, content)
+    except (FileNotFoundError, NotADirectoryError, DriverUnavailable):
         return None
-    policy = Policy(enabled=enabled, gpus=read_tracked_gpus(host, gpus) if enabled else ())
-    keys = [policy.gpus[gpu.number].key for gpu in exclusive] if enabled else []
-    return policy.with_accessibility(keys, exclusive=True)
+    except OSError as error:
+        raise _cannot(host, reason(error)) from error
+    except (RecursionError, TypeError, ValueError) as error:
+        raise _cannot(host, str(error)) from error
 
 
-def _was_exclusive(document: dict[str, Any], gpu: GpuLocation) -> bool:
-    """Return whether the GPU was exclusive that had this number and this id; numbers alone may have moved."""
-    former = document["gpusStatus"].get(str(gpu.number))
-    same = former is not None and int(former["uuid"], 16) in (gpu.kfd_unique_id, gpu.pci_unique_id)
-    return same and former["accessibility"] == FORMER_EXCLUSIVE
+def _cannot(host: Host, why: str) -> StateError:
+    return StateError(
+        f"the state of AMD's toolkit 1.x in {host.path(FORMER_FILE)} cannot be taken over, so GPUs are refused: {why}",
+        hint="make them available again with 'amd-ctk gpu-tracker reset'",
+    )
+
+
+def _read(host: Host, content: bytes) -> Policy:
+    enabled, former = _parse(content)
+    if not enabled:
+        return Policy()
+    gpus = locate_gpus(host)
+    if not former:
+        raise ValueError("it lists no GPUs")
+    policy = Policy(enabled=True, gpus=read_tracked_gpus(host, gpus))
+    exclusive = [_find(number, former, gpus) for number in sorted(former) if _was_exclusive(number, former[number])]
+    return policy.with_accessibility([policy.gpus[gpu.number].key for gpu in exclusive], exclusive=True)
+
+
+def _parse(content: bytes) -> tuple[bool, dict[int, FormerGpu]]:
+    """Return whether it tracked, and its GPUs by number; ValueError or TypeError where its reader would not go on.
+
+    That is Go's: what follows the document does not count, nor does the case of keys, and null is as good as nothing.
+    """
+    import json
+
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    document = decoder.raw_decode(content.decode("utf-8", "replace").lstrip(" \t\r\n"))[0]
+    fields = _object(document, "the document")
+    _object(fields.get("gpusinfo"), "gpusInfo")
+    listed = _object(fields.get("gpusstatus"), "gpusStatus")
+    former = {_number(number): _parse_gpu(number, _object(gpu, f"GPU {number}")) for number, gpu in listed.items()}
+    return bool(_typed(fields.get("enabled"), bool, "enabled")), former
+
+
+def _parse_gpu(number: str, fields: Mapping[str, Any]) -> FormerGpu:
+    return FormerGpu(
+        unique_id=_unique_id(_typed(fields.get("uuid"), str, f"uuid of GPU {number}") or ""),
+        accessibility=_typed(fields.get("accessibility"), int, f"accessibility of GPU {number}") or FORMER_SHARED,
+    )
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    fields = _typed(value, dict, name) or {}
+    return {key.lower(): field for key, field in fields.items()}
+
+
+def _typed(value: Any, kind: type, name: str) -> Any:
+    if value is not None and type(value) is not kind:
+        raise TypeError(f"{name} is not of the right kind")
+    return value
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < len(str(2**32))):
+        raise ValueError("a GPU's number is not a number")
+    return int(text)
+
+
+def _unique_id(text: str) -> int:
+    try:
+        return int(text, 16)
+    except ValueError:
+        return 0
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _was_exclusive(number: int, gpu: FormerGpu) -> bool:
+    if gpu.accessibility not in (FORMER_SHARED, FORMER_EXCLUSIVE):
+        raise ValueError(f"accessibility {gpu.accessibility} of GPU {number} is neither shared nor exclusive")
+    return gpu.accessibility == FORMER_EXCLUSIVE
+
+
+def _find(number: int, former: Mapping[int, FormerGpu], gpus: Sequence[GpuLocation]) -> GpuLocation:
+    """Return the GPU that had a number, by its id; of partitions with one id, the one of the same rank."""
+    unique_id = former[number].unique_id
+    same_then = sorted(other for other in former if former[other].unique_id == unique_id)
+    same_now = [gpu for gpu in gpus if _has_id(gpu, unique_id)]
+    if len(same_then) != len(same_now):
+        raise ValueError(f"GPU {number}, which was exclusive, is not the GPU of that id any more")
+    return same_now[same_then.index(number)]
+
+
+def _has_id(gpu: GpuLocation, unique_id: int) -> bool:
+    ids = (gpu.kfd_unique_id, gpu.pci_unique_id)
+    return unique_id in ids if unique_id else not any(ids)

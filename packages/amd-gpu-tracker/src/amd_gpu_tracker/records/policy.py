@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import posix
+
+from amdgpu_discovery.paths import FILE_TYPE, SYMBOLIC_LINK
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -18,8 +21,8 @@ EXCLUSIVE = "exclusive"
 _GPU_FIELDS = {"key": str, "unique_id": str, "partition": str, "partition_total": int, "exclusive": bool}
 POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
 POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
-# How the file of a disabled tracker begins, as `policy.format_policy` writes it.
-DISABLED = b'{"version":1,"enabled":false,'
+# The whole file of a disabled tracker, as `format_policy` writes it. One that only begins so may be damaged.
+DISABLED = b'{"version":1,"enabled":false,"gpus":[]}\n'
 
 
 class TrackedGpu(Value):
@@ -91,8 +94,16 @@ def _parse_gpu(fields: dict[str, Any]) -> TrackedGpu:
 def may_be_tracking(host: Host) -> bool:
     """Return False where the tracker is certainly disabled; `State.read_policy` knows for certain."""
     try:
-        return not host.read(POLICY_FILE).startswith(DISABLED)
+        return host.read(POLICY_FILE) != DISABLED
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return is_link(host.path(POLICY_FILE))
     except OSError:
         return True
+
+
+def is_link(path: str) -> bool:
+    """Return whether a path is a symbolic link; one that leads nowhere is no sign that nothing was decided."""
+    try:
+        return posix.lstat(path).st_mode & FILE_TYPE == SYMBOLIC_LINK
+    except OSError:
+        return False

@@ -8,10 +8,18 @@ from __future__ import annotations
 import posix
 
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
-from amd_gpu_tracker.records.policy import POLICY_FILE, Policy, format_policy, parse_policy
+from amd_gpu_tracker.records.policy import POLICY_FILE, Policy, format_policy, is_link, parse_policy
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import put_in_place, replace_file, write_beside
-from amdgpu_discovery.paths import DIRECTORY, FILE_TYPE, REGULAR_FILE, directory_of, is_directory
+from amdgpu_discovery.paths import (
+    DIRECTORY,
+    FILE_TYPE,
+    REGULAR_FILE,
+    SYMBOLIC_LINK,
+    directory_of,
+    is_directory,
+    is_file,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +59,11 @@ class State:
     def read_policy(self) -> Policy:
         """Return the policy; where there is no file, nothing is tracked. StateError where it cannot be read."""
         content = read_if_there(self.policy_path)
-        return Policy() if content is None else parse_policy(content, path=self.policy_path)
+        if content is not None:
+            return parse_policy(content, path=self.policy_path)
+        if is_link(self.policy_path):
+            raise _unreadable(self.policy_path, "it is a symbolic link that leads nowhere")
+        return Policy()
 
     def has_policy(self) -> bool:
         """Return whether anything was ever decided on this host."""
@@ -82,7 +94,7 @@ class State:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise _unreadable(self.leases_directory, error) from error
+            raise _unreadable(self.leases_directory, reason(error)) from error
         return [f"{self.leases_directory}/{name}" for name in names if name.endswith(".json")]
 
     def read_lease(self, path: str) -> Lease | None:
@@ -109,7 +121,13 @@ class State:
     def forget_leases(self) -> None:
         """Remove every lease, readable or not, and what interrupted writes left."""
         for path in [*self.lease_paths(), *self._leftovers()]:
+            clear(path)
             remove_file(path)
+
+    def clear_files(self) -> None:
+        """Take away what is in place of the tracker's files and is no file, so that they can be written."""
+        for path in (self.policy_path, self.refusals_path, self.stamp_path):
+            clear(path)
 
     def _leftovers(self) -> Iterator[str]:
         names = posix.listdir(self.leases_directory) if is_directory(self.leases_directory) else []
@@ -123,7 +141,7 @@ def read_if_there(path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(path, reason(error)) from error
 
 
 def read_plain_file(path: str, *, largest: int = LARGEST_BYTES) -> tuple[bytes, float]:
@@ -160,6 +178,29 @@ def _read_all(descriptor: int, largest: int) -> bytes:
     return content
 
 
+def clear(path: str) -> None:
+    """Take away a directory, or a link that leads to no file; a directory that is not empty is moved aside.
+
+    Docker makes a directory where a file that is to be mounted does not exist.
+    """
+    try:
+        kind = posix.lstat(path).st_mode & FILE_TYPE
+        if kind == SYMBOLIC_LINK and not is_file(path):
+            posix.unlink(path)
+        elif kind == DIRECTORY and posix.listdir(path):
+            posix.rename(path, f"{path}.{posix.getpid()}.old")
+        elif kind == DIRECTORY:
+            posix.rmdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except PermissionError as error:
+        from amd_gpu_tracker.errors import needs_root
+
+        raise needs_root() from error
+    except OSError as error:
+        raise FileError(f"{path} is no file and cannot be removed: {reason(error)}") from error
+
+
 def remove_file(path: str) -> None:
     """Remove a file that may be gone already."""
     try:
@@ -187,12 +228,12 @@ def make_directory(path: str) -> None:
         raise FileError(f"{path} cannot be made: {reason(error)}") from error
 
 
-def _unreadable(path: str, error: OSError) -> StateError:
+def _unreadable(path: str, why: str) -> StateError:
     # Nearly always everything can be read, and every claim of a GPU waits for what is imported.
     from amd_gpu_tracker.errors import StateError
 
     return StateError(
-        f"the GPU Tracker's {path} cannot be read: {reason(error)}", hint="mend it with 'amd-ctk gpu-tracker reset'"
+        f"the GPU Tracker's {path} cannot be read: {why}", hint="mend it with 'amd-ctk gpu-tracker reset'"
     )
 
 

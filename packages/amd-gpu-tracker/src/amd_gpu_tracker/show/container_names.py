@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.show.status import ContainerUse
 
 # Of containerd's CRI plugin, of nerdctl.
@@ -22,13 +23,22 @@ PODMAN_LISTS = ("containers.json", "volatile-containers.json")
 LARGEST_BYTES = 64 * 1024 * 1024
 
 
+# Of a name in a sentence; engines allow less.
+LONGEST_NAME = 128
+
+
 def find_container_names(uses: Iterable[ContainerUse]) -> dict[str, str]:
     """Return the names of containers by id; those that are not known are left out."""
     found = {use.container_id: _find_name(use) for use in uses}
     return {container_id: name for container_id, name in found.items() if name}
 
 
-def _find_name(use: ContainerUse) -> str:
+def find_container_name(use: ContainerUse | Lease) -> str:
+    """Return the name of one container as it may stand in a sentence, "" where it is not known."""
+    return "".join(character if character.isprintable() else "?" for character in _find_name(use)[:LONGEST_NAME])
+
+
+def _find_name(use: ContainerUse | Lease) -> str:
     if not use.bundle:
         return ""
     spec = _read(f"{use.bundle}/config.json")
@@ -51,7 +61,7 @@ def _docker_name(spec: Any, container_id: str) -> str:
     return ""
 
 
-def _podman_name(use: ContainerUse) -> str:
+def _podman_name(use: ContainerUse | Lease) -> str:
     # <graph root>/overlay-containers/<id>/userdata
     containers = os.path.dirname(os.path.dirname(use.bundle))
     for name in PODMAN_LISTS:
