@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import shutil
 import time
@@ -34,7 +35,8 @@ class Machine:
         self.state = State(self.host)
         self.proc = directory / "proc"
         (self.proc / "self" / "ns").mkdir(parents=True)
-        (self.proc / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
+        for name, link in (("pid", "pid:[4026531836]"), ("mnt", "mnt:[1]"), ("user", "user:[1]")):
+            (self.proc / "self" / "ns" / name).symlink_to(link)
         self.boots = 0
         self.pids = count(101)
         self.replaced = 0
@@ -70,6 +72,41 @@ class Machine:
         directory.mkdir(exist_ok=True)
         (directory / "stat").write_text(f"{pid} (a name) with (brackets) {' '.join(fields)}\n")
         return pid
+
+    def start_program(
+        self, program: str, *words: str, cwd: str = "/", mounts: str = "mnt:[1]", uids: str = "", **environment: str
+    ) -> int:
+        """Start a process of root (of the user who runs the tests) that serves this host, as an engine's do."""
+        pid = self.start_process()
+        directory = self.proc / str(pid)
+        (directory / "exe").symlink_to(program)
+        (directory / "cwd").symlink_to(cwd)
+        (directory / "ns").mkdir()
+        (directory / "ns" / "mnt").symlink_to(mounts)
+        (directory / "ns" / "user").symlink_to("user:[1]")
+        (directory / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in words))
+        variables = {"AMD_CTK_HOST_ROOT": self.host.root, **environment}
+        (directory / "environ").write_bytes(b"".join(f"{n}={v}".encode() + b"\0" for n, v in variables.items()))
+        (directory / "status").write_text(f"Name:\tx\nUid:\t{uids or chr(9).join([str(os.geteuid())] * 4)}\n")
+        return pid
+
+    def run_untracked(self, container_id: str, *gpus: int, root: str = "/run/runc", **spec: object) -> int:
+        """Run a container that claimed nothing, under a runc that keeps its state in `root`; return its init."""
+        init = self.start_process()
+        nodes = [
+            {"path": f"/dev/dri/renderD{gpu.render_minor}", "type": "c", "major": 226, "minor": gpu.render_minor}
+            for gpu in locate_gpus(self.host)
+            if gpu.number in gpus
+        ]
+        bundle = self.directory / "bundles" / container_id
+        bundle.mkdir(parents=True)
+        write_own(bundle / "config.json", {"linux": {"devices": nodes, "namespaces": [{"type": "pid"}]}, **spec})
+        process = self.processes.find(init)
+        state = {"init_process_pid": init, "init_process_start": process.start}
+        directory = Path(self.host.path(root) if root.startswith("/run/") else root, container_id)
+        directory.mkdir(parents=True)
+        write_own(directory / "state.json", {**state, "config": {"labels": ["x=y", f"bundle={bundle}"]}})
+        return init
 
     def kill(self, pid: int) -> None:
         shutil.rmtree(self.proc / str(pid))
@@ -148,6 +185,12 @@ class Machine:
 
     def lease_files(self) -> list[str]:
         return sorted(os.path.basename(path) for path in self.state.lease_paths())
+
+
+def write_own(path: Path, document: object) -> None:
+    """Write JSON into a file that nobody else may write."""
+    path.write_text(json.dumps(document))
+    path.chmod(0o644)
 
 
 @pytest.fixture

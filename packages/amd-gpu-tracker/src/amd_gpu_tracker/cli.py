@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
+from amd_gpu_tracker.show.table import printable
 from amd_gpu_tracker.tracker import AccessibilityChange, Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
@@ -67,7 +68,7 @@ def tracker_app(program: str, after_switch: Callable[[Host], None]) -> typer.Typ
     def enable(context: typer.Context) -> None:
         """Enable the GPU Tracker."""
         host = host_of(context)
-        if Tracker(host).enable():
+        if Tracker(host).enable(tell=say):
             print("GPU Tracker has been enabled")
             after_switch(host)
         else:
@@ -101,7 +102,7 @@ def tracker_app(program: str, after_switch: Callable[[Host], None]) -> typer.Typ
 
 def reset(context: typer.Context) -> None:
     """Reset the GPU Tracker."""
-    enabled = Tracker(host_of(context)).reset()
+    enabled = Tracker(host_of(context)).reset(tell=say)
     print("GPU Tracker has been reset")
     if enabled:
         print(RESTART)
@@ -150,7 +151,7 @@ def set_accessibility(
 
 def initialize(context: typer.Context) -> None:
     """Take over the state of the original toolkit; packages do this when they are installed."""
-    Tracker(host_of(context)).initialize()
+    Tracker(host_of(context)).initialize(tell=say)
 
 
 def release(context: typer.Context, container_id: str) -> None:
@@ -181,6 +182,11 @@ def host_of(context: typer.Context) -> Host:
     """Return the host this command serves, as the root command chose it."""
     host: Host = context.find_root().obj
     return host
+
+
+def say(sentence: str) -> None:
+    """Say what the guide does not have on standard error; ids of containers may hold anything."""
+    print(printable(sentence), file=sys.stderr)
 
 
 def say_refresh(host: Host) -> None:

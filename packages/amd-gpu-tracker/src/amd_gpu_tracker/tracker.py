@@ -11,6 +11,7 @@ tracker.status().gpus[0].containers
 from __future__ import annotations
 
 import os
+import time
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -40,12 +41,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from amd_gpu_tracker.claims.adoption import Tell
     from amd_gpu_tracker.life.lease_scan import Survey
     from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.show.status import Status
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.selection import Resolution
+
+
+def keep_quiet(_: str) -> None:
+    """Say nothing to nobody."""
 
 
 class AccessibilityChange(Value):
@@ -88,21 +94,28 @@ class Tracker:
 
     def is_enabled(self) -> bool:
         """Return whether GPUs are tracked."""
-        self._adopt_former_policy()
+        self._take_over()
         return self._state.read_policy().enabled
 
-    def enable(self) -> bool:
-        """Begin to track with all GPUs shared and no container known; return False where that is so already."""
+    def enable(self, *, tell: Tell = keep_quiet) -> bool:
+        """Begin to track with all GPUs shared; return False where that is so already.
+
+        Containers that run already are adopted; `tell` is called with a sentence about each that has GPUs, and about
+        those of which that cannot be found out.
+        """
+        self._take_over(tell)
         with self._locked():
             if self._state.read_policy().enabled:
                 return False
             # What an interrupted `disable` left must not come back to life.
             self._state.forget_leases()
             self._state.write_policy(self._fresh_policy(enabled=True))
+        self._adopt(tell)
         return True
 
     def disable(self) -> bool:
         """Stop tracking and forget who uses what; return False where it was disabled already."""
+        self._take_over()
         with self._locked():
             policy = self._state.read_policy()
             if not policy.enabled:
@@ -111,8 +124,8 @@ class Tracker:
             self._state.forget_leases()
         return True
 
-    def reset(self) -> bool:
-        """Make all GPUs shared and forget who uses what; return whether the tracker is enabled.
+    def reset(self, *, tell: Tell = keep_quiet) -> bool:
+        """Make all GPUs shared and find out anew who uses what; return whether the tracker is enabled.
 
         This also repairs state that cannot be read; as nobody knows then what it said, the tracker is enabled.
         """
@@ -123,14 +136,17 @@ class Tracker:
             self._state.clear_files()
             self._state.write_policy(self._fresh_policy(enabled=enabled))
             self._state.forget_leases()
+        if enabled:
+            self._adopt(tell)
         return enabled
 
-    def initialize(self) -> None:
+    def initialize(self, *, tell: Tell = keep_quiet) -> None:
         """Take over the state of the original toolkit, once; whatever is there already stays."""
-        self._adopt_former_policy()
+        self._take_over(tell)
 
     def set_accessibility(self, request: str, *, exclusive: bool) -> AccessibilityChange:
         """Make the GPUs that a request names exclusive or shared; GPUs that several containers use stay shared."""
+        self._take_over()
         with self._locked():
             policy = self._state.read_policy()
             if not policy.enabled:
@@ -152,7 +168,7 @@ class Tracker:
 
     def status(self) -> Status:
         """Return every GPU with its accessibility and the containers that use it. Takes no lock, changes nothing."""
-        self._adopt_former_policy()
+        self._take_over()
         return read_status(self._state, self._processes)
 
     def refusals(self) -> list[Refusal]:
@@ -216,27 +232,39 @@ class Tracker:
     def _locked(self) -> Iterator[None]:
         self._state.prepare()
         with self._lock(self._state.lock_path):
-            self._take_former_policy()
             yield
 
-    def _take_former_policy(self) -> None:
-        """Take over the original's state where nothing was decided yet; StateError, once, where that cannot be done."""
-        if self._state.has_policy():
-            return
-        try:
-            former = read_former_policy(self._host)
-        except StateError:
-            self._state.write_policy(REFUSE_ALL)
-            raise
-        if former is not None:
-            self._state.write_policy(former)
+    def _take_over(self, tell: Tell = keep_quiet) -> None:
+        """Take over the original's state where that was not done yet, and where the caller may.
 
-    def _adopt_former_policy(self) -> None:
-        """Take over the original's state where that was not done yet, and where the caller may."""
+        StateError, once, where it cannot be taken over; from then on every GPU is refused.
+        """
         if self._state.has_policy() or not has_former_policy(self._host):
             return
-        with suppress(NotPermitted), self._locked():
-            pass
+        with suppress(NotPermitted):
+            if self._take_former_policy().enabled:
+                self._adopt(tell)
+
+    def _take_former_policy(self) -> Policy:
+        with self._locked():
+            if self._state.has_policy():
+                return Policy()
+            try:
+                former = read_former_policy(self._host)
+            except StateError:
+                self._state.write_policy(REFUSE_ALL)
+                raise
+            if former is None:
+                return Policy()
+            self._state.write_policy(former)
+            return former
+
+    def _adopt(self, tell: Tell) -> None:
+        # Only what changes everything needs this.
+        from amd_gpu_tracker.claims.adoption import adopt_running
+
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        adopt_running(self._state, self._processes, self._lock, tell, since=now)
 
     def _enabled_as_far_as_known(self) -> bool:
         try:

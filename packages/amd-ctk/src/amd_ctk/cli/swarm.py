@@ -206,9 +206,10 @@ def _find_gpus(host: Host) -> list[Gpu]:
 
 def _enable_tracker(host: Host) -> None:
     from amd_ctk.cli.gpu_tracker import refresh_cdi_specs
+    from amd_gpu_tracker.cli import say
     from amd_gpu_tracker.tracker import Tracker
 
-    if Tracker(host).enable():
+    if Tracker(host).enable(tell=say):
         print("GPU Tracker has been enabled", flush=True)
         refresh_cdi_specs(host)
 

@@ -63,11 +63,38 @@ class Processes:
 
     def words(self, pid: int) -> list[str]:
         """Return a process's command line, [] where it cannot be read."""
+        return [word.decode("utf-8", "surrogateescape") for word in self._strings(pid, "cmdline")]
+
+    def pids(self) -> list[int]:
+        """Return the ids of all processes that are visible."""
+        return sorted(int(name) for name in posix.listdir(self._proc) if name.isdecimal())
+
+    def uid(self, pid: int) -> int:
+        """Return the user whose process this is, -1 where it is gone."""
+        return next(iter(self._uids(pid)), -1)
+
+    def is_trusted(self, pid: int) -> bool:
+        """Return whether a process is wholly of the caller's user, and sees files and users as the caller does.
+
+        The owner of /proc/PID proves nothing: it is root wherever a process may not be dumped.
+        """
+        if set(self._uids(pid)) != {posix.geteuid()}:
+            return False
+        return all(self.link(pid, name) == self.link("self", name) != "" for name in ("ns/mnt", "ns/user"))
+
+    def link(self, pid: int | str, name: str) -> str:
+        """Return what a link below /proc/PID says, "" where it cannot be read."""
         try:
-            words = read_file(f"{self._proc}/{pid}/cmdline").split(b"\0")
+            return posix.readlink(f"{self._proc}/{pid}/{name}")
         except OSError:
-            return []
-        return [word.decode("utf-8", "surrogateescape") for word in words[:-1]]
+            return ""
+
+    def variable(self, pid: int, name: str) -> str:
+        """Return a variable of the environment with which a process was started, "" where it cannot be read."""
+        begin = f"{name}=".encode()
+        entries = self._strings(pid, "environ")
+        found = next((entry for entry in entries if entry.startswith(begin)), begin)
+        return found.removeprefix(begin).decode("utf-8", "surrogateescape")
 
     def sees_others(self) -> bool:
         """Return whether processes of other users are visible; a /proc mounted with hidepid hides them."""
@@ -94,6 +121,21 @@ class Processes:
         except (FileNotFoundError, ProcessLookupError):  # the latter where it ended between open and read
             return None
         return content.rpartition(b")")[2].decode().split()
+
+    def _strings(self, pid: int, name: str) -> list[bytes]:
+        try:
+            return read_file(f"{self._proc}/{pid}/{name}").split(b"\0")[:-1]
+        except OSError:
+            return []
+
+    def _uids(self, pid: int) -> list[int]:
+        """Return a process's real, effective, saved and file system user, [] where it is gone."""
+        try:
+            lines = read_file(f"{self._proc}/{pid}/status").splitlines()
+        except OSError:
+            return []
+        # The name above may hold no line end: the kernel escapes it.
+        return next(([int(uid) for uid in line.split()[1:]] for line in lines if line.startswith(b"Uid:")), [])
 
     def _has_threads(self, pid: int) -> bool:
         """Return whether threads outlive a process whose first thread has ended."""

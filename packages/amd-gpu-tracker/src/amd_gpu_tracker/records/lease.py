@@ -25,6 +25,8 @@ BY_CDI = "cdi"
 BY_DEVICE = "device"
 BY_API = "api"
 BY_SWARM = "swarm"
+# It ran already when the tracker was enabled or reset.
+BY_ADOPTION = "adopted"
 
 
 class Holder(Value):

@@ -1,0 +1,161 @@
+"""Adopt the containers that run when the tracker is enabled or reset: give them leases as if they had claimed.
+
+Who starts a container reads the policy before it claims, so: the policy is written first, then containers are looked
+for, and again until nobody who may have read the policy before is still making one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from amd_gpu_tracker.claims.given_gpus import gpus_given, shared_cgroup
+from amd_gpu_tracker.claims.reservation import Claim, new_lease
+from amd_gpu_tracker.life.engine_processes import find_creations, find_strangers
+from amd_gpu_tracker.life.lease_scan import mend_leases
+from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, boot_offset
+from amd_gpu_tracker.life.running import find_running_containers, read_own_file
+from amd_gpu_tracker.records.lease import BY_ADOPTION, Holder
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.plain_json import loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from amd_gpu_tracker.claims.reservation import Lock
+    from amd_gpu_tracker.life.engine_processes import Creation
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.life.running import RunningContainer
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.host import Host
+    from amdgpu_discovery.location import GpuLocation
+
+    Tell = Callable[[str], None]
+
+# A create is done in less than a second, unless its engine waits for something itself.
+PATIENCE_SECONDS = 10.0
+POLL_SECONDS = 0.05
+# Of users with rootless containers that are named.
+MOST_USERS = 8
+
+
+def adopt_running(state: State, processes: Processes, lock: Lock, tell: Tell, *, since: float) -> None:
+    """Give every container of root that runs, and has GPUs, a lease; `tell` says which, and which could not be.
+
+    `since` is when the policy was written, in seconds since boot.
+    """
+    # Each scan sees the same containers again.
+    once = _Once(tell)
+    until = time.monotonic() + PATIENCE_SECONDS
+    pending = _scan(state, processes, lock, once, since=since)
+    while pending and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
+        pending = _scan(state, processes, lock, once, since=since)
+    for creation in pending:
+        tell(
+            f"container {creation.container_id} is still being made by process {creation.process.pid},"
+            " and its GPUs are not known; start it again"
+        )
+    _tell_of_strangers(state.host, processes, tell)
+
+
+class _Once:
+    """Says each sentence once."""
+
+    __slots__ = ("_said", "_tell")
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._said: set[str] = set()
+
+    def __call__(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._tell(sentence)
+
+
+def _scan(state: State, processes: Processes, lock: Lock, tell: Tell, *, since: float) -> list[Creation]:
+    """Adopt what runs; return who was making a container before `since` that does not run yet."""
+    older = [creation for creation in find_creations(state.host, processes) if _began(creation) <= since]
+    # Without the lock in between: who waits for it may be one of the older ones.
+    with lock(state.lock_path):
+        running = _adopt(state, processes, tell)
+    return [creation for creation in older if creation.container_id not in running]
+
+
+def _began(creation: Creation) -> float:
+    return creation.process.start / TICKS_PER_SECOND
+
+
+def _adopt(state: State, processes: Processes, tell: Tell) -> set[str]:
+    """Write the leases that are missing; return the ids of all containers that run."""
+    containers = find_running_containers(state.host, processes)
+    if not containers:
+        return set()
+    gpus = locate_gpus(state.host, board_ids=False)
+    known = mend_leases(state, processes, state.lease_paths()).living
+    for container in containers:
+        if not any(_is_of(lease, container) for lease in known):
+            _adopt_one(state, container, gpus, processes, tell)
+    return {container.container_id for container in containers}
+
+
+def _is_of(lease: Lease, container: RunningContainer) -> bool:
+    if lease.container_id != container.container_id:
+        return False
+    return lease.init == container.init or os.path.realpath(lease.root) == os.path.realpath(container.root)
+
+
+def _adopt_one(
+    state: State, container: RunningContainer, gpus: Sequence[GpuLocation], processes: Processes, tell: Tell
+) -> None:
+    try:
+        spec = _read_spec(container)
+        wanted = gpus_given(spec, gpus)
+    except ToolkitError as error:
+        tell(f"container {container.container_id} is running, and its GPUs are not known: {error}; start it again")
+        return
+    if not wanted:
+        return
+    claim = Claim(holder=_holder(container, spec), wanted=wanted, ways=(BY_ADOPTION,))
+    started = container.init.start / TICKS_PER_SECOND + boot_offset()
+    state.write_lease(new_lease(claim, processes).replace(since=started))
+    numbers = " ".join(str(gpu.number) for gpu in wanted)
+    tell(f"container {container.container_id} is running and uses GPUs [{numbers}]")
+
+
+def _read_spec(container: RunningContainer) -> dict[str, Any]:
+    path = f"{container.bundle}/config.json"
+    try:
+        spec = loads(read_own_file(path))
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {reason(error)}") from error
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path} is not JSON: {error}") from error
+    if type(spec) is not dict:
+        raise FileError(f"{path} is not a JSON object")
+    return spec
+
+
+def _holder(container: RunningContainer, spec: dict[str, Any]) -> Holder:
+    return Holder(
+        container_id=container.container_id,
+        root=container.root,
+        bundle=container.bundle,
+        creator=container.init,
+        init=container.init,
+        cgroup=shared_cgroup(spec, container.container_id),
+    )
+
+
+def _tell_of_strangers(host: Host, processes: Processes, tell: Tell) -> None:
+    strangers = find_strangers(host, processes)
+    for uid, count in sorted(strangers.items())[:MOST_USERS]:
+        whose = f"user {uid}" if uid != os.geteuid() else "an engine in another mount or user namespace"
+        tell(f"the containers of {whose} that run already ({count}) are not tracked; start those with GPUs again")
+    if len(strangers) > MOST_USERS:
+        tell(f"nor are those of {len(strangers) - MOST_USERS} more users")
