@@ -123,7 +123,7 @@ def test_a_gpu_is_named_by_what_amd_smi_prints(command):
         "",
     )
     assert command("0,08ff75a3-0000-1000-80da-82c12ef81b5d,GPU-XX,", "exclusive") == (
-        0,
+        11,
         (
             "GPUs [0] have been made exclusive\n"
             "Ignoring [08ff75a3-0000-1000-80da-82c12ef81b5d GPU-XX] GPUs as they are invalid\n"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import time
 
+from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.given_gpus import gpus_given, shared_cgroup
-from amd_gpu_tracker.claims.reservation import Claim, new_lease
+from amd_gpu_tracker.claims.reservation import new_lease
 from amd_gpu_tracker.life.engine_processes import find_creations, find_strangers
 from amd_gpu_tracker.life.lease_scan import mend_leases
 from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, boot_offset
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from amd_gpu_tracker.claims.reservation import Lock
+    from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.engine_processes import Creation
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.life.running import RunningContainer
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.location import GpuLocation
 
     Tell = Callable[[str], None]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.location import GpuLocation
+    from amdgpu_discovery.gpu import GpuLocation
 
 HINT = "'amd-ctk swarm status' shows who has what"
 
