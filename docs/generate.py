@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from enum import EnumMeta
@@ -22,6 +23,12 @@ DOCS = Path(__file__).parent
 NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n"
 
 PACKAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk")
+
+# How the page of a decision begins.
+DECISION = re.compile(
+    r"# (?P<number>\d+)\. (?P<title>.+)\n\n"
+    r"Date: (?P<date>\d{4}-\d\d-\d\d)\. Status: (?P<status>accepted|superseded by \[\d+\]\([\w-]+\.md\))\."
+)
 
 # How Typer marks a paragraph of help that keeps its lines.
 VERBATIM = "\b\n"
@@ -48,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 
 def decisions_page() -> str:
-    """Return the list of the decisions."""
+    """Return the list of the decisions and whether they still hold."""
     pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
     return "\n".join(
         [
@@ -59,7 +66,9 @@ def decisions_page() -> str:
             "was chosen and what follows. They are numbered as they were taken; one that is overturned stays and says",
             "by which.",
             "",
-            *(f"{number}. [{title}]({page.name})" for page in pages for number, title in [_title(page)]),
+            "| | decision | date | status |",
+            "|--:|---|---|---|",
+            *(_decision_row(page) for page in pages),
             "",
         ]
     )
@@ -155,9 +164,11 @@ def _profile_row(name: str) -> str:
     return f"| `{name}` | {gpus} | {load_profile(name).about} |"
 
 
-def _title(page: Path) -> list[str]:
-    heading = page.read_text(encoding="utf-8").partition("\n")[0]
-    return heading.removeprefix("# ").split(". ", 1)
+def _decision_row(page: Path) -> str:
+    found = DECISION.match(page.read_text(encoding="utf-8"))
+    if found is None:
+        raise SystemExit(f"docs/decisions/{page.name} does not begin as the others do: a title, date and status")
+    return f"| {found['number']} | [{found['title']}]({page.name}) | {found['date']} | {found['status']} |"
 
 
 def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:

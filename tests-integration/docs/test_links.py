@@ -17,7 +17,7 @@ def relative_links(page: str) -> list[str]:
     return [link["target"] for link in LINK.finditer(read_page(page)) if "://" not in link["target"]]
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_links_of_the_checkout_lead_somewhere(page: str) -> None:
     lost = [link for link in relative_links(page) if not (CHECKOUT / link.partition("#")[0]).exists()]
 
