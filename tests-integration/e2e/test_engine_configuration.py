@@ -13,6 +13,7 @@ import pytest
 import tomlkit
 
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE, Docker
 from support.installed import SEARCH_PATH, engine_program, our_program
 
@@ -27,7 +28,7 @@ PROGRAM = our_program("amd-container-runtime")
 
 @pytest.fixture
 def configure(tmp_path: Path) -> Callable[..., str]:
-    """Return a function that runs `amd-ctk runtime configure`, with its record on a host of the test's own."""
+    """Return a function that runs `amd-ctk runtime configure` on a host of the test's own, tmp_path/host."""
     (tmp_path / "host").mkdir()
     environment = {**os.environ, "AMD_CTK_HOST_ROOT": str(tmp_path / "host"), "PATH": SEARCH_PATH}
 
@@ -40,19 +41,20 @@ def configure(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.mark.docker
 def test_docker_takes_the_runtime_as_its_default(
-    configure: Callable[..., str], start_docker: Callable[..., Docker], mi300x: Host
+    configure: Callable[..., str], start_docker: Callable[..., Docker], mi300x: Host, tmp_path: Path
 ) -> None:
     docker = start_docker(mi300x.root)
     daemon_json = docker.directory / "daemon.json"
     before = daemon_json.read_bytes()
+    (tmp_path / "host/daemon.json").symlink_to(daemon_json)
 
-    configure(f"--config-path={daemon_json}", "--runtime-name=gpu", "--set-as-default")
+    configure("--config-path=/daemon.json", "--runtime-name=gpu", "--set-as-default")
     restart(docker)
     assert docker("info", "--format", "{{.DefaultRuntime}} {{.Runtimes.gpu.Path}}").stdout == f"gpu {PROGRAM}\n"
     listed = docker("run", "--rm", "--env=AMD_VISIBLE_DEVICES=1", IMAGE, "list-gpus").stdout
     assert listed.count("renderD") == 1
 
-    configure(f"--config-path={daemon_json}", "--remove", "--runtime-name=gpu")
+    configure("--config-path=/daemon.json", "--remove", "--runtime-name=gpu")
     assert daemon_json.read_bytes() == before
     restart(docker)
     assert docker("info", "--format", "{{.DefaultRuntime}}").stdout == "runc\n"
@@ -75,9 +77,54 @@ def test_dockerd_accepts_what_we_make_of_configurations_as_people_have_them(
     )
     if "unknown flag" in said.stderr:
         pytest.skip("this dockerd is older than --validate")
-    config = Path(shutil.copy(CORPUS / "docker" / name, tmp_path))
+    shutil.copy(CORPUS / "docker" / name, tmp_path / "host")
 
-    assert f"Updated the config file: {config}\n" in configure(f"--config-path={config}", "--set-as-default")
+    assert f"Updated the config file: /{name}\n" in configure(f"--config-path=/{name}", "--set-as-default")
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    ("command", "directive", "option"),
+    [
+        ("runtime configure --set-as-default", "default-runtime", "--default-runtime=runc"),
+        ("swarm setup", "node-generic-resources", "--node-generic-resource=AMD_GPU=0x1"),
+    ],
+)
+def test_a_directive_in_both_places_keeps_docker_down_so_it_is_not_written(
+    tmp_path: Path, command: str, directive: str, option: str
+) -> None:
+    host = build_host(tmp_path / "host", "mi210-4")
+    daemon_json = Path(host.path("/etc/docker/daemon.json"))
+
+    written = amd_ctk(host, command)
+    assert written.returncode == 0, written.stderr
+    said = end_of_dockerd(tmp_path, f"--config-file={daemon_json}", option)
+    assert f"specified both as a flag and in the configuration file: {directive}: " in said
+
+    amd_ctk(host, "runtime configure --undo")
+    unit = Path(host.path("/etc/systemd/system/docker.service"))
+    unit.parent.mkdir(parents=True)
+    unit.write_text(f"[Service]\nExecStart=/usr/bin/dockerd {option}\n")
+    refused = amd_ctk(host, command)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    sentence = f"docker.service has {option} on its command line, and docker does not start while "
+    assert refused.stderr.splitlines()[-1].startswith(sentence)
+    assert not daemon_json.exists()
+
+
+def amd_ctk(host: Host, command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "AMD_CTK_HOST_ROOT": host.root, "PATH": SEARCH_PATH}
+    words = [str(our_program("amd-ctk")), *command.split()]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+
+def end_of_dockerd(directory: Path, *options: str) -> str:
+    """Return what a dockerd says that does not come up; it touches nothing outside `directory`."""
+    places = [f"--data-root={directory}/data", f"--exec-root={directory}/run", f"--pidfile={directory}/docker.pid"]
+    dockerd = [engine_program("dockerd"), *places, f"--host=unix://{directory}/docker.sock", *options]
+    ended = subprocess.run(dockerd, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode != 0
+    return ended.stderr
 
 
 @pytest.mark.parametrize("name", ["comments-only.toml", "debian.toml", "kubernetes.toml"])
@@ -85,10 +132,10 @@ def test_containerd_shows_the_runtime_and_all_that_was_there(
     configure: Callable[..., str], tmp_path: Path, name: str
 ) -> None:
     containerd = engine_program("containerd")
-    config = Path(shutil.copy(CORPUS / "containerd" / name, tmp_path))
+    config = Path(shutil.copy(CORPUS / "containerd" / name, tmp_path / "host"))
 
     before = understood_by(containerd, config)
-    configure("--runtime=containerd", f"--config-path={config}")
+    configure("--runtime=containerd", f"--config-path=/{name}")
     after = understood_by(containerd, config)
 
     lost = {path: value for path, value in before.items() if after.get(path, NOTHING) != value and value not in NOTHING}
@@ -120,9 +167,9 @@ def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
 @pytest.mark.podman
 def test_podman_runs_containers_with_our_runtime_by_default(configure: Callable[..., str], tmp_path: Path) -> None:
     podman = engine_program("podman")
-    config = tmp_path / "99-amd.conf"
+    config = tmp_path / "host/99-amd.conf"
 
-    configure("--runtime=podman", f"--config-path={config}", "--set-as-default")
+    configure("--runtime=podman", "--config-path=/99-amd.conf", "--set-as-default")
 
     shown = subprocess.run(
         [podman, "info", "--format", "{{.Host.OCIRuntime.Name}} {{.Host.OCIRuntime.Path}}"],

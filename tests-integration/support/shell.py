@@ -9,13 +9,18 @@ import subprocess
 import threading
 from pathlib import Path
 
+from support.simulated import without_note
+
 MARK = "--- end of command "
 # A reader who waits longer gives up too.
 PATIENCE = 180.0
 
 
 class Shell:
-    """One bash; `run` returns what a command printed, on both streams, and its exit code."""
+    """One bash; `run` returns what a command printed, on both streams, and its exit code.
+
+    Short of the line that says that a simulated host is changed: a reader with a GPU does not see it.
+    """
 
     def __init__(self, directory: Path, environment: dict[str, str]) -> None:
         self._bash = subprocess.Popen(
@@ -57,7 +62,7 @@ class Shell:
         printed = []
         for line in self._bash.stdout:
             text, mark, code = line.partition(MARK)
-            printed.append(text)
+            printed.append(without_note(text))
             if mark:
                 return "".join(printed), int(code)
         raise AssertionError(f"the shell ended before the command did; it printed:\n{''.join(printed)}")

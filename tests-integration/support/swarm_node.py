@@ -12,6 +12,7 @@ from pathlib import Path
 from amdgpu_discovery.host import Host
 from support.docker import IMAGE, Docker
 from support.installed import our_program
+from support.simulated import without_note
 
 SECONDS = 90.0
 CABLE = "swarm0"
@@ -30,6 +31,10 @@ class Node(Docker):
         self.name = name
         self.host = host
         self.address = address
+        # Its engine's configuration is that of the simulated host.
+        usual = Path(host.path("/etc/docker/daemon.json"))
+        usual.parent.mkdir(parents=True, exist_ok=True)
+        usual.symlink_to(self.daemon_json)
         # Its namespaces live as long as this process.
         self._keeper = subprocess.Popen(["unshare", "--net", "--uts", "sleep", "infinity"], start_new_session=True)
         wait_until(lambda: _namespace(self._keeper.pid) != _namespace(os.getpid()))
@@ -45,13 +50,15 @@ class Node(Docker):
         """Run an amd-ctk command on this node to its end, whatever that is."""
         environment = {**os.environ, "AMD_CTK_HOST_ROOT": self.host.root, "DOCKER_HOST": f"unix://{self.socket}"}
         program = our_program("amd-ctk")
-        return subprocess.run(
+        ended = subprocess.run(
             [*self.under, program, *words], env=environment, capture_output=True, text=True, check=False
         )
+        ended.stderr = without_note(ended.stderr)
+        return ended
 
     def set_up(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `amd-ctk swarm setup` for this node's own configuration."""
-        return self.amd_ctk("swarm", "setup", "--set-as-default", f"--config-path={self.daemon_json}", *words)
+        """Run `amd-ctk swarm setup` for this node."""
+        return self.amd_ctk("swarm", "setup", "--set-as-default", *words)
 
     def restart(self) -> None:
         """Stop the engine as a host's does and start it again."""

@@ -96,7 +96,7 @@ def test_an_amount_of_somebody_elses_kind_does_not_concern_gpus(node: Node) -> N
 
 
 def test_status_names_each_of_them(node: Node) -> None:
-    answer = node.amd_ctk("swarm", "status", f"--config-path={node.daemon_json}")
+    answer = node.amd_ctk("swarm", "status")
 
     assert answer.stderr == (
         "GONE=0x378041e1ada6015 names no GPU of this node, so that every task that gets it is refused\n"

@@ -36,7 +36,7 @@ def node(prepared: Node) -> Iterator[Node]:
 
 
 def offer(node: Node) -> dict[str, list[dict[str, object]]]:
-    return json.loads(node.amd_ctk("swarm", "status", "--json", f"--config-path={node.daemon_json}").stdout)
+    return json.loads(node.amd_ctk("swarm", "status", "--json").stdout)
 
 
 def leases(node: Node) -> list[list[tuple[str, int]]]:

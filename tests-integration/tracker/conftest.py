@@ -12,6 +12,7 @@ import pytest
 
 from amdgpu_discovery.simulate import build_host
 from support.installed import our_program
+from support.simulated import without_note
 from support.stand_in_runc import install
 
 
@@ -42,7 +43,7 @@ class Engine:
             text=True,
             check=False,
         )
-        return ended.stdout
+        return without_note(ended.stdout)
 
     def prepare(self, container_id: str, gpus: str | None, **spec: object) -> Path:
         """Write the bundle of a container that asks for these GPUs by environment."""

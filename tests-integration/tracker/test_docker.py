@@ -14,6 +14,7 @@ import pytest
 from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE
 from support.installed import our_program
+from support.simulated import without_note
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
@@ -39,7 +40,7 @@ class TrackedDocker:
             text=True,
             check=False,
         )
-        return ended.stdout
+        return without_note(ended.stdout)
 
     def run(self, gpus, *options, command=("sleep", "600")):
         """Run a container in the background; return its id, or what Docker says when it does not start."""

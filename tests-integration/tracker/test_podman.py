@@ -13,6 +13,7 @@ from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE
 from support.installed import engine_program, our_program, require_root
 from support.podman import Podman
+from support.simulated import without_note
 
 pytestmark = [pytest.mark.e2e, pytest.mark.podman]
 
@@ -45,7 +46,7 @@ def ctk(host):
             text=True,
             check=False,
         )
-        return ended.stdout
+        return without_note(ended.stdout)
 
     return run
 

@@ -63,16 +63,15 @@ def test_what_is_up_to_date_is_not_written(host, amd_ctk, spec):
 def test_the_options_of_generate_are_repeated(host, amd_ctk, tmp_path, spec):
     host("mi210-4")
     amd_ctk("cdi", "generate", "--device-name-strategy=index", "--no-all")
-    amd_ctk("cdi", "generate", "--device-name-strategy=pci", f"--output={tmp_path}/cdi/amd.yaml")
+    amd_ctk("cdi", "generate", "--device-name-strategy=pci", "--output=/etc/lab/amd.yaml")
     become(host, tmp_path, "mi210-8")
 
     answer = amd_ctk("cdi", "refresh")
 
-    # In the order of their paths; where temporary files are depends on the machine.
-    refreshed = sorted(["/etc/cdi/amd.json", f"{tmp_path}/cdi/amd.yaml"])
+    refreshed = ["/etc/cdi/amd.json", "/etc/lab/amd.yaml"]
     assert (answer.returncode, answer.stdout) == (0, "".join(f"Generated CDI spec: {path}\n" for path in refreshed))
     assert names(spec) == ["0", "1", "2", "3", "4", "5", "6", "7"]
-    assert (tmp_path / "cdi/amd.yaml").read_text().count("- name: ") == 17
+    assert (tmp_path / "host/etc/lab/amd.yaml").read_text().count("- name: ") == 17
 
 
 def test_a_spec_that_is_gone_is_generated_again(host, amd_ctk, spec):
@@ -86,13 +85,13 @@ def test_a_spec_that_is_gone_is_generated_again(host, amd_ctk, spec):
 
 def test_a_spec_whose_directory_is_gone_is_forgotten(host, amd_ctk, tmp_path):
     host()
-    amd_ctk("cdi", "generate", f"--output={tmp_path}/trial/amd.json")
-    (tmp_path / "trial/amd.json").unlink()
-    (tmp_path / "trial").rmdir()
+    amd_ctk("cdi", "generate", "--output=/srv/trial/amd.json")
+    (tmp_path / "host/srv/trial/amd.json").unlink()
+    (tmp_path / "host/srv/trial").rmdir()
 
     first, second = amd_ctk("cdi", "refresh"), amd_ctk("cdi", "refresh")
 
-    assert first.stdout == f"No longer refreshed, because its directory is gone: {tmp_path}/trial/amd.json\n"
+    assert first.stdout == "No longer refreshed, because its directory is gone: /srv/trial/amd.json\n"
     assert second.stdout == "No CDI spec has been generated, so there is none to refresh\n"
 
 
@@ -111,7 +110,7 @@ def test_a_driver_that_is_not_loaded_yet_keeps_the_spec(host, amd_ctk, tmp_path,
 
 def test_one_spec_that_cannot_be_refreshed_does_not_keep_back_the_others(host, amd_ctk, tmp_path, spec):
     host("mi210-8")
-    amd_ctk("cdi", "generate", f"--output={tmp_path}/a.json", "--gpus=7")
+    amd_ctk("cdi", "generate", "--output=/etc/lab/a.json", "--gpus=7")
     amd_ctk("cdi", "generate", "--device-name-strategy=index")
     become(host, tmp_path, "mi210-4")
 
@@ -175,7 +174,7 @@ def stop_after(beginning, line, process):
 @pytest.mark.parametrize("depth", [1, 20])
 def test_each_spec_is_remembered_under_its_path_however_long(host, amd_ctk, tmp_path, depth):
     host()
-    outputs = [f"{tmp_path}/{'a directory %2F/' * depth}{name}.json" for name in ("one", "two")]
+    outputs = [f"/srv/{'a directory %2F/' * depth}{name}.json" for name in ("one", "two")]
     for output in outputs:
         assert amd_ctk("cdi", "generate", "--output", output).returncode == 0
 

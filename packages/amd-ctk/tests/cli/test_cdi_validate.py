@@ -30,26 +30,26 @@ def test_a_generated_spec_is_valid(spec, amd_ctk):
 
 
 def test_a_spec_is_validated_where_it_is_given(spec, amd_ctk, tmp_path):
-    shutil.copy(spec, tmp_path / "copy.json")
+    shutil.copy(spec, tmp_path / "host/copy.json")
 
-    answer = amd_ctk("cdi", "validate", f"--path={tmp_path}/copy.json")
+    answer = amd_ctk("cdi", "validate", "--path=/copy.json")
 
     assert (answer.returncode, answer.stdout) == (
         0,
-        f"Validating CDI spec: {tmp_path}/copy.json\nCDI spec is valid\n",
+        "Validating CDI spec: /copy.json\nCDI spec is valid\n",
     )
 
 
 def test_a_spec_of_some_gpus_is_valid_as_it_was_asked_for(host, amd_ctk, tmp_path):
     host()
-    amd_ctk("cdi", "generate", "--gpus=1-2", "--vendor=example.com", f"--output={tmp_path}/some.yaml")
-    shutil.copy(tmp_path / "some.yaml", tmp_path / "copy.yaml")
+    amd_ctk("cdi", "generate", "--gpus=1-2", "--vendor=example.com", "--output=/some.yaml")
+    shutil.copy(tmp_path / "host/some.yaml", tmp_path / "host/copy.yaml")
 
-    remembered = amd_ctk("cdi", "validate", f"--path={tmp_path}/some.yaml")
-    unknown = amd_ctk("cdi", "validate", f"--path={tmp_path}/copy.yaml")
+    remembered = amd_ctk("cdi", "validate", "--path=/some.yaml")
+    unknown = amd_ctk("cdi", "validate", "--path=/copy.yaml")
 
     assert (remembered.returncode, unknown.returncode) == (0, 1)
-    assert f"{tmp_path}/copy.yaml:2:1: kind: not amd.com/gpu\n" in unknown.stdout
+    assert f"{tmp_path}/host/copy.yaml:2:1: kind: not amd.com/gpu\n" in unknown.stdout
 
 
 def test_each_problem_has_its_line(spec, amd_ctk):
@@ -93,14 +93,34 @@ def test_a_spec_of_another_boot_is_stale(spec, amd_ctk):
 
 def test_a_host_that_was_partitioned_makes_the_spec_stale(spec, host, amd_ctk):
     text = spec.read_text()
-    host("mi210-4")
+    host("mi300x-8-cpx")
     spec.parent.mkdir(parents=True)
     spec.write_text(text)
 
     answer = amd_ctk("cdi", "validate")
 
+    before, sentence, *problems, more, invalid, please = answer.stdout.splitlines()
     assert answer.returncode == 1
-    assert "devices: GPU 3 of this machine is missing\n" in answer.stdout
+    assert before == "Validating CDI spec: /etc/cdi/amd.json"
+    assert sentence == "the spec offers 1 GPU, and this machine has 63 GPUs to offer"
+    assert len(problems) == 10
+    assert all(line.startswith(f"{spec}:") for line in problems)
+    assert more.startswith("and ")
+    assert more.endswith(" more problems")
+    assert (invalid, please) == ("CDI spec is invalid", "Please regenerate CDI spec")
+
+
+def test_a_device_outside_dev_dri_is_its_authors_business(spec, amd_ctk):
+    tree = json.loads(spec.read_text())
+    nodes = tree["devices"][0]["containerEdits"]["deviceNodes"]
+    nodes += [{"path": "/dev/infiniband/uverbs0"}, {"path": "/dev/dri/renderD200"}]
+    spec.write_text(json.dumps(tree))
+
+    answer = amd_ctk("cdi", "validate")
+
+    assert "uverbs0" not in answer.stdout
+    assert answer.stdout.count("/dev/dri/renderD200 is no node of GPU 0\n") == 1
+    assert len(answer.stdout.splitlines()) == 4
 
 
 def test_a_tracker_that_is_enabled_wants_its_hooks(spec, amd_ctk):
@@ -131,14 +151,14 @@ def test_additions_of_a_user_are_valid(spec, amd_ctk):
     assert amd_ctk("cdi", "validate").stdout == VALID
 
 
-def test_a_file_that_is_not_there_is_named(host, amd_ctk):
+def test_a_file_that_is_not_there_is_named(host, amd_ctk, tmp_path):
     host()
 
     answer = amd_ctk("cdi", "validate", "--path", "/nope.json")
 
     assert (answer.returncode, answer.stdout) == (1, "Validating CDI spec: /nope.json\n")
     assert answer.stderr == (
-        "failed to validate CDI spec: opening CDI spec file /nope.json: it does not exist"
+        f"failed to validate CDI spec: opening CDI spec file {tmp_path}/host/nope.json: it does not exist"
         " ('amd-ctk cdi generate' makes one)\n"
     )
 

@@ -115,6 +115,13 @@ def test_both_spellings_unset_the_default(configure, daemon_json: Path, flag: st
         (["--undo", "--remove"], "undo flag cannot be used along with remove or set-as-default flag"),
         (["--runtime=lxc"], "unsupported runtime engine: lxc (there are docker, podman, containerd, crio)"),
         (
+            ["--runtime-name=runc"],
+            'docker has a runtime of its own called "runc" (choose another with --runtime-name)',
+        ),
+        (["--runtime-name= "], "the name of the runtime is empty (choose another with --runtime-name)"),
+        (["--all"], "all flag goes with remove flag, and with no configuration file"),
+        (["--all", "--remove", "--config-path=/x"], "all flag goes with remove flag, and with no configuration file"),
+        (
             ["--runtime-path=bin/x"],
             "the runtime path bin/x is not absolute (engines look for programs in places of their own)",
         ),
@@ -262,7 +269,6 @@ class TestDefectsOfTheOriginal:
     @pytest.mark.parametrize(
         ("text", "why"),
         [
-            ("", "EOF (remove the empty file, or write {} into it)"),
             ("{} x", "Extra data: line 1 column 4 (char 3)"),
             ("null", "it is not a JSON object (a configuration begins with { and ends with })"),
             ('{"runtimes": []}', '"runtimes" is not a table of keys and values'),
@@ -311,14 +317,42 @@ class TestDefectsOfTheOriginal:
         assert configure().stderr.endswith("/etc/docker/daemon.json | err: byte 7 is not UTF-8\n")
 
 
-def test_a_path_given_by_the_user_is_opened_as_given(configure, daemon_json: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.json"
+def test_a_path_given_by_the_user_is_one_of_the_simulated_host(configure, daemon_json: Path, tmp_path: Path) -> None:
+    inside = tmp_path / "host/etc/other/daemon.json"
 
-    answer = configure(f"--config-path={other}")
+    by_its_name_there = configure("--config-path=/etc/other/daemon.json")
+    by_its_name_here = configure(f"--config-path={inside}", "--set-as-default")
 
-    assert answer.stdout == f"Updated the config file: {other}\nPlease restart docker daemon\n"
-    assert other.read_text() == FRESH
+    updated = "Updated the config file: /etc/other/daemon.json\nPlease restart docker daemon\n"
+    assert by_its_name_there.stdout == updated
+    assert by_its_name_here.stdout == f"Loading configuration from: /etc/other/daemon.json\n{updated}"
+    assert json.loads(inside.read_text())["default-runtime"] == "amd"
+    assert not Path("/etc/other").exists()
     assert not daemon_json.exists()
+
+
+def test_a_command_that_writes_says_which_simulated_host_it_changes(host, run_amd_ctk, tmp_path: Path) -> None:
+    host()
+    announced = f"Working on the simulated host {tmp_path}/host, not on this machine\n"
+    configure = ("runtime", "configure", f"--runtime-path={PROGRAM}")
+
+    changing = [
+        configure,
+        ("gpu-tracker", "enable"),
+        ("config", "set", "log-level", "debug"),
+        ("cdi", "generate"),
+        ("cdi", "remove"),
+    ]
+    looking = [
+        ("gpu-tracker", "status"),
+        (*configure, "--dry-run"),
+        ("config", "show"),
+        ("cdi", "generate", "--output=-"),
+        ("gpu", "list"),
+    ]
+
+    assert [run_amd_ctk(*words).stderr for words in changing] == [announced] * 5
+    assert [run_amd_ctk(*words).stderr for words in looking] == [""] * 5
 
 
 def test_an_empty_path_prints_the_configuration_of_a_new_host(configure, daemon_json: Path) -> None:
@@ -354,6 +388,89 @@ def test_a_diff_shows_what_changes(configure, daemon_json: Path) -> None:
         "\\ No newline at end of file\n"
     )
     assert configure("--diff").stdout == LOADING + answer.stdout + UPDATED
+
+
+def test_a_diff_without_a_change_says_so(configure, daemon_json: Path) -> None:
+    configure()
+
+    assert configure("--diff", "--dry-run").stdout == "The config file is up to date: /etc/docker/daemon.json\n"
+    assert configure("--diff", "--dry-run", "--remove", "--runtime-name=x").stderr == (
+        "there is nothing of ours in /etc/docker/daemon.json\n"
+    )
+
+
+def test_an_empty_file_is_configured_and_empty_again_after_removal(configure, daemon_json: Path) -> None:
+    daemon_json.write_text("")
+
+    assert configure().stdout == LOADING + UPDATED
+    assert daemon_json.read_text() == FRESH
+    configure("--remove")
+    assert daemon_json.read_text() == ""
+
+
+def test_every_engine_can_be_left_at_once(configure, daemon_json: Path, tmp_path: Path) -> None:
+    for engine in ("docker", "podman", "containerd", "crio"):
+        configure(f"--runtime={engine}")
+    crio = tmp_path / "host/etc/crio/crio.conf.d/99-amd.conf"
+    crio.write_text("x = [")
+
+    answer = configure("--all", "--remove")
+
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("failed to init config for runtime engine: crio | err: ")
+    assert [line for line in answer.stdout.splitlines() if line.startswith("Updated")] == [
+        "Updated the config file: /etc/docker/daemon.json",
+        "Updated the config file: /etc/containers/containers.conf.d/99-amd.conf",
+        "Updated the config file: /etc/containerd/config.toml",
+    ]
+    assert not daemon_json.exists()
+
+
+UNIT = """\
+[Service]
+EnvironmentFile=-/etc/default/docker
+ExecStart=/usr/sbin/dockerd -H fd:// $DOCKER_OPTS
+"""
+
+
+class TestOptionsOfTheDaemonsUnit:
+    @pytest.fixture
+    def options(self, tmp_path: Path):
+        """Return a function that gives the host's dockerd options by its unit's environment file."""
+        root = tmp_path / "host"
+        (root / "lib/systemd/system").mkdir(parents=True)
+        (root / "etc/default").mkdir(parents=True)
+        (root / "lib/systemd/system/docker.service").write_text(UNIT)
+
+        return lambda words: (root / "etc/default/docker").write_text(f'# of the daemon\nDOCKER_OPTS="{words}"\n')
+
+    def test_a_directive_that_is_one_of_them_is_refused(self, configure, daemon_json: Path, options) -> None:
+        options("--default-runtime=runc --debug")
+
+        answer = configure("--set-as-default")
+
+        assert (answer.returncode, answer.stdout, answer.stderr) == (
+            1,
+            "",
+            (
+                "docker.service has --default-runtime=runc on its command line, and docker does not start while "
+                '/etc/docker/daemon.json has "default-runtime" too (nothing was changed; take --default-runtime out of '
+                "the unit, or out of its environment file, first)\n"
+            ),
+        )
+        assert not daemon_json.exists()
+
+    def test_what_does_not_collide_is_written(self, configure, daemon_json: Path, options) -> None:
+        options("--default-runtime runc --add-runtime nv=/x")
+
+        assert configure().returncode == 0
+        assert daemon_json.read_text() == FRESH
+        assert configure("--remove").returncode == 0
+
+    def test_another_file_is_not_that_daemons(self, configure, options) -> None:
+        options("--default-runtime=runc")
+
+        assert configure("--set-as-default", "--config-path=/home/u/daemon.json").returncode == 0
 
 
 def test_undo_brings_back_the_file_from_before_the_last_change(configure, daemon_json: Path) -> None:

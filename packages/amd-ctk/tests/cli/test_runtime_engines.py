@@ -191,14 +191,14 @@ def test_a_containerd_file_that_cannot_hold_a_runtime_is_named(configure, root: 
 @pytest.mark.parametrize("engine", ["podman", "crio", "containerd"])
 @pytest.mark.parametrize("text", ["x = [", "\x00", "x = 1\nx = 2\n"])
 def test_what_is_not_toml_is_named_and_left_alone(configure, tmp_path: Path, engine: str, text: str) -> None:
-    path = tmp_path / "config"
+    path = tmp_path / "host/config"
     path.write_text(text)
 
-    answer = configure(f"--runtime={engine}", f"--config-path={path}")
+    answer = configure(f"--runtime={engine}", "--config-path=/config")
 
     assert answer.returncode == 1
     assert answer.stderr.startswith(
-        f"failed to init config for runtime engine: {engine} | err: error decoding configuration file: {path} | err: "
+        f"failed to init config for runtime engine: {engine} | err: error decoding configuration file: /config | err: "
     )
     assert path.read_text() == text
 

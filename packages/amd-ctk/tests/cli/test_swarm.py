@@ -370,6 +370,50 @@ def test_status_says_which_memory_nobody_keeps_count_of(node: Node) -> None:
     )
 
 
+class TestOptionsOfTheDaemonsUnit:
+    @pytest.fixture
+    def dockerd(self, node: Node):
+        """Return a function that gives the node's dockerd options by its unit."""
+        unit = Path(node.host.path("/etc/systemd/system/docker.service"))
+        unit.parent.mkdir(parents=True)
+
+        return lambda words: unit.write_text(f"[Service]\nExecStart=/usr/bin/dockerd {words}\n")
+
+    def test_resources_that_are_on_its_command_line_are_not_written_too(self, node: Node, dockerd) -> None:
+        dockerd("--node-generic-resource AMD_GPU=0xEA35F57CC80DEB35")
+
+        answer = node("setup", "--vram")
+
+        assert (answer.returncode, answer.stdout, answer.stderr) == (
+            1,
+            "",
+            (
+                "docker.service has --node-generic-resource=AMD_GPU=0xEA35F57CC80DEB35 on its command line, and docker"
+                ' does not start while /etc/docker/daemon.json has "node-generic-resources" too (nothing was changed;'
+                " take --node-generic-resource out of the unit, or out of its environment file, first)\n"
+            ),
+        )
+        assert not node.daemon_json.exists()
+        assert not Tracker(node.host).is_enabled()
+
+    def test_status_shows_what_it_advertises_and_advises_nothing_that_stops_docker(self, node: Node, dockerd) -> None:
+        dockerd("--node-generic-resource=AMD_GPU=0xEA35F57CC80DEB35 --default-runtime=nvidia --live-restore")
+
+        answer = node("status")
+
+        assert "0         MI210       65520       AMD_GPU=0xEA35F57CC80DEB35          -\n" in answer.stdout
+        assert answer.stderr == (
+            "Swarm runs every task under the default runtime, which is not the AMD Container Runtime (take"
+            " --default-runtime out of docker.service, then run 'amd-ctk runtime configure --set-as-default')\n"
+            'Docker is in no swarm while "live-restore" is true\n'
+        )
+
+    def test_a_default_runtime_of_its_command_line_is_found(self, node: Node, dockerd) -> None:
+        dockerd("--default-runtime=gpu --add-runtime gpu=/usr/bin/amd-container-runtime")
+
+        assert node("status").stderr == ""
+
+
 def test_status_as_json_says_everything(node: Node) -> None:
     node.configure(**DEFAULT_IS_AMD, node_generic_resources=["AMD_GPU=0xEA35F57CC80DEB35", "SSD=1"])
 

@@ -133,8 +133,6 @@ def test_the_last_key_leaves_an_empty_object() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "EOF (remove the empty file, or write {} into it)"),
-        (" \n", "EOF (remove the empty file, or write {} into it)"),
         ("null", "it is not a JSON object (a configuration begins with { and ends with })"),
         ("[]", "it is not a JSON object (a configuration begins with { and ends with })"),
         ('{"a": 1} x', "Extra data: line 1 column 10 (char 9)"),
@@ -160,3 +158,21 @@ def test_a_key_that_stands_twice_is_not_guessed_at() -> None:
 def test_a_path_through_something_that_is_no_object_is_an_error() -> None:
     with pytest.raises(DocumentError, match=r'^"runtimes" is not a table of keys and values$'):
         JsonDocument('{"runtimes": []}').set(("runtimes", "amd"), AMD)
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\ufeff", "\ufeff{}"])
+def test_what_dockerd_reads_as_an_empty_object_is_one(text: str) -> None:
+    document = JsonDocument(text)
+
+    assert (document.is_empty, document.text) == (True, text)
+
+
+def test_a_byte_order_mark_stays_where_it_was() -> None:
+    edited = JsonDocument('\ufeff{"a": 1}').set(("b",), 2)
+
+    assert edited.text == '\ufeff{"a": 1, "b": 2}'
+    assert edited.remove(("b",)).text == '\ufeff{"a": 1}'
+
+
+def test_an_empty_text_becomes_an_object_when_it_gets_a_key() -> None:
+    assert JsonDocument("").set(("a",), 1).text == '{\n    "a": 1\n}\n'

@@ -228,11 +228,23 @@ def _print_change(change: AccessibilityChange, operation: str) -> None:
         print(f"Ignoring {_list(change.unknown)} GPUs as they are invalid")
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        import amd_gpu_tracker
+
+        print(f"amd-gpu-tracker version {amd_gpu_tracker.__version__}")
+        raise typer.Exit
+
+
 def _choose_host(
     context: typer.Context,
     host_root: Annotated[
         str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Serve the simulated host in this directory.")
     ] = "",
+    # Its callback ends the program.
+    asks_version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     context.obj = host_from_environment({ROOT_VARIABLE: host_root})
     offer_help(context)

@@ -46,6 +46,11 @@ class Host:
         """Return where `path` of that machine is on this one."""
         return path if self.root == "/" else self.root + path
 
+    def given(self, path: str) -> str:
+        """Return what a path that a user gave is called on that machine; one below the root loses the root."""
+        path = absolute(path)
+        return path if self.root == "/" or not path.startswith(f"{self.root}/") else path[len(self.root) :]
+
     def read(self, path: str) -> bytes:
         """Return the content of a file; OSError as from the kernel (EPERM has a meaning in KFD topology)."""
         return read_file(self.path(path))

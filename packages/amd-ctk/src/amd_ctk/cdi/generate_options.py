@@ -26,25 +26,19 @@ LONGEST_NAME = 200
 class Recipe(Value):
     """A file and what shall be in it."""
 
-    # Absolute, as the user gave it; DEFAULT_OUTPUT is that of the host, all others are used as they stand.
+    # Absolute, and as it is called on that host.
     output: str
     language: str
     options: CdiOptions
 
     def path(self, host: Host) -> str:
         """Return where the file is on this machine."""
-        return locate_output(host, self.output)
+        return host.path(self.output)
 
 
 def name_output(host: Host, output: str) -> str:
     """Return the `output` of a recipe for a path that a user gave; "" is the default."""
-    absolute = os.path.abspath(output) if output else DEFAULT_OUTPUT
-    return DEFAULT_OUTPUT if absolute == host.path(DEFAULT_OUTPUT) else absolute
-
-
-def locate_output(host: Host, output: str) -> str:
-    """Return where the file that `name_output` named is on this machine."""
-    return host.path(DEFAULT_OUTPUT) if output == DEFAULT_OUTPUT else output
+    return host.given(output) if output else DEFAULT_OUTPUT
 
 
 def remember(host: Host, recipe: Recipe) -> None:

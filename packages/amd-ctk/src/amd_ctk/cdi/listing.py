@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.cli.listing import count_gpus
+from amd_ctk.listing import count_gpus
 from amd_device_spec import cdi_names
 
 TYPE_CHECKING = False

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from amd_ctk.cdi.generate_options import Recipe
     from amdgpu_discovery.host import Host
 
-# Directories that are empty after a boot, so that one that is missing means nothing.
-VOLATILE = ("/run/", "/var/run/")
+# Directories that are empty after a boot, or that a unit has of its own (PrivateTmp), so that one that is missing means
+# nothing.
+VOLATILE = ("/run/", "/var/run/", "/tmp/", "/var/tmp/")  # noqa: S108  nothing is written there
 
 
 class Refreshed(Value):
@@ -61,7 +62,7 @@ def remove_spec(host: Host, output: str) -> bool:
 
 
 def _refresh(host: Host, recipe: Recipe) -> Refreshed:
-    if _is_unwanted(recipe):
+    if _is_unwanted(host, recipe):
         forget(host, recipe.output)
         return Refreshed(output=recipe.output, forgotten=True)
     try:
@@ -71,7 +72,7 @@ def _refresh(host: Host, recipe: Recipe) -> Refreshed:
     return Refreshed(output=recipe.output, changed=changed)
 
 
-def _is_unwanted(recipe: Recipe) -> bool:
+def _is_unwanted(host: Host, recipe: Recipe) -> bool:
     if recipe.output == DEFAULT_OUTPUT or recipe.output.startswith(VOLATILE):
         return False
-    return not os.path.isdir(os.path.dirname(recipe.output))
+    return not os.path.isdir(os.path.dirname(recipe.path(host)))

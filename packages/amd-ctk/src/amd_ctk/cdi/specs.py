@@ -64,6 +64,15 @@ def write_spec(host: Host, recipe: Recipe) -> tuple[dict[str, Any], bool]:
     return spec, True
 
 
+def require_writable(path: str) -> None:
+    """Return if the user may replace a file that is up to date; CdiError where only somebody else could have."""
+    for needed in (path, os.path.dirname(path)):
+        if not os.access(needed, os.W_OK, effective_ids=True):
+            # Root is refused on a file system that is read-only.
+            why = "access is refused" if os.geteuid() else "the file system is read-only"
+            raise cannot_write(f"{path} cannot be written: {why}", "" if os.geteuid() == 0 else "run it as root")
+
+
 def find_tracker_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
     """Return the OCI hooks, by moment, through which the GPU tracker sees CDI containers; {} while it is disabled."""
     from amd_gpu_tracker.hooks.spec_entries import claim_hook, release_hook

@@ -14,18 +14,22 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.selection import select_gpus
 
+# After GPUs were partitioned every line of a spec may be wrong.
+SHOWN = 10
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from amd_device_spec.cdi import CdiOptions
     from amd_device_spec.cdi_text import SpecText
+    from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
 
 def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool = False) -> list[str]:
-    """Return a line, with its place, for each problem of the spec at `path`; [] for a valid one.
+    """Return a line, with its place, for each of the first problems of the spec at `path`; [] for a valid one.
 
     `options` are those it was generated with. CdiError where the file or the host cannot be read.
     """
@@ -37,8 +41,10 @@ def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool
     if not problems and text.tree["kind"] != options.kind:
         problems = [Problem(place=("kind",), message=f"not {options.kind}")]
     if not problems and not form_only:
-        problems = _find_untruths(host, text.tree, options)
-    return _format_problems(path, text, problems)
+        gpus = _find_gpus(host, options)
+        problems = _find_untruths(host, text.tree, gpus)
+        return [*_other_gpus(text.tree, gpus), *_shorten(_format_problems(path, text, problems))]
+    return _shorten(_format_problems(path, text, problems))
 
 
 def _read(path: str) -> bytes:
@@ -52,15 +58,37 @@ def _read(path: str) -> bytes:
         ) from error
 
 
-def _find_untruths(host: Host, spec: dict[str, Any], options: CdiOptions) -> list[Problem]:
+def _find_gpus(host: Host, options: CdiOptions) -> list[Gpu]:
     try:
         gpus = find_gpus(host)
         numbers = {gpu.number for gpu in select_gpus(gpus, options.request)}
-        gpus = [gpu for gpu in gpus if gpu.number in numbers]
+        return [gpu for gpu in gpus if gpu.number in numbers]
+    except ToolkitError as error:
+        raise _cannot_validate(error) from error
+
+
+def _other_gpus(spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[str]:
+    """Return the one sentence that explains most problems of a spec from before GPUs were changed or partitioned."""
+    offered = sum(device["name"].isdecimal() for device in spec["devices"])
+    if offered == len(gpus):
+        return []
+    return [f"the spec offers {_count(offered)}, and this machine has {_count(len(gpus))} to offer"]
+
+
+def _count(gpus: int) -> str:
+    return f"{gpus} GPU{'' if gpus == 1 else 's'}"
+
+
+def _find_untruths(host: Host, spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[Problem]:
+    try:
         hooks = build_cdi_hooks(find_tracker_hooks(host))
         return [*host_problems(spec, gpus, find_device_nodes(host, gpus), hooks=hooks), *_idle_hooks(spec, hooks)]
     except ToolkitError as error:
-        raise CdiError(f"failed to validate CDI spec: {error.message}", hint=error.hint) from error
+        raise _cannot_validate(error) from error
+
+
+def _cannot_validate(error: ToolkitError) -> CdiError:
+    return CdiError(f"failed to validate CDI spec: {error.message}", hint=error.hint)
 
 
 def _idle_hooks(spec: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Problem]:
@@ -78,3 +106,8 @@ def _format_problems(path: str, text: SpecText, problems: list[Problem]) -> list
     return [
         f"{path}:{line}:{column}: {f'{place}: ' if place else ''}{message}" for (line, column), place, message in placed
     ]
+
+
+def _shorten(problems: list[str]) -> list[str]:
+    more = len(problems) - SHOWN
+    return problems if more <= 0 else [*problems[:SHOWN], f"and {more} more problem{'' if more == 1 else 's'}"]

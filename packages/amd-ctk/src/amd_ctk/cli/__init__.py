@@ -35,6 +35,11 @@ def choose_host(
     host_root: Annotated[
         str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Serve the simulated host in this directory.")
     ] = "",
+    # Its callback ends the program.
+    asks_version: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option("--version", is_eager=True, callback=version.print_version, help="Show the version and exit."),
+    ] = False,
     # Read by ReportingGroup; the original has it in this place.
     debug: Annotated[  # noqa: ARG001
         bool, typer.Option("--debug", "-d", help="Show where in the program a failure was found.")

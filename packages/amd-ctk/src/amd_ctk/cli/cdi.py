@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from amd_ctk.cdi.errors import CdiError
-from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, Recipe, find_recipe, locate_output, name_output, remember
+from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, Recipe, find_recipe, name_output, remember
 from amd_ctk.cdi.listing import format_json, format_list
 from amd_ctk.cdi.offers import format_offers, format_offers_as_json, read_spec_files
-from amd_ctk.cli.context import host_of
+from amd_ctk.cli.context import announce, host_of, host_to_change
 from amd_ctk.cli.group import command_group
-from amd_ctk.cli.listing import find_listed_gpus
+from amd_ctk.listing import find_listed_gpus
 from amd_device_spec import cdi_names
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import format_spec, language_of
@@ -65,7 +65,7 @@ def generate(
     spec_version: Annotated[str, typer.Option(help="Version of CDI; by default the lowest that will do.")] = "",
 ) -> None:
     """Generate the CDI spec for GPUs."""
-    from amd_ctk.cdi.specs import make_spec, write_spec
+    from amd_ctk.cdi.specs import make_spec, require_writable, write_spec
 
     host = host_of(context)
     options = CdiOptions(
@@ -84,7 +84,10 @@ def generate(
     else:
         chosen = language.value if language else language_of(output)
         recipe = Recipe(output=name_output(host, output), language=chosen, options=options)
-        spec, _ = write_spec(host, recipe)
+        announce(host)
+        spec, changed = write_spec(host, recipe)
+        if not changed:
+            require_writable(recipe.path(host))
         print(f"Generated CDI spec: {output or DEFAULT_OUTPUT}")
         _remember(host, recipe)
     _tell_who_cannot_read(spec)
@@ -111,7 +114,7 @@ def validate(
     recipe = find_recipe(host, output)
     options = recipe.options if recipe else CdiOptions(vendor=vendor, device_class=device_class)
     print(f"Validating CDI spec: {path or DEFAULT_OUTPUT}", flush=True)
-    problems = find_problems(host, locate_output(host, output), options, form_only=form_only)
+    problems = find_problems(host, host.path(output), options, form_only=form_only)
     if problems:
         print("\n".join([*problems, "CDI spec is invalid", "Please regenerate CDI spec"]))
         raise typer.Exit(1)
@@ -138,7 +141,7 @@ def list_devices(
 @app.command("refresh")
 def refresh(context: typer.Context) -> None:
     """Bring the generated CDI specs up to date."""
-    if not refresh_and_tell(host_of(context)):
+    if not refresh_and_tell(host_to_change(context)):
         raise typer.Exit(1)
 
 
@@ -156,7 +159,7 @@ def watch(
 
     # How a service manager asks a service to end; it is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    host = host_of(context)
+    host = host_to_change(context)
     watch_gpus(host, lambda: refresh_and_tell(host), wait=find_waiting(host), interval=interval)
 
 
@@ -170,7 +173,7 @@ def remove(
     """Remove a generated CDI spec and stop refreshing it."""
     from amd_ctk.cdi.refresh import find_generated, remove_spec
 
-    host = host_of(context)
+    host = host_to_change(context)
     if every:
         for path in find_generated(host):
             remove_spec(host, path)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from amd_ctk.cli.context import host_of
+from amd_ctk.cli.context import host_of, host_to_change
 from amd_ctk.cli.group import command_group
 from amd_device_spec.settings import CONFIG_FILE, KINDS, Settings, SettingsError, check_settings, problem
 
@@ -53,7 +53,7 @@ def set_(
     _check(key, value)
     if len(values) > 1 and not is_list:
         raise typer.BadParameter(f"{key} takes one value")
-    _report(changed=set_setting(host_of(context), key, value))
+    _report(changed=set_setting(host_to_change(context), key, value))
 
 
 @app.command()
@@ -61,7 +61,7 @@ def unset(context: typer.Context, key: Key) -> None:
     """Give a setting its default back."""
     from amd_ctk.settings_file import unset_setting
 
-    _report(changed=unset_setting(host_of(context), key))
+    _report(changed=unset_setting(host_to_change(context), key))
 
 
 @app.command("compile")
@@ -69,7 +69,7 @@ def compile_(context: typer.Context) -> None:
     """Take over what was changed in config.toml by hand; container starts then read it faster."""
     from amd_ctk.settings_file import compile_settings
 
-    if compile_settings(host_of(context)):
+    if compile_settings(host_to_change(context)):
         print(f"Compiled the config file: {CONFIG_FILE}")
     else:
         print(f"There is no {CONFIG_FILE}; the defaults are in force")

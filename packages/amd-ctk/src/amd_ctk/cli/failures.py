@@ -8,11 +8,16 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from amd_ctk.cli.words import respell
 from amdgpu_discovery.errors import ToolkitError, reason
 
 
 class ReportingGroup(TyperGroup):
     """The root command: whatever fails below it is reported here, and nowhere else."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line, which may be spelt as the original takes it."""
+        return super().parse_args(ctx, respell(self, args))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; end the program with a sentence if it fails in a way that was foreseen."""

@@ -9,7 +9,7 @@ import typer
 
 from amd_ctk.cli.context import host_of
 from amd_ctk.cli.group import command_group
-from amd_ctk.cli.listing import count_gpus, find_listed_gpus
+from amd_ctk.listing import count_gpus, find_listed_gpus
 from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
 
 app = command_group("GPU related commands")

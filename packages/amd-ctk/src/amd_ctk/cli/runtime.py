@@ -8,15 +8,16 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import host_of
+from amd_ctk.cli.context import announce, host_of
+from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
 from amd_ctk.cli.group import command_group
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_ctk.configuration.config_file import ConfigFile
-    from amd_ctk.configuration.edit import Edited
-    from amd_ctk.configuration.ledger import Ledger
+    from amd_ctk.configuration.apply import Target
+    from amd_ctk.configuration.edit import Edit, Edited
+    from amd_ctk.configuration.ledger import Record
     from amd_ctk.configuration.request import Request
     from amd_ctk.engines.engine import Engine
     from amdgpu_discovery.host import Host
@@ -51,6 +52,7 @@ def configure(
         typer.Option("--unset-as-default", "--unset-amd-as-default", help="Make it the default runtime no longer."),
     ] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take out all that is ours, and nothing else.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="With --remove: from the files of every engine.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Bring back the file from before the last change.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the new file and change nothing.")] = False,
     show_diff: Annotated[bool, typer.Option("--diff", help="Print what changes.")] = False,
@@ -60,6 +62,7 @@ def configure(
     restart: Annotated[bool, typer.Option("--restart", help="Restart the engine afterwards.")] = False,
 ) -> None:
     """Configure a container engine to use the AMD Container Runtime, or take that out again."""
+    from amd_ctk.configuration.apply import find_target
     from amd_ctk.configuration.request import Request
 
     request = Request(
@@ -70,10 +73,17 @@ def configure(
     host = host_of(context)
     engine = _find_engine(runtime)
     _refuse_contradictions(request, host)
+    if every and (not remove or config_path is not None):
+        raise UnsupportedRequest("all flag goes with remove flag, and with no configuration file")
     if config_path == "":
-        _print_fresh(engine, request)
+        _print_fresh(engine, request, host)
         return
-    _change(*_find_file(engine, host, config_path), request, host)
+    if not dry_run:
+        announce(host)
+    if every:
+        _remove_everywhere(request, host)
+    else:
+        _change(find_target(host, engine, config_path or ""), request)
 
 
 def _find_engine(name: str) -> Engine:
@@ -96,36 +106,71 @@ def _refuse_contradictions(request: Request, host: Host) -> None:
         raise UnsupportedRequest(f"no engine serves the simulated host {host.root}", hint="leave --restart away")
 
 
-def _find_file(engine: Engine, host: Host, config_path: str | None) -> tuple[Engine, ConfigFile]:
-    """Return the file to edit, and the engine as that file has it."""
-    from amd_ctk.configuration.config_file import ConfigFile
+def _remove_everywhere(request: Request, host: Host) -> None:
+    """Remove the runtime from the usual file of every engine; one that fails does not keep the others from it."""
+    from amd_ctk.configuration.apply import find_target
+    from amd_ctk.configuration.ledger import LedgerInUse
+    from amd_ctk.engines.known import ENGINES
 
-    if config_path:
-        return engine, ConfigFile(path=os.path.abspath(config_path), shown=os.path.abspath(config_path))
-    engine = engine.on_host(host) if engine.on_host else engine
-    return engine, ConfigFile(path=host.path(engine.config_path), shown=engine.config_path)
+    failures: list[ToolkitError] = []
+    for engine in ENGINES.values():
+        try:
+            _change(find_target(host, engine, ""), request)
+        except LedgerInUse:
+            # It would keep the others waiting just as long.
+            raise
+        except ToolkitError as error:
+            print(error, file=sys.stderr, flush=True)
+            failures.append(error)
+    if failures:
+        raise typer.Exit(failures[-1].exit_code)
 
 
-def _change(engine: Engine, file: ConfigFile, request: Request, host: Host) -> None:
+def _change(target: Target, request: Request) -> None:
     """Edit the file, or show what that would do."""
-    from amd_ctk.configuration.diff import format_diff
-    from amd_ctk.configuration.ledger import Ledger, ledger_directory, open_ledger
+    from amd_ctk.configuration.apply import apply, preview
+
+    def prepare_change(record: Record) -> Edited:
+        return _prepare(target, request, record)
 
     if request.dry_run:
-        edited = _prepare(engine, file, request, Ledger(ledger_directory(host, os.environ)))
-        print(format_diff(edited) if request.show_diff else edited.new or "", end="")
+        edited = preview(target, prepare_change, os.environ)
+        print_preview(edited, show_diff=request.show_diff, unchanged=lambda: _report_nothing(edited, request))
         return
-    if os.path.exists(file.path):
-        print(f"Loading configuration from: {file.shown}", flush=True)
-    with open_ledger(host, os.environ) as ledger:
-        edited = _prepare(engine, file, request, ledger)
-        if edited.changed:
-            _save(edited, ledger)
+    if os.path.exists(target.file.path):
+        print(f"Loading configuration from: {target.file.shown}", flush=True)
+    edited = apply(target, prepare_change, os.environ)
     if request.show_diff:
-        print(format_diff(edited), end="")
-    _report(engine, edited, request, host)
+        print_difference(edited)
+    _report(target, edited, request)
     if request.adds_runtime:
-        _pin_low_level_runtime(host)
+        _pin_low_level_runtime(target.host)
+
+
+def _prepare(target: Target, request: Request, record: Record) -> Edited:
+    """Return the change that was asked for."""
+    from amd_ctk.configuration.apply import prepare
+    from amd_ctk.configuration.edit import prepare_undo
+
+    if request.undo:
+        return prepare_undo(target.file, record)
+    edit, program = _plan(target.engine, request, target.host)
+    return prepare(target, edit, record, validate=request.validate, adds=request.adds_runtime, program=program)
+
+
+def _plan(engine: Engine, request: Request, host: Host) -> tuple[Edit, str]:
+    from amd_ctk.configuration.request import plan_edit
+
+    search_path = os.environ.get("PATH", "")
+    return plan_edit(engine, request, ourselves=sys.argv[0], search_path=search_path, must_exist=host.is_this_machine)
+
+
+def _print_fresh(engine: Engine, request: Request, host: Host) -> None:
+    """Print the configuration that a host without one would get."""
+    from amd_ctk.configuration.changes import Changes
+
+    edit, _ = _plan(engine, request, host)
+    print(edit(engine.read(engine.new_text), Changes())[0].text, end="")
 
 
 def _pin_low_level_runtime(host: Host) -> None:
@@ -137,54 +182,24 @@ def _pin_low_level_runtime(host: Host) -> None:
         print(f"low-level-runtime is {crun} from now on, because there is no runc", file=sys.stderr)
 
 
-def _prepare(engine: Engine, file: ConfigFile, request: Request, ledger: Ledger) -> Edited:
-    """Return the edit that was asked for, checked by the engine."""
-    from amd_ctk.configuration.checker import check
-    from amd_ctk.configuration.edit import prepare_edit, prepare_undo
-    from amd_ctk.configuration.request import plan_edit
-
-    record = ledger.get(file.shown)
-    if request.undo:
-        return prepare_undo(file, record)
-    edit, program = plan_edit(engine, request, ourselves=sys.argv[0], search_path=os.environ.get("PATH", ""))
-    edited = prepare_edit(engine, file, edit, record)
-    if edited.changed and edited.new is not None and request.validate:
-        check(engine, edited.new, file.shown, program=program)
-    return edited
-
-
-def _save(edited: Edited, ledger: Ledger) -> None:
-    from amd_ctk.configuration.edit import save
-
-    save(edited, ledger)
-
-
-def _print_fresh(engine: Engine, request: Request) -> None:
-    """Print the configuration that a host without one would get."""
-    from amd_ctk.configuration.changes import Changes
-    from amd_ctk.configuration.request import plan_edit
-
-    edit, _ = plan_edit(engine, request, ourselves=sys.argv[0], search_path=os.environ.get("PATH", ""))
-    print(edit(engine.read(engine.new_text), Changes())[0].text, end="")
-
-
-def _report(engine: Engine, edited: Edited, request: Request, host: Host) -> None:
+def _report(target: Target, edited: Edited, request: Request) -> None:
     """Say what was done, restart the engine if that was asked for, and say how if not."""
+    engine = target.engine
     if not edited.changed:
         _report_nothing(edited, request)
     else:
         if request.unset_as_default:
             print(f"Removed {request.runtime_name} as the default runtime")
-        print(f"Updated the config file: {edited.file.shown}", flush=True)
+        print_written(edited)
     if request.adds_runtime and request.cdi is None and _cdi_is_off(engine, edited.new or ""):
         print(f"CDI is turned off in {edited.file.shown}; --cdi turns it on", file=sys.stderr)
     if engine.service and request.restart:
         from amd_ctk.configuration.restart import restart, restart_command
 
-        restart(restart_command(host, engine.service), engine.service)
+        restart(restart_command(target.host, engine.service), engine.service)
         print(f"Restarted {engine.service} daemon")
-    elif engine.service and edited.changed:
-        print(f"Please restart {engine.service} daemon")
+    else:
+        ask_for_restart(edited, engine)
 
 
 def _cdi_is_off(engine: Engine, text: str) -> bool:
@@ -199,4 +214,4 @@ def _report_nothing(edited: Edited, request: Request) -> None:
     elif request.unset_as_default:
         print(f"{request.runtime_name} is not the default runtime in {edited.file.shown}", file=sys.stderr)
     else:
-        print(f"The config file is up to date: {edited.file.shown}")
+        print(up_to_date(edited))

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from amd_ctk.cli.context import host_of
+from amd_ctk.cli.context import announce, host_of
+from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
 from amd_ctk.cli.group import command_group
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.resources import Plan, Resource, build_resources
@@ -20,9 +21,10 @@ from amdgpu_discovery.identities import BY_PCI, BY_UUID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from amd_ctk.configuration.edit import Edit, Edited
+    from amd_ctk.configuration.ledger import Record
     from amdgpu_discovery.gpu import Gpu
 
 app = command_group("Docker Swarm related commands")
@@ -126,10 +128,11 @@ class NodeSetup:
     """One run of `swarm setup` on a node."""
 
     def __init__(self, host: Host, config_path: str, *, dry_run: bool, show_diff: bool, validate: bool) -> None:
-        from amd_ctk.swarm.advertisement import find_daemon_json
+        from amd_ctk.configuration.apply import find_target
+        from amd_ctk.engines.docker import DOCKER
 
         self._host = host
-        self._file = find_daemon_json(host, config_path)
+        self._target = find_target(host, DOCKER, config_path)
         self._dry_run = dry_run
         self._show_diff = show_diff
         self._validate = validate
@@ -137,21 +140,21 @@ class NodeSetup:
     def offer(self, gpus: Sequence[Gpu], plan: Plan, resources: list[Resource], *, set_as_default: bool) -> None:
         """Offer these resources, and have the runtime and the tracker ready for them."""
         from amd_ctk.configuration.runtime_program import find_runtime_program
-        from amd_ctk.engines.docker import DOCKER
         from amd_ctk.swarm.declaring import declare
-        from amd_ctk.swarm.setup import find_obstacles, plan_setup
+        from amd_ctk.swarm.node_settings import find_obstacles, read_node_settings
+        from amd_ctk.swarm.setup import plan_setup
 
         program = find_runtime_program(sys.argv[0], os.environ.get("PATH", "")) if set_as_default else ""
         edit = plan_setup(resources, gpus, default_program=program)
 
-        def prepare() -> None:
+        def get_ready() -> None:
             # Promises that the tracker does not keep would be made twice.
             if plan.vram_kind or plan.also_by_model:
                 _enable_tracker(self._host)
             _report_settings(changed=declare(self._host, resources, plan))
 
-        edited = self._edit(edit, before_saving=prepare)
-        for obstacle in find_obstacles(DOCKER.read(edited.new or DOCKER.new_text)):
+        edited = self._edit(edit, adds=True, before_saving=get_ready)
+        for obstacle in find_obstacles(read_node_settings(self._target, edited.new)):
             print(obstacle, file=sys.stderr)
 
     def take_out(self) -> None:
@@ -165,33 +168,25 @@ class NodeSetup:
             kinds.update(resource.kind for resource in read_our_resources(ours))
             return withdraw(document, ours)
 
-        self._edit(edit, before_saving=lambda: _report_settings(changed=forget(self._host, kinds)))
+        self._edit(edit, adds=False, before_saving=lambda: _report_settings(changed=forget(self._host, kinds)))
 
-    def _edit(self, edit: Edit, *, before_saving: Any) -> Edited:
+    def _edit(self, edit: Edit, *, adds: bool, before_saving: Callable[[], None]) -> Edited:
         """Edit Docker's configuration, or show what that would do; return the edit."""
-        from amd_ctk.configuration.checker import check
-        from amd_ctk.configuration.diff import format_diff
-        from amd_ctk.configuration.edit import prepare_edit, save
-        from amd_ctk.configuration.ledger import Ledger, ledger_directory, open_ledger
-        from amd_ctk.engines.docker import DOCKER
+        from amd_ctk.configuration.apply import apply, prepare, preview
+
+        def prepare_change(record: Record) -> Edited:
+            return prepare(self._target, edit, record, validate=self._validate, adds=adds)
 
         if self._dry_run:
-            ledger = Ledger(ledger_directory(self._host, os.environ))
-            edited = prepare_edit(DOCKER, self._file, edit, ledger.get(self._file.shown))
-            print(format_diff(edited) if self._show_diff else edited.new or "", end="")
+            edited = preview(self._target, prepare_change, os.environ)
+            print_preview(edited, show_diff=self._show_diff, unchanged=lambda: print(up_to_date(edited)))
             return edited
-        with open_ledger(self._host, os.environ) as ledger:
-            edited = prepare_edit(DOCKER, self._file, edit, ledger.get(self._file.shown))
-            if edited.changed and edited.new is not None and self._validate:
-                check(DOCKER, edited.new, self._file.shown)
-            before_saving()
-            if edited.changed:
-                save(edited, ledger)
+        announce(self._host)
+        edited = apply(self._target, prepare_change, os.environ, before_saving=before_saving)
         if self._show_diff:
-            print(format_diff(edited), end="")
-        print(f"{'Updated the config file' if edited.changed else 'The config file is up to date'}: {self._file.shown}")
-        if edited.changed:
-            print("Please restart docker daemon", flush=True)
+            print_difference(edited)
+        print_written(edited)
+        ask_for_restart(edited, self._target.engine)
         return edited
 
 

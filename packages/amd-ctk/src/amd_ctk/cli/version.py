@@ -18,6 +18,13 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Print it as JS
         print(f"Version: v{facts['version']}\nBuild Date: {facts['date']}\nGitCommit: {facts['commit']}")
 
 
+def print_version(asked: bool) -> None:
+    """Print the version as a program does that has other things to do, and end, where --version asks for it."""
+    if asked:
+        print(f"amd-ctk version {read_version()['version']}")
+        raise typer.Exit
+
+
 def read_version() -> dict[str, str]:
     """Return `version`, and `date` and `commit` of the build, "unknown" where it was not made from git."""
     import json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from amdgpu_discovery.errors import FileError, reason
@@ -74,7 +75,7 @@ def save_text(file: ConfigFile, text: str | None, *, instead_of: str | None, rem
         else:
             os.unlink(target)
     except OSError as error:
-        raise _unsaved(file, reason(error)) from error
+        raise _unsaved(file, error) from error
 
 
 def _prepare(file: ConfigFile, text: str | None) -> None:
@@ -91,8 +92,10 @@ def _unreadable(file: ConfigFile, why: str) -> ConfigFileError:
     return ConfigFileError(f"error reading configuration file: {file.shown} | err: {why}")
 
 
-def _unsaved(file: ConfigFile, why: str) -> ConfigFileError:
-    return ConfigFileError(
-        f"failed to save the config: failed to open file: {file.shown} | err: {why}",
-        hint="run it as root" if os.geteuid() else "",
-    )
+def _unsaved(file: ConfigFile, error: OSError) -> ConfigFileError:
+    why, hint = reason(error), "run it as root" if os.geteuid() else ""
+    # rename(2) says so of a file that is mounted by itself, as `docker run --volume FILE:FILE` does.
+    if error.errno == errno.EBUSY:
+        why = "it is a mount of its own, and what is mounted cannot be replaced"
+        hint = "edit the file where it is mounted from, or mount its directory"
+    return ConfigFileError(f"failed to save the config: failed to open file: {file.shown} | err: {why}", hint=hint)

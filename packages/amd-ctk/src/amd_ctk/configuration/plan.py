@@ -15,6 +15,10 @@ class ForeignRuntime(ToolkitError):
     """A runtime of the wanted name is there already and runs something else."""
 
 
+class ReservedName(ToolkitError):
+    """A runtime cannot have this name."""
+
+
 class Wish(Value):
     """What the configuration shall say."""
 
@@ -26,7 +30,8 @@ class Wish(Value):
 
 
 def configure(document: Document, engine: Engine, wish: Wish, ours: Changes) -> tuple[Document, Changes]:
-    """Add the runtime, and what goes with it; ForeignRuntime where its name is taken."""
+    """Add the runtime, and what goes with it; ReservedName or ForeignRuntime where its name is taken."""
+    _refuse_reserved(engine, wish.runtime_name)
     layout = _find_layout(document, engine)
     wanted = [*layout.preamble]
     if not _runtimes(document, layout):
@@ -111,6 +116,15 @@ def _runtimes_of_ours(layout: Layout, ours: Changes) -> set[str]:
     depth = len(layout.runtimes)
     names = {change.path[depth] for change in ours.keys if change.path[:depth] == layout.runtimes}
     return names - {name for name, _ in layout.otherwise_lost}
+
+
+def _refuse_reserved(engine: Engine, name: str) -> None:
+    hint = "choose another with --runtime-name"
+    if not name.strip():
+        raise ReservedName("the name of the runtime is empty", hint=hint)
+    # dockerd --validate accepts it, and the daemon ends with "runtime name 'runc' is reserved".
+    if name in engine.built_in:
+        raise ReservedName(f'{engine.name} has a runtime of its own called "{name}"', hint=hint)
 
 
 def _refuse_foreign(entry: object, layout: Layout, name: str, ours: Changes) -> None:

@@ -33,17 +33,22 @@ class Request(Value):
         return not (self.remove or self.undo or self.unset_as_default)
 
 
-def plan_edit(engine: Engine, request: Request, *, ourselves: str, search_path: str) -> tuple[Edit, str]:
+def plan_edit(
+    engine: Engine, request: Request, *, ourselves: str, search_path: str, must_exist: bool = True
+) -> tuple[Edit, str]:
     """Return the edit, and the program that the engine calls after it, "" where it calls none of ours.
 
-    `ourselves` and `search_path` are where amd-container-runtime is looked for.
+    `ourselves` and `search_path` are where amd-container-runtime is looked for; a path that the user gave is taken
+    without a look where it need not exist, as on a simulated host, which has no programs.
     """
     name = request.runtime_name
     if request.remove:
         return lambda document, ours: remove(document, engine, name, ours), ""
     if request.unset_as_default:
         return lambda document, ours: unset_default(document, engine, name, ours), ""
-    given = request.runtime_path
-    program = check_runtime_path(given) if given else find_runtime_program(ourselves, search_path)
+    if request.runtime_path:
+        program = check_runtime_path(request.runtime_path, must_exist=must_exist)
+    else:
+        program = find_runtime_program(ourselves, search_path)
     wish = Wish(runtime_name=name, program=program, as_default=request.set_as_default, cdi=request.cdi)
     return lambda document, ours: configure(document, engine, wish, ours), program

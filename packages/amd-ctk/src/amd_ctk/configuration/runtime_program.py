@@ -23,18 +23,26 @@ def find_runtime_program(ourselves: str, search_path: str) -> str:
     beside = [os.path.dirname(os.path.abspath(ourselves)), os.path.dirname(os.path.realpath(ourselves))]
     for directory in [*beside, *search_path.split(":"), *USUAL_DIRECTORIES]:
         candidate = os.path.join(directory, RUNTIME_PROGRAM)
-        if os.path.isabs(candidate) and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+        if os.path.isabs(candidate) and _is_program(candidate):
             return candidate
     raise NoRuntimeProgram(
         f"{RUNTIME_PROGRAM} is not installed",
-        hint="say where it will be with --runtime-path=/usr/bin/amd-container-runtime",
+        hint="install it, or say where it is with --runtime-path=/opt/bin/amd-container-runtime",
     )
 
 
-def check_runtime_path(path: str) -> str:
-    """Return a path that the user gave; NoRuntimeProgram where an engine could not use it."""
+def check_runtime_path(path: str, *, must_exist: bool) -> str:
+    """Return a path that the user gave; NoRuntimeProgram where an engine could not call it."""
     if not os.path.isabs(path):
         raise NoRuntimeProgram(
             f"the runtime path {path} is not absolute", hint="engines look for programs in places of their own"
         )
+    if must_exist and not _is_program(path):
+        raise NoRuntimeProgram(
+            f"the runtime path {path} leads to no program", hint="engines would start no container; install it first"
+        )
     return path
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

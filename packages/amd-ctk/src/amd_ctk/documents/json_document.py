@@ -13,16 +13,23 @@ from amd_ctk.documents.json_spans import Member, Node, find_places
 
 # What a text that shows no indentation of its own gets; the original writes it too.
 INDENT = "    "
+BYTE_ORDER_MARK = "\ufeff"
+EMPTY = "{}\n"
 
 
 class JsonDocument:
     """A JSON object as text."""
 
     def __init__(self, text: str) -> None:
-        """Read a text; DocumentError where it is not one JSON object."""
+        """Read a text; DocumentError where it is not one JSON object.
+
+        As dockerd does, it reads past a byte order mark and takes an empty text for an empty object.
+        """
         self.text = text
-        self._tree = _parse(text)
-        self._root = find_places(text)
+        self._mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+        self._body = text.removeprefix(self._mark) if text.removeprefix(self._mark).strip() else EMPTY
+        self._tree = _parse(self._body)
+        self._root = find_places(self._body)
 
     @property
     def is_empty(self) -> bool:
@@ -94,7 +101,7 @@ class JsonDocument:
         return (self._root.members and self._lead(self._root.start, self._root.members[0])[1]) or INDENT
 
     def _lead(self, opening: int, first: Member) -> tuple[str, str]:
-        lead = self.text[opening + 1 : first.start]
+        lead = self._body[opening + 1 : first.start]
         _, newline, indent = lead.rpartition("\r\n" if "\r\n" in lead else "\n")
         return (newline, indent) if newline else ("", "")
 
@@ -103,15 +110,13 @@ class JsonDocument:
         return written.replace("\n", newline + indent)
 
     def _replace(self, start: int, end: int, text: str) -> JsonDocument:
-        return JsonDocument(self.text[:start] + text + self.text[end:])
+        return JsonDocument(self._mark + self._body[:start] + text + self._body[end:])
 
 
 def _parse(text: str) -> dict[str, Any]:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not JSON")
 
-    if not text.strip():
-        raise DocumentError("EOF", hint="remove the empty file, or write {} into it")
     try:
         tree = json.loads(text, parse_constant=refuse)
     except RecursionError as error:

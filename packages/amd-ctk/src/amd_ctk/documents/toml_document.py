@@ -6,8 +6,10 @@ from typing import Any  # noqa: TID253
 
 import tomlkit  # noqa: TID253  no container start comes here
 from tomlkit.exceptions import TOMLKitError  # noqa: TID253
+from tomlkit.items import Table  # noqa: TID253
 
 from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, read_path
+from amd_ctk.documents.toml_indents import Indentation
 
 LOSSY = "it cannot be edited without loss"
 IN_ONE_PIECE = "write its tables in one piece each"
@@ -54,7 +56,7 @@ class TomlDocument:
             table = table[key]
         table[path[-1]] = tomlkit.item(value)
         gap = "" if not self.text else "\n" if self.text.endswith("\n") else "\n\n"
-        return f"{self.text}{gap}{tomlkit.dumps(addition)}"
+        return f"{self.text}{gap}{Indentation(self.text).indent(tomlkit.dumps(addition))}"
 
     def _inserted(self, path: KeyPath, value: Any) -> str:
         """Return the text with the key in a table that is there."""
@@ -64,7 +66,10 @@ class TomlDocument:
             if self.get(path[:depth]) is ABSENT:
                 table[key] = tomlkit.table()
             table = table[key]
-        table[path[-1]] = tomlkit.item(value)
+        is_new = path[-1] not in table
+        added = table[path[-1]] = tomlkit.item(value)
+        if is_new and isinstance(table, Table):
+            added.trivia.indent = Indentation(self.text).of(path[:-1]).keys
         return tomlkit.dumps(document)
 
     def remove(self, path: KeyPath) -> TomlDocument:

@@ -20,6 +20,13 @@ DOCKER = Engine(
     service="docker",
     built_in=("runc", "io.containerd.runc.v2"),
     check_command=lambda file: ("dockerd", "--validate", "--config-file", file),
+    # dockerd ends with "the following directives are specified both as a flag and in the configuration file"; runtimes
+    # and --add-runtime are the one pair of these that it joins.
+    exclusive_options=(
+        ("default-runtime", "--default-runtime"),
+        ("node-generic-resources", "--node-generic-resource"),
+        ("features", "--feature"),
+    ),
     # dockerd 23 is the first that knows the flag.
     check_unknown="unknown flag: --validate",
     new_text="{}\n",

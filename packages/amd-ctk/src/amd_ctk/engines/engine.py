@@ -54,6 +54,8 @@ class Engine(Value):
     built_in: tuple[str, ...]
     # The command that judges a configuration, for the path of the file; None where an engine has none.
     check_command: Callable[[str], tuple[str, ...]] | None = None
+    # Directives of the file that the daemon must not be given as options too, and these options.
+    exclusive_options: tuple[tuple[str, str], ...] = ()
     # What such a program says when it is too old to judge.
     check_unknown: str = ""
     # Whether it prints the configuration as it understood it, so that a runtime which got lost is noticed.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.configuration.config_file import ConfigFile, read_text
+from amd_ctk.configuration.apply import find_target
+from amd_ctk.configuration.config_file import read_text
 from amd_ctk.engines.docker import DOCKER
 from amd_ctk.settings_file import read_settings_file
-from amd_ctk.swarm.advertising import read_resources
 from amd_ctk.swarm.engine import read_engine, read_tasks
 from amd_ctk.swarm.errors import SwarmError
-from amd_ctk.swarm.setup import find_obstacles
+from amd_ctk.swarm.node_settings import find_obstacles, read_node_settings
 from amd_ctk.swarm.status import build_offer, reservations_of_leases, reservations_of_tasks
 from amd_device_spec.settings import CONFIG_FILE, check_settings
 from amd_gpu_tracker.tracker import Tracker
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amd_ctk.swarm.engine import Engine
-    from amd_ctk.swarm.resources import Resource
+    from amd_ctk.swarm.node_settings import NodeSettings
     from amd_ctk.swarm.status import Offer, Reservation
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
@@ -28,28 +28,20 @@ if TYPE_CHECKING:
 DOCKER_HOST = "DOCKER_HOST"
 
 
-def find_daemon_json(host: Host, config_path: str) -> ConfigFile:
-    """Return Docker's configuration file of this host, or the one that was named."""
-    if config_path:
-        return ConfigFile(path=os.path.abspath(config_path), shown=os.path.abspath(config_path))
-    return ConfigFile(path=host.path(DOCKER.config_path), shown=DOCKER.config_path)
-
-
 def read_offer(host: Host, gpus: Sequence[Gpu], config_path: str) -> Offer:
     """Return what this node offers, with a sentence about each thing that is not as it should be; ToolkitError."""
-    file = find_daemon_json(host, config_path)
-    document = DOCKER.read(read_text(file) or DOCKER.new_text)
-    configured = read_resources(document)
+    target = find_target(host, DOCKER, config_path)
+    settings = read_node_settings(target, read_text(target.file))
     engine = _find_engine(host)
     is_tracking = Tracker(host).is_enabled()
     offer = build_offer(
         gpus,
-        engine.resources if engine else configured,
+        engine.resources if engine else settings.resources,
         check_settings(read_settings_file(host), CONFIG_FILE),
         reservations=_read_reservations(host, gpus, engine, is_tracking=is_tracking),
         is_tracking=is_tracking,
     )
-    problems = [*offer.problems, *find_obstacles(document), *_find_lag(engine, configured, file)]
+    problems = [*offer.problems, *find_obstacles(settings), *_find_lag(engine, settings)]
     return offer.replace(problems=tuple(problems))
 
 
@@ -71,8 +63,8 @@ def _read_reservations(
     return reservations_of_tasks(read_tasks(), gpus) if engine else {}
 
 
-def _find_lag(engine: Engine | None, configured: Sequence[Resource], file: ConfigFile) -> list[str]:
-    """Return a sentence where the engine runs with another configuration than its file holds."""
-    if engine is None or sorted(map(str, engine.resources)) == sorted(map(str, configured)):
+def _find_lag(engine: Engine | None, settings: NodeSettings) -> list[str]:
+    """Return a sentence where the engine runs with other settings than it would be started with."""
+    if engine is None or sorted(map(str, engine.resources)) == sorted(map(str, settings.resources)):
         return []
-    return [f"docker offers something else than {file.shown} says, until it is restarted"]
+    return [f"docker offers something else than {settings.resources_from} says, until it is restarted"]

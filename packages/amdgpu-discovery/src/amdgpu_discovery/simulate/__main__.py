@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+import amdgpu_discovery
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
@@ -14,7 +15,7 @@ from amdgpu_discovery.simulate.profile_json import format_profile
 from amdgpu_discovery.simulate.record import record_profile
 
 USAGE = f"""\
-usage: python -m amdgpu_discovery.simulate COMMAND
+usage: python -m amdgpu_discovery.simulate COMMAND | --version
 
   list                          list the profiles that come with us
   build PROFILE DIR             build a host in DIR, from a profile's name or file
@@ -42,6 +43,8 @@ def _answer(arguments: list[str]) -> str:
     match arguments:
         case ["-h" | "--help"]:
             return USAGE
+        case ["--version"]:
+            return f"amdgpu-discovery version {amdgpu_discovery.__version__}\n"
         case ["list"]:
             return "".join(f"{name:19}{load_profile(name).about}\n" for name in profile_names())
         case ["build", profile, directory]:

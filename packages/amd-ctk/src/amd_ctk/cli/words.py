@@ -1,0 +1,55 @@
+"""Command lines as AMD's toolkit takes them: `-runtime=docker` with one dash, `help` as a word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+HELP_WORDS = ("help", "h")
+
+
+def respell(command: Any, words: list[str]) -> list[str]:
+    """Return a command line as Typer reads it: long options with two dashes, and --help where a group is asked for it.
+
+    `command` is the root of the tree of commands. What is not understood stays as it is.
+    """
+    rest = list(words)
+    spelt: list[str] = []
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*spelt, word, *rest]
+        subcommands = getattr(command, "commands", {})
+        if word.startswith("-"):
+            spelt.append(_with_two_dashes(command, word))
+            # The next word is its value, whatever that looks like.
+            spelt += [rest.pop(0)] if _takes_next(command, spelt[-1]) and rest else []
+        elif word in HELP_WORDS and subcommands and word not in subcommands:
+            return [*spelt, *rest, "--help"]
+        else:
+            spelt.append(word)
+            command = subcommands.get(word, command)
+    return spelt
+
+
+def _with_two_dashes(command: Any, word: str) -> str:
+    name, equals, value = word.partition("=")
+    long = f"-{name}"
+    return f"{long}{equals}{value}" if not word.startswith("--") and long in _options(command) else word
+
+
+def _takes_next(command: Any, word: str) -> bool:
+    option = _options(command).get(word)
+    return option is not None and not option.is_flag
+
+
+def _options(command: Any) -> dict[str, Any]:
+    """Return the options of a command by each of their spellings; --help is one of every command."""
+    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    by_name = {name: option for option in options for name in (*option.opts, *option.secondary_opts)}
+    return {"--help": _Flag, **by_name}
+
+
+class _Flag:
+    """Stands for an option without a value."""
+
+    is_flag = True

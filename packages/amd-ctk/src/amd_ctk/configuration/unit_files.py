@@ -1,0 +1,116 @@
+"""What systemd starts a daemon with, read from the files of its unit, so that no systemd has to run.
+
+Read as systemd.unit(5) and systemd.exec(5) say: the first unit file counts, drop-ins add to it, an empty ExecStart=
+takes back what was said before, and variables come from Environment= and EnvironmentFile=.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from amdgpu_discovery.host import Host
+
+# The earlier counts where two have a file of the same name.
+DIRECTORIES = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+class CommandLine(Value):
+    """What a unit runs."""
+
+    # The name of the unit, "" where a host has none.
+    unit: str = ""
+    words: tuple[str, ...] = ()
+
+    def values_of(self, option: str) -> list[str]:
+        """Return the values that an option is given, as `--option=value` or `--option value`."""
+        values = [word.removeprefix(f"{option}=") for word in self.words if word.startswith(f"{option}=")]
+        pairs = zip(self.words, self.words[1:], strict=False)
+        return values + [value for word, value in pairs if word == option]
+
+    def has_flag(self, option: str) -> bool:
+        """Return whether an option that needs no value is given, and not as false."""
+        return option in self.words or f"{option}=true" in self.words
+
+
+def read_command_line(host: Host, unit: str) -> CommandLine:
+    """Return what a host's unit runs; an empty one where the host has no such unit."""
+    texts = list(_read_unit(host, unit))
+    lines = [line for text in texts for line in _service_lines(text)]
+    if not lines:
+        return CommandLine()
+    environment = _read_environment(host, lines)
+    commands = _last_after_reset(lines, "ExecStart")
+    words = [word for command in commands for word in _split(command.lstrip("@-:+!"))]
+    return CommandLine(unit=unit, words=tuple(expanded for word in words for expanded in _expand(word, environment)))
+
+
+def _read_unit(host: Host, unit: str) -> Iterator[str]:
+    main = next((f"{directory}/{unit}" for directory in DIRECTORIES if host.stat(f"{directory}/{unit}")), "")
+    if not main:
+        return
+    drop_ins: dict[str, str] = {}
+    for directory in (f"{directory}/{unit}.d" for directory in DIRECTORIES):
+        for name in host.names(directory):
+            if name.endswith(".conf"):
+                drop_ins.setdefault(name, f"{directory}/{name}")
+    for path in (main, *(drop_ins[name] for name in sorted(drop_ins))):
+        yield host.read_attribute(path)
+
+
+def _service_lines(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the settings of [Service]; a line that ends with a backslash goes on in the next."""
+    section = ""
+    for line in text.replace("\\\n", " ").splitlines():
+        stripped = line.strip()
+        if stripped.startswith("["):
+            section = stripped
+        elif section == "[Service]" and stripped[:1] not in ("#", ";", ""):
+            name, _, value = stripped.partition("=")
+            yield name.strip(), value.strip()
+
+
+def _read_environment(host: Host, lines: list[tuple[str, str]]) -> dict[str, str]:
+    """Return the variables of a unit; those from files go before those that it sets itself."""
+    assignments = [word for value in _last_after_reset(lines, "Environment") for word in _split(value)]
+    for path in _last_after_reset(lines, "EnvironmentFile"):
+        text = host.read_attribute(path.removeprefix("-"))
+        assignments += [" ".join(_split(line)) for line in text.splitlines() if line.strip()[:1] not in ("#", ";", "")]
+    pairs = (assignment.partition("=") for assignment in assignments)
+    return {name.strip(): value for name, equals, value in pairs if equals}
+
+
+def _last_after_reset(lines: list[tuple[str, str]], name: str) -> list[str]:
+    values: list[str] = []
+    for setting, value in lines:
+        if setting == name:
+            values = [*values, value] if value else []
+    return values
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        # Quotes that nobody closed.
+        return text.split()
+
+
+def _expand(word: str, environment: Mapping[str, str]) -> list[str]:
+    """Return what becomes of a word: `$NAME` by itself is as many words as its value has."""
+    if word.startswith("$") and word[1:].isidentifier():
+        return _split(environment.get(word[1:], ""))
+    return [VARIABLE.sub(lambda match: environment.get(match[1] or match[2], ""), word)]

@@ -1,0 +1,25 @@
+"""Which paths of amd-container-runtime an engine is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.configuration.runtime_program import NoRuntimeProgram, check_runtime_path
+
+
+def test_a_path_that_leads_to_no_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("")
+
+    for path in (tmp_path, tmp_path / "nowhere", tmp_path / "text"):
+        with pytest.raises(NoRuntimeProgram) as refused:
+            check_runtime_path(str(path), must_exist=True)
+        assert str(refused.value) == (
+            f"the runtime path {path} leads to no program (engines would start no container; install it first)"
+        )
+
+
+def test_a_program_and_a_path_of_a_simulated_host_are_taken() -> None:
+    assert check_runtime_path("/bin/sh", must_exist=True) == "/bin/sh"
+    assert check_runtime_path("/nowhere", must_exist=False) == "/nowhere"
