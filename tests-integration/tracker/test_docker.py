@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.simulate import build_host
-from support.docker import IMAGE
-from support.installed import our_program
+from support.docker import IMAGE, OWN_NETWORK, Docker
+from support.installed import our_program, require_root
 from support.simulated import without_note
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
@@ -336,3 +336,88 @@ def test_a_polite_stop_of_the_engine_gives_gpus_back_and_a_start_takes_them(engi
 
     engine.docker.start()
     wait_for(lambda: engine.users()[0] == [container])
+
+
+def test_enabling_adopts_what_runs_and_a_reset_does_too(engine):
+    tracker = engine.tracker
+    tracker("disable")
+    asking = engine.run("0,2")
+    by_rule = engine.run("none", "--device-cgroup-rule=c 226:131 rwm", "--pid=host")
+    paused = engine.run("2")
+    engine.docker("pause", paused)
+    engine.run("none")
+    engine.docker("rm", "-f", engine.run("3"))
+    engine.docker("create", "--runtime=amd", "--env=AMD_VISIBLE_DEVICES=3", IMAGE)
+
+    said = tracker("enable").splitlines()
+
+    found = [f"container {asking} is running and uses GPUs [0 2]", f"container {by_rule} is running and uses GPUs [1]"]
+    found = sorted([*found, f"container {paused} is running and uses GPUs [2]"])
+    assert sorted(said) == ["GPU Tracker has been enabled", *found]
+    users = {0: {asking}, 1: {by_rule}, 2: {asking, paused}, 3: set()}
+    assert {number: set(ids) for number, ids in engine.users().items()} == users
+    assert tracker("all", "exclusive") == (
+        "GPUs [0 1 3] have been made exclusive\n"
+        "GPUs [2] have not been made exclusive because more than one container is currently using it\n"
+    )
+    assert "GPUs [0] are exclusive and already in use" in engine.run("0")
+
+    assert set(found) < set(tracker("reset").splitlines())
+    assert {number: set(ids) for number, ids in engine.users().items()} == users
+    engine.docker("unpause", paused)
+    engine.docker("rm", "-f", asking)
+    assert {number: set(ids) for number, ids in engine.users().items()} == {**users, 0: set(), 2: {paused}}
+    engine.docker("restart", "--time=0", by_rule)
+    assert engine.users()[1] == [by_rule]
+
+
+class DockerInPidNamespace(Docker):
+    """An engine whose processes have a pid namespace of their own, as in a container (docker:dind)."""
+
+    def start(self):
+        keep = ["unshare", "--pid", "--mount", "--fork", "--mount-proc", "sleep", "infinity"]
+        self._keeper = subprocess.Popen([*OWN_NETWORK, *keep], stderr=subprocess.DEVNULL, start_new_session=True)
+        children = Path(f"/proc/{self._keeper.pid}/task/{self._keeper.pid}/children")
+        wait_for(lambda: children.read_text() and "sleep" in Path(f"/proc/{self._init(children)}/comm").read_text())
+        self.namespace_init = self._init(children)
+        self.under = ("nsenter", f"--target={self.namespace_init}", "--pid", "--mount", "--net")
+        # It says a number of the namespace before.
+        (self.directory / "docker.pid").unlink(missing_ok=True)
+        super().start()
+
+    def _init(self, children):
+        return int(children.read_text())
+
+    def halt(self):
+        """Let the namespace end with all that is in it, which tells nobody."""
+        if self._processes:
+            os.kill(self.namespace_init, signal.SIGKILL)
+            self._keeper.wait()
+        super().halt()
+
+
+@pytest.fixture
+def engine_in_namespace(tmp_path, image_archive):
+    """Return an engine in a pid namespace, with an enabled tracker; GPU 0 is exclusive."""
+    require_root()
+    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    docker = DockerInPidNamespace(our_program("amd-container-runtime"), host.root)
+    docker.start()
+    docker.import_image(image_archive)
+    yield begin(TrackedDocker(docker, host))
+    docker.stop()
+
+
+def test_a_container_has_its_gpus_again_after_its_engine_got_another_pid_namespace(engine_in_namespace):
+    engine = engine_in_namespace
+    container = engine.run("0", "--restart=always")
+    nodes = engine.docker("exec", container, "ls", "/dev/dri").stdout
+
+    engine.docker.halt()
+    engine.docker.start()
+
+    wait_for(lambda: engine.docker("inspect", "--format={{.State.Running}}", container).stdout == "true\n")
+    assert nodes == "card3\nrenderD130\n"
+    assert engine.docker("exec", container, "ls", "/dev/dri").stdout == nodes
+    assert engine.users()[0] == [container]
+    assert "GPUs [0] are exclusive and already in use" in engine.run("0")
