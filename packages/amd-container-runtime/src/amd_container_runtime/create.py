@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from amd_container_runtime.bundle import Bundle
-from amd_container_runtime.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
 from amd_device_spec.errors import SpecError
-from amd_device_spec.grant import Grant, decide_grant
+from amd_device_spec.host_grant import grant_on_host
 from amd_device_spec.oci import apply_edits, build_edits
 from amd_device_spec.oci_annotation import remove_edits
-from amd_device_spec.request import VISIBLE_DEVICES, is_privileged, keep_last_request, requested_gpus
+from amd_device_spec.request import VISIBLE_DEVICES, is_permitted, keep_last_request, requested_gpus
+from amd_device_spec.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
 from amd_gpu_tracker.records.policy import may_be_tracking
 from amdgpu_discovery.device_nodes import find_device_nodes
-from amdgpu_discovery.errors import DriverUnavailable, FileError, ToolkitError
-from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.errors import FileError, ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +20,11 @@ if TYPE_CHECKING:
     from amd_container_runtime.arguments import Call
     from amd_container_runtime.claim import PendingClaim
     from amd_container_runtime.report import Log
+    from amd_device_spec.grant import Grant
     from amd_device_spec.oci import Edits
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amdgpu_discovery.gpu import DeviceNode, GpuLocation, UnnumberedGpu
+    from amdgpu_discovery.gpu import DeviceNode
     from amdgpu_discovery.host import Host
 
 
@@ -74,9 +74,9 @@ def _permitted(
     request: GpuRequest | None, bundle: Bundle, call: Call, settings: Settings, log: Log
 ) -> GpuRequest | None:
     """Return the request if this host lets containers ask by environment, else None."""
-    policy = settings.visible_devices_env
-    if request is None or policy == "always" or (policy == "privileged" and is_privileged(bundle.spec)):
+    if request is None or is_permitted(bundle.spec, settings):
         return request
+    policy = settings.visible_devices_env
     log.write(
         "warn",
         f"{VISIBLE_DEVICES} and Swarm resources are ignored because visible-devices-env is {policy}",
@@ -90,10 +90,7 @@ def _grant(
 ) -> tuple[Grant, PendingClaim | None]:
     """Return which GPUs the container gets, and what it has to reserve or, of memory, has reserved."""
     tracked = may_be_tracking(host)
-    granted, gpus = Grant(gpus=()), []
-    if request:
-        gpus = [] if request.asks_for_nothing else _locate_gpus(request, host)
-        granted = decide_grant(request, gpus, settings, unnumbered=lambda: _find_unnumbered_gpus(host))
+    granted, gpus = grant_on_host(request, host, settings)
     if granted.vram:
         from amd_container_runtime.memory_claim import reserve_memory
 
@@ -104,22 +101,6 @@ def _grant(
     from amd_container_runtime.claim import make_claim
 
     return granted, make_claim(call, host, bundle, granted=granted, gpus=gpus)
-
-
-def _locate_gpus(request: GpuRequest, host: Host) -> list[GpuLocation]:
-    try:
-        return locate_gpus(host, board_ids=request.names_identities)
-    except DriverUnavailable:
-        if request.needs_gpus:
-            raise
-        return []
-
-
-def _find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
-    # Only requests that cannot be met ask for these.
-    from amdgpu_discovery.discover import find_unnumbered_gpus
-
-    return find_unnumbered_gpus(host)
 
 
 def _open_sources(closed: Sequence[DeviceNode], host: Host, settings: Settings) -> dict[str, str]:

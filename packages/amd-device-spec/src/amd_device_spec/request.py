@@ -101,6 +101,12 @@ def keep_last_request(spec: dict[str, Any]) -> bool:
     return bool(superseded)
 
 
+def is_permitted(spec: dict[str, Any], settings: Settings) -> bool:
+    """Return whether this host lets a container ask by its environment."""
+    policy = settings.visible_devices_env
+    return policy == "always" or (policy == "privileged" and is_privileged(spec))
+
+
 def is_privileged(spec: dict[str, Any]) -> bool:
     """Return whether a container holds CAP_SYS_ADMIN, as `docker run --privileged` gives it."""
     capabilities = spec.get("process", {}).get("capabilities")

@@ -11,7 +11,7 @@ from amd_gpu_tracker.records.lease import gpu_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from amd_gpu_tracker.claims.claim import Claim, Lock
     from amd_gpu_tracker.life.lease_scan import Survey
@@ -68,6 +68,12 @@ def free_vram(
     return free
 
 
+def choose_gpu(gpus: Iterable[GpuLocation], free_mb_by_gpu: Mapping[int, int], megabytes: int) -> GpuLocation | None:
+    """Return the GPU that has enough memory and least to spare, None where no GPU has as much."""
+    fitting = (gpu for gpu in gpus if free_mb_by_gpu[gpu.number] >= megabytes)
+    return min(fitting, key=lambda gpu: (free_mb_by_gpu[gpu.number], gpu.number), default=None)
+
+
 def _require_enabled(policy: Policy, claim: Claim) -> None:
     if not policy.enabled:
         raise GpusRefused(
@@ -87,10 +93,10 @@ def _choose(
     if claim.vram_mb > largest:
         message = f"{_asked(claim)} is more than any GPU of this node has, the largest has {largest} MB"
         raise refused(state, claim, message, hint="reserve whole GPUs by name instead")
-    fitting = [gpu for gpu in gpus if free_mb_by_gpu[gpu.number] >= claim.vram_mb]
-    if not fitting:
+    chosen = choose_gpu(gpus, free_mb_by_gpu, claim.vram_mb)
+    if chosen is None:
         raise refused(state, claim, _no_room(claim, free_mb_by_gpu), hint=HINT)
-    return min(fitting, key=lambda gpu: (free_mb_by_gpu[gpu.number], gpu.number))
+    return chosen
 
 
 def _no_room(claim: Claim, free_mb_by_gpu: Mapping[int, int]) -> str:

@@ -1,0 +1,41 @@
+"""Decide what a container's request gets on a host, as the host is now."""
+
+from __future__ import annotations
+
+from amd_device_spec.grant import Grant, decide_grant
+from amdgpu_discovery.errors import DriverUnavailable
+from amdgpu_discovery.numbering import locate_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_device_spec.request import GpuRequest
+    from amd_device_spec.settings import Settings
+    from amdgpu_discovery.gpu import GpuLocation, UnnumberedGpu
+    from amdgpu_discovery.host import Host
+
+
+def grant_on_host(request: GpuRequest | None, host: Host, settings: Settings) -> tuple[Grant, list[GpuLocation]]:
+    """Return what a request gets, and the GPUs of the host as far as they were looked at. Errors as `decide_grant`.
+
+    DriverUnavailable where the request needs GPUs and there is no driver.
+    """
+    if request is None:
+        return Grant(gpus=()), []
+    gpus = [] if request.asks_for_nothing else _locate_gpus(request, host)
+    return decide_grant(request, gpus, settings, unnumbered=lambda: _find_unnumbered_gpus(host)), gpus
+
+
+def _locate_gpus(request: GpuRequest, host: Host) -> list[GpuLocation]:
+    try:
+        return locate_gpus(host, board_ids=request.names_identities)
+    except DriverUnavailable:
+        if request.needs_gpus:
+            raise
+        return []
+
+
+def _find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
+    # Only requests that cannot be met ask for these.
+    from amdgpu_discovery.discover import find_unnumbered_gpus
+
+    return find_unnumbered_gpus(host)
