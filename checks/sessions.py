@@ -56,9 +56,11 @@ def find_unknown(names: list[str]) -> str:
 
 def say_expected(names: list[str], seconds: dict[str, float]) -> str:
     """Say how long these sessions take together; where one never ran, that is not known."""
+    counted = f"{len(names)} session{'s' if len(names) > 1 else ''}"
     if not set(names) <= seconds.keys():
-        return f"{len(names)} sessions"
-    return f"{len(names)} sessions, about {round(sum(seconds[name] for name in names) / 60) or 1} minutes"
+        return counted
+    minutes = round(sum(seconds[name] for name in names) / 60)
+    return f"{counted}, about {f'{minutes} minutes' if minutes > 1 else 'a minute'}"
 
 
 def run_all(names: list[str], passed_on: list[str]) -> int:

@@ -111,7 +111,7 @@ def test_what_a_session_took_the_last_time_is_what_it_will_take(checkout):
 
     assert "about 20 minutes" in check(checkout, "tests", "lint")[1]
     assert json.loads((checkout / ".nox/logs/seconds.json").read_text()).keys() == {"tests", "lint"}
-    assert "about 1 minutes" in check(checkout, "tests", "lint")[1]
+    assert "about a minute" in check(checkout, "tests", "lint")[1]
 
 
 def test_how_long_a_session_takes_that_never_ran_is_not_known(checkout):

@@ -40,6 +40,9 @@ ln -s pts/ptmx "$root/dev/ptmx"
 mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
 mount -t mqueue mqueue "$root/dev/mqueue"
 ln -s /proc/self/fd "$root/dev/fd"
+for stream in stdin:0 stdout:1 stderr:2; do
+  ln -s "/proc/self/fd/${stream#*:}" "$root/dev/${stream%:*}"
+done
 """
 
 # $1: the directory that becomes the root, $2: an empty one, $3: nodes, a line each, $4: the directory that both sides
