@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -18,6 +19,11 @@ RUNC = """#!/bin/sh
 printf '%s\\n' "$0" "$@" > "$RUNC_CALLS"
 exit "${RUNC_EXIT:-0}"
 """
+
+
+# Of the sources: an editable installation has a copy of some earlier day.
+SCRIPT = os.path.join(os.path.dirname(__file__), "../src/scripts/amd-container-runtime")
+SAYS_WHO = "#!/bin/sh\nprintf '%s\\0' {name} \"$@\"\n"
 
 
 class Runtime:
@@ -117,6 +123,63 @@ class Runtime:
 
     def files(self):
         return sorted(entry.name for entry in self.bundle.iterdir())
+
+
+class Launcher:
+    """An installation as pip makes it, with programs that only say who they are and what they were told."""
+
+    def __init__(self, root):
+        self.root = root
+        self.bin = root / "venv/bin"
+        self.bin.mkdir(parents=True)
+        shutil.copy(SCRIPT, self.bin)
+        self.path = self.bin / "amd-container-runtime"
+        self.entry = root / "venv/lib/python3.11/site-packages/amd_container_runtime/shim.py"
+        self.entry.parent.mkdir(parents=True)
+        self.entry.touch()
+        self.programs = root / "programs"
+        self.programs.mkdir()
+        for program, name in ((self.bin / "python3.11", "python"), (self.programs / "runc", "runc")):
+            self.add_program(program, name)
+        self.host = root / "host"
+        (self.host / "etc/amd-container-toolkit").mkdir(parents=True)
+        self.bundle = root / "bundle"
+        self.bundle.mkdir()
+        self.environment = {"PATH": f"{self.programs}:/usr/bin:/bin", "AMD_CTK_HOST_ROOT": str(self.host)}
+
+    def add_program(self, path, name):
+        path.write_text(SAYS_WHO.format(name=name))
+        path.chmod(0o755)
+
+    def config(self, text):
+        (self.bundle / "config.json").write_text(text)
+
+    def settings(self, text):
+        (self.host / "etc/amd-container-toolkit/config.toml").write_text(text)
+
+    def run(self, *words, shell=None, **environment):
+        """Return who got the call and what it was told."""
+        answer = subprocess.run(
+            [*([shell, *(["sh"] if shell.endswith("busybox") else [])] if shell else []), str(self.path), *words],
+            cwd=self.bundle,
+            env={**self.environment, **environment},
+            capture_output=True,
+            check=True,
+        )
+        assert answer.stderr == b""
+        # Not as text, in which a carriage return becomes a newline.
+        who, *told = answer.stdout.decode("utf-8").split("\0")[:-1]
+        if who == "python":
+            library = str(self.entry).removesuffix("/amd_container_runtime/shim.py")
+            ours = told.index(str(self.path))
+            assert {"-I", "-S", "-B", library} <= set(told[:ours])
+            return who, told[ours + 1 :]
+        return who, told
+
+
+@pytest.fixture
+def launcher(tmp_path):
+    return Launcher(tmp_path)
 
 
 @pytest.fixture

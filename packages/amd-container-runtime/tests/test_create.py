@@ -520,6 +520,23 @@ def test_a_missing_node_refuses_the_container(runtime):
             b'{"process": {"env": ["AMD_VISIBLE_DEVICES=0"]}, "linux": 7}',
             "is not a spec: its 'linux' is not an object",
         ),
+        (
+            b'{"linux": {"devices": [{"major": 226, "minor": [1]}]}}',
+            "is not a spec: its 'linux.devices[0].minor' is not a number",
+        ),
+        (b'{"linux": {"namespaces": 5}}', "is not a spec: its 'linux.namespaces' is not a list"),
+        (
+            b'{"hooks": {"createRuntime": [{"args": 5}]}}',
+            "is not a spec: its 'hooks.createRuntime[0].args' is not a list",
+        ),
+        (
+            b'{"linux": {"resources": {"devices": [{"allow": true, "Major": 226}]}}}',
+            "is not a spec: its key 'Major' in 'linux.resources.devices[0]' is not written 'major' (runtimes differ",
+        ),
+        (
+            b'{"linux": {"devices": [{"major": 226, "major": 5}]}}',
+            "is not a spec: its key 'major' is given twice in one object (runtimes differ in which they take)",
+        ),
     ],
 )
 def test_a_broken_config_is_named_and_left_as_it_is(runtime, content, complaint):

@@ -6,7 +6,6 @@ The same command lines go through the parser in python, and the two have to agre
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 
 import pytest
@@ -14,10 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from amd_container_runtime.arguments import COMMAND_VALUES, GLOBAL_VALUES, parse
+from amd_container_runtime.low_level import USUAL_DIRECTORIES, find_low_level_runtime, maker_of
 
-# Of the sources: an editable installation has a copy of some earlier day.
-SCRIPT = os.path.join(os.path.dirname(__file__), "../src/scripts/amd-container-runtime")
-SAYS_WHO = "#!/bin/sh\nprintf '%s\\0' {name} \"$@\"\n"
 GPU_CONFIG = '{"process":{"env":["AMD_VISIBLE_DEVICES=0"]}}'
 PLAIN_CONFIG = '{"process":{"env":["PATH=/bin"]}}'
 
@@ -36,64 +33,13 @@ HOSTILE = {
     "value_of": "bundle",
     "options": "no",
     "low_level": "/bin/false",
-    **{f"BASH_FUNC_{name}%%": "() { echo stolen; exit 0; }" for name in ("test", "read", "runc", "grep", "printf")},
+    "root": "/nowhere",
+    "by_crun": "crun",
+    **{
+        f"BASH_FUNC_{name}%%": "() { echo stolen; exit 0; }"
+        for name in ("test", "read", "runc", "grep", "printf", "become")
+    },
 }
-
-
-class Launcher:
-    """An installation as pip makes it, with programs that only say who they are and what they were told."""
-
-    def __init__(self, root):
-        self.root = root
-        self.bin = root / "venv/bin"
-        self.bin.mkdir(parents=True)
-        shutil.copy(SCRIPT, self.bin)
-        self.path = self.bin / "amd-container-runtime"
-        self.entry = root / "venv/lib/python3.11/site-packages/amd_container_runtime/shim.py"
-        self.entry.parent.mkdir(parents=True)
-        self.entry.touch()
-        self.programs = root / "programs"
-        self.programs.mkdir()
-        for program, name in ((self.bin / "python3.11", "python"), (self.programs / "runc", "runc")):
-            self.add_program(program, name)
-        self.host = root / "host"
-        (self.host / "etc/amd-container-toolkit").mkdir(parents=True)
-        self.bundle = root / "bundle"
-        self.bundle.mkdir()
-        self.environment = {"PATH": f"{self.programs}:/usr/bin:/bin", "AMD_CTK_HOST_ROOT": str(self.host)}
-
-    def add_program(self, path, name):
-        path.write_text(SAYS_WHO.format(name=name))
-        path.chmod(0o755)
-
-    def config(self, text):
-        (self.bundle / "config.json").write_text(text)
-
-    def settings(self, text):
-        (self.host / "etc/amd-container-toolkit/config.toml").write_text(text)
-
-    def run(self, *words, shell=None, **environment):
-        """Return who got the call and what it was told."""
-        answer = subprocess.run(
-            [*([shell, *(["sh"] if shell.endswith("busybox") else [])] if shell else []), str(self.path), *words],
-            cwd=self.bundle,
-            env={**self.environment, **environment},
-            capture_output=True,
-            check=True,
-        )
-        assert answer.stderr == b""
-        # Not as text, in which a carriage return becomes a newline.
-        who, *told = answer.stdout.decode("utf-8").split("\0")[:-1]
-        if who == "python":
-            library = str(self.entry).removesuffix("/amd_container_runtime/shim.py")
-            assert (told[:4], told[5:7]) == (["-I", "-S", "-B", "-c"], [library, str(self.path)])
-            return who, told[7:]
-        return who, told
-
-
-@pytest.fixture
-def launcher(tmp_path):
-    return Launcher(tmp_path)
 
 
 LINES = [
@@ -167,26 +113,6 @@ def test_a_container_that_wants_no_gpu_does_not_pay_for_python(launcher, line):
     launcher.config(PLAIN_CONFIG)
 
     assert launcher.run(*line.split()) == ("runc", line.split())
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        '{"process":{"env":["AMD_VISIBLE_DEVICES="]}}',
-        '{"process":{"env":["DOCKER_RESOURCE_GPU=0x1"]}}',
-        '{"process":{"env":["\\u0041MD_VISIBLE_DEVICES=0"]}}',
-        '{"linux":{"devices":[{"path":"/dev/dri/renderD128"}]}}',
-        '{"linux":{"devices":[{"path":"/dev/gpu","type":"c","major":226,"minor":128}]}}',
-        '{\n "path": "/dev/gpu",\n "major": 226\n}',
-        '{"linux":{"resources":{"devices":[{"allow":true,"type":"c","major":-1,"minor":-1,"access":"rwm"}]}}}',
-        '{"annotations":{"com.amd.container-toolkit.edits":"{}"}}',
-        *(f'{{"major"{space}226}}' for space in (":", ": ", " :", " : ", ":  ", "\t:", ":\t", ": \t", ":\t ", ": \t ")),
-    ],
-)
-def test_whatever_might_concern_gpus_starts_python(launcher, config):
-    launcher.config(config)
-
-    assert launcher.run("create", "c1")[0] == "python"
 
 
 def test_a_bundle_that_cannot_be_read_is_pythons_to_complain_about(launcher):
@@ -269,7 +195,7 @@ def test_a_launcher_behind_a_link_finds_its_python(launcher):
         check=True,
     )
 
-    assert answer.stdout.startswith("python\0-I\0-S\0")
+    assert answer.stdout.startswith("python\0")
 
 
 @pytest.fixture
@@ -287,9 +213,10 @@ def library(launcher):
 def test_the_library_of_a_system_package_comes_before_all_others(launcher, library, shell):
     who, told = launcher.run("create", "c1", shell=shell, **HOSTILE)
 
-    program = told.pop(4)
+    program = told[told.index("-c") + 1]
     assert who == "python-of-the-package"
-    assert told == ["-I", "-S", "-B", "-c", str(library / "python"), str(launcher.path), "create", "c1"]
+    assert {"-I", "-S", "-B", str(library / "python")} < set(told)
+    assert told[-3:] == [str(launcher.path), "create", "c1"]
     compile(program, "the launcher's", "exec")
 
 
@@ -318,6 +245,92 @@ def test_a_hostile_environment_changes_nothing(launcher, shell):
         ["state", "*", "a b", "", "$HOME"],
     )
     assert launcher.run("create", "--bundle", ".", "c1", shell=shell, **hostile)[0] == "python"
+
+
+def make_container(root, maker):
+    """Leave what a runtime keeps of a container c1 below its root."""
+    directory = root / "c1"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / {"runc": "state.json", "crun": "status"}[maker]).touch()
+
+
+@pytest.fixture
+def both(launcher):
+    """Return a launcher where runc and crun are installed."""
+    launcher.add_program(launcher.programs / "crun", "crun")
+    return launcher
+
+
+MADE_BY_CRUN = [
+    "state c1",
+    "start c1",
+    "kill c1 9",
+    "kill --all c1 KILL",
+    "delete --force c1",
+    "exec --process /tmp/p --detach --pid-file /p c1",
+    "exec --tty --user 1000 c1 ls c2",
+    "update --resources=- c1",
+    "ps --format json c1",
+    "pause c1",
+    "checkpoint --image-path /i c1",
+]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("line", MADE_BY_CRUN)
+def test_every_later_call_goes_to_the_runtime_that_made_the_container(both, shell, line):
+    root = both.root / "a root"
+    make_container(root, "crun")
+
+    for option in (["--root", str(root)], [f"--root={root}"], ["-root", str(root)], ["--log=/l", "--root", str(root)]):
+        words = [*option, *line.split()]
+        assert both.run(*words, shell=shell) == ("crun", words)
+
+
+@pytest.mark.parametrize(
+    ("configured", "makers", "who"),
+    [
+        ("", [], "runc"),
+        ("", ["runc"], "runc"),
+        ("", ["crun"], "crun"),
+        # Nothing says which of the two; the one that is chosen for new containers.
+        ("", ["runc", "crun"], "runc"),
+        ("runc", ["crun"], "crun"),
+        ("{programs}/runc", ["crun"], "crun"),
+        ("crun", ["runc"], "runc"),
+        ("crun", ["runc", "crun"], "crun"),
+        ("{programs}/crun", ["crun"], "crun"),
+        # Anything may be behind another name.
+        ("wrapper", ["crun"], "wrapper"),
+        ("wrapper", ["runc"], "wrapper"),
+    ],
+)
+@pytest.mark.parametrize("where", ["root", "runtime directory"])
+def test_launcher_and_python_find_the_maker_alike(both, configured, makers, who, where):
+    both.add_program(both.programs / "wrapper", "wrapper")
+    configured = configured.format(programs=both.programs)
+    both.settings(f'low-level-runtime = "{configured}"\n' if configured else "")
+    for maker in makers:
+        make_container(both.root / ("root" if where == "root" else maker), maker)
+    options = ["--root", str(both.root / "root")] if where == "root" else []
+    user = {} if options else {"XDG_RUNTIME_DIR": str(both.root)}
+    words = [*options, "kill", "c1", "9"]
+
+    assert both.run(*words, **user) == (who, words)
+    call = parse(words)
+    program = find_low_level_runtime(
+        configured, str(both.programs), ourselves=str(both.path), maker=maker_of(call.names, call.root, user)
+    )
+    assert program == f"{both.programs}/{who}"
+
+
+def test_a_container_of_crun_is_runcs_where_there_is_no_crun(launcher):
+    make_container(launcher.root / "root", "crun")
+    nothing_else = {"PATH": str(launcher.programs)}
+    if any(os.path.exists(f"{directory}/crun") for directory in USUAL_DIRECTORIES):
+        pytest.skip("this machine has crun in a usual directory")
+
+    assert launcher.run("--root", str(launcher.root / "root"), "state", "c1", **nothing_else)[0] == "runc"
 
 
 WORDS = st.one_of(

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -19,7 +20,6 @@ import pytest
         ("exec", "c1", "create", "--bundle", "/b"),
         ("delete", "--force", "create"),
         ("features",),
-        ("--version",),
         ("update", "--resources=-", "c1"),
         (),
         ("", " ", "a b", "*", "'\""),
@@ -30,6 +30,43 @@ def test_other_calls_reach_runc_word_for_word(runtime, words):
 
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
     assert runtime.runc_words == list(words)
+
+
+@pytest.mark.parametrize("words", [["--version"], ["-v"], ["--root", "/r", "--version"]])
+def test_the_version_is_that_of_runc_and_then_ours(runtime, words):
+    runtime.runc.write_text("#!/bin/sh\nprintf 'runc version 1.3.0\\ncommit: v1.3.0\\nspec: 1.2.1\\n'\nexit 3\n")
+
+    answer = runtime.run(*words)
+
+    # As go-runc and dockerd read it: the first line, and the last with "version" in it.
+    assert (answer.returncode, answer.stderr) == (3, "")
+    assert answer.stdout == (
+        f"runc version 1.3.0\ncommit: v1.3.0\nspec: 1.2.1\namd-container-runtime: {version('amd-container-runtime')}\n"
+    )
+
+
+def test_a_container_that_keeps_its_users_groups_is_made_by_crun(runtime):
+    crun = runtime.runc.with_name("crun")
+    crun.write_text(runtime.runc.read_text())
+    crun.chmod(0o755)
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", annotations={"run.oci.keep_original_groups": "1"})
+
+    assert runtime.create().returncode == 0
+
+    assert runtime.calls.read_text().splitlines()[0] == str(crun)
+    assert runtime.paths() == ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]
+
+
+@pytest.mark.parametrize("value", ["0", "true", 1])
+def test_only_the_value_that_crun_knows_makes_the_difference(runtime, value):
+    crun = runtime.runc.with_name("crun")
+    crun.write_text(runtime.runc.read_text())
+    crun.chmod(0o755)
+    runtime.write_config(annotations={"run.oci.keep_original_groups": value})
+
+    assert runtime.create().returncode == 0
+
+    assert runtime.calls.read_text().splitlines()[0] == str(runtime.runc)
 
 
 def test_help_says_that_this_is_a_wrapper(runtime):

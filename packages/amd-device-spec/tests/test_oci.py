@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -237,6 +238,63 @@ def test_a_device_that_the_spec_has_is_not_bound_over():
     apply_edits(spec, build_edits([KFD], sources={"/dev/kfd": "/dev/amd-container-toolkit/234:0"}))
 
     assert "mounts" not in spec
+
+
+FORGED_ENTRIES = {
+    "devices": ["x"] * 9000,
+    "rules": ["1:2"] * 9000,
+    "gids": [1] * 15000,
+    "poststop": [{"args": ["amd_gpu_tracker/hook.py"]}] * 1500,
+    "env": ["AMD_VRAM_LIMIT_MB=1"] * 2500,
+}
+
+
+@pytest.mark.parametrize("kind", FORGED_ENTRIES)
+def test_a_long_annotation_on_a_long_spec_takes_no_more_than_both_together(kind):
+    present = 30_000
+    spec = {
+        "linux": {
+            "devices": [{"path": str(number)} for number in range(present)],
+            "resources": {"devices": [{"major": number} for number in range(present)]},
+        },
+        "process": {"user": {"additionalGids": list(range(2, present))}, "env": ["A=1"] * present},
+        "hooks": {"poststop": [{"args": [str(number)]} for number in range(present)]},
+        "annotations": {"com.amd.container-toolkit.edits": json.dumps({kind: FORGED_ENTRIES[kind]})},
+    }
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        remove_edits(spec)
+    finally:
+        sys.setprofile(None)
+
+    assert calls < 30 * (present + len(FORGED_ENTRIES[kind]))
+
+
+def test_an_annotation_longer_than_any_of_ours_is_refused_unread():
+    listed = json.dumps({"rules": ["1:2"] * 10_000})
+
+    with pytest.raises(SpecError) as refusal:
+        remove_edits({"annotations": {"com.amd.container-toolkit.edits": listed}})
+
+    assert refusal.value.message == "its annotation com.amd.container-toolkit.edits is not what this toolkit writes"
+
+
+def test_the_annotation_of_the_largest_host_is_read():
+    nodes = [
+        KFD.replace(path=f"/dev/dri/renderD{128 + number}", major=226, minor=128 + number, gid=4_000_000_000)
+        for number in range(256)
+    ]
+    spec = {}
+    apply_edits(spec, build_edits(nodes, keep_host_mode=True, poststop=[HOOK]))
+
+    assert remove_edits(spec)
+    assert spec["linux"] == {"devices": [], "resources": {"devices": []}}
 
 
 def test_a_spec_that_needs_nothing_is_not_touched():

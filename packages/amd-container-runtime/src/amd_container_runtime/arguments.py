@@ -38,6 +38,9 @@ class Call(Value):
     pid_file: str = ""
     systemd_cgroup: bool = False
     asks_for_help: bool = False
+    asks_for_version: bool = False
+    # Of a call that starts nothing: the words behind the command of which the first container's name is one.
+    names: tuple[str, ...] = ()
 
     @property
     def starts_container(self) -> bool:
@@ -49,10 +52,11 @@ def parse(words: Sequence[str]) -> Call:
     """Parse the words behind the program's name."""
     options, position = _global_options(words)
     command = words[position] if position < len(words) else ""
+    behind = words[position + 1 :]
     own: dict[str, str] = {}
     operands: list[str] = []
     if command in STARTING:
-        own, operands = _command_options(words[position + 1 :])
+        own, operands = _command_options(behind)
     return Call(
         command=command,
         # The last, where engines put it: an option of a runtime to come may take a value that looks like an operand.
@@ -65,7 +69,13 @@ def parse(words: Sequence[str]) -> Call:
         pid_file=own.get("pid-file", ""),
         systemd_cgroup=options.get("systemd-cgroup", "false") != "false",
         asks_for_help=not {"help", "h"}.isdisjoint({*options, *own}),
+        asks_for_version=not command and not {"version", "v"}.isdisjoint(options),
+        names=() if command in STARTING else tuple(word for word in behind if _may_be_container(word)),
     )
+
+
+def _may_be_container(word: str) -> bool:
+    return bool(word) and not word.startswith("-") and "/" not in word
 
 
 def _global_options(words: Sequence[str]) -> tuple[dict[str, str], int]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import posix
 
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import put_in_place, read_file, write_beside
+from amdgpu_discovery.files import put_in_place, write_beside
+from amdgpu_discovery.oci_spec import read_spec
 from amdgpu_discovery.paths import behind_links
-from amdgpu_discovery.plain_json import dumps, loads
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from amdgpu_discovery.plain_json import dumps
 
 
 class Bundle:
@@ -24,7 +21,9 @@ class Bundle:
 
     def __init__(self, directory: str, config: str = "config.json") -> None:
         self.path = behind_links(config if config.startswith("/") else f"{directory}/{config}")
-        self.spec = _read_object(self.path)
+        self.spec = read_spec(
+            self.path, name=f"the bundle's {self.path}", hint="name the bundle's directory with --bundle"
+        )
         self._temporary = ""
 
     def write(self) -> None:
@@ -51,17 +50,3 @@ class Bundle:
         if self._temporary:
             posix.unlink(self._temporary)
             self._temporary = ""
-
-
-def _read_object(path: str) -> dict[str, Any]:
-    try:
-        document = loads(read_file(path))
-    except OSError as error:
-        raise FileError(
-            f"the bundle's {path} cannot be read: {reason(error)}", hint="name the bundle's directory with --bundle"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"the bundle's {path} is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise FileError(f"the bundle's {path} is not a JSON object")
-    return document

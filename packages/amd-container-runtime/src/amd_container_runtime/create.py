@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from amd_container_runtime.bundle import Bundle
-from amd_device_spec.errors import SpecError
 from amd_device_spec.host_grant import grant_on_host
 from amd_device_spec.oci import apply_edits, build_edits
 from amd_device_spec.oci_annotation import remove_edits
@@ -11,11 +10,12 @@ from amd_device_spec.request import VISIBLE_DEVICES, is_permitted, keep_last_req
 from amd_device_spec.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
 from amd_gpu_tracker.records.policy import may_be_tracking
 from amdgpu_discovery.device_nodes import find_device_nodes
-from amdgpu_discovery.errors import FileError, ToolkitError
+from amdgpu_discovery.errors import FileError, SpecError, ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from amd_container_runtime.arguments import Call
     from amd_container_runtime.claim import PendingClaim
@@ -28,13 +28,17 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 
-def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> None:
-    """Edit the bundle so that its container has all the GPUs it asks for; ToolkitError, and the bundle as it was."""
+def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> dict[str, Any]:
+    """Edit the bundle so that its container has all the GPUs it asks for, and return its spec.
+
+    ToolkitError where that cannot be, and the bundle as it was.
+    """
     bundle = Bundle(call.bundle, call.config)
     try:
         _add(bundle, call, host, settings, log)
     except SpecError as error:
         raise FileError(f"the bundle's {bundle.path} is not a spec: {error.message}", hint=error.hint) from error
+    return bundle.spec
 
 
 def _add(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -> None:
@@ -49,10 +53,9 @@ def _add(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -
         changed = apply_edits(bundle.spec, _edits(nodes, sources, granted, claim, settings)) or removed
         if keep_last_request(bundle.spec) or changed:
             bundle.write()
-        if request:
-            _log_grant(granted, closed_nodes_note(closed, bundle.spec), call, log)
         # Where it is refused because it runs already, runc says so, and its bundle and its GPUs stay as they are.
-        if claim is None or claim.reserve():
+        is_given = claim is None or claim.reserve()
+        if is_given:
             bundle.commit()
     except BaseException:
         if claim is not None:
@@ -60,6 +63,8 @@ def _add(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -
         raise
     finally:
         bundle.discard()
+    if request and is_given:
+        _log_grant(granted, closed_nodes_note(closed, bundle.spec), call, log)
 
 
 def _withdraw(claim: PendingClaim) -> None:

@@ -8,15 +8,19 @@ import posix
 
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.paths import is_file
+from amdgpu_discovery.paths import exists, is_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 # crun only where there is no runc anywhere: one installed later must not strand the other's containers.
 NAMES = ("runc", "crun")
+# What each keeps below its root in a directory named after the container, from `create` to `delete`.
+STATE_FILES = (("runc", "state.json"), ("crun", "status"))
+# `podman run --group-add keep-groups`: the container keeps the groups of the user who starts it. Only crun knows it.
+KEEP_GROUPS = "run.oci.keep_original_groups"
 # What python sets LC_CTYPE to where the locale is C, in its own environment (PEP 538).
 COERCED_LOCALES = (b"C.UTF-8", b"C.utf8", b"UTF-8")
 # Podman calls `delete` and `kill` without a PATH.
@@ -29,14 +33,18 @@ class NoLowLevelRuntime(ToolkitError):
     exit_code = 7
 
 
-def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str) -> str:
+def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str, maker: str = "") -> str:
     """Return the path of the OCI runtime: the configured one, else runc, else crun; NoLowLevelRuntime.
 
     `configured` is a path, a name or ""; `search_path` is a PATH; `ourselves` is passed over, wherever it is found.
+    Where a container needs the other of runc and crun, its `maker`, that one comes first.
     """
     # A relative directory of PATH would mean the bundle's, which is not a place for programs.
     directories = [*(part for part in search_path.split(":") if part.startswith("/")), *USUAL_DIRECTORIES]
     names = (configured,) if configured else NAMES
+    # A program of another name may be anything, crun in a wrapper too.
+    if maker and configured.rpartition("/")[2] in ("", *NAMES):
+        names = (maker, *names)
     for name in names:
         for candidate in [name] if "/" in name else [f"{directory}/{name}" for directory in directories]:
             if _is_program(candidate) and not _is_same_file(candidate, ourselves):
@@ -49,6 +57,29 @@ def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str)
     raise NoLowLevelRuntime(
         "there is no runc and no crun to hand the container to", hint="install runc with 'apt install runc'"
     )
+
+
+def maker_of(names: Sequence[str], root: str, environment: Mapping[str, str]) -> str:
+    """Return which of runc and crun made the container that the first of `names` to be one names, "" for none or both.
+
+    Both keep a directory for each container, crun with another file in it; `root` is the --root of the call.
+    """
+    user = environment.get("XDG_RUNTIME_DIR") or "/run"
+    for name in names:
+        makers = {
+            maker
+            for maker, file in STATE_FILES
+            for directory in ((root,) if root else (f"/run/{maker}", f"{user}/{maker}"))
+            if exists(f"{directory}/{name}/{file}")
+        }
+        if makers:
+            return makers.pop() if len(makers) == 1 else ""
+    return ""
+
+
+def maker_for(spec: dict[str, Any]) -> str:
+    """Return which of runc and crun a container needs, "" where either will do."""
+    return "crun" if (spec.get("annotations") or {}).get(KEEP_GROUPS) == "1" else ""
 
 
 def hand_over(program: str, words: Sequence[str], environment: Mapping[bytes, bytes]) -> NoReturn:

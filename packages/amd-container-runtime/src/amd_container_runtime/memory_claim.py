@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_container_runtime.claim import PendingClaim, make_holder, require_known_container
 from amd_device_spec.oci_annotation import VRAM_LIMIT
 from amd_gpu_tracker.claims.claim import Claim
-from amd_gpu_tracker.claims.given_gpus import allows_every_device, gpus_given
+from amd_gpu_tracker.claims.given_gpus import gpus_given, is_privileged
 from amd_gpu_tracker.claims.vram import reserve_vram
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_SWARM
@@ -71,7 +71,7 @@ def reserve_memory(
 
 
 def _refuse_given_nodes(spec: dict[str, Any], gpus: Sequence[Gpu], asked: VramRequest) -> None:
-    if gpus_given(spec, gpus) and not allows_every_device(spec):
+    if gpus_given(spec, gpus) and not is_privileged(spec):
         raise RequestError(
             f"{asked} is memory of a GPU that is yet to be chosen, and the container was given GPUs as devices",
             hint="leave out one or the other",

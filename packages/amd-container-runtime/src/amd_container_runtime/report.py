@@ -10,7 +10,7 @@ import posix
 import time
 
 from amdgpu_discovery.files import append_to_file
-from amdgpu_discovery.plain_json import dumps
+from amdgpu_discovery.plain_json import as_log_word, dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,15 +46,15 @@ class Log:
         self._level = LEVELS.index(level)
         # Whoever owns a home directory could lead root elsewhere with a link.
         at_home = [(f"{home}/{NAME}.log", posix.O_NOFOLLOW)] if home else []
-        self._end = "" if host.is_this_machine else f" host_root={_quote(host.root)}"
+        self._end = "" if host.is_this_machine else f" host_root={as_log_word(host.root)}"
         self._files = [(path, 0)] if path else [(host.path(LOG_FILE), 0), *at_home]
 
     def write(self, level: str, message: str, **fields: object) -> None:
         """Append one line; where no file can be written there is no log, and the container starts all the same."""
         if LEVELS.index(level) < self._level:
             return
-        values = "".join(f" {name}={_quote(str(value))}" for name, value in fields.items())
-        line = f"time={_now()} level={level.upper()} msg={_quote(f'{NAME} {message}')}{values}{self._end}\n"
+        values = "".join(f" {name}={as_log_word(str(value))}" for name, value in fields.items())
+        line = f"time={_now()} level={level.upper()} msg={as_log_word(f'{NAME} {message}')}{values}{self._end}\n"
         # No container waits for the reader of a pipe.
         any(_append(path, line.encode(), flags | posix.O_NONBLOCK) for path, flags in self._files)
 
@@ -70,14 +70,9 @@ def _append(path: str, line: bytes, flags: int = 0) -> bool:
 def _log_line(log_format: str, text: str) -> bytes:
     if log_format == "json":
         return dumps({"level": "error", "msg": text, "time": _now()}) + b"\n"
-    return f"time={_quote(_now())} level=error msg={_quote(text, always=True)}\n".encode()
+    return f"time={_now()} level=error msg={dumps(text).decode()}\n".encode()
 
 
 def _now() -> str:
     seconds = time.time()
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03d}Z"
-
-
-def _quote(text: str, *, always: bool = False) -> str:
-    plain = text.isprintable() and not any(character in text for character in ' "=\\')
-    return text if plain and text and not always else dumps(text).decode()

@@ -6,7 +6,7 @@ import posix
 import sys
 
 from amd_container_runtime.arguments import parse
-from amd_container_runtime.low_level import find_low_level_runtime, hand_over
+from amd_container_runtime.low_level import find_low_level_runtime, hand_over, maker_for, maker_of
 from amd_device_spec.settings import Settings, read_settings
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import host_from_environment, read_environment
@@ -40,21 +40,35 @@ def main() -> NoReturn:
 
 
 def _serve(call: Call, words: list[str]) -> NoReturn:
-    starts = call.starts_container and not call.asks_for_help
     environment = read_environment()
-    if starts:
-        host, settings = _read_surroundings(environment)
+    if call.starts_container and not call.asks_for_help:
+        program = _prepare_start(call, environment)
     else:
-        settings = _settings_or_defaults(environment)
-    # Looked for first: a container that cannot be made is not worth an edit.
-    program = find_low_level_runtime(
-        settings.low_level_runtime, environment.get("PATH", ""), ourselves=absolute(sys.argv[0])
-    )
-    if starts:
-        _prepare(call, host, settings, environment)
-    elif call.asks_for_help and not call.command:
+        maker = maker_of(call.names, call.root, environment)
+        program = _find_program(_settings_or_defaults(environment), environment, maker)
+    if call.asks_for_version:
+        _show_versions(program, words)
+    if call.asks_for_help and not call.command:
         print("\nAMD Container Runtime is a wrapper over runc. Below is the help for runc.\n", flush=True)
     hand_over(program, words, posix.environ)
+
+
+def _find_program(settings: Settings, environment: Mapping[str, str], maker: str = "") -> str:
+    path = environment.get("PATH", "")
+    return find_low_level_runtime(settings.low_level_runtime, path, ourselves=absolute(sys.argv[0]), maker=maker)
+
+
+def _show_versions(program: str, words: list[str]) -> NoReturn:
+    """Add our version to that of the low-level runtime, as one more line of its kind.
+
+    containerd's go-runc wants "runc version" in the first line; dockerd takes the last line that has "version" in it.
+    """
+    from importlib.metadata import version
+
+    pid = posix.posix_spawn(program, [program, *words], posix.environ)
+    status = posix.waitstatus_to_exitcode(posix.waitpid(pid, 0)[1])
+    print(f"amd-container-runtime: {version('amd-container-runtime')}")
+    sys.exit(status)
 
 
 def _read_surroundings(environment: Mapping[str, str]) -> tuple[Host, Settings]:
@@ -70,13 +84,19 @@ def _settings_or_defaults(environment: Mapping[str, str]) -> Settings:
         return Settings()
 
 
-def _prepare(call: Call, host: Host, settings: Settings, environment: Mapping[str, str]) -> None:
+def _prepare_start(call: Call, environment: Mapping[str, str]) -> str:
+    """Prepare the bundle of a container that starts; return the program that makes it."""
     from amd_container_runtime.create import add_requested_gpus
     from amd_container_runtime.report import Log
 
+    host, settings = _read_surroundings(environment)
+    # Looked for first: a container that cannot be made is not worth an edit.
+    program = _find_program(settings, environment)
     log = Log(host, level=settings.log_level, path=settings.log_file, home=environment.get("HOME", ""))
     try:
-        add_requested_gpus(call, host, settings, log)
+        spec = add_requested_gpus(call, host, settings, log)
     except ToolkitError as error:
         log.write("error", str(error), container=call.container_id)
         raise
+    maker = maker_for(spec)
+    return _find_program(settings, environment, maker) if maker else program

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.errors import SpecError
 
-
-class SpecError(ToolkitError):
-    """A spec of a shape that no engine writes; `message` says what is wrong without naming the file."""
-
-    exit_code = 6
+__all__ = ["SpecError"]

@@ -8,7 +8,6 @@ Source: OCI runtime-spec, config-linux.md.
 
 from __future__ import annotations
 
-from amd_device_spec.errors import SpecError
 from amd_device_spec.oci_annotation import (
     ACCESS,
     ANNOTATION,
@@ -20,7 +19,7 @@ from amd_device_spec.oci_annotation import (
     rule_of,
     summary_of,
 )
-from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.errors import RequestError, SpecError
 from amdgpu_discovery.plain_json import dumps
 from amdgpu_discovery.value import Value
 

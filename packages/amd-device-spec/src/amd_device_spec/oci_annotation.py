@@ -5,7 +5,7 @@ Anybody can write an annotation, an image too, so what it lists is checked befor
 
 from __future__ import annotations
 
-from amd_device_spec.errors import SpecError
+from amdgpu_discovery.errors import SpecError
 from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False
@@ -37,6 +37,8 @@ HOOK_PROGRAM = "amd_gpu_tracker/hook.py"
 PRIVATE_NODES = "/dev/amd-container-toolkit"
 # Of a device; the kernel's have 12 and 20 bits.
 LONGEST_NUMBER = 10
+# The list of 64 partitions, the most a host has, is a quarter of this.
+LONGEST_LIST = 2**16
 
 
 def remove_edits(spec: dict[str, Any]) -> bool:
@@ -73,29 +75,46 @@ def numbers_of(rule: dict[str, Any]) -> str:
 def _remove_listed(spec: dict[str, Any], listed: object) -> None:
     """Take out what the annotation's value lists; SpecError where that is nothing of ours."""
     for kind, entries in _parse_listed(listed).items():
-        present = _find_list(spec, LOCATIONS[kind])
+        left: dict[object, int] = {}
         for entry in entries:
-            # Ours was appended: of two equal entries the first is somebody else's.
-            place = next((place for place in reversed(range(len(present))) if _is(kind, present[place], entry)), None)
-            if place is not None:
-                del present[place]
+            text = _hook_text(entry) if kind == "poststop" else entry
+            left[text] = left.get(text, 0) + 1
+        present = _find_list(spec, LOCATIONS[kind])
+        # Ours was appended: of two equal entries the first is somebody else's.
+        present[:] = [entry for entry in reversed(present) if not _take(left, _as_listed(kind, entry))][::-1]
 
 
-def _is(kind: str, present: object, listed: Any) -> bool:
-    """Return whether an entry of a spec is the listed one."""
+def _take(left: dict[object, int], listed: object) -> bool:
+    if not left.get(listed):
+        return False
+    left[listed] -= 1
+    return True
+
+
+def _as_listed(kind: str, present: Any) -> object:
+    """Return an entry of a spec as the annotation lists it, None where it is none that we write."""
+    if kind in ("gids", "env"):
+        return present if isinstance(present, (int, str)) else None
+    if not isinstance(present, dict):
+        return None
     if kind == "devices":
-        return isinstance(present, dict) and summary_of(present) == listed
-    if kind == "rules":
-        return present == rule_of(*map(int, listed.split(":")))
+        return summary_of(present)
+    if kind == "poststop":
+        return _hook_text(present)
     if kind == "mounts":
-        destination, _, source = listed.partition(" ")
-        return present == mount_of(destination, source)
-    return bool(present == listed)
+        destination, source = present.get("destination", ""), present.get("source", "")
+        return f"{destination} {source}" if present == mount_of(destination, source) else None
+    major, minor = present.get("major", -1), present.get("minor", -1)
+    return f"{major}:{minor}" if present == rule_of(major, minor) else None
+
+
+def _hook_text(hook: dict[str, Any]) -> str:
+    return f"{hook.get('path')} {hook.get('args')} {hook.get('timeout')}"
 
 
 def _parse_listed(listed: object) -> dict[str, list[Any]]:
     try:
-        kinds = loads(str(listed).encode())
+        kinds = loads(listed.encode()) if isinstance(listed, str) and len(listed) <= LONGEST_LIST else None
     except (ValueError, RecursionError):
         kinds = None
     if not isinstance(kinds, dict) or not all(_is_ours(kind, entries) for kind, entries in kinds.items()):
@@ -106,19 +125,23 @@ def _parse_listed(listed: object) -> dict[str, list[Any]]:
 def _is_ours(kind: str, entries: object) -> bool:
     """Return whether these can be edits of ours.
 
-    Anybody can write an annotation, an image too: what it lists must not take away a denial or somebody's hook.
+    What an image lists must not take away a denial or somebody's hook.
     """
-    if kind not in LOCATIONS or not isinstance(entries, list):
+    return kind in LOCATIONS and isinstance(entries, list) and all(_is_listed(kind, entry) for entry in entries)
+
+
+def _is_listed(kind: str, entry: object) -> bool:
+    if kind == "gids":
+        return type(entry) is int
+    if kind == "poststop":
+        return _is_hook(entry)
+    if not isinstance(entry, str):
         return False
-    if kind == "devices":
-        return all(isinstance(device, str) for device in entries)
     if kind == "mounts":
-        return all(isinstance(mount, str) and _is_node_mount(mount) for mount in entries)
+        return _is_node_mount(entry)
     if kind == "rules":
-        return all(isinstance(numbers, str) and _are_numbers(numbers) for numbers in entries)
-    if kind == "env":
-        return all(isinstance(variable, str) and variable.startswith(f"{VRAM_LIMIT}=") for variable in entries)
-    return kind != "poststop" or all(_is_hook(hook) for hook in entries)
+        return _are_numbers(entry)
+    return kind == "devices" or entry.startswith(f"{VRAM_LIMIT}=")
 
 
 def _is_node_mount(listed: str) -> bool:

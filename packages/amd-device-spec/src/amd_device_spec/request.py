@@ -7,7 +7,7 @@ kind (docs/decisions/0003-swarm-has-the-last-word.md).
 
 from __future__ import annotations
 
-from amd_device_spec.errors import SpecError
+from amdgpu_discovery.errors import SpecError
 from amdgpu_discovery.selection import asks_for_nothing, names_numbers
 from amdgpu_discovery.value import Value
 

@@ -142,6 +142,36 @@ def test_an_exclusive_gpu_in_use_is_refused_in_the_guides_words(tracker, runtime
     )
 
 
+def test_a_container_id_that_is_more_than_a_word_is_one_in_the_log(tracker, runtime, untracked, init):
+    tracker.set_accessibility("1", exclusive=True)
+    tracker.reserve("first", "1")
+
+    runtime(claim_hook(untracked.host), 'c2" level=INFO msg="\n', init.pid, numbers=[1])
+
+    with open(untracked.host.path("/var/log/amd-container-runtime.log")) as log:
+        (line,) = log.read().splitlines()
+    assert r' container="c2\" level=INFO msg=\"\n" host_root=' in line
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"linux": {"devices": [{"major": 226, "minor": [1]}]}}, "its 'linux.devices[0].minor' is not a number"),
+        ({"linux": {"namespaces": 5}}, "its 'linux.namespaces' is not a list"),
+        (
+            {"linux": {"devices": [{"Major": 226, "minor": 128}]}},
+            "its key 'Major' in 'linux.devices[0]' is not written",
+        ),
+    ],
+)
+def test_what_is_not_a_spec_is_refused_in_one_sentence(tracker, runtime, untracked, init, spec, complaint):
+    answer = runtime(claim_hook(untracked.host), "c1", init.pid, spec=spec)
+
+    assert answer.returncode == 5
+    assert f"config.json is not a spec: {complaint}" in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
 def test_while_the_tracker_is_disabled_nothing_is_claimed_or_written(untracked, runtime, init):
     before = sorted(os.walk(untracked.host.root))
 
@@ -233,7 +263,7 @@ def test_a_state_that_no_runtime_writes_is_told(tracker, untracked, state):
     assert answer.stderr == "the container's state on standard input is not what OCI runtimes write\n"
 
 
-@pytest.mark.parametrize("spec", [{"linux": None}, {}, {"linux": {"devices": None}}, {"linux": {"devices": [1, {}]}}])
+@pytest.mark.parametrize("spec", [{"linux": None}, {}, {"linux": {"devices": None}}, {"linux": {"devices": [{}]}}])
 def test_a_spec_without_gpu_nodes_claims_nothing(tracker, runtime, untracked, init, spec):
     assert runtime(claim_hook(untracked.host), "c1", init.pid, spec=spec).returncode == 0
 

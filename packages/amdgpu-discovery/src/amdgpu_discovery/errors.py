@@ -35,6 +35,12 @@ class RequestError(ToolkitError):
     exit_code = 4
 
 
+class SpecError(ToolkitError):
+    """A spec of a shape that no engine writes; `message` says what is wrong without naming the file."""
+
+    exit_code = 6
+
+
 class FileError(ToolkitError):
     """A file that cannot be read or written."""
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+    MakeObject = Callable[[list[tuple[str, Any]]], Any]
 
 try:
     import _json
@@ -25,12 +28,12 @@ class _Reading:
 
     strict = True
     object_hook = None
-    object_pairs_hook = None
     parse_float = float
     parse_int = int
 
-    def __init__(self) -> None:
+    def __init__(self, make_object: MakeObject | None) -> None:
         self.memo: dict[str, str] = {}
+        self.object_pairs_hook = make_object
 
     @staticmethod
     def parse_constant(name: str) -> Any:
@@ -38,13 +41,16 @@ class _Reading:
         raise ValueError(f"{name} is not JSON")
 
 
-def loads(content: bytes) -> Any:
-    """Parse one JSON document in UTF-8; ValueError says where it is broken. Key order and big integers are kept."""
+def loads(content: bytes, *, make_object: MakeObject | None = None) -> Any:
+    """Parse one JSON document in UTF-8; ValueError says where it is broken. Key order and big integers are kept.
+
+    `make_object` makes an object of its keys and values as they are given; by default the last of equal keys counts.
+    """
     text = content.decode("utf-8")
     if HAS_ACCELERATOR:
         try:
             scan: Any = _json.make_scanner
-            document, end = scan(_Reading())(text, len(text) - len(text.lstrip(_SPACE)))
+            document, end = scan(_Reading(make_object))(text, len(text) - len(text.lstrip(_SPACE)))
         except (StopIteration, SystemError, AttributeError, TypeError):
             pass  # broken, and json says where; or the C half of a python to come, which wants to be asked otherwise
         else:
@@ -52,7 +58,7 @@ def loads(content: bytes) -> Any:
                 return document
     import json
 
-    return json.loads(text, parse_constant=_Reading.parse_constant)
+    return json.loads(text, parse_constant=_Reading.parse_constant, object_pairs_hook=make_object)
 
 
 def dumps(document: Any) -> bytes:
@@ -63,6 +69,12 @@ def dumps(document: Any) -> bytes:
 
         return json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
     return "".join(encode(document, 0)).encode("ascii")
+
+
+def as_log_word(text: str) -> str:
+    """Return text as one word of a line of a log: as it is, or as a JSON string where that would not be one word."""
+    plain = text.isprintable() and not any(character in text for character in ' "=\\')
+    return text if plain and text else dumps(text).decode()
 
 
 def _make_encoder() -> Any:

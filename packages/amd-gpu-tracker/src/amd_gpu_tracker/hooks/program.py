@@ -15,10 +15,10 @@ from amd_gpu_tracker.records.policy import may_be_tracking
 from amd_gpu_tracker.records.refusals import record_refusal
 from amd_gpu_tracker.records.rootless import open_state
 from amd_gpu_tracker.records.state import State
-from amdgpu_discovery.errors import FileError, ToolkitError, reason
-from amdgpu_discovery.files import append_to_file, read_file
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.files import append_to_file
 from amdgpu_discovery.host import Host, read_environment
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.plain_json import as_log_word, dumps, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,11 +60,13 @@ def _claim(state: State, container: dict[str, Any], processes: Processes) -> Non
     from amd_gpu_tracker.claims.given_gpus import gpus_given, shared_cgroup
     from amd_gpu_tracker.claims.reservation import reserve
     from amdgpu_discovery.numbering import locate_gpus
+    from amdgpu_discovery.oci_spec import read_spec
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)
     runtime_words = processes.words(creators[0].pid) if creators else []
     bundle = _find_bundle(container["bundle"], runtime_words)
-    spec = _read_spec(bundle)
+    config = f"{bundle}/config.json"
+    spec = read_spec(config, name=config)
     gpus = locate_gpus(state.host, board_ids=False)
     holder = Holder(
         container_id=container["id"],
@@ -114,19 +116,6 @@ def _find_bundle(told: str, runtime_words: list[str]) -> str:
     return bundle
 
 
-def _read_spec(bundle: str) -> dict[str, Any]:
-    path = f"{bundle}/config.json"
-    try:
-        spec = loads(read_file(path))
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {reason(error)}") from error
-    except ValueError as error:
-        raise FileError(f"{path} is not JSON: {error}") from error
-    if type(spec) is not dict:
-        raise FileError(f"{path} is not a JSON object")
-    return spec
-
-
 def _runtime_option(words: list[str], *names: str) -> str:
     """Return the value of an option on the runtime's command line, "" where it was not given."""
     for position, word in enumerate(words[1:], 1):
@@ -144,7 +133,7 @@ def _report(state: State, container_id: str, error: ToolkitError) -> None:
         record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=message)
     line = f'time={time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} level=ERROR msg="amd-gpu-tracker refused GPUs" '
     place = "" if state.host.is_this_machine else f" host_root={dumps(state.host.root).decode()}"
-    line += f"error={dumps(message).decode()} container={container_id}{place}\n"
+    line += f"error={dumps(message).decode()} container={as_log_word(container_id)}{place}\n"
     try:
         append_to_file(state.host.path(LOG_FILE), line.encode())
     except OSError:

@@ -1,0 +1,108 @@
+"""Read a container's OCI runtime spec (config.json) so that it means the same here and to the runtime that gets it.
+
+runc (Go) ignores the case of keys and merges a key given twice; crun does neither, takes the first of two, and reads
+numbers in quotes too. A spec on which they disagree is refused, because nobody can say what its container would get.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.errors import FileError, SpecError, reason
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.plain_json import loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class _Object:
+    """The keys of an object that this project reads, by name, and by what runc takes for that name."""
+
+    __slots__ = ("fields", "name_by_folded")
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+        self.name_by_folded = {name.casefold(): name for name in fields}
+
+
+# A list stands for a list of such entries, `dict` for an object with any keys.
+_HOOKS = [_Object(path=str, args=[str], timeout=int)]
+_PROCESS = _Object(
+    env=[str], capabilities=_Object(bounding=[str]), user=_Object(uid=int, gid=int, additionalGids=[int])
+)
+_LINUX = _Object(
+    devices=[_Object(path=str, type=str, major=int, minor=int, fileMode=int, uid=int, gid=int)],
+    resources=_Object(devices=[_Object(allow=bool, type=str, major=int, minor=int, access=str)]),
+    namespaces=[_Object(type=str, path=str)],
+    cgroupsPath=str,
+)
+_SPEC = _Object(
+    process=_PROCESS,
+    mounts=[_Object(destination=str, source=str)],
+    linux=_LINUX,
+    hooks=_Object(createRuntime=_HOOKS, poststop=_HOOKS),
+    annotations=dict,
+)
+_NAMES = {str: "a string", int: "a number", bool: "true or false", dict: "an object"}
+
+
+def read_spec(path: str, *, name: str, hint: str = "") -> dict[str, Any]:
+    """Return the spec in a file; FileError calls the file `name`, and gives `hint` where it cannot be read."""
+    try:
+        spec: dict[str, Any] = loads(read_file(path), make_object=_unambiguous)
+        if type(spec) is dict:
+            _check_object(spec, _SPEC, "")
+            return spec
+    except OSError as error:
+        raise FileError(f"{name} cannot be read: {reason(error)}", hint=hint) from error
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{name} is not JSON: {error}") from error
+    except SpecError as error:
+        raise FileError(f"{name} is not a spec: {error.message}", hint=error.hint) from error
+    raise FileError(f"{name} is not a JSON object")
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise SpecError(f"its key '{twice}' is given twice in one object", hint="runtimes differ in which they take")
+    return fields
+
+
+def _check(value: object, shape: Any, place: str) -> None:
+    """Check a value and what is in it; null is as good as nothing."""
+    if value is None:
+        return
+    if type(shape) is _Object:
+        _check_object(value, shape, place)
+    elif type(shape) is list:
+        _check_list(value, shape[0], place)
+    elif type(value) is not shape:
+        raise SpecError(f"its '{place}' is not {_NAMES[shape]}")
+
+
+def _check_list(value: object, shape: Any, place: str) -> None:
+    if type(value) is not list:
+        raise SpecError(f"its '{place}' is not a list")
+    kind = dict if type(shape) is _Object else shape
+    for position, entry in enumerate(value):
+        if type(entry) is not kind:
+            raise SpecError(f"entry {position} of its '{place}' is not {_NAMES[kind]}")
+        if kind is dict:
+            _check_object(entry, shape, f"{place}[{position}]")
+
+
+def _check_object(value: object, shape: _Object, place: str) -> None:
+    if type(value) is not dict:
+        raise SpecError(f"its '{place}' is not an object")
+    for key, inner in value.items():
+        if key in shape.fields:
+            _check(inner, shape.fields[key], f"{place}.{key}" if place else key)
+        elif key.casefold() in shape.name_by_folded:
+            meant = shape.name_by_folded[key.casefold()]
+            where = f" in '{place}'" if place else ""
+            raise SpecError(
+                f"its key '{key}'{where} is not written '{meant}'", hint="runtimes differ in whether they read it"
+            )
