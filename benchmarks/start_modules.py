@@ -10,7 +10,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
@@ -47,7 +48,7 @@ def count(directory: Path, root: str) -> tuple[set[str], int]:
     with open(reader, encoding="utf-8") as pipe:
         names = pipe.read().split()
     os.waitpid(child, 0)
-    return set(names), sum(1 for name, after in zip(names, names[1:], strict=False) if name != after)
+    return set(names), sum(1 for name, after in pairwise(names) if name != after)
 
 
 def _report_start(directory: Path, writer: int) -> None:
@@ -58,10 +59,8 @@ def _report_start(directory: Path, writer: int) -> None:
         import posix
 
         posix.execve = lambda *_: sys.exit(0)
-        try:
+        with suppress(SystemExit):
             main()
-        except SystemExit:
-            pass
     os.write(writer, " ".join(entered).encode())
     os._exit(0)
 

@@ -4,28 +4,47 @@ from __future__ import annotations
 
 from amd_container_runtime.bundle import Bundle
 from amd_device_spec.host_grant import grant_on_host
-from amd_device_spec.oci import apply_edits, build_edits
-from amd_device_spec.oci_annotation import remove_edits
+from amd_device_spec.oci import add_edits, build_edits
+from amd_device_spec.oci_annotation import VRAM_LIMIT, remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, is_permitted, keep_last_request, requested_gpus
 from amd_device_spec.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
-from amd_gpu_tracker.records.policy import may_be_tracking
+from amd_gpu_tracker import may_be_tracking
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.errors import FileError, SpecError, ToolkitError
+from amdgpu_discovery.paths import absolute, directory_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from amd_container_runtime.arguments import Call
-    from amd_container_runtime.claim import PendingClaim
     from amd_container_runtime.report import Log
     from amd_device_spec.grant import Grant
     from amd_device_spec.oci import Edits
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amdgpu_discovery.gpu import DeviceNode
+    from amd_gpu_tracker import ContainerClaim
+    from amdgpu_discovery.gpu import DeviceNode, GpuLocation
     from amdgpu_discovery.host import Host
+
+
+class Start:
+    """One start of a container: what the call says, where it happens, and what is found out on the way."""
+
+    __slots__ = ("bundle", "call", "host", "log", "settings", "spec")
+
+    def __init__(self, call: Call, host: Host, settings: Settings, log: Log) -> None:
+        self.call = call
+        self.host = host
+        self.settings = settings
+        self.log = log
+        self.bundle = Bundle(call.bundle, call.config)
+        self.spec = self.bundle.spec
+
+    def say(self, level: str, message: str, **fields: object) -> None:
+        """Write a line about this container to the log."""
+        self.log.write(level, message, **fields, container=self.call.container_id)
 
 
 def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> dict[str, Any]:
@@ -33,108 +52,119 @@ def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> 
 
     ToolkitError where that cannot be, and the bundle as it was.
     """
-    bundle = Bundle(call.bundle, call.config)
+    start = Start(call, host, settings, log)
     try:
-        _add(bundle, call, host, settings, log)
+        _add(start)
     except SpecError as error:
-        raise FileError(f"the bundle's {bundle.path} is not a spec: {error.message}", hint=error.hint) from error
-    return bundle.spec
+        raise FileError(f"the bundle's {start.bundle.path} is not a spec: {error.message}", hint=error.hint) from error
+    return start.spec
 
 
-def _add(bundle: Bundle, call: Call, host: Host, settings: Settings, log: Log) -> None:
-    request = _permitted(requested_gpus(bundle.spec, settings), bundle, call, settings, log)
+def _add(start: Start) -> None:
+    request = _permitted(start, requested_gpus(start.spec, start.settings))
     # What an earlier start put in is neither asked for nor given by the engine.
-    removed = remove_edits(bundle.spec)
-    granted, claim = _grant(request, call, host, bundle, settings)
+    changed = remove_edits(start.spec)
+    granted, claim = _grant(start, request)
     try:
-        nodes = find_device_nodes(host, granted.gpus)
-        closed = closed_nodes(nodes, bundle.spec)
-        sources = _open_sources(closed, host, settings)
-        changed = apply_edits(bundle.spec, _edits(nodes, sources, granted, claim, settings)) or removed
-        if keep_last_request(bundle.spec) or changed:
-            bundle.write()
+        nodes = find_device_nodes(start.host, granted.gpus)
+        closed = closed_nodes(nodes, start.spec)
+        changed = add_edits(start.spec, _edits(start, nodes, closed, granted, claim)) or changed
+        if keep_last_request(start.spec) or changed:
+            start.bundle.write()
         # Where it is refused because it runs already, runc says so, and its bundle and its GPUs stay as they are.
         is_given = claim is None or claim.reserve()
         if is_given:
-            bundle.commit()
+            start.bundle.commit()
     except BaseException:
-        if claim is not None:
-            _withdraw(claim)
+        _withdraw(claim)
         raise
     finally:
-        bundle.discard()
+        start.bundle.discard()
     if request and is_given:
-        _log_grant(granted, closed_nodes_note(closed, bundle.spec), call, log)
+        _log_grant(start, granted, closed_nodes_note(closed, start.spec))
 
 
-def _withdraw(claim: PendingClaim) -> None:
-    """Give back what was reserved; where that fails it is given back by this process's end."""
+def _withdraw(claim: ContainerClaim | None) -> None:
+    """Release what was reserved; where that fails it is released by this process's end."""
     try:
-        claim.withdraw()
+        if claim is not None:
+            claim.withdraw()
     except (OSError, ToolkitError):
         return
 
 
-def _permitted(
-    request: GpuRequest | None, bundle: Bundle, call: Call, settings: Settings, log: Log
-) -> GpuRequest | None:
+def _permitted(start: Start, request: GpuRequest | None) -> GpuRequest | None:
     """Return the request if this host lets containers ask by environment, else None."""
-    if request is None or is_permitted(bundle.spec, settings):
+    if request is None or is_permitted(start.spec, start.settings):
         return request
-    policy = settings.visible_devices_env
-    log.write(
-        "warn",
-        f"{VISIBLE_DEVICES} and Swarm resources are ignored because visible-devices-env is {policy}",
-        container=call.container_id,
-    )
+    policy = start.settings.visible_devices_env
+    start.say("warn", f"{VISIBLE_DEVICES} and Swarm resources are ignored because visible-devices-env is {policy}")
     return None
 
 
-def _grant(
-    request: GpuRequest | None, call: Call, host: Host, bundle: Bundle, settings: Settings
-) -> tuple[Grant, PendingClaim | None]:
+def _grant(start: Start, request: GpuRequest | None) -> tuple[Grant, ContainerClaim | None]:
     """Return which GPUs the container gets, and what it has to reserve or, of memory, has reserved."""
-    tracked = may_be_tracking(host)
-    granted, gpus = grant_on_host(request, host, settings)
-    if granted.vram:
-        from amd_container_runtime.memory_claim import reserve_memory
-
-        return reserve_memory(call, host, bundle, granted, granted.vram)
-    if not tracked:
-        return granted, None
+    tracked = may_be_tracking(start.host)
+    granted, gpus = grant_on_host(request, start.host, start.settings)
     # A container that asked for nothing may have been given GPUs by its engine.
-    from amd_container_runtime.claim import make_claim
+    claim = _claim(start, granted, gpus) if tracked or granted.vram else None
+    if granted.vram and claim:
+        _drop_limits_of_others(start.spec)
+        granted = granted.replace(gpus=claim.gpus)
+    return granted, claim
 
-    return granted, make_claim(call, host, bundle, granted=granted, gpus=gpus)
+
+def _claim(start: Start, granted: Grant, gpus: Sequence[GpuLocation]) -> ContainerClaim | None:
+    # Most hosts do not track GPUs.
+    from amd_gpu_tracker import StartingContainer, claim_container
+
+    call = start.call
+    container = StartingContainer(
+        container_id=call.container_id,
+        spec=start.spec,
+        bundle=directory_of(start.bundle.path),
+        root=call.root,
+        pid_file=absolute(call.pid_file) if call.pid_file else "",
+    )
+    vram_mb = granted.vram.megabytes if granted.vram else 0
+    return claim_container(
+        start.host, container, granted=granted.gpus, located=gpus, kinds=granted.kinds, vram_mb=vram_mb
+    )
 
 
-def _open_sources(closed: Sequence[DeviceNode], host: Host, settings: Settings) -> dict[str, str]:
-    """Return by their paths what is bound in place of nodes that would be closed, {} where nothing can be."""
-    if not closed or settings.device_mode == "host" or is_user_namespace():
-        return {}
-    from amd_container_runtime.private_nodes import make_private_nodes
-
-    return make_private_nodes(host, closed)
+def _drop_limits_of_others(spec: dict[str, Any]) -> None:
+    """Leave no memory limit in the environment that an image or a user wrote there."""
+    environment = spec["process"]["env"]
+    environment[:] = [variable for variable in environment if variable.partition("=")[0] != VRAM_LIMIT]
 
 
 def _edits(
+    start: Start,
     nodes: Sequence[DeviceNode],
-    sources: Mapping[str, str],
+    closed: Sequence[DeviceNode],
     granted: Grant,
-    claim: PendingClaim | None,
-    settings: Settings,
+    claim: ContainerClaim | None,
 ) -> Edits:
     return build_edits(
         nodes,
-        keep_host_mode=settings.device_mode == "host",
-        sources=sources,
+        keep_host_mode=start.settings.device_mode == "host",
+        sources=_open_sources(start, closed),
         poststop=claim.poststop_hooks if claim else (),
         vram_mb=granted.vram.megabytes if granted.vram else 0,
     )
 
 
-def _log_grant(granted: Grant, closed_nodes: str, call: Call, log: Log) -> None:
+def _open_sources(start: Start, closed: Sequence[DeviceNode]) -> dict[str, str]:
+    """Return by their paths what is bound in place of nodes that would be closed, {} where nothing can be."""
+    if not closed or start.settings.device_mode == "host" or is_user_namespace():
+        return {}
+    from amd_container_runtime.private_nodes import make_private_nodes
+
+    return make_private_nodes(start.host, closed)
+
+
+def _log_grant(start: Start, granted: Grant, closed_nodes: str) -> None:
     for note in filter(None, (*granted.notes, closed_nodes)):
-        log.write("warn", note, container=call.container_id)
+        start.say("warn", note)
     numbers = f"[{' '.join(str(gpu.number) for gpu in granted.gpus)}]"
-    log.write("info", "Requested GPUs for container", gpu_indices=numbers, container=call.container_id)
+    start.say("info", "Requested GPUs for container", gpu_indices=numbers)

@@ -78,10 +78,18 @@ def build_edits(
 def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
     """Put edits into a spec in place of those of an earlier time; return whether the spec changed.
 
-    What the spec has already, by path or by number, is kept as it is and not listed as ours. SpecError where the spec
-    has something else in a place where these things belong, RequestError where it has another device at a path of ours.
+    Errors as `add_edits`.
     """
     removed = remove_edits(spec)
+    return add_edits(spec, edits) or removed
+
+
+def add_edits(spec: dict[str, Any], edits: Edits) -> bool:
+    """Put edits into a spec that has none of an earlier time; return whether the spec changed.
+
+    What the spec has already, by path or by number, is kept as it is and not listed in the annotation. SpecError where
+    the spec has something else where these things belong, RequestError where it has another device at one of the paths.
+    """
     devices, mounts = _add_nodes(spec, edits)
     rules = _add(spec, "rules", edits.rules, missing=_missing_rules)
     listed = {
@@ -93,7 +101,7 @@ def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
         "env": _add(spec, "env", edits.env, missing=_all),
     }
     if not any(listed.values()):
-        return removed
+        return False
     _object(spec, ("annotations",))[ANNOTATION] = dumps({kind: new for kind, new in listed.items() if new}).decode()
     return True
 

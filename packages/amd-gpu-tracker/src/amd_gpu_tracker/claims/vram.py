@@ -38,7 +38,7 @@ def reserve_vram(
     """
     _require_enabled(state.read_policy(), claim)
     if state.is_rootless:
-        raise refused(state, claim, f"{_asked(claim)}: only containers of root can reserve memory")
+        raise refused(state, claim, f"{asked(claim)}: only containers of root can reserve memory")
     state.prepare()
     with lock(state.lock_path):
         stamp = take_stamp(state, processes)
@@ -77,7 +77,7 @@ def choose_gpu(gpus: Iterable[GpuLocation], free_mb_by_gpu: Mapping[int, int], m
 def _require_enabled(policy: Policy, claim: Claim) -> None:
     if not policy.enabled:
         raise GpusRefused(
-            f"{_asked(claim)}: memory can be reserved only while the GPU Tracker is enabled",
+            f"{asked(claim)}: memory can be reserved only while the GPU Tracker is enabled",
             hint="run 'amd-ctk swarm setup --vram', or 'amd-ctk gpu-tracker enable'",
         )
 
@@ -91,7 +91,7 @@ def _choose(
 ) -> GpuLocation:
     largest = max(vram_mb_by_gpu.values(), default=0)
     if claim.vram_mb > largest:
-        message = f"{_asked(claim)} is more than any GPU of this node has, the largest has {largest} MB"
+        message = f"{asked(claim)} is more than any GPU of this node has, the largest has {largest} MB"
         raise refused(state, claim, message, hint="reserve whole GPUs by name instead")
     chosen = choose_gpu(gpus, free_mb_by_gpu, claim.vram_mb)
     if chosen is None:
@@ -102,10 +102,11 @@ def _choose(
 def _no_room(claim: Claim, free_mb_by_gpu: Mapping[int, int]) -> str:
     pool = sum(free_mb_by_gpu.values())
     most, number = max((free, -number) for number, free in free_mb_by_gpu.items())
-    words = f"{_asked(claim)}: no single GPU has as much to spare"
+    words = f"{asked(claim)}: no single GPU has as much to spare"
     where = f"; of the {pool} MB on this node at most {most} MB are in one piece, on GPU {-number}"
     return f"{words}{where if pool else ''}"
 
 
-def _asked(claim: Claim) -> str:
+def asked(claim: Claim) -> str:
+    """Return the memory that a claim asks for as it stands in the environment."""
     return f"DOCKER_RESOURCE_{claim.kinds[0]}={claim.vram_mb}"

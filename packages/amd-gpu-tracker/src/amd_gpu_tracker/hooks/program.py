@@ -9,7 +9,7 @@ import time
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.hooks.spec_entries import CLAIM
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import BY_CDI, Holder
+from amd_gpu_tracker.records.lease import BY_CDI
 from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.policy import may_be_tracking
 from amd_gpu_tracker.records.refusals import record_refusal
@@ -56,30 +56,26 @@ def _claim(state: State, container: dict[str, Any], processes: Processes) -> Non
     """Claim the GPUs whose device nodes the container was given."""
     if not may_be_tracking(state.host):
         return
-    from amd_gpu_tracker.claims.claim import Claim
-    from amd_gpu_tracker.claims.given_gpus import gpus_given, shared_cgroup
-    from amd_gpu_tracker.claims.reservation import reserve
-    from amdgpu_discovery.numbering import locate_gpus
+    from amd_gpu_tracker.claims.container import StartingContainer, claim_container
     from amdgpu_discovery.oci_spec import read_spec
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)
     runtime_words = processes.words(creators[0].pid) if creators else []
     bundle = _find_bundle(container["bundle"], runtime_words)
     config = f"{bundle}/config.json"
-    spec = read_spec(config, name=config)
-    gpus = locate_gpus(state.host, board_ids=False)
-    holder = Holder(
+    starting = StartingContainer(
         container_id=container["id"],
+        spec=read_spec(config, name=config),
         # The state does not tell it.
         root=_runtime_option(runtime_words, "root"),
         bundle=bundle,
-        creator=creators[0],
+        creators=tuple(creators),
         init=processes.find(container["pid"]),
-        cgroup=shared_cgroup(spec, container["id"]),
     )
-    claim = Claim(holder=holder, wanted=gpus_given(spec, gpus), ways=(BY_CDI,), creators=creators)
-    if not reserve(state, claim, processes=processes, lock=KernelLock):
-        raise ContainerRunning(f"a container {holder.container_id} that uses GPUs is running already")
+    directory = state.run_directory if state.is_rootless else ""
+    claim = claim_container(state.host, starting, source=BY_CDI, run_directory=directory)
+    if claim and not claim.reserve():
+        raise ContainerRunning(f"a container {starting.container_id} that uses GPUs is running already")
 
 
 def _release(state: State, container: dict[str, Any], processes: Processes) -> None:

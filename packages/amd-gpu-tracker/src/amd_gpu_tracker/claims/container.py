@@ -1,0 +1,182 @@
+"""The door to the tracker for a container that starts: whatever gives it GPUs, they are reserved here.
+
+The runtime and the hook of CDI specs come with values: which container it is, its spec, which GPUs it was granted.
+"""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.given_gpus import gpus_given, is_privileged, may_give_gpus, shared_cgroup
+from amd_gpu_tracker.claims.reservation import reserve, withdraw
+from amd_gpu_tracker.hooks.spec_entries import is_claim_hook, release_hook
+from amd_gpu_tracker.life.processes import Processes, ProcessId
+from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
+from amd_gpu_tracker.records.lock import KernelLock
+from amd_gpu_tracker.records.rootless import open_state
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.errors import DriverUnavailable, RequestError
+from amdgpu_discovery.host import read_environment
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
+
+# As amd-smi counts megabytes.
+MEBIBYTE = 2**20
+
+
+class StartingContainer(Value):
+    """A container that is being made: its id, its OCI `spec`, and what the runtime's command line says of it."""
+
+    container_id: str
+    spec: dict[str, Any]
+    # The directory of the bundle.
+    bundle: str
+    # The runtime's --root and --pid-file, "" where they are not given.
+    root: str = ""
+    pid_file: str = ""
+    # Those that make it; where there are none, this process does.
+    creators: tuple[ProcessId, ...] = ()
+    # Its first process, where there is one already.
+    init: ProcessId | None = None
+
+
+class ContainerClaim:
+    """What a starting container reserves; decided by `reserve`, or already, where Swarm promised memory."""
+
+    __slots__ = ("_claim", "_is_reserved", "_processes", "_state")
+
+    def __init__(self, state: State, claim: Claim, processes: Processes, *, is_reserved: bool = False) -> None:
+        self._state = state
+        self._claim = claim
+        self._processes = processes
+        self._is_reserved = is_reserved
+
+    @property
+    def gpus(self) -> tuple[GpuLocation, ...]:
+        """Return the GPUs that are claimed, by number."""
+        return tuple(self._claim.wanted)
+
+    @property
+    def poststop_hooks(self) -> list[dict[str, Any]]:
+        """Return the hooks by which the tracker hears that the container has ended."""
+        return [release_hook(self._state.host, self._state.run_directory if self._state.is_rootless else "")]
+
+    def reserve(self) -> bool:
+        """Reserve all GPUs or raise GpusRefused; False where the runtime has this container already and will say so."""
+        if not (self._is_reserved or self._claim.vram_mb):
+            self._is_reserved = reserve(self._state, self._claim, processes=self._processes, lock=KernelLock)
+        if not self._is_reserved:
+            _require_known_container(self._claim.holder)
+        return self._is_reserved
+
+    def withdraw(self) -> None:
+        """Release what was reserved, if anything was."""
+        if self._is_reserved:
+            withdraw(self._state, self._claim.holder)
+
+
+def claim_container(
+    host: Host,
+    container: StartingContainer,
+    *,
+    granted: Sequence[GpuLocation] = (),
+    located: Sequence[GpuLocation] = (),
+    kinds: tuple[str, ...] = (),
+    vram_mb: int = 0,
+    source: str = "",
+    run_directory: str = "",
+) -> ContainerClaim | None:
+    """Return the claim of a container that starts, None where it has no GPU.
+
+    `granted` are the GPUs that its request was granted, of generic resource `kinds` where Swarm chose them; those that
+    its spec opens are claimed beside them. `located` are all GPUs of the host, if they were located already. With
+    `vram_mb` a GPU with that much free memory is chosen and reserved at once: GpusRefused where there is none.
+    `source` says how GPUs came into the spec, where the caller knows: BY_CDI, BY_DEVICE.
+    `run_directory` is where a rootless run has its leases, "" for the usual one.
+    """
+    state = State(host, run_directory) if run_directory else open_state(host, read_environment())
+    if vram_mb:
+        return _claim_memory(state, container, kinds, vram_mb)
+    spec = container.spec
+    gpus = located or (_locate_gpus(host) if may_give_gpus(spec) else [])
+    given = [gpu for gpu in gpus_given(spec, gpus) if gpu not in granted]
+    if not (granted or given):
+        return None
+    processes = Processes()
+    claim = Claim(
+        holder=_holder(container, processes),
+        wanted=sorted((*granted, *given), key=lambda gpu: gpu.number),
+        ways=(*_ways_of_request(granted, kinds), *((source or _way_of_nodes(spec),) if given else ())),
+        creators=container.creators,
+        kinds=kinds,
+    )
+    return ContainerClaim(state, claim, processes)
+
+
+def _claim_memory(state: State, container: StartingContainer, kinds: tuple[str, ...], vram_mb: int) -> ContainerClaim:
+    from amd_gpu_tracker.claims.vram import asked, reserve_vram
+    from amdgpu_discovery.discover import find_gpus
+
+    processes = Processes()
+    claim = Claim(holder=_holder(container, processes), wanted=(), ways=(BY_SWARM,), kinds=kinds, vram_mb=vram_mb)
+    gpus = find_gpus(state.host)
+    if gpus_given(container.spec, gpus) and not is_privileged(container.spec):
+        raise RequestError(
+            f"{asked(claim)} is memory of a GPU that is yet to be chosen, and the container was given GPUs as devices",
+            hint="leave out one or the other",
+        )
+    vram_mb_by_gpu = {gpu.number: (gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus}
+    gpu = reserve_vram(state, claim, gpus, vram_mb_by_gpu, processes=processes, lock=KernelLock)
+    wanted = (gpu,) if gpu else ()
+    return ContainerClaim(state, claim.replace(wanted=wanted), processes, is_reserved=gpu is not None)
+
+
+def _holder(container: StartingContainer, processes: Processes) -> Holder:
+    return Holder(
+        container_id=container.container_id,
+        root=container.root,
+        bundle=container.bundle,
+        # The runtime's own process becomes the low-level runtime that makes the container.
+        creator=container.creators[0] if container.creators else processes.myself(),
+        init=container.init,
+        pid_file=container.pid_file,
+        cgroup=shared_cgroup(container.spec, container.container_id),
+    )
+
+
+def _require_known_container(holder: Holder) -> None:
+    """Raise ContainerRunning unless the runtime refuses to make a container because it has it: it would have no GPU."""
+    from amd_gpu_tracker.errors import ContainerRunning
+    from amd_gpu_tracker.life.liveness import is_known_to_runtime
+
+    if not is_known_to_runtime(holder.root, holder.container_id):
+        raise ContainerRunning(
+            f"the id {holder.container_id} has GPUs already, and the runtime has no container of that id yet",
+            hint="'amd-ctk gpu-tracker status --wide' shows who has them",
+        )
+
+
+def _locate_gpus(host: Host) -> list[GpuLocation]:
+    try:
+        return locate_gpus(host, board_ids=False)
+    except DriverUnavailable:  # the nodes are those of another vendor
+        return []
+
+
+def _ways_of_request(granted: Sequence[GpuLocation], kinds: tuple[str, ...]) -> tuple[str, ...]:
+    if not granted:
+        return ()
+    return (BY_SWARM,) if kinds else (BY_ENVIRONMENT,)
+
+
+def _way_of_nodes(spec: dict[str, Any]) -> str:
+    """Return how nodes came into a spec: with our CDI spec, which brings a hook along, or by `--device`."""
+    listed = (spec.get("hooks") or {}).get("createRuntime")
+    return BY_CDI if any(map(is_claim_hook, listed or ())) else BY_DEVICE
