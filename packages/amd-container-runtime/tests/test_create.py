@@ -316,13 +316,12 @@ def test_a_rootless_engine_makes_no_nodes_for_a_container_with_another_namespace
 @needs_root
 def test_a_closed_node_that_the_engine_has_put_there_is_told(runtime):
     kfd = {"path": "/dev/kfd", "type": "c", "major": 510, "minor": 0}
-    odd = {"path": ["/dev/kfd"]}
-    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux={**USER_NAMESPACE, "devices": [odd, kfd]})
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", linux={**USER_NAMESPACE, "devices": [kfd]})
 
     runtime.create()
 
     assert [mount["destination"] for mount in runtime.config["mounts"]] == ["/dev/dri/card3", "/dev/dri/renderD130"]
-    assert runtime.paths() == [["/dev/kfd"], "/dev/kfd"]
+    assert runtime.paths() == ["/dev/kfd"]
     assert " in this user namespace /dev/kfd keep the host's mode " in runtime.own_log[0]
 
 
