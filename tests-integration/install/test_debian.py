@@ -71,6 +71,31 @@ def test_a_refusal_is_one_sentence(installed):
     assert len(said.splitlines()) == 1
 
 
+SERVING_THE_HOST = """
+[Unit]
+ConditionPathExists=
+[Service]
+Environment=AMD_CTK_HOST_ROOT=/run/shared/host
+"""
+
+
+@pytest.mark.parametrize("unit", ["amd-cdi-refresh", "amd-cdi-watch"])
+def test_a_unit_sees_the_gpus_and_writes_their_spec_under_its_own_restrictions(installed, unit):
+    drop_in = f"/run/systemd/system/{unit}.service.d"
+    spec = "/run/shared/host/etc/cdi/amd.json"
+    installed.run(f"{ON_HOST} amd-ctk cdi generate && rm {spec}")
+    installed.write(f"{drop_in}/host.conf", SERVING_THE_HOST)
+
+    installed.run(
+        f"systemctl daemon-reload; systemctl start {unit}; for i in $(seq 100); do [ -e {spec} ] || sleep 0.1; done"
+    )
+
+    said = installed.run(f"systemctl stop {unit}; journalctl --unit={unit} --output=cat")
+    assert "Generated CDI spec: /etc/cdi/amd.json\n" in said
+    assert installed.run(f"systemctl is-failed {unit}", check=False) == "inactive\n"
+    installed.run(f"rm -r {drop_in}; systemctl daemon-reload; {ON_HOST} amd-ctk cdi remove")
+
+
 def test_no_python_of_the_system_finds_our_modules(installed):
     for module in ("amd_ctk", "amdgpu_discovery", "typer", "filelock"):
         assert "ModuleNotFoundError" in installed.run(f"python3 -c 'import {module}'", check=False)
