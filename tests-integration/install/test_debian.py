@@ -249,6 +249,18 @@ def test_removal_takes_out_what_is_ours_and_nothing_else(machine):
     assert machine.run("find /etc/systemd -name 'amd-*'; systemctl list-units --all --no-legend 'amd-*'") == ""
 
 
+def test_a_user_cannot_keep_a_removal_waiting(machine):
+    install(machine)
+    configure(machine)
+    holding = "flock --exclusive /var/lib/amd-container-toolkit sleep 600"
+    machine.run(f"setpriv --reuid=65534 --regid=65534 --clear-groups {holding} >/dev/null 2>&1 & sleep 1")
+    assert machine.run("flock --nonblock /var/lib/amd-container-toolkit true || echo held") == "held\n"
+
+    machine.run("timeout 50 apt-get -qq -y remove amd-ctk amd-container-runtime 2>&1")
+
+    assert json.loads(machine.run("cat /etc/docker/daemon.json")) == json.loads(DAEMON_JSON)
+
+
 def test_an_engine_forgets_a_runtime_that_is_removed_alone(machine):
     install(machine)
     configure(machine)
