@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from amd_ctk.configuration.runtime_program import NoRuntimeProgram, check_runtime_path
+from amd_ctk.configuration.runtime_program import NoRuntimeProgram, check_runtime_path, find_runtime_program
 
 
 def test_a_path_that_leads_to_no_program_is_refused(tmp_path: Path) -> None:
@@ -18,6 +19,18 @@ def test_a_path_that_leads_to_no_program_is_refused(tmp_path: Path) -> None:
         assert str(refused.value) == (
             f"the runtime path {path} leads to no program (engines would start no container; install it first)"
         )
+
+
+def test_the_program_of_a_virtual_environment_is_beside_its_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin/amd-container-runtime"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", f"{tmp_path}/bin/python")
+
+    assert find_runtime_program("/lib/python/amd_ctk/__main__.py", "/nowhere") == str(program)
 
 
 def test_a_program_and_a_path_of_a_simulated_host_are_taken() -> None:

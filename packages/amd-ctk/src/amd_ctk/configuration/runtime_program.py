@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from amd_ctk.engines.engine import RUNTIME_PROGRAM
 from amdgpu_discovery.errors import ToolkitError
@@ -16,11 +17,13 @@ class NoRuntimeProgram(ToolkitError):
 
 
 def find_runtime_program(ourselves: str, search_path: str) -> str:
-    """Return the absolute path of amd-container-runtime: beside `ourselves`, else on a PATH; NoRuntimeProgram.
+    """Return the path of amd-container-runtime: beside `ourselves`, beside python, on a PATH; NoRuntimeProgram.
 
     An engine may have another PATH than whoever configures it, so a name would not do.
     """
     beside = [os.path.dirname(os.path.abspath(ourselves)), os.path.dirname(os.path.realpath(ourselves))]
+    # `python -m amd_ctk` in a virtual environment is no program, but its python stands beside them.
+    beside.append(os.path.dirname(sys.executable))
     for directory in [*beside, *search_path.split(":"), *USUAL_DIRECTORIES]:
         candidate = os.path.join(directory, RUNTIME_PROGRAM)
         if os.path.isabs(candidate) and _is_program(candidate):
