@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import load_profile
+from amdgpu_discovery.simulate import hide_gpus, load_profile
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
 needs_user_namespaces = pytest.mark.skipif(
@@ -693,4 +693,49 @@ def test_an_id_that_has_gpus_and_no_container_is_refused_rather_than_started_wit
         ),
     )
     assert runtime.config == before
+    assert runtime.runc_words is None
+
+
+# --- a process whose device cgroup hides GPUs
+
+
+def create_in_a_job(runtime):
+    """Create where files that nobody may read are closed to root as well."""
+    limit = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+    words = ("--log", runtime.log, "--log-format", "json", "create", "--bundle", runtime.bundle, "c1")
+    return runtime.run(*words, under=limit)
+
+
+@pytest.mark.parametrize("request_text", ["all", "2-3", "2,0x12FE4F7FDAF06B9"])
+def test_a_container_of_a_job_gets_gpus_of_the_job_by_the_hosts_numbers(runtime, request_text):
+    hide_gpus(runtime.host, (0, 1))
+    runtime.write_config(f"AMD_VISIBLE_DEVICES={request_text}")
+
+    assert create_in_a_job(runtime).returncode == 0
+
+    nodes = ["/dev/dri/card2", "/dev/dri/renderD129", "/dev/dri/card1", "/dev/dri/renderD128", "/dev/kfd"]
+    assert runtime.paths() == nodes
+
+
+def test_a_gpu_outside_the_job_is_refused_with_those_of_the_job(runtime):
+    hide_gpus(runtime.host, (0, 1))
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    answer = create_in_a_job(runtime)
+
+    assert answer.returncode == 4
+    assert answer.stderr == (
+        "amd-container-runtime: AMD_VISIBLE_DEVICES=0: GPU 0 is not among the GPUs this process may use (2, 3)"
+        " (its device cgroup hides the others)\n"
+    )
+    assert runtime.runc_words is None
+
+
+def test_all_of_no_gpu_that_may_be_used_is_refused(runtime):
+    hide_gpus(runtime.host, (0, 1, 2, 3))
+    runtime.write_config("AMD_VISIBLE_DEVICES=all")
+
+    answer = create_in_a_job(runtime)
+
+    assert "4 of 4 GPUs are hidden from this process by its device cgroup" in answer.stderr
     assert runtime.runc_words is None

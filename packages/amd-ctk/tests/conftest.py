@@ -26,34 +26,41 @@ def program():
 @pytest.fixture
 def amd_ctk(run_amd_ctk, tmp_path):
     """Return a function that runs amd-ctk on the test's host; what it says of every simulated host is left out."""
-    announced = f"Working on the simulated host {tmp_path}/host, not on this machine\n"
+    return lambda *words, **environment: without_announcement(run_amd_ctk(*words, **environment), tmp_path)
 
-    def run(*words, **environment):
-        answer = run_amd_ctk(*words, **environment)
-        answer.stderr = answer.stderr.replace(announced, "", 1)
-        return answer
 
-    return run
+@pytest.fixture
+def limited_amd_ctk(tmp_path, program):
+    """Return a function as `amd_ctk`, for which files that nobody may read are closed to root as well."""
+    override = "-dac_override,-dac_read_search"
+    limit = ["setpriv", "--bounding-set", override] if os.geteuid() == 0 else []
+    return lambda *words: without_announcement(run([*limit, program, *map(str, words)], tmp_path, {}), tmp_path)
 
 
 @pytest.fixture
 def run_amd_ctk(tmp_path, program):
     """Return a function that runs amd-ctk on the test's host and leaves nothing out of what it says."""
+    return lambda *words, **environment: run([program, *map(str, words)], tmp_path, environment)
 
-    def run(*words, **environment):
-        return subprocess.run(
-            [program, *map(str, words)],
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(tmp_path),
-                "AMD_CTK_HOST_ROOT": str(tmp_path / "host"),
-                # Width of help.
-                "COLUMNS": "100",
-                **environment,
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
 
-    return run
+def without_announcement(answer, directory):
+    announced = f"Working on the simulated host {directory}/host, not on this machine\n"
+    answer.stderr = answer.stderr.replace(announced, "", 1)
+    return answer
+
+
+def run(words, directory, environment):
+    return subprocess.run(
+        words,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(directory),
+            "AMD_CTK_HOST_ROOT": str(directory / "host"),
+            # Width of help.
+            "COLUMNS": "100",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )

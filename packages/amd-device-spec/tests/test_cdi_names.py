@@ -32,6 +32,7 @@ WHOLE = Gpu(
     cu_count=256,
     is_apu=False,
     xgmi_hive=None,
+    host_total=2,
 )
 SECOND = WHOLE.replace(
     number=1,

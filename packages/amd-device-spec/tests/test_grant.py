@@ -24,6 +24,7 @@ GPUS = [
         pci_unique_id=IDS[number],
         partition_rank=0,
         partition_total=1,
+        host_total=4,
     )
     for number, bus in enumerate((0x03, 0x26, 0x43, 0x63))
 ]

@@ -28,6 +28,13 @@ def test_each_gpu_brings_its_card_and_render_node_and_all_share_kfd(simulated):
     ]
 
 
+def test_a_node_has_the_mode_that_it_has_in_dev(simulated):
+    host = simulated("one-gpu")
+    os.chmod(host.path("/dev/dri/renderD128"), 0o664)
+
+    assert [node.mode for node in find_device_nodes(host, locate_gpus(host))] == [0o660, 0o664, 0o660]
+
+
 def test_no_gpu_needs_no_node(simulated):
     assert find_device_nodes(simulated("mi210-4"), []) == []
 

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus, format_gfx_target
-from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
+from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, ToolkitError
 from amdgpu_discovery.gpu import DeviceNumber, Gpu, PciAddress
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
@@ -46,6 +46,7 @@ def test_a_gpu_has_everything_the_driver_says(simulated):
         pci_unique_id=0xEA35F57CC80DEB35,
         partition_rank=0,
         partition_total=1,
+        host_total=4,
         render_node=DeviceNumber(path="/dev/dri/renderD130", major=226, minor=130),
         card_node=DeviceNumber(path="/dev/dri/card3", major=226, minor=3),
         gpu_id=12261,
@@ -135,6 +136,23 @@ def test_an_apu_knows_itself_and_has_no_id(simulated):
     (gpu,) = find_gpus(simulated("strix-halo"))
 
     assert (gpu.gfx_target, gpu.is_apu, gpu.unique_id, gpu.cu_count) == ("gfx1151", True, 0, 40)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"device_id": 0x15DD, "gfx_target_version": 90002},
+        # Linux before targets were told, with and without the firmware's table of processors.
+        {"device_id": 0x15DD, "gfx_target_version": None},
+        {"device_id": 0x15D8, "gfx_target_version": None},
+        {"device_id": 0x1309, "gfx_target_version": None, "cpu_cores_count": 4},
+    ],
+)
+def test_raven_ridge_and_older_are_apus(simulated, changes):
+    host = simulated("one-gpu")
+    change_properties(host, 1, **changes)
+
+    assert [gpu.is_apu for gpu in find_gpus(host)] == [True]
 
 
 def test_mi300a_is_an_apu_and_mi300x_is_not(simulated):
@@ -235,11 +253,23 @@ def test_partitions_of_a_board_without_minors_are_known_by_its_slot(simulated):
     (whole, *_) = locate_gpus(host)
     for node in (whole.card_path, whole.render_path):
         os.unlink(host.path(f"/sys/class/drm/{os.path.basename(node)}"))
+    shutil.rmtree(host.path("/sys/bus/pci/devices/0000:05:00.0/drm"))
 
     gpus = find_gpus(host)
 
     assert [(str(gpu.pci_address), gpu.partition_rank) for gpu in gpus] == [("0000:05:00.0", rank) for rank in range(7)]
     assert {(gpu.pci_unique_id, gpu.numa_node, gpu.compute_partition) for gpu in gpus} == {(0, None, "")}
+
+
+@pytest.mark.parametrize("profile", ["mi210-4", "mi300x-8-cpx"])
+def test_a_missing_link_to_a_render_node_moves_no_number(simulated, profile):
+    host = simulated(profile)
+    before = locate_gpus(host)
+    for gpu in before[1:3]:
+        os.unlink(host.path(f"/sys/class/drm/renderD{gpu.render_minor}"))
+
+    assert locate_gpus(host) == before
+    assert find_unnumbered_gpus(host) == []
 
 
 def test_a_gpu_without_a_card_is_a_gpu(simulated):
@@ -301,11 +331,95 @@ class RefusingHost(Host):
         return super().read(path)
 
 
-def test_nodes_outside_our_cgroup_are_not_ours_and_no_error(simulated):
-    host = RefusingHost(simulated("mi210-4"), hidden=(4, 3))
+def numbers(gpus):
+    return [(gpu.number, str(gpu.pci_address), gpu.partition_rank, gpu.partition_total) for gpu in gpus]
 
-    assert addresses(find_gpus(host)) == ["0000:26:00.0", "0000:63:00.0"]
-    assert [gpu.number for gpu in find_gpus(host)] == [0, 1]
+
+@pytest.mark.parametrize("hidden", [(4,), (5,), (3, 4), (4, 5), (2, 4), (2, 3, 5)])
+def test_gpus_keep_the_numbers_of_the_host_where_others_are_hidden(simulated, hidden):
+    whole = simulated("mi210-4")
+
+    shown = locate_gpus(RefusingHost(whole, hidden))
+
+    assert shown == [gpu for gpu in locate_gpus(whole) if gpu.kfd_node not in hidden]
+    assert {gpu.host_total for gpu in shown} == {4}
+
+
+def test_a_gpu_without_kfd_is_not_taken_for_a_hidden_one_where_that_matters(simulated):
+    """One node is hidden, and it may be that of 0000:26:00.0 or of 0000:03:00.0, which has none."""
+    whole = simulated(load_profile("mi210-4").with_gpu(2, partitions=0))
+    assert addresses(locate_gpus(whole)) == ["0000:26:00.0", "0000:43:00.0", "0000:63:00.0"]
+    (last,) = [gpu.kfd_node for gpu in locate_gpus(whole) if gpu.number == 2]
+    (first,) = [gpu.kfd_node for gpu in locate_gpus(whole) if gpu.number == 0]
+
+    with pytest.raises(ToolkitError) as failure:
+        locate_gpus(RefusingHost(whole, [last]))
+
+    assert str(failure.value) == (
+        "GPUs cannot be numbered: 1 of them is hidden from this process by its device cgroup, and the amdgpu driver has"
+        " 2 devices to which it may belong (run it where all GPUs may be opened)"
+    )
+    # Whichever of the two it is, one GPU comes before the others.
+    assert [gpu.number for gpu in locate_gpus(RefusingHost(whole, [first]))] == [1, 2]
+
+
+def test_where_every_gpu_is_hidden_that_is_said(simulated):
+    whole = simulated("mi210-4")
+
+    with pytest.raises(GpusHidden) as failure:
+        locate_gpus(RefusingHost(whole, [gpu.kfd_node for gpu in locate_gpus(whole)]))
+
+    assert failure.value.message == "4 of 4 GPUs are hidden from this process by its device cgroup"
+
+
+@pytest.mark.parametrize("profile", ["mi300x-8-cpx", "mi308x-8-cpx", "mi300a-4", "rx7900xtx-raphael"])
+def test_partitions_keep_their_numbers_ranks_and_boards(simulated, profile):
+    whole = simulated(profile)
+    everything = locate_gpus(whole)
+    jobs = [slice(0, 1), slice(1, 2), slice(8, 16), slice(9, 12), slice(0, 62, 3), slice(60, 63)]
+
+    for expected in (everything[job] or everything[-1:] for job in jobs):
+        hidden = [gpu.kfd_node for gpu in everything if gpu not in expected]
+        assert locate_gpus(RefusingHost(whole, hidden)) == expected
+
+
+def test_a_hidden_virtual_function_keeps_its_partitions_from_another_of_its_device(simulated):
+    profile = load_profile("mi300x-8-cpx")
+    functions = [gpu.replace(pci_address=f"0000:02:02.{n}") for n, gpu in enumerate(profile.gpus[:2], 1)]
+    whole = simulated(profile.replace(gpus=tuple(functions)))
+    everything = locate_gpus(whole)
+    # Shown: the first function's own node, and two partitions of the second whose own node is hidden.
+    expected = [everything[0], everything[10], everything[15]]
+
+    hidden = [gpu.kfd_node for gpu in everything if gpu not in expected]
+
+    assert numbers(locate_gpus(RefusingHost(whole, hidden))) == [
+        (0, "0000:02:02.1", 0, 8),
+        (10, "0000:02:02.2", 2, 8),
+        (15, "0000:02:02.2", 7, 8),
+    ]
+
+
+def test_a_node_of_processors_between_those_of_gpus_is_no_hidden_gpu(simulated):
+    """Nodes of processors are for all to read; a directory that cannot be read is a GPU's."""
+    host = simulated("mi210-4")
+    # Node 2 of another kernel: processors behind the first GPU.
+    shutil.copytree(host.path(f"{NODES}/0"), host.path(f"{NODES}/6"))
+
+    shown = locate_gpus(RefusingHost(host, [4]))
+
+    assert numbers(shown)[0] == (1, "0000:26:00.0", 0, 1)
+
+
+def test_gpus_cannot_be_numbered_while_a_board_changes_its_mode(simulated):
+    whole = simulated("mi300x-8-cpx")
+    everything = locate_gpus(whole)
+    mode = whole.path("/sys/bus/pci/devices/0000:05:00.0/current_compute_partition")
+    with open(mode, "w", encoding="ascii") as file:
+        file.write("SPX\n")
+
+    with pytest.raises(ToolkitError, match="GPUs cannot be numbered"):
+        locate_gpus(RefusingHost(whole, [gpu.kfd_node for gpu in everything[:16]]))
 
 
 def test_partitions_whose_parents_our_cgroup_hides_are_still_known_by_them(simulated):
@@ -415,6 +529,26 @@ def test_a_gpu_without_kfd_is_listed_apart_and_has_no_number(simulated):
         130,
         3,
     )
+    assert apart.reason == "the kernel's compute driver (KFD) does not list it"
+
+
+def test_a_gpu_whose_render_node_is_dead_is_not_said_to_be_unknown_to_kfd(simulated):
+    host = simulated("mi210-4")
+    change_properties(host, 4, drm_render_minor=190)
+
+    (apart,) = find_unnumbered_gpus(host)
+
+    assert str(apart.pci_address) == "0000:03:00.0"
+    assert apart.reason == "the render node that the kernel's compute driver (KFD) names for it does not exist"
+
+
+def test_hidden_gpus_are_not_said_to_be_unknown_to_kfd(simulated):
+    whole = simulated(load_profile("mi300x-8-cpx").with_gpu(7, partitions=0))
+    everything = locate_gpus(whole)
+
+    assert [str(gpu.pci_address) for gpu in find_unnumbered_gpus(whole)] == ["0000:e5:00.0"]
+    # The last board may be one of the hidden ones for all that this process can know.
+    assert find_unnumbered_gpus(RefusingHost(whole, [gpu.kfd_node for gpu in everything[8:]])) == []
 
 
 def test_a_partitioned_gpu_is_not_listed_apart(simulated):

@@ -12,7 +12,7 @@ from amdgpu_discovery.identities import form_of, format_smi_uuid, is_identity, p
 from amdgpu_discovery.selection import asks_for_nothing, names_numbers, resolve, select_gpus
 
 
-def gpu(number, *, bus, rank=0, total=1, kfd_id=0, pci_id=0, domain=0):
+def gpu(number, *, bus, rank=0, total=1, kfd_id=0, pci_id=0, domain=0, host_total=4):
     return GpuLocation(
         number=number,
         pci_address=PciAddress(domain=domain, bus=bus, device=0, function=0),
@@ -23,6 +23,7 @@ def gpu(number, *, bus, rank=0, total=1, kfd_id=0, pci_id=0, domain=0):
         pci_unique_id=pci_id,
         partition_rank=rank,
         partition_total=total,
+        host_total=host_total,
     )
 
 
@@ -40,7 +41,7 @@ PARTITIONED = [
     gpu(2, bus=0x27, rank=0, total=2, kfd_id=0xB1, pci_id=0xBB),
     gpu(3, bus=0x27, rank=1, total=2, kfd_id=0xB2, pci_id=0xBB),
 ]
-APUS = [gpu(0, bus=0x0C), gpu(1, bus=0x0D)]
+APUS = [gpu(0, bus=0x0C, host_total=2), gpu(1, bus=0x0D, host_total=2)]
 
 
 def numbers(gpus, request):
@@ -199,7 +200,7 @@ def test_id_zero_never_matches_although_apus_have_it():
 
 
 def test_an_id_that_looks_like_a_number_is_written_with_0x():
-    gpus = [gpu(0, bus=3, kfd_id=0x64, pci_id=0x64)]
+    gpus = [gpu(0, bus=3, kfd_id=0x64, pci_id=0x64, host_total=1)]
 
     assert numbers(gpus, "0x64") == [0]
     with pytest.raises(RequestError, match="GPU 64 does not exist, this host has GPU 0"):
@@ -214,7 +215,7 @@ def test_all_of_nothing_is_refused():
 
 
 def test_a_host_with_many_ids_does_not_list_them_all():
-    gpus = [gpu(number, bus=number, kfd_id=0x100 + number) for number in range(12)]
+    gpus = [gpu(number, bus=number, kfd_id=0x100 + number, host_total=12) for number in range(12)]
 
     with pytest.raises(RequestError) as refusal:
         select_gpus(gpus, "0x1")
@@ -413,3 +414,48 @@ def test_a_request_of_numbers_names_no_identities():
     others = ["123456789", "0x1", "gpu-1", "0000:03:00.0", "03:00.0", "0,0x8da82c12ef81b5d", "x", "amd.com/gpu=1"]
 
     assert [request for request in numbers + others if names_numbers(request)] == numbers
+
+
+# --- GPUs that this process may not use
+
+
+@pytest.mark.parametrize(
+    ("request_text", "chosen"), [("all", [2, 3]), ("2", [2]), ("2-3", [2, 3]), ("0000:63:00.0", [3]), ("none", [])]
+)
+def test_numbers_are_the_hosts_where_some_gpus_are_hidden(request_text, chosen):
+    assert numbers(MI210[2:], request_text) == chosen
+
+
+@pytest.mark.parametrize(
+    ("gpus", "request_text", "sentence"),
+    [
+        (MI210[2:], "0", "GPU 0 is not among the GPUs this process may use (2, 3)"),
+        (MI210[:2], "3", "GPU 3 is not among the GPUs this process may use (0, 1)"),
+        (MI210[::2], "0-2", "GPU 1 is not among the GPUs this process may use (0, 2)"),
+        (MI210[2:], "0-3", "GPUs 0, 1 are not among the GPUs this process may use (2, 3)"),
+        (MI210[2:], "4", "GPU 4 does not exist, this host has GPUs 0-3"),
+        (MI210[2:], "1-4", "GPU 4 does not exist, this host has GPUs 0-3"),
+        (
+            MI210[2:],
+            "03:00.0",
+            "no GPU is at PCI address 0000:03:00.0, this process may use 0000:43:00.0, 0000:63:00.0",
+        ),
+        (
+            MI210[2:],
+            "0xEA35F57CC80DEB35",
+            "no GPU has the unique id 0xEA35F57CC80DEB35, this process may use 0x6E32F10EFC982B4C, 0x12FE4F7FDAF06B9",
+        ),
+    ],
+)
+def test_a_hidden_gpu_is_refused_with_those_that_may_be_used(gpus, request_text, sentence):
+    with pytest.raises(RequestError) as refusal:
+        select_gpus(gpus, request_text)
+
+    assert refusal.value.message == sentence
+
+
+def test_a_hidden_gpu_is_an_item_that_can_be_left_out():
+    resolution = resolve(MI210[2:], "1-2")
+
+    assert [gpu.number for gpu in resolution.gpus] == [2]
+    assert [problem.items for problem in resolution.unknown] == [["1"]]

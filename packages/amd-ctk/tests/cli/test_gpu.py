@@ -44,7 +44,7 @@ def test_a_driver_without_gpus_lists_none(host, amd_ctk):
     host(load_profile("one-gpu").replace(gpus=()))
 
     assert amd_ctk("gpu", "list").stdout == "Found 0 AMD GPU devices\n"
-    assert json.loads(amd_ctk("gpu", "list", "--json").stdout) == {"gpus": [], "unnumbered": []}
+    assert json.loads(amd_ctk("gpu", "list", "--json").stdout) == {"gpus": [], "hidden": [], "unnumbered": []}
 
 
 def test_without_a_driver_the_failure_is_one_sentence(host, amd_ctk):
@@ -98,8 +98,27 @@ def test_json_has_everything_and_ids_as_words(host, amd_ctk):
                 "uuid": "0xB7054E91D3FA682C",
             }
         ],
+        "hidden": [],
         "unnumbered": [],
     }
+
+
+def test_ids_that_are_unknown_are_null_in_json(host, amd_ctk):
+    host(load_profile("rx7900xtx-raphael").with_gpu(0, partitions=0))
+
+    answer = json.loads(amd_ctk("gpu", "list", "--json").stdout)
+
+    (gpu,) = answer["gpus"]
+    assert (gpu["uuid"], gpu["kfd_unique_id"], gpu["pci_unique_id"], gpu["xgmi_hive"]) == (None, None, None, None)
+    assert answer["unnumbered"] == [
+        {
+            "pci_address": "0000:03:00.0",
+            "device_id": "0x744c",
+            "render_minor": 129,
+            "card_minor": 1,
+            "reason": "the kernel's compute driver (KFD) does not list it",
+        }
+    ]
 
 
 def test_listing_needs_no_device_node(host, amd_ctk):

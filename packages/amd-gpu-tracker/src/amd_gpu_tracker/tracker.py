@@ -33,7 +33,7 @@ from amd_gpu_tracker.records.rootless import open_state
 from amd_gpu_tracker.records.state import clear
 from amd_gpu_tracker.show.status import read_status
 from amdgpu_discovery.discover import find_unnumbered_gpus
-from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 from amdgpu_discovery.selection import asks_for_nothing, resolve, select_gpus
 from amdgpu_discovery.value import Value
 
@@ -107,9 +107,10 @@ class Tracker:
         with self._locked():
             if self._state.read_policy().enabled:
                 return False
+            policy = self._fresh_policy(enabled=True)
             # What an interrupted `disable` left must not come back to life.
             self._state.forget_leases()
-            self._state.write_policy(self._fresh_policy(enabled=True))
+            self._state.write_policy(policy)
         self._adopt(tell)
         return True
 
@@ -133,8 +134,9 @@ class Tracker:
         clear(self._state.lock_path)
         with self._lock(self._state.lock_path):
             enabled = self._enabled_as_far_as_known()
+            policy = self._fresh_policy(enabled=enabled)
             self._state.clear_files()
-            self._state.write_policy(self._fresh_policy(enabled=enabled))
+            self._state.write_policy(policy)
             self._state.forget_leases()
         if enabled:
             self._adopt(tell)
@@ -274,12 +276,16 @@ class Tracker:
         return policy is not None and policy.enabled
 
     def _fresh_policy(self, *, enabled: bool) -> Policy:
-        gpus = read_tracked_gpus(self._host, locate_gpus(self._host)) if enabled else ()
-        return Policy(enabled=enabled, gpus=gpus)
+        if not enabled:
+            return Policy(enabled=False)
+        gpus = locate_gpus(self._host)
+        # A policy is for all GPUs of the host.
+        require_all_gpus(gpus)
+        return Policy(enabled=True, gpus=read_tracked_gpus(self._host, gpus))
 
     def _require_tracked_gpus(self, policy: Policy) -> list[GpuLocation]:
         gpus = locate_gpus(self._host)
-        require_same_gpus(policy, read_tracked_gpus(self._host, gpus))
+        require_same_gpus(self._host, policy, gpus)
         return gpus
 
 

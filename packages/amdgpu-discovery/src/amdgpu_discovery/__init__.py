@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.errors import DeviceNodeError as DeviceNodeError
     from amdgpu_discovery.errors import DriverUnavailable as DriverUnavailable
     from amdgpu_discovery.errors import FileError as FileError
+    from amdgpu_discovery.errors import GpusHidden as GpusHidden
     from amdgpu_discovery.errors import RequestError as RequestError
     from amdgpu_discovery.errors import ToolkitError as ToolkitError
     from amdgpu_discovery.gpu import DeviceNode as DeviceNode
@@ -55,6 +56,7 @@ _MODULE_BY_NAME = {
     "ToolkitError": "errors",
     "DriverUnavailable": "errors",
     "DeviceNodeError": "errors",
+    "GpusHidden": "errors",
     "FileError": "errors",
     "RequestError": "errors",
 }

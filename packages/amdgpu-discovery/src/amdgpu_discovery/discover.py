@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from amdgpu_discovery.device_nodes import drm_number
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, amdgpu_pci_addresses, read_drm_devices
-from amdgpu_discovery.gpu import Gpu, GpuLocation, PciAddress, UnnumberedGpu
-from amdgpu_discovery.kfd_topology import read_gpu_id, read_vram_bytes
-from amdgpu_discovery.numbering import join_gpus, locate_gpus, number_gpus
+from amdgpu_discovery.gpu import NO_RENDER_NODE, NOT_IN_KFD, Gpu, GpuLocation, PciAddress, UnnumberedGpu
+from amdgpu_discovery.hidden_gpus import find_hidden_functions
+from amdgpu_discovery.kfd_topology import read_gpu_id, read_topology, read_vram_bytes
+from amdgpu_discovery.numbering import join_gpus, number_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,24 +23,36 @@ APU_TARGETS = frozenset(
         *("gfx1150", "gfx1151", "gfx1152", "gfx1153"),
     )
 )
-MI300A_DEVICE_ID = 0x74A0
+# MI300A, which has the target of MI300X; Raven Ridge and Picasso, of which old kernels tell no target (amdgpu_drv.c,
+# pciidlist).
+APU_DEVICE_IDS = frozenset((0x74A0, 0x15DD, 0x15D8))
 
 
 def find_gpus(host: Host) -> list[Gpu]:
-    """Return every GPU and partition by number.
-
-    [] where the driver is loaded and has no GPU; DriverUnavailable where it is not loaded.
-    """
-    found = join_gpus(host)
-    return [_describe(host, gpu, location) for gpu, location in zip(found, number_gpus(host, found), strict=True)]
+    """Return every GPU and partition that this process may use, by number. Errors as `locate_gpus`."""
+    joined = join_gpus(host)
+    numbered = zip(joined.found, number_gpus(host, joined), strict=True)
+    return [_describe(host, gpu, location) for gpu, location in numbered]
 
 
 def find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
-    """Return the GPUs of the amdgpu driver that KFD does not list, by PCI address. No request can name them."""
-    numbered = {gpu.pci_address for gpu in locate_gpus(host)}
+    """Return the GPUs of the amdgpu driver that have no number, by PCI address. No request can name them.
+
+    Where the device cgroup of this process hides GPUs, those that may be the hidden ones are left out.
+    """
+    joined = join_gpus(host)
+    numbered = {gpu.pci_address for gpu in joined.found}
+    if joined.hidden:
+        numbered |= find_hidden_functions(host, joined.found)
+    slots_in_kfd = {node.slot for node in read_topology(host).gpu_nodes}
     device_by_address = {device.pci_address: device for device in read_drm_devices(host)}
     return [
-        _describe_unnumbered(host, address, device_by_address.get(address))
+        _describe_unnumbered(
+            host,
+            address,
+            device_by_address.get(address),
+            NO_RENDER_NODE if (address.domain, address.bus, address.device) in slots_in_kfd else NOT_IN_KFD,
+        )
         for address in amdgpu_pci_addresses(host)
         if address not in numbered
     ]
@@ -55,20 +68,22 @@ def _describe(host: Host, found: FoundGpu, location: GpuLocation) -> Gpu:
     target = format_gfx_target(node.read("gfx_target_version"))
     parent = found.parent.path if found.parent else ""
     card_path = location.card_path
+    device_id = node.read("device_id")
     return Gpu(
         **location.as_dict(),
         render_node=drm_number(location.render_path, location.render_minor),
         card_node=drm_number(card_path, location.card_minor or 0) if card_path else None,
         gpu_id=read_gpu_id(host, node),
         gfx_target=target,
-        device_id=node.read("device_id"),
+        device_id=device_id,
         vram_bytes=_read_vram_bytes(host, found, location),
         # -1 where the firmware does not say.
         numa_node=_read_number(host, f"{parent}/numa_node") if parent else None,
         compute_partition=host.read_attribute(f"{parent}/current_compute_partition") if parent else "",
         memory_partition=host.read_attribute(f"{parent}/current_memory_partition") if parent else "",
         cu_count=node.read("simd_count") // (node.read("simd_per_cu") or 1),
-        is_apu=target in APU_TARGETS or node.read("device_id") == MI300A_DEVICE_ID,
+        # Old kernels have one node for the processors and the GPU of an APU.
+        is_apu=target in APU_TARGETS or device_id in APU_DEVICE_IDS or node.read("cpu_cores_count") > 0,
         xgmi_hive=node.read("hive_id") or None,
     )
 
@@ -86,11 +101,12 @@ def _read_number(host: Host, path: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _describe_unnumbered(host: Host, address: PciAddress, device: DrmDevice | None) -> UnnumberedGpu:
+def _describe_unnumbered(host: Host, address: PciAddress, device: DrmDevice | None, reason: str) -> UnnumberedGpu:
     device_id = host.read_attribute(f"{AMDGPU_PCI_DEVICES}/{address}/device")
     return UnnumberedGpu(
         pci_address=address,
         device_id=int(device_id, 16) if device_id else 0,
         render_minor=device.render_minor if device else None,
         card_minor=device.card_minor if device else None,
+        reason=reason,
     )

@@ -11,7 +11,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from amdgpu_discovery.host import Host
 
@@ -20,6 +20,10 @@ DRM_MAJOR = 226
 DRM_CLASS = "/sys/class/drm"
 AMDGPU_DRIVER = "/sys/module/amdgpu/drivers"
 AMDGPU_PCI_DEVICES = f"{AMDGPU_DRIVER}/pci:amdgpu"
+
+PLATFORM = "/sys/devices/platform"
+# Of platform devices: amdgpu_xcp_3, which older drivers write amdgpu_xcp.3.
+PARTITION_DEVICE = "amdgpu_xcp"
 
 
 class DrmDevice(Value):
@@ -34,6 +38,11 @@ class DrmDevice(Value):
     render_minor: int | None
     card_minor: int | None
 
+    @property
+    def is_partition(self) -> bool:
+        """Return whether this is the platform device of a partition."""
+        return self.path.rpartition("/")[2].startswith(PARTITION_DEVICE)
+
 
 def find_drm_devices(host: Host, render_minors: Iterable[int]) -> list[DrmDevice]:
     """Return the devices with these render nodes. A host has many more: each MI300X brings seven for partitions."""
@@ -42,7 +51,7 @@ def find_drm_devices(host: Host, render_minors: Iterable[int]) -> list[DrmDevice
         path = device_path(host, f"renderD{minor}")
         if path:
             guess = _card_in_step(found[-1], minor) if found else None
-            found.append(make_device(path, minor, _find_card(host, path, guess)))
+            found.append(make_device(path, minor, find_card(host, path, guess)))
     return found
 
 
@@ -53,18 +62,19 @@ def _card_in_step(before: DrmDevice, render_minor: int) -> int | None:
     return before.card_minor + render_minor - before.render_minor
 
 
-def _find_card(host: Host, path: str, guess: int | None) -> int | None:
-    if guess is not None and guess >= 0 and device_path(host, f"card{guess}") == path:
-        return guess
-    names = (name.removeprefix("card") for name in host.names(f"{path}/drm") if name.startswith("card"))
-    return next((int(number) for number in names if number.isdecimal()), None)
-
-
 def device_path(host: Host, name: str) -> str:
     """Return the directory in sysfs of the device behind a card or render node, "" where there is none."""
     # /sys/class/drm/renderD128 -> ../../devices/pci0000:00/0000:03:00.0/drm/renderD128
     device, drm, _ = host.link(f"{DRM_CLASS}/{name}").rpartition("/drm/")
     return device.replace("../..", "/sys", 1) if drm else ""
+
+
+def find_card(host: Host, path: str, guess: int | None = None) -> int | None:
+    """Return the minor of a device's card, None for one that has none; a good `guess` saves a directory's names."""
+    if guess is not None and guess >= 0 and device_path(host, f"card{guess}") == path:
+        return guess
+    names = (name.removeprefix("card") for name in host.names(f"{path}/drm") if name.startswith("card"))
+    return next((int(number) for number in names if number.isdecimal()), None)
 
 
 def make_device(path: str, render_minor: int | None, card_minor: int | None) -> DrmDevice:
@@ -88,3 +98,37 @@ def amdgpu_pci_addresses(host: Host) -> list[PciAddress]:
     """Return the PCI functions bound to amdgpu, in numeric order."""
     found = (parse_pci_address(name) for name in host.names(AMDGPU_PCI_DEVICES))
     return sorted((address for address in found if address), key=lambda address: address.sort_key)
+
+
+def find_unlinked_devices(host: Host, render_minors: Collection[int]) -> list[DrmDevice]:
+    """Return the devices of the amdgpu driver with these render nodes, asked one by one.
+
+    For render nodes that /sys/class/drm has no link to, as in a sandbox that shows a part of it.
+    """
+    functions = [f"{AMDGPU_PCI_DEVICES}/{address}" for address in amdgpu_pci_addresses(host)]
+    partitions = [f"{PLATFORM}/{name}" for name in host.names(PLATFORM) if name.startswith(PARTITION_DEVICE)]
+    nodes = [(path, name) for path in (*functions, *partitions) for name in host.names(f"{path}/drm")]
+    minor_by_name = {f"renderD{minor}": minor for minor in render_minors}
+    return [
+        make_device(path, minor_by_name[name], find_card(host, path)) for path, name in nodes if name in minor_by_name
+    ]
+
+
+def find_owners(
+    host: Host, devices: Iterable[DrmDevice], address_by_path: Mapping[str, PciAddress]
+) -> dict[str, PciAddress]:
+    """Return the PCI function of the amdgpu driver that each of its DRM devices belongs to, by the device's path.
+
+    `address_by_path` has those of partitions in use, of which KFD knows. Another belongs to the function whose minor
+    comes before its own, because a function takes the minors of its partitions together with its own.
+    """
+    functions = set(amdgpu_pci_addresses(host))
+    owners: dict[str, PciAddress] = {}
+    owner = None
+    for device in sorted(devices, key=lambda device: device.render_minor or 0):
+        if not (device.is_partition or device.pci_address in functions):
+            continue
+        owner = device.pci_address or address_by_path.get(device.path, owner)
+        if owner is not None:
+            owners[device.path] = owner
+    return owners

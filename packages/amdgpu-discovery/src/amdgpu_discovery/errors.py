@@ -25,6 +25,16 @@ class DriverUnavailable(ToolkitError):
     """The amdgpu driver is not loaded, so there is nothing to find."""
 
 
+class GpusHidden(ToolkitError):
+    """The device cgroup of this process hides GPUs, so that it cannot speak for the host."""
+
+    def __init__(self, hidden: int, total: int) -> None:
+        super().__init__(
+            f"{hidden} of {total} GPUs {'is' if hidden == 1 else 'are'} hidden from this process by its device cgroup",
+            hint="run it outside the job, container or unit that limits the process",
+        )
+
+
 class DeviceNodeError(ToolkitError):
     """A device node or its number is missing or not what the driver says."""
 

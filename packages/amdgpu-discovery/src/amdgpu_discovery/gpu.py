@@ -43,7 +43,8 @@ class GpuLocation(Value):
     """One GPU or partition: its number and what leads to it. All that a container start needs to choose.
 
     `number` is what users say (`AMD_VISIBLE_DEVICES=0`, `amd.com/gpu=0`): GPUs in the order of their parent's PCI
-    address, then of their render minor; every partition is one number.
+    address, then of their render minor; every partition is one number. GPUs that this process may not open keep their
+    numbers, so a list may begin with GPU 2.
     """
 
     number: int
@@ -61,6 +62,8 @@ class GpuLocation(Value):
     # Position among the partitions of its parent, and how many of them are in use (1 if not partitioned).
     partition_rank: int
     partition_total: int
+    # How many GPUs the host has, with those that the device cgroup of this process hides.
+    host_total: int
 
     @property
     def render_path(self) -> str:
@@ -94,6 +97,10 @@ class DeviceNode(DeviceNumber):
     gid: int
 
 
+NOT_IN_KFD = "the kernel's compute driver (KFD) does not list it"
+NO_RENDER_NODE = "the render node that the kernel's compute driver (KFD) names for it does not exist"
+
+
 class Gpu(GpuLocation):
     """One GPU or partition with everything the driver says about it."""
 
@@ -119,9 +126,12 @@ class Gpu(GpuLocation):
 
 
 class UnnumberedGpu(Value):
-    """A GPU of the amdgpu driver without a KFD node: fit for graphics, not for ROCm; no container can ask for it."""
+    """A GPU of the amdgpu driver that cannot compute; no container can ask for it."""
 
     pci_address: PciAddress
+    # 0 where unknown.
     device_id: int
     render_minor: int | None
     card_minor: int | None
+    # Why it has no number: a clause with "it" for the GPU, NOT_IN_KFD or NO_RENDER_NODE.
+    reason: str = NOT_IN_KFD

@@ -21,17 +21,28 @@ ATTEMPTS = 100
 FRAME_BUFFER_HEAPS = (1, 2)
 
 
+# The render minor of a node whose properties this process may not read.
+HIDDEN = -1
+
+
 class KfdNode(Value):
     """One node: its `number` in the topology and its `properties` as the kernel prints them, between newlines."""
 
     number: int
-    # 0 for a CPU; old APU nodes have CPU cores too, so those prove nothing.
+    # 0 for a CPU; old APU nodes have CPU cores too, so those prove nothing. HIDDEN where the node cannot be read.
     render_minor: int
     properties: str
 
     def read(self, key: str) -> int:
         """Return a property; 0 where this kernel does not have it, as the kernel itself prints for "none"."""
         return read_property(self.properties, key)
+
+    @property
+    def slot(self) -> tuple[int, int, int]:
+        """Return the PCI domain, bus and device of a GPU; the function cannot be told."""
+        # Kernels without "domain" have one domain. Bits 2:0 (once 31:28) are the partition, not the function.
+        location = self.read("location_id")
+        return self.read("domain"), location >> 8 & 0xFF, location >> 3 & 0x1F
 
     @property
     def path(self) -> str:
@@ -44,22 +55,26 @@ class Topology(Value):
 
     gpu_nodes: list[KfdNode]
     is_whole: bool
+    # How many nodes of GPUs the device cgroup of this process hides.
+    hidden: int
 
 
 def read_topology(host: Host) -> Topology:
     """Return the GPU nodes, none where there is no KFD.
 
-    A node whose read is refused (EPERM) belongs to a GPU outside this process's device cgroup: it is left out, as is
-    one that goes away meanwhile. ToolkitError if the topology never holds still, or if it cannot be read for another
+    A node whose read is refused belongs to a GPU outside this process's device cgroup: it is counted. One that goes
+    away meanwhile is left out. ToolkitError if the topology never holds still, or if it cannot be read for another
     reason: GPUs must not take the numbers of those that were overlooked.
     """
     for _ in range(ATTEMPTS):
         before = read_generation(host)
         nodes = _read_nodes(host)
         if read_generation(host) == before:
+            hidden = sum(node is not None and node.render_minor == HIDDEN for node in nodes)
             return Topology(
-                gpu_nodes=[node for node in nodes if node and node.render_minor],
-                is_whole=None not in nodes,
+                gpu_nodes=[node for node in nodes if node and node.render_minor not in (0, HIDDEN)],
+                is_whole=None not in nodes and not hidden,
+                hidden=hidden,
             )
     raise ToolkitError(
         f"the KFD topology changed {ATTEMPTS} times while it was read",
@@ -87,7 +102,7 @@ def read_generation(host: Host) -> str:
 
 
 def _read_nodes(host: Host) -> list[KfdNode | None]:
-    """Return the nodes by number, None for one that is refused or gone."""
+    """Return the nodes by number, None for one that is gone."""
     # As numbers: 10 comes after 2.
     numbers = sorted(int(name) for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal())
     return [_read_node(host, number) for number in numbers]
@@ -97,8 +112,11 @@ def _read_node(host: Host, number: int) -> KfdNode | None:
     path = f"{TOPOLOGY}/nodes/{number}/properties"
     try:
         properties = host.read(path).decode("ascii", "replace")
-    except (PermissionError, FileNotFoundError):
-        # Refused by the device cgroup, or gone before it was opened.
+    except PermissionError:
+        # EPERM of the device cgroup (kfd_priv.h, kfd_devcgroup_check_permission), of which nodes of CPUs know nothing;
+        # EACCES of a security module comes to the same.
+        return KfdNode(number=number, render_minor=HIDDEN, properties="")
+    except FileNotFoundError:
         return None
     except OSError as error:
         import errno

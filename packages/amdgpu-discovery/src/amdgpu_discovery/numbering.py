@@ -9,15 +9,15 @@ so two virtual functions of one device look alike; a function's own minor is han
 
 from __future__ import annotations
 
-from amdgpu_discovery.drm import AMDGPU_DRIVER, find_drm_devices, read_drm_devices
-from amdgpu_discovery.errors import DriverUnavailable
+from amdgpu_discovery.drm import AMDGPU_DRIVER, find_drm_devices, find_unlinked_devices, read_drm_devices
+from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
 from amdgpu_discovery.kfd_topology import read_topology
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from amdgpu_discovery.drm import DrmDevice
     from amdgpu_discovery.host import Host
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     # A function's address, and its device where it has minors of its own.
     Place = tuple[PciAddress, DrmDevice | None]
+
+    # A GPU's number, its rank among the partitions of its parent, and how many there are of them.
+    Position = tuple[int, int, int]
 
 
 class FoundGpu(Value):
@@ -38,45 +41,87 @@ class FoundGpu(Value):
     sort_key: tuple[tuple[int, int, int, int], int]
 
 
-def locate_gpus(host: Host, *, board_ids: bool = True) -> list[GpuLocation]:
-    """Return every GPU and partition by number, with only what it takes to choose among them.
+class JoinedGpus(Value):
+    """The GPUs that this process may use, in the order of their numbers, and how many are `hidden` from it."""
 
-    Without `board_ids` no `pci_unique_id` is read and all are 0, for those who choose by number alone. [] where the
-    driver is loaded and has no GPU; DriverUnavailable where it is not loaded.
+    found: list[FoundGpu]
+    hidden: int
+
+
+def locate_gpus(host: Host, *, board_ids: bool = True) -> list[GpuLocation]:
+    """Return every GPU and partition that this process may use, with only what it takes to choose among them.
+
+    They are in the order of their numbers, which are the host's: those of hidden GPUs are missing. Without `board_ids`
+    no `pci_unique_id` is read and all are 0, for those who choose by number alone. [] where the driver is loaded and
+    has no GPU; DriverUnavailable where it is not loaded, GpusHidden where this process may use none.
     """
     return number_gpus(host, join_gpus(host), board_ids=board_ids)
 
 
-def join_gpus(host: Host) -> list[FoundGpu]:
+def require_all_gpus(gpus: Sequence[GpuLocation]) -> None:
+    """Refuse to speak for the host where `gpus` are not all that it has; GpusHidden."""
+    hidden = len(hidden_numbers(gpus))
+    if hidden:
+        raise GpusHidden(hidden, hidden + len(gpus))
+
+
+def hidden_numbers(gpus: Sequence[GpuLocation]) -> list[int]:
+    """Return the numbers of the host's GPUs that are not among `gpus`, which `locate_gpus` returned."""
+    usable = {gpu.number for gpu in gpus}
+    return [number for number in range(gpus[0].host_total if gpus else 0) if number not in usable]
+
+
+def join_gpus(host: Host) -> JoinedGpus:
     """Return every GPU and partition in the order of its number. Errors as `locate_gpus`."""
     topology = read_topology(host)
     if not topology.gpu_nodes:
         _require_driver(host)
-        return []
     node_by_minor = {node.render_minor: node for node in topology.gpu_nodes}
-    # A node may outlive its render node: KFD lets go only when the last open file is closed.
-    devices = find_drm_devices(host, node_by_minor)
+    devices = _find_devices(host, node_by_minor)
     partitions = [node_by_minor[device.render_minor or 0] for device in devices if not device.pci_address]
     places: Mapping[int, Place] = {}
     if partitions:
         places = place_partitions(host, partitions, devices, is_whole=topology.is_whole)
     found = [_join(node_by_minor[device.render_minor or 0], device, places) for device in devices]
-    return sorted(found, key=lambda gpu: gpu.sort_key)
+    if topology.hidden and not found:
+        raise GpusHidden(topology.hidden, topology.hidden)
+    return JoinedGpus(found=sorted(found, key=lambda gpu: gpu.sort_key), hidden=topology.hidden)
 
 
-def number_gpus(host: Host, found: list[FoundGpu], *, board_ids: bool = True) -> list[GpuLocation]:
+def number_gpus(host: Host, joined: JoinedGpus, *, board_ids: bool = True) -> list[GpuLocation]:
     """Give numbers to what `join_gpus` found."""
-    siblings: dict[tuple[int, ...], list[FoundGpu]] = {}
-    for gpu in found:
-        siblings.setdefault(gpu.sort_key[0], []).append(gpu)
-    located: list[GpuLocation] = []
+    groups: dict[tuple[int, ...], list[FoundGpu]] = {}
+    for gpu in joined.found:
+        groups.setdefault(gpu.sort_key[0], []).append(gpu)
     # Siblings follow one another, and dictionaries keep their order.
-    for group in siblings.values():
-        pci_unique_id = _read_pci_unique_id(host, group[0].parent) if board_ids else 0
-        located += [
-            _locate(gpu, len(located) + rank, rank, len(group), pci_unique_id) for rank, gpu in enumerate(group)
-        ]
-    return located
+    if joined.hidden:
+        from amdgpu_discovery.hidden_gpus import count_around_hidden
+
+        positions = count_around_hidden(host, list(groups.values()), joined.hidden)
+    else:
+        positions = _count(groups.values())
+    ids = {key: _read_pci_unique_id(host, group[0].parent) if board_ids else 0 for key, group in groups.items()}
+    total = len(joined.found) + joined.hidden
+    return [
+        _locate(gpu, position, ids[gpu.sort_key[0]], total)
+        for gpu, position in zip(joined.found, positions, strict=True)
+    ]
+
+
+def _find_devices(host: Host, node_by_minor: Mapping[int, KfdNode]) -> list[DrmDevice]:
+    devices = find_drm_devices(host, node_by_minor)
+    if len(devices) == len(node_by_minor):
+        return devices
+    # A node may outlive its render node: KFD lets go only when the last open file is closed.
+    unlinked = set(node_by_minor) - {device.render_minor for device in devices}
+    return devices + find_unlinked_devices(host, unlinked)
+
+
+def _count(groups: Iterable[list[FoundGpu]]) -> list[Position]:
+    positions: list[Position] = []
+    for group in groups:
+        positions += [(len(positions) + rank, rank, len(group)) for rank in range(len(group))]
+    return positions
 
 
 def _require_driver(host: Host) -> None:
@@ -102,7 +147,8 @@ def _read_pci_unique_id(host: Host, parent: DrmDevice | None) -> int:
         return 0
 
 
-def _locate(gpu: FoundGpu, number: int, rank: int, total: int, pci_unique_id: int) -> GpuLocation:
+def _locate(gpu: FoundGpu, position: Position, pci_unique_id: int, host_total: int) -> GpuLocation:
+    number, rank, total = position
     return GpuLocation(
         number=number,
         pci_address=gpu.pci_address,
@@ -113,6 +159,7 @@ def _locate(gpu: FoundGpu, number: int, rank: int, total: int, pci_unique_id: in
         pci_unique_id=pci_unique_id,
         partition_rank=rank,
         partition_total=total,
+        host_total=host_total,
     )
 
 
@@ -123,7 +170,7 @@ def place_partitions(
 
     `devices` are those of all nodes of KFD's; `is_whole` if these are all that there are.
     """
-    slots = {node.render_minor: _slot(node) for node in nodes}
+    slots = {node.render_minor: node.slot for node in nodes}
     by_slot = _by_slot(devices)
     # Nearly always the function is a GPU itself, and alone in its slot.
     if not is_whole or any(len(by_slot.get(slot, ())) != 1 for slot in slots.values()):
@@ -146,10 +193,3 @@ def _by_slot(devices: Iterable[DrmDevice]) -> dict[tuple[int, int, int], list[Dr
         if address:
             by_slot.setdefault((address.domain, address.bus, address.device), []).append(device)
     return by_slot
-
-
-def _slot(node: KfdNode) -> tuple[int, int, int]:
-    """Return the domain, bus and device of a node."""
-    # Kernels without "domain" have one domain. Bits 2:0 (once 31:28) are the partition, not the function.
-    location = node.read("location_id")
-    return node.read("domain"), location >> 8 & 0xFF, location >> 3 & 0x1F

@@ -71,7 +71,7 @@ def select_gpus(
 ) -> list[GpuLocation]:
     """Return the GPUs a request names, by number and each once; RequestError unless all of it can be met.
 
-    `gpus` are all GPUs of the host in the order of their numbers; `unnumbered` as for `resolve`.
+    `gpus` are those that this process may use in the order of their numbers; `unnumbered` as for `resolve`.
     """
     resolution = resolve(gpus, request, unnumbered=unnumbered)
     for problem in resolution.problems:
@@ -93,7 +93,7 @@ def resolve(
         chosen.update(numbers)
         if problem:
             problems.append(problem)
-    found = tuple(gpus[number] for number in sorted(chosen))
+    found = tuple(gpu for gpu in gpus if gpu.number in chosen)
     if not problems:
         return Resolution(gpus=found, unknown=(), broken_ranges=())
     problems = name_unnumbered(problems, unnumbered)
@@ -123,7 +123,7 @@ def split_items(request: str) -> list[str]:
 def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> Resolved:
     """Return the numbers an item names, and what it names beyond them (a range may do both)."""
     if item.lower() == ALL:
-        return range(len(gpus)), None if gpus else unknown_gpus.no_gpu()
+        return [gpu.number for gpu in gpus], None if gpus else unknown_gpus.no_gpu()
     number = parse_number(item) if len(item) <= LONGEST_NUMBER else None
     if number is not None:
         return _resolve_number(gpus, number)
@@ -136,16 +136,19 @@ def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> Resolved:
 
 def _resolve_number(gpus: Sequence[GpuLocation], number: int) -> Resolved:
     """Return the GPU of a number."""
-    return ([number], None) if number < len(gpus) else ([], unknown_gpus.unknown_numbers(gpus, number, number))
+    return _resolve_span(gpus, number, number)
 
 
 def _resolve_range(gpus: Sequence[GpuLocation], item: str, low: int, high: int) -> Resolved:
     if low > high:
         return [], unknown_gpus.broken_range(item, f"write {high}-{low}")
-    # Compared before it is expanded: 0-9999999999 in an image must cost nothing.
-    if high < len(gpus):
-        return range(low, high + 1), None
-    return range(low, len(gpus)), unknown_gpus.unknown_numbers(gpus, max(low, len(gpus)), high)
+    return _resolve_span(gpus, low, high)
+
+
+def _resolve_span(gpus: Sequence[GpuLocation], first: int, last: int) -> Resolved:
+    # Compared and never expanded: 0-9999999999 in an image must cost nothing.
+    numbers = [gpu.number for gpu in gpus if first <= gpu.number <= last]
+    return numbers, None if len(numbers) == last - first + 1 else unknown_gpus.missing_numbers(gpus, first, last)
 
 
 def _resolve_name(gpus: Sequence[GpuLocation], item: str) -> Resolved:

@@ -66,8 +66,7 @@ def no_such_partition(item: str, ranks: list[int]) -> UnknownGpu:
 
 def no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
     """Say which PCI addresses there are."""
-    existing = _names(str(gpu.pci_address) for gpu in gpus)
-    message = f"no GPU is at PCI address {address}, this host has {existing}"
+    message = f"no GPU is at PCI address {address}, {_existing(gpus, [str(gpu.pci_address) for gpu in gpus])}"
     return UnknownGpu(message, items=[item], hint=SHOW_GPUS, address=address)
 
 
@@ -93,22 +92,22 @@ def no_unique_id(item: str) -> UnknownGpu:
 def name_unnumbered(
     problems: list[UnknownGpu | BrokenRange], unnumbered: Callable[[], Sequence[UnnumberedGpu]]
 ) -> list[UnknownGpu | BrokenRange]:
-    """Return the problems; where there is a GPU at an address and KFD does not list it, that is the reason."""
+    """Return the problems; where there is a GPU without a number at an address, why it has none."""
     if not any(isinstance(problem, UnknownGpu) and problem.address for problem in problems):
         return problems
-    addresses = {gpu.pci_address for gpu in unnumbered()}
+    reasons = {gpu.pci_address: gpu.reason for gpu in unnumbered()}
     return [
-        _not_listed(problem) if isinstance(problem, UnknownGpu) and problem.address in addresses else problem
+        _without_number(problem, reasons[problem.address])
+        if isinstance(problem, UnknownGpu) and problem.address in reasons
+        else problem
         for problem in problems
     ]
 
 
 def no_gpu_with_id(item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
     """Say which unique ids there are."""
-    existing = _names(f"0x{gpu.unique_id:X}" for gpu in gpus if gpu.unique_id)
-    return UnknownGpu(
-        f"no GPU has the unique id {item[:CHARACTERS_SHOWN]}, this host has {existing}", items=[item], hint=SHOW_GPUS
-    )
+    existing = _existing(gpus, [f"0x{gpu.unique_id:X}" for gpu in gpus if gpu.unique_id])
+    return UnknownGpu(f"no GPU has the unique id {item[:CHARACTERS_SHOWN]}, {existing}", items=[item], hint=SHOW_GPUS)
 
 
 def broken_range(item: str, hint: str) -> BrokenRange:
@@ -126,6 +125,32 @@ def not_a_gpu(item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
     )
 
 
+def missing_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> UnknownGpu:
+    """Say which numbers of a span do not exist or, where all do, which of them are hidden from this process."""
+    total = gpus[0].host_total if gpus else 0
+    if last >= total:
+        return unknown_numbers(gpus, max(first, total), last)
+    usable = [gpu.number for gpu in gpus]
+    hidden = [number for number in range(first, last + 1) if number not in usable]
+    return UnknownGpu(
+        f"GPU{'s' if len(hidden) > 1 else ''} {format_numbers(hidden)} {'are' if len(hidden) > 1 else 'is'} not among"
+        f" the GPUs this process may use ({format_numbers(usable)})",
+        items=[str(number) for number in hidden],
+        hint="its device cgroup hides the others",
+    )
+
+
+def format_numbers(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as a request could have them: 0, 1, 4-7."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    return ", ".join(_span(span) if len(span) > 2 else ", ".join(map(str, span)) for span in spans)
+
+
 def unknown_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> UnknownGpu:
     """Say which numbers there are."""
     few = last - first < NAMES_SHOWN
@@ -134,9 +159,9 @@ def unknown_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> Unkno
     return UnknownGpu(f"{subject} not exist, this host has {_numbers(gpus)}", items=items, hint=SHOW_GPUS)
 
 
-def _not_listed(problem: UnknownGpu) -> UnknownGpu:
+def _without_number(problem: UnknownGpu, reason: str) -> UnknownGpu:
     return UnknownGpu(
-        f"the GPU at {problem.address} has no number because the kernel's compute driver (KFD) does not list it",
+        f"the GPU at {problem.address} has no number because {reason}",
         items=problem.items,
         hint="'amd-ctk gpu list' shows the GPUs that containers can have",
     )
@@ -145,11 +170,16 @@ def _not_listed(problem: UnknownGpu) -> UnknownGpu:
 def _numbers(gpus: Sequence[GpuLocation]) -> str:
     if not gpus:
         return "no AMD GPU that can compute"
-    return f"GPU{'s' if len(gpus) > 1 else ''} {_span([gpu.number for gpu in gpus])}"
+    return f"GPU{'s' if gpus[0].host_total > 1 else ''} {_span(list(range(gpus[0].host_total)))}"
 
 
 def _span(numbers: list[int]) -> str:
     return f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+
+
+def _existing(gpus: Sequence[GpuLocation], names: list[str]) -> str:
+    is_whole = not gpus or gpus[0].host_total == len(gpus)
+    return f"{'this host has' if is_whole else 'this process may use'} {_names(names)}"
 
 
 def _names(names: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.numbering import require_all_gpus
 from amdgpu_discovery.selection import select_gpus
 
 TYPE_CHECKING = False
@@ -86,6 +87,8 @@ def find_tracker_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
 def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
     try:
         gpus = find_gpus(host)
+        # Engines take a spec for the whole host.
+        require_all_gpus(gpus)
     except ToolkitError as error:
         raise cannot_generate(error, "getting GPUs: ") from error
     asked = select_gpus(gpus, options.request, unnumbered=lambda: find_unnumbered_gpus(host))

@@ -11,6 +11,8 @@ from amd_ctk.cli.context import host_of
 from amd_ctk.cli.group import command_group
 from amd_ctk.listing import count_gpus, find_listed_gpus
 from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
+from amdgpu_discovery.numbering import hidden_numbers
+from amdgpu_discovery.unknown_gpus import format_numbers
 
 app = command_group("GPU related commands")
 
@@ -27,9 +29,9 @@ def list_gpus(
     host = host_of(context)
     gpus = find_listed_gpus(host)
     unnumbered = find_unnumbered_gpus(host)
-    print(format_json(gpus, unnumbered) if as_json else format_table(gpus))
-    if unnumbered and not as_json:
-        print(format_unnumbered(unnumbered), file=sys.stderr)
+    print(format_json(gpus, unnumbered) if as_json else format_table(gpus), flush=True)
+    for note in () if as_json else (*describe_hidden(gpus), *map(describe_unnumbered, unnumbered)):
+        print(note, file=sys.stderr)
 
 
 def format_table(gpus: list[Gpu]) -> str:
@@ -49,39 +51,57 @@ def format_uuid(gpu: Gpu) -> str:
     return f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A"
 
 
-def format_unnumbered(unnumbered: list[UnnumberedGpu]) -> str:
-    """Return a line for each GPU that no container can ask for."""
-    return "\n".join(
-        f"The GPU at {gpu.pci_address} has no number because the kernel's compute driver (KFD) does not list it"
-        for gpu in unnumbered
-    )
+def describe_hidden(gpus: list[Gpu]) -> list[str]:
+    """Return a line about the GPUs that this process may not use, none where it may use all."""
+    hidden = hidden_numbers(gpus)
+    if not hidden:
+        return []
+    subject = "GPU {} is" if len(hidden) == 1 else "GPUs {} are"
+    return [f"{subject.format(format_numbers(hidden))} hidden from this process by its device cgroup"]
+
+
+def describe_unnumbered(gpu: UnnumberedGpu) -> str:
+    """Return a line about a GPU that no container can ask for."""
+    return f"The GPU at {gpu.pci_address} has no number because {gpu.reason}"
 
 
 def format_json(gpus: list[Gpu], unnumbered: list[UnnumberedGpu]) -> str:
-    """Return {"gpus": [...], "unnumbered": [...]}; ids are strings, because JSON readers lose 64-bit integers."""
+    """Return {"gpus": [...], "hidden": [...], "unnumbered": [...]}; `hidden` are numbers of GPUs.
+
+    Ids are strings, because JSON readers lose 64-bit integers, and null where the hardware has none.
+    """
     import json
 
     return json.dumps(
-        {"gpus": [_gpu_fields(gpu) for gpu in gpus], "unnumbered": [_unnumbered_fields(gpu) for gpu in unnumbered]},
+        {
+            "gpus": [_gpu_fields(gpu) for gpu in gpus],
+            "hidden": hidden_numbers(gpus),
+            "unnumbered": [_unnumbered_fields(gpu) for gpu in unnumbered],
+        },
         indent=2,
     )
 
 
 def _gpu_fields(gpu: Gpu) -> dict[str, object]:
     fields = gpu.as_dict()
-    del fields["render_minor"], fields["card_minor"]
+    del fields["render_minor"], fields["card_minor"], fields["host_total"]
     return {
         **fields,
-        "uuid": format_uuid(gpu),
+        "uuid": format_uuid(gpu) if gpu.unique_id else None,
         "pci_address": str(gpu.pci_address),
-        "kfd_unique_id": f"0x{gpu.kfd_unique_id:x}",
-        "pci_unique_id": f"0x{gpu.pci_unique_id:x}",
-        "device_id": f"0x{gpu.device_id:04x}",
-        "xgmi_hive": f"0x{gpu.xgmi_hive:x}" if gpu.xgmi_hive else None,
+        "kfd_unique_id": _format_id(gpu.kfd_unique_id),
+        "pci_unique_id": _format_id(gpu.pci_unique_id),
+        "gpu_id": gpu.gpu_id or None,
+        "device_id": _format_id(gpu.device_id, digits=4),
+        "xgmi_hive": _format_id(gpu.xgmi_hive),
         "render_node": gpu.render_node.as_dict(),
         "card_node": gpu.card_node.as_dict() if gpu.card_node else None,
     }
 
 
 def _unnumbered_fields(gpu: UnnumberedGpu) -> dict[str, object]:
-    return {**gpu.as_dict(), "pci_address": str(gpu.pci_address), "device_id": f"0x{gpu.device_id:04x}"}
+    return {**gpu.as_dict(), "pci_address": str(gpu.pci_address), "device_id": _format_id(gpu.device_id, digits=4)}
+
+
+def _format_id(number: int | None, *, digits: int = 1) -> str | None:
+    return f"0x{number:0{digits}x}" if number else None

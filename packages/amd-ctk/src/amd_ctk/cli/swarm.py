@@ -81,8 +81,12 @@ def setup(
     if remove:
         node.take_out()
         return
+    from amdgpu_discovery.numbering import require_all_gpus
+
     plan = Plan(kind=kind, by=named_by.value, also_by_model=also_by_model, vram_kind=vram)
     gpus = _find_gpus(host)
+    # The swarm takes for the node's what it advertises.
+    require_all_gpus(gpus)
     node_id = _require_manager() if with_labels else ""
     node.offer(gpus, plan, build_resources(gpus, plan), set_as_default=set_as_default)
     if not dry_run:

@@ -51,13 +51,14 @@ def require_tracked_gpus(state: State, policy: Policy, stamp: bytes, wanted: Ite
     is_known = all(partitions.get(gpu_key(gpu)) == gpu.partition_total for gpu in wanted)
     if is_known and stamp and stamp == _read_stamp(state):
         return
-    from amd_gpu_tracker.errors import GpusChanged
-    from amdgpu_discovery.numbering import locate_gpus
+    from amdgpu_discovery.numbering import hidden_numbers, locate_gpus
 
     if not is_known:
         raise GpusChanged
-    require_same_gpus(policy, read_tracked_gpus(state.host, locate_gpus(state.host)))
-    if stamp:
+    gpus = locate_gpus(state.host)
+    require_same_gpus(state.host, policy, gpus)
+    # What is written down counts for processes that may use more GPUs, too.
+    if stamp and not hidden_numbers(gpus):
         _write_stamp(state, stamp)
 
 
@@ -75,9 +76,15 @@ def _write_stamp(state: State, stamp: bytes) -> None:
         return
 
 
-def require_same_gpus(policy: Policy, present: Iterable[TrackedGpu]) -> None:
-    """Refuse to go on with other GPUs than those for which a policy was decided; GpusChanged."""
-    if sorted(map(_identity, policy.gpus)) != sorted(map(_identity, present)):
+def require_same_gpus(host: Host, policy: Policy, gpus: Sequence[GpuLocation]) -> None:
+    """Refuse to go on with other GPUs than those for which a policy was decided; GpusChanged.
+
+    `gpus` are those that this process may use; of hidden ones only the number can be compared.
+    """
+    tracked = set(map(_identity, policy.gpus))
+    present = set(map(_identity, read_tracked_gpus(host, gpus)))
+    total = gpus[0].host_total if gpus else 0
+    if len(policy.gpus) != total or not present <= tracked:
         raise GpusChanged
 
 

@@ -11,7 +11,7 @@ from amd_gpu_tracker.records.identity import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.state import read_plain_file
 from amdgpu_discovery.errors import DriverUnavailable, reason
-from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -72,6 +72,8 @@ def _read(host: Host, content: bytes) -> Policy:
     gpus = locate_gpus(host)
     if not former:
         raise ValueError("it lists no GPUs")
+    # A policy is for all GPUs of the host.
+    require_all_gpus(gpus)
     policy = Policy(enabled=True, gpus=read_tracked_gpus(host, gpus))
     exclusive = [_find(number, former, gpus) for number in sorted(former) if _was_exclusive(number, former[number])]
     return policy.with_accessibility([policy.gpus[gpu.number].key for gpu in exclusive], exclusive=True)

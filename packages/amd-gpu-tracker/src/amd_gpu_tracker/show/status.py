@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.life.lease_scan import look_at_leases
-from amd_gpu_tracker.records.identity import read_tracked_gpus, require_same_gpus
+from amd_gpu_tracker.records.identity import require_same_gpus
 from amd_gpu_tracker.records.lease import gpu_key
 from amd_gpu_tracker.records.places import find_places
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
@@ -56,7 +56,7 @@ def read_status(state: State, processes: Processes) -> Status:
     if not policy.enabled:
         return Status(enabled=False)
     gpus = locate_gpus(state.host)
-    require_same_gpus(policy, read_tracked_gpus(state.host, gpus))
+    require_same_gpus(state.host, policy, gpus)
     survey = look_at_leases(state, processes, [path for place in find_places(state) for path in place.lease_paths()])
     exclusive_keys = policy.exclusive_keys
     uses = tuple(

@@ -7,6 +7,7 @@ Build one from a profile that comes with us, or from one that you changed: `buil
 from __future__ import annotations
 
 from amdgpu_discovery.simulate.build import build_host
+from amdgpu_discovery.simulate.hidden import hide_gpus
 from amdgpu_discovery.simulate.profile import Profile, SimulatedGpu
 from amdgpu_discovery.simulate.profile_files import gpu_kind, load_profile, profile_names
 from amdgpu_discovery.simulate.random_profile import random_profile
@@ -17,6 +18,7 @@ __all__ = [
     "SimulatedGpu",
     "build_host",
     "gpu_kind",
+    "hide_gpus",
     "load_profile",
     "profile_names",
     "random_profile",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.simulate.placement import pci_path
 
 TYPE_CHECKING = False
@@ -11,8 +12,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.simulate.tree import Tree
 
 AMDGPU = "/sys/bus/pci/drivers/amdgpu"
-# amdgpu_gfx.c: the modes that a number of XCCs can be divided into.
-COMPUTE_MODES_BY_XCC_COUNT = {8: "SPX, DPX, QPX, CPX", 6: "SPX, TPX, CPX", 4: "SPX, DPX, CPX", 2: "SPX, CPX"}
 
 
 def add_pci(tree: Tree, profile: Profile, place: HostPlace) -> None:
@@ -90,7 +89,7 @@ def _driver_attributes(gpu: SimulatedGpu) -> dict[str, object]:
 
 
 def _compute_modes(gpu: SimulatedGpu) -> str:
-    return COMPUTE_MODES_BY_XCC_COUNT.get(gpu.kind.xcc_count, "Not supported") if gpu.compute_partition else ""
+    return MODES_BY_XCC_COUNT.get(gpu.kind.xcc_count, "Not supported") if gpu.compute_partition else ""
 
 
 def _add_platform_device(tree: Tree, path: str) -> None:

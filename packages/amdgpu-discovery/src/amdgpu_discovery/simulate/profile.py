@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.compute_modes import PARTITIONS_BY_MODE
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
 
     # Of a card and a render node; None for a node that a device did not get.
     Minors = tuple[int | None, int | None]
-
-# How many partitions a compute mode makes; CPX makes one of every XCC.
-PARTITIONS_BY_MODE = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
 
 
 class ProfileError(ToolkitError):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.gpu import PciAddress
-from amdgpu_discovery.simulate.pci_sysfs import COMPUTE_MODES_BY_XCC_COUNT
 from amdgpu_discovery.simulate.profile import Driver, ForeignDrm, Profile, SimulatedGpu
 from amdgpu_discovery.simulate.profile_files import gpu_kind, gpu_kind_names
 
@@ -41,7 +41,7 @@ def random_profile(random: Random) -> Profile:
 
 def _random_gpu(random: Random, bus: int) -> SimulatedGpu:
     kind = gpu_kind(random.choice(gpu_kind_names()))
-    modes = COMPUTE_MODES_BY_XCC_COUNT.get(kind.xcc_count, "").split(", ")
+    modes = MODES_BY_XCC_COUNT.get(kind.xcc_count, "").split(", ")
     gpu = SimulatedGpu(
         kind=kind,
         pci_address=str(PciAddress(domain=random.choice(DOMAINS), bus=bus, device=random.randrange(32), function=0)),

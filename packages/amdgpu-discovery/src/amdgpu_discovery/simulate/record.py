@@ -6,8 +6,9 @@ import os
 import stat
 
 from amdgpu_discovery.drm import AMDGPU_DRIVER, amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.errors import GpusHidden
 from amdgpu_discovery.kfd_topology import TOPOLOGY
-from amdgpu_discovery.numbering import join_gpus
+from amdgpu_discovery.numbering import JoinedGpus, join_gpus
 from amdgpu_discovery.simulate.minors import SHARED_MINORS
 from amdgpu_discovery.simulate.node_properties import USUAL_GPU_PROPERTIES
 from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, Profile
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
 def record_profile(host: Host, name: str, *, with_serials: bool = False) -> Profile:
     """Return a profile of this host.
 
-    Unique ids are replaced by made-up ones, equal where the real ones are, unless `with_serials`. What the reader may
-    not see, such as nodes outside its device cgroup, is not recorded. ToolkitError as from `find_gpus`.
+    Unique ids are replaced by made-up ones, equal where the real ones are, unless `with_serials`. ToolkitError as from
+    `find_gpus`, and GpusHidden where the reader's device cgroup hides GPUs.
     """
     is_loaded = host.stat(AMDGPU_DRIVER) is not None
-    found = join_gpus(host) if is_loaded else []
+    joined = join_gpus(host) if is_loaded else JoinedGpus(found=[], hidden=0)
+    if joined.hidden:
+        raise GpusHidden(joined.hidden, len(joined.found) + joined.hidden)
+    found = joined.found
     devices = read_drm_devices(host)
     profile = Profile(
         name=name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, amdgpu_pci_addresses
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, amdgpu_pci_addresses, find_owners
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.kfd_topology import read_gpu_id, read_vram_bytes
 from amdgpu_discovery.simulate.profile import SimulatedGpu
@@ -36,7 +36,7 @@ class GatheredGpu(Value):
 
 def gather_gpus(host: Host, found: list[FoundGpu], devices: list[DrmDevice]) -> list[GatheredGpu]:
     """Return the GPUs of a host in the order in which KFD lists them, then those that it does not list."""
-    owner_by_path = _owner_by_path(found, devices)
+    owner_by_path = find_owners(host, devices, {gpu.device.path: gpu.pci_address for gpu in found})
     gpus = [_gather(host, address, found, devices, owner_by_path) for address in _gpu_addresses(host)]
     return sorted(gpus, key=lambda gpu: (not gpu.nodes, gpu.nodes[0].node.number if gpu.nodes else 0))
 
@@ -77,21 +77,6 @@ def _gpu_addresses(host: Host) -> list[PciAddress]:
 def _is_gpu(host: Host, name: str) -> bool:
     path = f"{PCI_DEVICES}/{name}"
     return host.read_attribute(f"{path}/vendor") == AMD and host.read_attribute(f"{path}/class").startswith(GPU_CLASSES)
-
-
-def _owner_by_path(found: list[FoundGpu], devices: list[DrmDevice]) -> dict[str, PciAddress]:
-    """Return which function each DRM device belongs to.
-
-    KFD knows that of partitions in use. An unused one belongs to the function whose minor comes before its own,
-    because a function takes the minors of its partitions together with its own.
-    """
-    owners = {gpu.device.path: gpu.pci_address for gpu in found}
-    owner = None
-    for device in sorted(devices, key=lambda device: device.render_minor or 0):
-        owner = device.pci_address or owners.get(device.path) or owner
-        if owner is not None:
-            owners.setdefault(device.path, owner)
-    return owners
 
 
 def _gather(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.simulate.links import XGMI, XGMI_WEIGHT
 from amdgpu_discovery.simulate.node_properties import DERIVED_PROPERTIES, OPTIONAL_PROPERTIES
-from amdgpu_discovery.simulate.pci_sysfs import COMPUTE_MODES_BY_XCC_COUNT
 from amdgpu_discovery.simulate.profile import GpuKind
 from amdgpu_discovery.simulate.sysfs_numbers import read_number, read_numbers
 
@@ -20,7 +20,7 @@ ATTRIBUTES = (
     *("board_info", "mem_info_gtt_total", "mem_info_vis_vram_total", "mem_info_vram_vendor", "product_name"),
     "vbios_version",
 )
-XCC_COUNT_BY_COMPUTE_MODES = {modes: count for count, modes in COMPUTE_MODES_BY_XCC_COUNT.items()}
+XCC_COUNT_BY_COMPUTE_MODES = {modes: count for count, modes in MODES_BY_XCC_COUNT.items()}
 # drivers/gpu/drm/amd/amdgpu/amdgpu_xcp.c: one beside each function for each partition it could have but the first.
 XCP_DEVICES = 7
 

@@ -1,0 +1,98 @@
+"""Which numbers belong to GPUs that the device cgroup of this process hides?
+
+KFD lists the directories of their nodes and says nothing else of them (kfd_priv.h, kfd_devcgroup_check_permission). The
+PCI functions of the driver, their compute modes and the directories of DRM are for all to read: as many nodes as KFD
+hides have to be found among them. Apart from `numbering`, because most processes may use every GPU.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.compute_modes import read_partition_total
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, amdgpu_pci_addresses, find_owners, read_drm_devices
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from amdgpu_discovery.gpu import PciAddress
+    from amdgpu_discovery.host import Host
+    from amdgpu_discovery.numbering import FoundGpu, Position
+
+
+class NumbersUnknown(ToolkitError):
+    """So much is hidden that the numbers of the other GPUs cannot be known."""
+
+    def __init__(self, hidden: int, places: int) -> None:
+        are, they = ("are", "they") if hidden > 1 else ("is", "it")
+        super().__init__(
+            f"GPUs cannot be numbered: {hidden} of them {are} hidden from this process by its device cgroup, and the"
+            f" amdgpu driver has {places} devices to which {they} may belong",
+            hint="run it where all GPUs may be opened",
+        )
+
+
+def count_around_hidden(host: Host, groups: Sequence[list[FoundGpu]], hidden: int) -> list[Position]:
+    """Return the positions of GPUs among all of the host. `groups` are those of one PCI function each, in order.
+
+    NumbersUnknown where it cannot be told which of the driver's devices the `hidden` nodes belong to, and that matters.
+    """
+    minors = _render_minors_by_function(host, [gpu for group in groups for gpu in group])
+    hidden_by_address = _count_hidden(host, {group[0].pci_address: len(group) for group in groups}, minors)
+    places = sum(hidden_by_address.values())
+    positions: list[Position] = []
+    shown = 0
+    for group in groups:
+        address = group[0].pci_address
+        before = sum(count for other, count in hidden_by_address.items() if other.sort_key < address.sort_key)
+        total = len(group) + hidden_by_address.get(address, 0)
+        # With more places than hidden nodes some are empty: those of GPUs that KFD does not know.
+        fewest, most = max(0, hidden - (places - before)), min(hidden, before)
+        if fewest != most or places < hidden or (total > len(group) and places > hidden):
+            raise NumbersUnknown(hidden, places)
+        ranks = range(total) if len(group) == total else _ranks(group, minors[address][:total])
+        positions += [(shown + fewest + rank, rank, total) for rank in ranks]
+        shown += len(group)
+    return positions
+
+
+def find_hidden_functions(host: Host, found: Sequence[FoundGpu]) -> set[PciAddress]:
+    """Return the PCI functions of the driver that hidden GPUs are, or may be."""
+    shown: dict[PciAddress, int] = {}
+    for gpu in found:
+        shown[gpu.pci_address] = shown.get(gpu.pci_address, 0) + 1
+    counts = _count_hidden(host, shown, _render_minors_by_function(host, found))
+    return {address for address, count in counts.items() if count}
+
+
+def _count_hidden(
+    host: Host, shown: Mapping[PciAddress, int], minors: Mapping[PciAddress, list[int]]
+) -> dict[PciAddress, int]:
+    """Return how many nodes KFD may hide of each PCI function of the driver."""
+    hidden = {}
+    for address, of_function in minors.items():
+        total = read_partition_total(host, f"{AMDGPU_PCI_DEVICES}/{address}")
+        # KFD adds no node for a partition without a render node.
+        most = len(of_function) if total is None else min(total, len(of_function))
+        hidden[address] = max(0, most - shown.get(address, 0))
+    return hidden
+
+
+def _render_minors_by_function(host: Host, found: Sequence[FoundGpu]) -> dict[PciAddress, list[int]]:
+    """Return the render minors of each PCI function of the driver, its own and those of its partitions, in order."""
+    devices = read_drm_devices(host)
+    owners = find_owners(host, devices, {gpu.device.path: gpu.pci_address for gpu in found})
+    minors: dict[PciAddress, list[int]] = {address: [] for address in amdgpu_pci_addresses(host)}
+    for device in devices:
+        owner = owners.get(device.path)
+        if owner in minors and device.render_minor is not None:
+            minors[owner].append(device.render_minor)
+    return {address: sorted(of_function) for address, of_function in minors.items()}
+
+
+def _ranks(group: Sequence[FoundGpu], minors: Sequence[int]) -> list[int]:
+    """Return the ranks of those partitions of a function that are not hidden; the first `minors` are those in use."""
+    unexpected = [gpu for gpu in group if gpu.node.render_minor not in minors]
+    if unexpected:
+        raise NumbersUnknown(len(minors) - len(group), len(minors))
+    return [minors.index(gpu.node.render_minor) for gpu in group]
