@@ -37,7 +37,7 @@ LONG_ENOUGH = 60
 # Rules change between releases; a new one must not stop a change that has nothing to do with it.
 LINTER = "ruff==0.17.5"
 # The page of commands is made from Typer's inside, which changes.
-SITE_TOOLS = ("mkdocs==1.6.1", "typer==0.29.2")
+SITE_TOOLS = ("mkdocs==1.6.1", "mkdocstrings[python]==1.0.8", "mkdocstrings-python==2.0.11", "typer==0.29.2")
 # Knows since when python has what.
 FLOOR_TOOL = "vermin==1.9.2"
 TYPE_CHECKERS = ("mypy==2.4.1", "types-jsonschema", "nox")

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
+from textwrap import dedent
 from typing import Any
 
 import typer
@@ -23,12 +24,17 @@ DOCS = Path(__file__).parent
 NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n"
 
 PACKAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk")
+# Those that offer more to import than their version.
+FRONT_PAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker")
 
 # How the page of a decision begins.
 DECISION = re.compile(
     r"# (?P<number>\d+)\. (?P<title>.+)\n\n"
     r"Date: (?P<date>\d{4}-\d\d-\d\d)\. Status: (?P<status>accepted|superseded by \[\d+\]\([\w-]+\.md\))\."
 )
+
+# Lines of code in a docstring, with the empty ones between them.
+INDENTED = re.compile(r"(?:^    .*\n|^\n(?=    ))+", re.MULTILINE)
 
 # How Typer marks a paragraph of help that keeps its lines.
 VERBATIM = "\b\n"
@@ -43,6 +49,7 @@ def main(arguments: list[str]) -> int:
         "reference/cli.md": cli_page(),
         "reference/exit-codes.md": exit_codes_page(),
         "reference/profiles.md": profiles_page(),
+        **{f"reference/python/{name}.md": python_page(name) for name in FRONT_PAGES},
     }
     if arguments == ["--check"]:
         stale = [name for name, text in pages.items() if (DOCS / name).read_text(encoding="utf-8") != text]
@@ -138,6 +145,32 @@ def profiles_page() -> str:
             "",
         ]
     )
+
+
+def python_page(package: str) -> str:
+    """Return the page of what a package offers; the site fills each line `:::` in from the docstring."""
+    module = import_module(package)
+    about, _, more = (module.__doc__ or "").partition("\n")
+    return "\n".join(
+        [
+            f"# {package}",
+            "",
+            NOTE,
+            about,
+            "",
+            _as_markdown(more.strip("\n")),
+            "",
+            "[How to use it from Python](../../how-to/python.md) has examples. The site builder fills this page in",
+            f"from the docstrings; in a checkout, `python -m pydoc {package}.{module.__all__[0]}` shows the same.",
+            "",
+            *(line for name in module.__all__ for line in (f"## {name}", "", f"::: {package}.{name}", "")),
+        ]
+    )
+
+
+def _as_markdown(docstring: str) -> str:
+    """Return a docstring with its indented lines as Python."""
+    return INDENTED.sub(lambda code: f"```python\n{dedent(code[0])}```\n", docstring)
 
 
 def _errors() -> list[type[ToolkitError]]:

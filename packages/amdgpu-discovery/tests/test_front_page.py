@@ -9,6 +9,7 @@ import pytest
 
 import amdgpu_discovery
 from amdgpu_discovery.exports import lazy_exports
+from support.described import undescribed
 
 
 def test_every_name_of_the_front_page_is_there():
@@ -38,3 +39,7 @@ def test_a_name_that_is_not_offered_is_named():
 
 def test_the_version_is_that_of_the_installed_distribution():
     assert lazy_exports("pytest", {})("__version__") == pytest.__version__
+
+
+def test_help_describes_every_field_and_parameter():
+    assert undescribed(amdgpu_discovery) == []

@@ -23,18 +23,26 @@ ANNOTATION_PREFIX = "gpu.amd.com"
 
 
 class CdiOptions(Value):
-    """What a user can choose about a spec; docs/reference/cdi.md says what each does."""
+    """What a user can choose about a CDI spec; docs/reference/cdi.md says more.
+
+    Attributes:
+        vendor: Vendor of the CDI kind.
+        device_class: Class of the CDI kind.
+        name_strategy: Which names GPUs have beside their numbers: `index` (none), `uuid`, `pci` or `all`.
+        with_all: Whether the spec has a device `all`.
+        request: Which GPUs, in the grammar of requests.
+        annotations: Whether devices say in annotations what they are; needs CDI 0.6.0.
+        additional_gids: Whether devices add the groups of their nodes; needs CDI 0.7.0.
+        spec_version: CDI version to write; "" for the lowest that the content needs.
+    """
 
     vendor: str = cdi_names.VENDOR
     device_class: str = cdi_names.DEVICE_CLASS
-    # Which names GPUs have beside their numbers: one of cdi_names.STRATEGIES.
     name_strategy: str = cdi_names.ALL_NAMES
     with_all: bool = True
-    # Which GPUs, in the grammar of requests.
     request: str = cdi_names.ALL
     annotations: bool = False
     additional_gids: bool = False
-    # "" for the lowest version that the content needs.
     spec_version: str = ""
 
     @property
@@ -61,7 +69,7 @@ def build_cdi_spec(
     hooks: HooksByMoment | None = None,
     keep_host_mode: bool = False,
 ) -> dict[str, Any]:
-    """Return the spec that offers `gpus`; `nodes` are what `device_nodes` says of them.
+    """Return the spec that offers `gpus`; `nodes` are what `find_device_nodes` says of them.
 
     `hooks` maps moments of a container's life to OCI hooks that run once for each container, however many devices it
     has. Nodes are open to every user of a container unless `keep_host_mode` is set. SpecError where a version was asked

@@ -48,7 +48,7 @@ class SpecText:
 
 
 def format_spec(spec: dict[str, Any], language: str) -> bytes:
-    """Return a spec as the text of a file; the same spec gives the same bytes."""
+    """Return the CDI `spec` as the text of a file in `language`, "json" or "yaml"; same spec, same bytes."""
     if language == YAML:
         return _format_yaml(spec)
     import json
@@ -62,7 +62,10 @@ def language_of(path: str) -> str:
 
 
 def parse_spec(content: bytes) -> SpecText:
-    """Read JSON or YAML as engines do, which hold one for the other; BrokenText where it is neither."""
+    """Read `content`, JSON or YAML, as engines do, which hold one for the other; BrokenText where it is neither.
+
+    `tree` of what is returned is the spec; `position` tells where a part of it stands in the text.
+    """
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

@@ -25,13 +25,18 @@ MOST_NOTES = 8
 
 
 class Grant(Value):
-    """What a request gets on this host: its GPUs, and a sentence for the log about each thing that was ignored."""
+    """What a request gets on this host.
+
+    Attributes:
+        gpus: The GPUs, by number.
+        notes: A sentence for the log about each thing that was ignored.
+        kinds: The resource kinds by which Swarm chose.
+        vram: Memory of a GPU (in MiB) that the GPU Tracker has yet to choose; then there are no `gpus`.
+    """
 
     gpus: tuple[GpuLocation, ...]
     notes: tuple[str, ...] = ()
-    # The resource kinds by which Swarm chose.
     kinds: tuple[str, ...] = ()
-    # Memory of a GPU that the GPU Tracker has yet to choose; then there are no `gpus`.
     vram: VramRequest | None = None
 
 

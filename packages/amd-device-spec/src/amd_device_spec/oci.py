@@ -39,10 +39,18 @@ OVERFLOW_GID = 65534
 
 
 class Edits(Value):
-    """What a container gets, as it is written into its spec."""
+    """What a container gets, as it is written into its OCI spec.
+
+    Attributes:
+        devices: Entries of `linux.devices`.
+        sources: By the path of a device: the node of the host that is bound there, where no device is made.
+        rules: Entries of `linux.resources.devices`.
+        gids: Groups that the container's process is put into.
+        poststop: Hooks that run when the container is gone.
+        env: Variables for the container, `NAME=value`.
+    """
 
     devices: list[dict[str, Any]]
-    # By the path of a device: the node of the host that is bound there, where no device is made.
     sources: Mapping[str, str]
     rules: list[dict[str, Any]]
     gids: list[int]
@@ -58,11 +66,11 @@ def build_edits(
     poststop: Sequence[dict[str, Any]] = (),
     vram_mb: int = 0,
 ) -> Edits:
-    """Return the edits that let a container use these nodes.
+    """Return the edits that let a container use these nodes; `poststop` are hooks in OCI's form.
 
     With `keep_host_mode` the nodes keep the host's permission bits and the process is put into their groups instead.
     `sources` are nodes of the host that are bound in place of some, for a container with a user namespace of its own.
-    `vram_mb` is how much of the GPU's memory it is told to use, 0 for all.
+    `vram_mb` is how much of the GPU's memory it is told to use, in MiB, 0 for all.
     """
     nodes = list(nodes)
     return Edits(
@@ -76,7 +84,7 @@ def build_edits(
 
 
 def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
-    """Put edits into a spec in place of those of an earlier time; return whether the spec changed.
+    """Put edits into an OCI `spec` in place of those of an earlier time; return whether it changed.
 
     Errors as `add_edits`.
     """

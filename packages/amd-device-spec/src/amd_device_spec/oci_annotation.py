@@ -42,7 +42,7 @@ LONGEST_LIST = 2**16
 
 
 def remove_edits(spec: dict[str, Any]) -> bool:
-    """Take out what an earlier `apply_edits` put in; return whether there was anything. SpecError."""
+    """Take out of an OCI `spec` what an earlier `apply_edits` put in; return whether there was anything. SpecError."""
     annotations = spec.get("annotations")
     if not isinstance(annotations, dict) or ANNOTATION not in annotations:
         return False

@@ -41,13 +41,17 @@ class VramRequest(Value):
 
 
 class GpuRequest(Value):
-    """What the environment says: the last AMD_VISIBLE_DEVICES, and Swarm's resources by kind."""
+    """What the environment of a container asks for.
 
-    # None where the variable is not set, "" where it is empty.
+    Attributes:
+        visible: The last `AMD_VISIBLE_DEVICES`; None where it is not set, "" where it is empty.
+        resources: Swarm's resources of the kinds that this node advertises by its settings: what was chosen, by kind.
+        unadvertised: Kind and first item of resources of other kinds that may be GPUs of this host or their memory;
+            never granted.
+    """
+
     visible: str | None
-    # Of the kinds that this node advertises, by its settings.
     resources: dict[str, str]
-    # Of other kinds, what may be a GPU of this host or its memory: the first item of each. They are never granted.
     unadvertised: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -69,7 +73,7 @@ class GpuRequest(Value):
 
 
 def requested_gpus(spec: dict[str, Any], settings: Settings) -> GpuRequest | None:
-    """Return what the container asks for, None where its environment says nothing about GPUs.
+    """Return what the container of an OCI `spec` asks for, None where its environment says nothing about GPUs.
 
     SpecError where the environment is not a list of strings.
     """

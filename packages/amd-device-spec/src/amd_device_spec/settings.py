@@ -43,7 +43,19 @@ class SettingsError(ToolkitError):
 
 
 class Settings(Value):
-    """What an administrator can choose; docs/reference/config.md says what each key does."""
+    """What an administrator can choose in config.toml; docs/reference/config.md says more.
+
+    Attributes:
+        unknown_gpus: What becomes of a request that names GPUs which do not exist: `error` or `ignore`.
+        device_mode: Mode of GPU nodes in containers: `open` (0666) or `host`.
+        low_level_runtime: Name or path of the program that makes containers; "" for runc, then crun.
+        swarm_resources: Resource kinds of Swarm that name GPUs.
+        swarm_resource_names: What these name GPUs by: `uuid` or `pci`.
+        swarm_vram_resources: Resource kinds of Swarm that count memory, in MiB.
+        visible_devices_env: Whether containers may ask by environment: `always`, `privileged` or `never`.
+        log_level: `debug`, `info`, `warn` or `error`.
+        log_file: Absolute path of the runtime's log; "" for the default.
+    """
 
     unknown_gpus: str = "error"
     device_mode: str = "open"

@@ -33,14 +33,19 @@ LONGEST_PREFIX = 253
 
 
 class Problem(Value):
-    """One thing that is wrong, and the way from the top of the spec to where it is."""
+    """One thing that is wrong with a CDI spec.
+
+    Attributes:
+        place: Way from the top of the spec to where it is: keys and positions, such as `("devices", 0, "name")`.
+        message: What is wrong, in one clause.
+    """
 
     place: Place
     message: str
 
 
 def form_problems(spec: object) -> list[Problem]:
-    """Return what in a spec breaks the specification; [] if engines that know its version will take it."""
+    """Return what in a CDI `spec` breaks the specification; [] if engines that know its version will take it."""
     problems = schema_problems(spec)
     # The rules are about the content of fields and need these to be there.
     if not problems and isinstance(spec, dict):

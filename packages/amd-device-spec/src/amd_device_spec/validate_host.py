@@ -25,10 +25,11 @@ def host_problems(
     *,
     hooks: Sequence[dict[str, Any]] = (),
 ) -> Iterator[Problem]:
-    """Yield where a well-formed spec contradicts a machine.
+    """Yield where a well-formed CDI `spec` contradicts a machine.
 
-    `gpus` are those it should offer and `nodes` what `device_nodes` says of them; `hooks`, in CDI's form, must be among
-    those of the spec. What else a spec holds (mounts, devices under names of its author's) is its author's business.
+    `gpus` are those it should offer and `nodes` what `find_device_nodes` says of them; `hooks`, in CDI's form, must be
+    among those of the spec. What else a spec holds (mounts, devices under names of its author's) is its author's
+    business.
     """
     named = names_of(gpus, ALL_NAMES)
     node_by_path = {node.path: node for node in nodes}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.errors import LockTimeout as LockTimeout
     from amd_gpu_tracker.errors import NotPermitted as NotPermitted
     from amd_gpu_tracker.errors import StateError as StateError
+    from amd_gpu_tracker.errors import TrackerDisabled as TrackerDisabled
     from amd_gpu_tracker.records.policy import may_be_tracking as may_be_tracking
     from amd_gpu_tracker.records.refusals import Refusal as Refusal
     from amd_gpu_tracker.show.status import ContainerUse as ContainerUse
@@ -51,6 +52,7 @@ _MODULE_BY_NAME = {
     "NotPermitted": "errors",
     "LockTimeout": "errors",
     "ContainerRunning": "errors",
+    "TrackerDisabled": "errors",
 }
 __all__ = list(_MODULE_BY_NAME)
 

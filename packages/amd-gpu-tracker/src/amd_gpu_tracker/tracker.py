@@ -1,12 +1,4 @@
-"""The GPU Tracker by the names its users know: the library behind the commands.
-
-from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.host import Host
-
-tracker = Tracker(Host("/"))
-tracker.reserve("nightly-job", "0,2")
-tracker.status().gpus[0].containers
-"""
+"""The GPU Tracker by the names its users know: the library behind the commands."""
 
 from __future__ import annotations
 
@@ -55,16 +47,21 @@ def keep_quiet(_: str) -> None:
 
 
 class AccessibilityChange(Value):
-    """What became of a request to make GPUs exclusive or shared, by number."""
+    """What became of a request to make GPUs exclusive or shared.
 
-    # False where the tracker is disabled, and then nothing was done.
+    Attributes:
+        tracked: False where the tracker is disabled; nothing was done then.
+        changed: Numbers of the GPUs that are as requested now.
+        in_use: Numbers of GPUs that cannot be exclusive, because several containers use them.
+        rootless: Numbers of GPUs that cannot be exclusive, because a rootless container uses them.
+        broken_ranges: Items of the request that look like ranges and are none.
+        unknown: Other items of the request that name no GPU; the whole of a request that asks for none, such as "".
+    """
+
     tracked: bool
     changed: tuple[int, ...] = ()
-    # More than one container uses them, so that they cannot be exclusive.
     in_use: tuple[int, ...] = ()
-    # A rootless container uses them, and exclusive GPUs are for containers of root.
     rootless: tuple[int, ...] = ()
-    # Parts of the request that name no GPU; of one that asks for none, such as "", the whole.
     broken_ranges: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -86,7 +83,10 @@ class Tracker:
     def __init__(
         self, host: Host, *, processes: Processes | None = None, lock_timeout: float = TIMEOUT_SECONDS
     ) -> None:
-        """Track the GPUs of `host`; LockTimeout is raised after `lock_timeout` seconds."""
+        """Track the GPUs of `host`; LockTimeout is raised after `lock_timeout` seconds.
+
+        `processes` is what tells which processes live; by default those of this machine.
+        """
         self._host = host
         self._processes = processes or Processes()
         self._lock = partial(hold_library_lock, timeout=lock_timeout)
@@ -126,9 +126,10 @@ class Tracker:
         return True
 
     def reset(self, *, tell: Tell = keep_quiet) -> bool:
-        """Make all GPUs shared and find out anew who uses what; return whether the tracker is enabled.
+        """Make all GPUs shared and find out again who uses what; return whether the tracker is enabled.
 
-        This also repairs state that cannot be read; as nobody knows then what it said, the tracker is enabled.
+        This also repairs state that cannot be read; as nobody knows then what it said, the tracker is enabled. `tell`
+        is as for `enable`.
         """
         self._state.prepare()
         clear(self._state.lock_path)
@@ -143,11 +144,17 @@ class Tracker:
         return enabled
 
     def initialize(self, *, tell: Tell = keep_quiet) -> None:
-        """Take over the state of the original toolkit, once; whatever is there already stays."""
+        """Take over the state of the original toolkit, once; whatever is there already stays.
+
+        `tell` is as for `enable`.
+        """
         self._take_over(tell)
 
     def set_accessibility(self, request: str, *, exclusive: bool) -> AccessibilityChange:
-        """Make the GPUs that a request names exclusive or shared; GPUs that several containers use stay shared."""
+        """Make the GPUs that `request` names exclusive or shared; GPUs that several containers use stay shared.
+
+        With `exclusive` they are for one container at a time, without it for all who ask.
+        """
         self._take_over()
         with self._locked():
             policy = self._state.read_policy()
@@ -178,9 +185,10 @@ class Tracker:
         return read_refusals(self._state)
 
     def reserve(self, container_id: str, request: str, *, pid: int | None = None) -> tuple[int, ...]:
-        """Reserve the GPUs that a request names for as long as a process lives, by default the calling one.
+        """Reserve the GPUs that a request names for as long as the process `pid` lives, by default the calling one.
 
-        Return their numbers. GpusRefused where one is exclusive and in use; nothing is reserved then. ContainerRunning
+        `request` is in the grammar of requests, `container_id` any name that no other reservation has. Return the
+        numbers of the GPUs. GpusRefused where one is exclusive and in use; nothing is reserved then. ContainerRunning
         where this id has GPUs already, TrackerDisabled while nothing is tracked.
         """
         gpus = locate_gpus(self._host)
@@ -200,7 +208,8 @@ class Tracker:
     def release(self, container_id: str) -> tuple[int, ...]:
         """Give back what a container had that is gone, or what the calling process reserved; return the GPUs' numbers.
 
-        ContainerRunning where its processes are alive: nothing else releases.
+        `container_id` is the id of the container or the name of the reservation. ContainerRunning where its processes
+        are alive: nothing else releases.
         """
         released = release(
             self._state,

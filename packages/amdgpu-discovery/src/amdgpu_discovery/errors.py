@@ -6,8 +6,13 @@ from __future__ import annotations
 class ToolkitError(Exception):
     """A failure that its reader can do something about.
 
-    `message` is one clause that says what is wrong with which thing, `hint` says what to do next. Programs catch
-    this class in one place, print it and end with `exit_code`; anything else is a bug and shows its trace.
+    Programs catch this class in one place, print it and end with `exit_code`; anything else is a bug and shows its
+    trace.
+
+    Attributes:
+        message: One clause that says what is wrong with which thing.
+        hint: What to do next; "" where there is nothing to say.
+        exit_code: What a program ends with; each class has its own.
     """
 
     exit_code = 1

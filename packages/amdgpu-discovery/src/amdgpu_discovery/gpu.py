@@ -8,7 +8,14 @@ HEXADECIMAL = "0123456789abcdefABCDEF"
 
 
 class PciAddress(Value):
-    """Where a PCI function is: `domain` (up to 32 bits), `bus`, `device`, `function`."""
+    """Where a PCI function is.
+
+    Attributes:
+        domain: PCI domain (segment), up to 32 bits; 0 on most machines.
+        bus: Bus number, 8 bits.
+        device: Slot on the bus, 5 bits.
+        function: Function of the device, 3 bits.
+    """
 
     domain: int
     bus: int
@@ -45,24 +52,31 @@ class GpuLocation(Value):
     `number` is what users say (`AMD_VISIBLE_DEVICES=0`, `amd.com/gpu=0`): GPUs in the order of their parent's PCI
     address, then of their render minor; every partition is one number. GPUs that this process may not open keep their
     numbers, so a list may begin with GPU 2.
+
+    Attributes:
+        number: Number of the GPU on this host, from 0.
+        pci_address: Address of the PCI function; partitions share it.
+        render_minor: Minor number of `/dev/dri/renderD<minor>`.
+        card_minor: Minor number of `/dev/dri/card<minor>`; None where an accelerator has no card node.
+        kfd_node: Position in `/sys/class/kfd/kfd/topology/nodes`; valid until a GPU comes or goes, never an identity.
+        kfd_unique_id: 64-bit id that rocminfo and HIP print; 0 where the hardware has none. Partitions share it or have
+            their own.
+        pci_unique_id: 64-bit id of the PCI function, which rocm-smi and amd-smi (ASIC_SERIAL) print; 0 where there is
+            none.
+        partition_rank: Position among the partitions of the parent, from 0.
+        partition_total: How many partitions of the parent are in use; 1 if it is not partitioned.
+        host_total: How many GPUs the host has, with those that the device cgroup of this process hides.
     """
 
     number: int
-    # Of the PCI function; partitions share it.
     pci_address: PciAddress
-    # Of /dev/dri/renderD<minor> and /dev/dri/card<minor>; accelerators may lack a card.
     render_minor: int
     card_minor: int | None
-    # Position in /sys/class/kfd/kfd/topology/nodes: valid until a GPU comes or goes, never an identity.
     kfd_node: int
-    # What rocminfo and HIP print; 0 where the hardware has none. Partitions share it or have their own.
     kfd_unique_id: int
-    # What rocm-smi and amd-smi (ASIC_SERIAL) print, of the PCI function; 0 where there is none.
     pci_unique_id: int
-    # Position among the partitions of its parent, and how many of them are in use (1 if not partitioned).
     partition_rank: int
     partition_total: int
-    # How many GPUs the host has, with those that the device cgroup of this process hides.
     host_total: int
 
     @property
@@ -82,7 +96,13 @@ class GpuLocation(Value):
 
 
 class DeviceNumber(Value):
-    """A character device as the kernel numbers it: `path` in /dev, `major`, `minor`."""
+    """A character device as the kernel numbers it.
+
+    Attributes:
+        path: Path in `/dev`.
+        major: Major number, from sysfs; 226 for DRM.
+        minor: Minor number, from sysfs.
+    """
 
     path: str
     major: int
@@ -90,7 +110,13 @@ class DeviceNumber(Value):
 
 
 class DeviceNode(DeviceNumber):
-    """A device node as it stands in /dev: its number and `mode` (permission bits), `uid`, `gid`."""
+    """A device node as it stands in `/dev`.
+
+    Attributes:
+        mode: Permission bits, `0o660` for example.
+        uid: User id of the owner.
+        gid: Group id of the owner; that of `render` on most hosts.
+    """
 
     mode: int
     uid: int
@@ -102,36 +128,51 @@ NO_RENDER_NODE = "the render node that the kernel's compute driver (KFD) names f
 
 
 class Gpu(GpuLocation):
-    """One GPU or partition with everything the driver says about it."""
+    """One GPU or partition with everything the driver says about it.
+
+    Attributes:
+        render_node: Device number of the render node.
+        card_node: Device number of the card node; None where there is none.
+        gpu_id: KFD's 16-bit hash of slot and mode, the GUID column of rocm-smi. Not a unique id.
+        gfx_target: Name compilers use, such as `gfx942`; "" where the kernel does not say.
+        device_id: PCI device id, `0x74a1` for MI300X.
+        vram_bytes: Bytes of memory that this GPU or partition can use, on an APU its share of system memory; None where
+            unknown.
+        numa_node: NUMA node next to the GPU; None where unknown.
+        compute_partition: Compute mode, `SPX` to `CPX`; "" on hardware that cannot be partitioned.
+        memory_partition: Memory mode, `NPS1` to `NPS8`; "" on hardware that cannot be partitioned.
+        cu_count: Number of compute units.
+        is_apu: Whether it is on one package with the processor, whose memory it uses.
+        xgmi_hive: Id that is equal for GPUs which reach each other by XGMI; None without XGMI.
+    """
 
     render_node: DeviceNumber
     card_node: DeviceNumber | None
-    # KFD's 16-bit hash of the slot and mode; the GUID column of rocm-smi. Not a unique id.
     gpu_id: int
-    # "gfx942"; "" where the kernel does not say.
     gfx_target: str
-    # PCI device id, 0x74a1 for MI300X.
     device_id: int
-    # Bytes this GPU or partition can use: on an APU its share of system memory. None where unknown.
     vram_bytes: int | None
-    # None where unknown.
     numa_node: int | None
-    # "SPX".."CPX" and "NPS1".."NPS8"; "" on hardware that cannot be partitioned.
     compute_partition: str
     memory_partition: str
     cu_count: int
     is_apu: bool
-    # Equal for GPUs that reach each other by XGMI; None without.
     xgmi_hive: int | None
 
 
 class UnnumberedGpu(Value):
-    """A GPU of the amdgpu driver that cannot compute; no container can ask for it."""
+    """A GPU of the amdgpu driver that cannot compute; no container can ask for it.
+
+    Attributes:
+        pci_address: Address of the PCI function.
+        device_id: PCI device id; 0 where unknown.
+        render_minor: Minor number of its render node; None where there is none.
+        card_minor: Minor number of its card node; None where there is none.
+        reason: Why it has no number, as a clause with "it" for the GPU.
+    """
 
     pci_address: PciAddress
-    # 0 where unknown.
     device_id: int
     render_minor: int | None
     card_minor: int | None
-    # Why it has no number: a clause with "it" for the GPU, NOT_IN_KFD or NO_RENDER_NODE.
     reason: str = NOT_IN_KFD

@@ -26,6 +26,9 @@ class Host:
 
     Paths are given as they are on that machine (`/sys/class/drm`). Symbolic links are followed as the operating
     system does, so a simulated host uses relative ones, as sysfs itself does.
+
+    Attributes:
+        root: Absolute path of the directory that is `/` of that machine.
     """
 
     __slots__ = ("root",)

@@ -69,9 +69,10 @@ def names_numbers(request: str) -> bool:
 def select_gpus(
     gpus: Sequence[GpuLocation], request: str, *, unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple
 ) -> list[GpuLocation]:
-    """Return the GPUs a request names, by number and each once; RequestError unless all of it can be met.
+    """Return the GPUs that `request` names, by number and each once; RequestError unless all of it can be met.
 
-    `gpus` are those that this process may use in the order of their numbers; `unnumbered` as for `resolve`.
+    `gpus` are those that this process may use in the order of their numbers; `unnumbered` finds the GPUs that have no
+    number, and is called once, if `request` names an address without a numbered GPU.
     """
     resolution = resolve(gpus, request, unnumbered=unnumbered)
     for problem in resolution.problems:

@@ -32,18 +32,24 @@ MEBIBYTE = 2**20
 
 
 class StartingContainer(Value):
-    """A container that is being made: its id, its OCI `spec`, and what the runtime's command line says of it."""
+    """A container that is being made.
+
+    Attributes:
+        container_id: Id of the container.
+        spec: Its OCI spec.
+        bundle: Directory of its bundle.
+        root: The runtime's `--root`; "" where it is not given.
+        pid_file: The runtime's `--pid-file`; "" where it is not given.
+        creators: The processes that make it; where there are none, this process does.
+        init: Its first process; None where there is none yet.
+    """
 
     container_id: str
     spec: dict[str, Any]
-    # The directory of the bundle.
     bundle: str
-    # The runtime's --root and --pid-file, "" where they are not given.
     root: str = ""
     pid_file: str = ""
-    # Those that make it; where there are none, this process does.
     creators: tuple[ProcessId, ...] = ()
-    # Its first process, where there is one already.
     init: ProcessId | None = None
 
 
@@ -53,6 +59,7 @@ class ContainerClaim:
     __slots__ = ("_claim", "_is_reserved", "_processes", "_state")
 
     def __init__(self, state: State, claim: Claim, processes: Processes, *, is_reserved: bool = False) -> None:
+        """Hold a `claim` on the files of `state`; made by `claim_container`, with `processes` and `is_reserved`."""
         self._state = state
         self._claim = claim
         self._processes = processes
@@ -97,7 +104,7 @@ def claim_container(
 
     `granted` are the GPUs that its request was granted, of generic resource `kinds` where Swarm chose them; those that
     its spec opens are claimed beside them. `located` are all GPUs of the host, if they were located already. With
-    `vram_mb` a GPU with that much free memory is chosen and reserved at once: GpusRefused where there is none.
+    `vram_mb` a GPU with that many MiB of free memory is chosen and reserved at once: GpusRefused where there is none.
     `source` says how GPUs came into the spec, where the caller knows: BY_CDI, BY_DEVICE.
     `run_directory` is where a rootless run has its leases, "" for the usual one.
     """

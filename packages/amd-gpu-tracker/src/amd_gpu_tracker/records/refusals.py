@@ -19,7 +19,14 @@ LARGEST_BYTES = 64 * 1024
 
 
 class Refusal(Value):
-    """A container that was turned away: when, by which ways it came, and what it was told."""
+    """A container that was turned away.
+
+    Attributes:
+        time: When, in seconds since 1970 (UTC).
+        container_id: Id of the container, or name of the reservation.
+        ways: How it asked for GPUs: `env`, `swarm`, `cdi`, `device` or `api`.
+        message: What it was told.
+    """
 
     time: float
     container_id: str

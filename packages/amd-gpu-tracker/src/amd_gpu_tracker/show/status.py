@@ -18,24 +18,39 @@ if TYPE_CHECKING:
 
 
 class ContainerUse(Value):
-    """A container that uses a GPU: since when, and how it came to it."""
+    """A container that uses a GPU.
+
+    Attributes:
+        container_id: Id of the container, or name of the reservation.
+        root: The runtime's `--root`; "" for its default.
+        bundle: Directory of the container's bundle; "" for a reservation of a program.
+        since: When it got its GPUs, in seconds since 1970 (UTC).
+        ways: How it asked for GPUs: `env`, `swarm`, `cdi`, `device` or `api`.
+        kinds: Generic resources by which Docker Swarm chose.
+        vram_mb: How much memory of a shared GPU Swarm promised, in MiB; 0 where it promised none.
+    """
 
     container_id: str
-    # The runtime's --root, "" for its default.
     root: str
     bundle: str
     since: float
     ways: tuple[str, ...]
-    # What Docker Swarm promised: by which generic resources, and how many megabytes (2^20 bytes) of a shared GPU.
     kinds: tuple[str, ...] = ()
     vram_mb: int = 0
 
 
 class GpuUse(Value):
-    """A GPU, whether it is `shared` or `exclusive`, and the containers that use it, oldest first."""
+    """A GPU and the containers that use it.
+
+    Attributes:
+        number: Number of the GPU.
+        uuid: Unique id, such as `0xEA35F57CC80DEB35`; `N/A` where the hardware has none.
+        pci_address: PCI address, such as `0000:03:00.0`.
+        accessibility: `shared` or `exclusive`.
+        containers: The containers that use it, oldest first.
+    """
 
     number: int
-    # As the guide prints it, "N/A" where the hardware has none.
     uuid: str
     pci_address: str
     accessibility: str
@@ -43,7 +58,13 @@ class GpuUse(Value):
 
 
 class Status(Value):
-    """Whether GPUs are tracked, the GPUs, and what is wrong with state files that cannot be read."""
+    """Who uses which GPU.
+
+    Attributes:
+        enabled: Whether GPUs are tracked.
+        gpus: The GPUs that are tracked, by number; empty while the tracker is disabled.
+        problems: A sentence about each state file that cannot be read.
+    """
 
     enabled: bool
     gpus: tuple[GpuUse, ...] = ()

@@ -31,9 +31,9 @@ class BuildError(ToolkitError):
 def build_host(directory: str | os.PathLike[str], profile: str | Profile, *, with_links: bool = True) -> Host:
     """Build a host in `directory` and return it; `profile` is a name, a file or a value.
 
-    A host that was built there earlier is replaced. BuildError for a directory that holds anything else,
-    ProfileError for an unknown or impossible profile; nothing is written then. Without links KFD's nodes say nothing
-    of each other: nothing in the toolkit asks them, and 63 partitions have 4000 links.
+    A host that was built in `directory` earlier is replaced. BuildError for a directory that holds anything else,
+    ProfileError for an unknown or impossible profile; nothing is written then. Without `with_links` KFD's nodes say
+    nothing of each other: nothing in the toolkit asks them, and 63 partitions have 4000 links.
     """
     described = profile if isinstance(profile, Profile) else load_profile(profile)
     tree = build_tree(described, with_links=with_links)

@@ -1,0 +1,68 @@
+"""What a front page offers, and what of it `help()` says nothing about.
+
+Functions name their parameters in backticks. Classes describe their fields in a section `Attributes:`, which the site
+renders as a table.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+FIELD = re.compile(r"^ {4,8}(\w+): \S", re.MULTILINE)
+# Where a parameter is a value that is described itself, its name is enough.
+SPEAKING = re.compile(
+    r"\b(Host|Gpu|GpuLocation|DeviceNode|PciAddress|Profile|CdiOptions|Edits|GpuRequest|Grant|Settings|StartingContainer)\b"
+)
+# Paths of the host, as the class itself explains.
+OBVIOUS = {"self", "path"}
+
+
+def undescribed(package: ModuleType) -> list[str]:
+    """Return what a package offers without a description, as `Class.field` or `function(parameter)`."""
+    return [missing for name in package.__all__ for missing in _missing(name, getattr(package, name))]
+
+
+def _missing(name: str, offered: Any) -> Iterator[str]:
+    if not (offered.__doc__ or "").strip():
+        yield name
+    if inspect.isfunction(offered):
+        yield from _missing_parameters(name, offered, offered.__doc__ or "")
+    else:
+        yield from (f"{name}.{field}" for field in _fields(offered) if field not in _described_fields(offered))
+        for method, function in _public_methods(offered):
+            # What a class is made of may stand in its own docstring.
+            text = f"{function.__doc__ or ''}{_names_of_fields(offered)}"
+            yield from _missing_parameters(f"{name}.{method}", function, text)
+
+
+def _missing_parameters(name: str, function: Callable[..., Any], text: str) -> Iterator[str]:
+    for parameter in inspect.signature(function).parameters.values():
+        is_clear = parameter.name in OBVIOUS or SPEAKING.search(str(parameter.annotation))
+        if not is_clear and f"`{parameter.name}`" not in text:
+            yield f"{name}({parameter.name})"
+
+
+def _fields(offered: type) -> tuple[str, ...]:
+    """Return the fields of a value, and the public slots of any other class."""
+    slots = [slot for slot in getattr(offered, "__slots__", ()) if not slot.startswith("_")]
+    return (*getattr(offered, "_fields", ()), *slots)
+
+
+def _described_fields(offered: type) -> set[str]:
+    texts = [inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")[2] for cls in offered.__mro__]
+    return {field for text in texts for field in FIELD.findall(text)}
+
+
+def _names_of_fields(offered: type) -> str:
+    return "".join(f"`{field}`" for field in _described_fields(offered))
+
+
+def _public_methods(offered: type) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, member in vars(offered).items():
+        function = member.fget if isinstance(member, property) else member
+        if inspect.isfunction(function) and (not name.startswith("_") or name == "__init__"):
+            yield name, function
