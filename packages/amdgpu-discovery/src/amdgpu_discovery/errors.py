@@ -34,6 +34,7 @@ class GpusHidden(ToolkitError):
     """The device cgroup of this process hides GPUs, so that it cannot speak for the host."""
 
     def __init__(self, hidden: int, total: int) -> None:
+        """Say that `hidden` of the `total` GPUs of the host are hidden."""
         super().__init__(
             f"{hidden} of {total} GPUs {'is' if hidden == 1 else 'are'} hidden from this process by its device cgroup",
             hint="run it outside the job, container or unit that limits the process",
