@@ -91,7 +91,7 @@ def _base(suite: str) -> Path:
 
 
 def _copy_sources(target: Path) -> None:
-    """Clone this checkout, and put there what is not committed yet."""
+    """Clone this checkout, and commit there what is not committed here."""
     subprocess.run(["git", "clone", "--quiet", "--no-checkout", SOURCE, target], check=True)
     subprocess.run(["git", "-C", target, "reset", "--quiet"], check=True)
     listed = subprocess.run(
@@ -105,3 +105,6 @@ def _copy_sources(target: Path) -> None:
         if (SOURCE / name).exists():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(SOURCE / name, target / name)
+    subprocess.run(["git", "-C", target, "add", "--all"], check=True)
+    author = ("-c", "user.name=test", "-c", "user.email=test@localhost")
+    subprocess.run(["git", "-C", target, *author, "commit", "--quiet", "--allow-empty", "-m", "as it is"], check=True)
