@@ -122,6 +122,29 @@ def test_other_words_are_no_call_for_help(line):
     assert not parse(line.split()).asks_for_help
 
 
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("state c1", ("c1",)),
+        ("kill --all c1 9", ("c1", "9")),
+        ("exec --process /p --detach c1", ("c1",)),
+        ("exec --cwd / -u 1 c1 /bin/sh", ("1", "c1")),
+        ("create --bundle /b c1", ()),
+        ("list", ()),
+        ("", ()),
+    ],
+)
+def test_words_that_may_name_the_container_of_a_later_call(line, names):
+    assert parse(line.split()).names == names
+
+
+@pytest.mark.parametrize(
+    ("line", "asks"), [("--version", True), ("-v", True), ("--root /r --version", True), ("state --version", False)]
+)
+def test_only_a_call_without_a_command_asks_for_the_version(line, asks):
+    assert parse(line.split()).asks_for_version is asks
+
+
 FLAGS = st.sampled_from(["--debug", "-debug", "--systemd-cgroup", "--debug=false"])
 WORD = st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=8).filter(
     lambda word: not word.startswith("-")

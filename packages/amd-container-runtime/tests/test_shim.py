@@ -57,6 +57,22 @@ def test_a_container_that_keeps_its_users_groups_is_made_by_crun(runtime):
     assert runtime.paths() == ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]
 
 
+def test_a_configured_runtime_that_others_may_replace_is_told_in_the_log(runtime):
+    runtime.configure(low_level_runtime=str(runtime.runc))
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    runtime.create()
+    runtime.runc.parent.chmod(0o777)
+
+    runtime.create()
+
+    assert [line for line in runtime.own_log if "level=WARN" in line] == [
+        (
+            f'level=WARN msg="amd-container-runtime {runtime.runc} can be replaced by others than root:'
+            f' {runtime.runc.parent} is theirs to write"'
+        )
+    ]
+
+
 @pytest.mark.parametrize("value", ["0", "true", 1])
 def test_only_the_value_that_crun_knows_makes_the_difference(runtime, value):
     crun = runtime.runc.with_name("crun")
@@ -214,7 +230,7 @@ def test_a_host_root_that_is_gone_stops_create_and_not_delete(runtime):
 
 def test_a_bug_is_reported_to_the_engine_and_shows_its_trace(runtime):
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
-    broken = "import amd_container_runtime.create as c; c.locate_gpus = lambda *_, **__: 1 / 0; "
+    broken = "import amd_container_runtime.create as c; c.requested_gpus = lambda *_, **__: 1 / 0; "
 
     answer = subprocess.run(
         [

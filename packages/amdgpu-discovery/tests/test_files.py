@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from amdgpu_discovery.errors import FileError
-from amdgpu_discovery.files import append_to_file, put_in_place, read_file, replace_file, write_beside
+from amdgpu_discovery.files import append_to_file, make_directories, put_in_place, read_file, replace_file, write_beside
 
 
 @pytest.fixture
@@ -151,3 +151,24 @@ def test_what_is_appended_stands_behind_what_was_there_and_a_new_file_is_for_all
 
     assert path.read_bytes() == b"one\ntwo\n"
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o000, 0o755), (0o022, 0o755), (0o077, 0o700)])
+def test_directories_are_never_open_for_others_to_write(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        make_directories(f"{tmp_path}/a/b/c/")
+        make_directories(f"{tmp_path}/a/b/c")
+    finally:
+        os.umask(before)
+
+    assert [(tmp_path / path).stat().st_mode & 0o777 for path in ("a", "a/b", "a/b/c")] == [mode] * 3
+
+
+def test_a_directory_is_not_made_where_a_file_is(tmp_path):
+    (tmp_path / "file").touch()
+
+    with pytest.raises(FileExistsError):
+        make_directories(f"{tmp_path}/file")
+    with pytest.raises(NotADirectoryError):
+        make_directories(f"{tmp_path}/file/below")

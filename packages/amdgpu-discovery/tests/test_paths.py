@@ -7,10 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amdgpu_discovery.paths import absolute, behind_links, directory_of, exists, is_directory, is_file
+from amdgpu_discovery.paths import (
+    absolute,
+    behind_links,
+    directory_of,
+    exists,
+    is_directory,
+    is_file,
+    writable_by_others,
+)
 
 ANY_PATH = st.lists(st.sampled_from(["/", ".", "..", "a", "b c", "//", "é", ".hidden", "x.y"]), max_size=8).map("".join)
 
@@ -69,3 +78,48 @@ def test_the_environment_is_that_of_os_whatever_is_in_it() -> None:
     )
 
     assert answer.stdout == r"'caf\udce9=\xe9 '" + "\n"
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Return a program in directories that only their owner may write."""
+    path = tmp_path / "opt/bin/runc"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    for part in (path.parent.parent, path.parent, path):
+        part.chmod(0o755)
+    return path
+
+
+def test_a_program_of_root_in_directories_of_root_cannot_be_replaced(program):
+    assert writable_by_others(str(program)) == ""
+    assert writable_by_others("/") == ""
+
+
+@pytest.mark.parametrize(("which", "mode"), [("", 0o757), ("..", 0o757), ("../..", 0o757)])
+def test_whoever_may_write_a_program_or_a_directory_above_may_replace_it(program, which, mode):
+    part = program / which
+    part = part.resolve()
+    part.chmod(mode)
+
+    assert writable_by_others(str(program)) == str(part)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+@needs_root
+def test_a_group_other_than_roots_may_replace_what_it_may_write(program):
+    os.chown(program.parent, -1, 12)
+    program.parent.chmod(0o775)
+
+    assert writable_by_others(str(program)) == str(program.parent)
+
+
+@needs_root
+def test_in_a_directory_like_tmp_only_owners_replace_files(program):
+    program.parent.chmod(0o1777)
+
+    assert writable_by_others(str(program)) == ""
+    os.chown(program, 1000, -1)
+    assert writable_by_others(str(program)) == str(program)

@@ -10,7 +10,7 @@ from amd_container_runtime.low_level import find_low_level_runtime, hand_over, m
 from amd_device_spec.settings import Settings, read_settings
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import host_from_environment, read_environment
-from amdgpu_discovery.paths import absolute
+from amdgpu_discovery.paths import absolute, writable_by_others
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,6 +93,9 @@ def _prepare_start(call: Call, environment: Mapping[str, str]) -> str:
     # Looked for first: a container that cannot be made is not worth an edit.
     program = _find_program(settings, environment)
     log = Log(host, level=settings.log_level, path=settings.log_file, home=environment.get("HOME", ""))
+    # Those of PATH are the distribution's.
+    if "/" in settings.low_level_runtime and (replaceable := writable_by_others(program)):
+        log.write("warn", f"{program} can be replaced by others than root: {replaceable} is theirs to write")
     try:
         spec = add_requested_gpus(call, host, settings, log)
     except ToolkitError as error:

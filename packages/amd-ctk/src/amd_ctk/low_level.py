@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 from amd_ctk.settings_file import read_settings_file, set_setting
+from amd_device_spec.settings import SettingsError
+from amdgpu_discovery.paths import writable_by_others
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +21,18 @@ USUAL_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin
 def find_only_crun(directories: Sequence[str]) -> str:
     """Return the path of crun where these directories hold no runc, else ""."""
     return "" if _find("runc", directories) else _find("crun", directories)
+
+
+def check_low_level_runtime(path: str) -> None:
+    """Raise SettingsError for the path of a program that others may replace, which engines would run as root."""
+    if not (os.path.isabs(path) and os.path.exists(path)):
+        return
+    replaceable = writable_by_others(path) or writable_by_others(os.path.realpath(path))
+    if replaceable:
+        raise SettingsError(
+            f"the low-level runtime {path} can be replaced by others than root: {replaceable} is theirs to write",
+            hint=f"'ls -ld {replaceable}' shows who may; only root should",
+        )
 
 
 def pin(host: Host, path: str) -> bool:

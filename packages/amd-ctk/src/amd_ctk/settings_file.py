@@ -18,7 +18,7 @@ from amd_device_spec.settings import (
     stamp,
 )
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.files import make_directories, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _write(host: Host, old: TomlDocument, new: TomlDocument) -> bool:
     changed = new.text != old.text
     if changed:
         try:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            make_directories(os.path.dirname(path))
         except OSError as error:
             raise FileError(f"{path} cannot be written: {reason(error)}") from error
         replace_file(path, new.text.encode(), mode=0o644, durable=True)

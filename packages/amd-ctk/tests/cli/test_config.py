@@ -166,3 +166,33 @@ def test_a_config_that_is_not_toml_is_named(served: Host, config_toml: Path, amd
 
     assert (answer.returncode, answer.stdout) == (8, "")
     assert answer.stderr.startswith(f"{config_toml} cannot be read: ")
+
+
+def test_a_low_level_runtime_that_others_may_replace_is_refused(served: Host, amd_ctk, tmp_path) -> None:
+    program = tmp_path / "bin/runc"
+    program.parent.mkdir()
+    program.touch(0o755)
+    program.chmod(0o757)
+
+    refused = amd_ctk("config", "set", "low-level-runtime", program)
+
+    assert (refused.returncode, refused.stderr) == (
+        8,
+        (
+            f"the low-level runtime {program} can be replaced by others than root: {program} is theirs to write"
+            f" ('ls -ld {program}' shows who may; only root should)\n"
+        ),
+    )
+    program.chmod(0o755)
+    assert amd_ctk("config", "set", "low-level-runtime", program).stdout == UPDATED
+
+
+def test_no_directory_that_is_made_may_be_written_by_others(tmp_path, amd_ctk, served: Host) -> None:
+    os.rmdir(served.path("/etc/amd-container-toolkit"))
+    before = os.umask(0)
+    try:
+        amd_ctk("config", "set", "log-level", "debug")
+    finally:
+        os.umask(before)
+
+    assert os.stat(served.path("/etc/amd-container-toolkit")).st_mode & 0o777 == 0o755

@@ -5,13 +5,14 @@ from __future__ import annotations
 import posix
 
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.paths import behind_links, directory_of
+from amdgpu_discovery.paths import behind_links, directory_of, exists, is_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
 
 READ_AT_ONCE = 65536
+DIRECTORY_MODE = 0o755
 
 
 def read_file(path: str, *, flags: int = 0) -> bytes:
@@ -94,6 +95,19 @@ def put_in_place(temporary: str, path: str, *, durable: bool = False) -> None:
         raise
     if durable:
         _sync_directory(directory_of(path))
+
+
+def make_directories(path: str) -> None:
+    """Make a directory and those above it that are missing; OSError. Only their owner may write, whatever the umask."""
+    if is_directory(path):
+        return
+    if not exists(directory_of(path)):
+        make_directories(directory_of(path))
+    try:
+        posix.mkdir(path, DIRECTORY_MODE)
+    except FileExistsError:
+        if not is_directory(path):
+            raise
 
 
 def _stat_or_none(path: str) -> os.stat_result | None:

@@ -12,6 +12,7 @@ from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -46,10 +47,13 @@ _SPEC = _Object(
 _NAMES = {str: "a string", int: "a number", bool: "true or false", dict: "an object"}
 
 
-def read_spec(path: str, *, name: str, hint: str = "") -> dict[str, Any]:
-    """Return the spec in a file; FileError calls the file `name`, and gives `hint` where it cannot be read."""
+def read_spec(path: str, *, name: str, hint: str = "", read: Callable[[str], bytes] = read_file) -> dict[str, Any]:
+    """Return the spec in a file; FileError calls the file `name`, and gives `hint` where it cannot be read.
+
+    `read` reads the file, for a caller that does not read everybody's; OSError.
+    """
     try:
-        spec: dict[str, Any] = loads(read_file(path), make_object=_unambiguous)
+        spec: dict[str, Any] = loads(read(path), make_object=_unambiguous)
         if type(spec) is dict:
             _check_object(spec, _SPEC, "")
             return spec

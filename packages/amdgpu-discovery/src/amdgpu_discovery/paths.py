@@ -15,6 +15,9 @@ REGULAR_FILE = 0o100000
 SYMBOLIC_LINK = 0o120000
 CHARACTER_DEVICE = 0o020000
 PERMISSIONS = 0o007777
+STICKY = 0o001000
+WRITABLE_BY_GROUP = 0o000020
+WRITABLE_BY_ALL = 0o000002
 
 
 def absolute(path: str) -> str:
@@ -57,6 +60,17 @@ def exists(path: str) -> bool:
 def is_file(path: str) -> bool:
     """Return whether a path leads to a regular file, False also where nobody can tell."""
     return _mode(path) & FILE_TYPE == REGULAR_FILE
+
+
+def writable_by_others(path: str) -> str:
+    """Return the part of an absolute path that somebody other than root and this user may replace, "" for none."""
+    status = posix.stat(path)
+    others = status.st_mode & (WRITABLE_BY_ALL if status.st_gid == 0 else WRITABLE_BY_ALL | WRITABLE_BY_GROUP)
+    # In a directory like /tmp only owners may rename and remove, and what is below belongs to root or this user.
+    is_guarded = status.st_mode & STICKY and status.st_mode & FILE_TYPE == DIRECTORY
+    if status.st_uid not in (0, posix.geteuid()) or (others and not is_guarded):
+        return path
+    return "" if path == "/" else writable_by_others(directory_of(path))
 
 
 def _mode(path: str) -> int:

@@ -8,7 +8,7 @@ from amd_ctk.cdi.errors import CdiError
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import FORMATS
 from amdgpu_discovery.errors import reason
-from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def remember(host: Host, recipe: Recipe) -> None:
     fields = {**recipe.as_dict(), "options": recipe.options.as_dict()}
     path = host.path(_file_of(recipe.output))
     try:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        make_directories(os.path.dirname(path))
     except OSError as error:
         raise CdiError(f"{os.path.dirname(path)} cannot be made: {reason(error)}") from error
     replace_file(path, (json.dumps(fields, indent=2) + "\n").encode(), durable=True)

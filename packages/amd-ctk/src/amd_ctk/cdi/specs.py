@@ -13,7 +13,7 @@ from amd_device_spec.settings import read_settings
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
-from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.numbering import require_all_gpus
 from amdgpu_discovery.selection import select_gpus
 
@@ -139,6 +139,6 @@ def _refuse_foreign(path: str, content: bytes, recipe: Recipe) -> None:
 
 def _make_directory(directory: str) -> None:
     try:
-        os.makedirs(directory, mode=0o755, exist_ok=True)
+        make_directories(directory)
     except OSError as error:
         raise cannot_write(f"directory {directory} cannot be made: {reason(error)}") from error

@@ -46,6 +46,7 @@ def set_(
     values: Annotated[list[str], typer.Argument(metavar="VALUE...", help="What it shall be; a list has several.")],
 ) -> None:
     """Change a setting."""
+    from amd_ctk.low_level import check_low_level_runtime
     from amd_ctk.settings_file import set_setting
 
     is_list = key in KINDS
@@ -53,6 +54,8 @@ def set_(
     _check(key, value)
     if len(values) > 1 and not is_list:
         raise typer.BadParameter(f"{key} takes one value")
+    if key == "low-level-runtime":
+        check_low_level_runtime(values[0])
     _report(changed=set_setting(host_to_change(context), key, value))
 
 

@@ -6,7 +6,7 @@ import errno
 import os
 
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import put_in_place, replace_file, write_beside
+from amdgpu_discovery.files import make_directories, put_in_place, replace_file, write_beside
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ def save_text(file: ConfigFile, text: str | None, *, instead_of: str | None, rem
     target = os.path.realpath(file.path)
     try:
         if instead_of is None:
-            os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+            make_directories(os.path.dirname(target))
         temporary = None if text is None else write_beside(target, text.encode(), durable=True)
         try:
             _prepare(file, instead_of)

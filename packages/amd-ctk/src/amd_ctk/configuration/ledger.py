@@ -11,7 +11,7 @@ from typing import Any  # noqa: TID253
 from amd_ctk.configuration.changes import Change, Changes
 from amd_ctk.documents.document import ABSENT, Absent
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
-from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.lock_holder import read_lock_holder
 from amdgpu_discovery.value import Value
 
@@ -100,7 +100,7 @@ def open_ledger(host: Host, environment: Mapping[str, str], *, timeout: float = 
     """Give the caller the ledger for itself alone; LedgerInUse, FileError where its directory cannot be made."""
     directory = ledger_directory(host, environment)
     try:
-        os.makedirs(directory, mode=0o755, exist_ok=True)
+        make_directories(directory)
     except OSError as error:
         raise FileError(f"{directory} cannot be made: {reason(error)}", hint="run it as root") from error
     with _hold_lock(os.path.join(directory, LOCK_NAME), timeout):

@@ -17,9 +17,9 @@ from amd_gpu_tracker.life.lease_scan import mend_leases
 from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, boot_offset
 from amd_gpu_tracker.life.running import find_running_containers, read_own_file
 from amd_gpu_tracker.records.lease import BY_ADOPTION, Holder
-from amdgpu_discovery.errors import FileError, ToolkitError, reason
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.oci_spec import read_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ def _adopt_one(
     state: State, container: RunningContainer, gpus: Sequence[GpuLocation], processes: Processes, tell: Tell
 ) -> None:
     try:
-        spec = _read_spec(container)
+        config = f"{container.bundle}/config.json"
+        spec = read_spec(config, name=config, read=read_own_file)
         wanted = gpus_given(spec, gpus)
     except ToolkitError as error:
         tell(f"container {container.container_id} is running, and its GPUs are not known: {error}; start it again")
@@ -127,19 +128,6 @@ def _adopt_one(
     state.write_lease(new_lease(claim, processes).replace(since=started))
     numbers = " ".join(str(gpu.number) for gpu in wanted)
     tell(f"container {container.container_id} is running and uses GPUs [{numbers}]")
-
-
-def _read_spec(container: RunningContainer) -> dict[str, Any]:
-    path = f"{container.bundle}/config.json"
-    try:
-        spec = loads(read_own_file(path))
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {reason(error)}") from error
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{path} is not JSON: {error}") from error
-    if type(spec) is not dict:
-        raise FileError(f"{path} is not a JSON object")
-    return spec
 
 
 def _holder(container: RunningContainer, spec: dict[str, Any]) -> Holder:

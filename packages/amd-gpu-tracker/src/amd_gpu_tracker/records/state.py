@@ -10,7 +10,7 @@ import posix
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
 from amd_gpu_tracker.records.policy import POLICY_FILE, Policy, format_policy, is_link, parse_policy
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import put_in_place, replace_file, write_beside
+from amdgpu_discovery.files import make_directories, put_in_place, replace_file, write_beside
 from amdgpu_discovery.paths import (
     DIRECTORY,
     FILE_TYPE,
@@ -218,7 +218,7 @@ def make_directory(path: str) -> None:
     import os
 
     try:
-        os.makedirs(path, 0o755, exist_ok=True)
+        make_directories(path)
         os.chmod(path, 0o755)  # noqa: S103 - whatever the umask: everybody may ask for the status
     except PermissionError as error:
         from amd_gpu_tracker.errors import needs_root
