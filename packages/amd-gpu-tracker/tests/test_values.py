@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amd_gpu_tracker.enabled import DISABLED
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.processes import ProcessId
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, Lease, format_lease, parse_lease
-from amd_gpu_tracker.records.policy import DISABLED, Policy, TrackedGpu, format_policy, parse_policy
+from amd_gpu_tracker.records.policy import Policy, TrackedGpu, format_policy, parse_policy
 
 TEXT = st.text(max_size=20)
 PROCESSES = st.builds(ProcessId, pid=st.integers(1, 2**22), start=st.integers(0, 2**63))

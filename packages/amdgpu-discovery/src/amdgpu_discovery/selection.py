@@ -8,7 +8,6 @@ partition. Each may be written as a CDI name (`amd.com/gpu=3`). An empty request
 
 from __future__ import annotations
 
-from amdgpu_discovery import unknown_gpus
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import GpuLocation, parse_pci_address
 from amdgpu_discovery.identities import (
@@ -19,14 +18,15 @@ from amdgpu_discovery.identities import (
     parse_number,
     parse_unique_id,
 )
-from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu, name_unnumbered
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import ModuleType
 
     from amdgpu_discovery.gpu import PciAddress, UnnumberedGpu
+    from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu
 
     # The numbers an item names, and what is wrong with it.
     Resolved = tuple[range | list[int], UnknownGpu | BrokenRange | None]
@@ -97,11 +97,12 @@ def resolve(
     found = tuple(gpu for gpu in gpus if gpu.number in chosen)
     if not problems:
         return Resolution(gpus=found, unknown=(), broken_ranges=())
-    problems = name_unnumbered(problems, unnumbered)
+    words = _sentences()
+    problems = words.name_unnumbered(problems, unnumbered)
     return Resolution(
         gpus=found,
-        unknown=tuple(problem for problem in problems if isinstance(problem, UnknownGpu)),
-        broken_ranges=tuple(problem for problem in problems if isinstance(problem, BrokenRange)),
+        unknown=tuple(problem for problem in problems if isinstance(problem, words.UnknownGpu)),
+        broken_ranges=tuple(problem for problem in problems if isinstance(problem, words.BrokenRange)),
     )
 
 
@@ -124,7 +125,7 @@ def split_items(request: str) -> list[str]:
 def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> Resolved:
     """Return the numbers an item names, and what it names beyond them (a range may do both)."""
     if item.lower() == ALL:
-        return [gpu.number for gpu in gpus], None if gpus else unknown_gpus.no_gpu()
+        return [gpu.number for gpu in gpus], None if gpus else _sentences().no_gpu()
     number = parse_number(item) if len(item) <= LONGEST_NUMBER else None
     if number is not None:
         return _resolve_number(gpus, number)
@@ -142,14 +143,14 @@ def _resolve_number(gpus: Sequence[GpuLocation], number: int) -> Resolved:
 
 def _resolve_range(gpus: Sequence[GpuLocation], item: str, low: int, high: int) -> Resolved:
     if low > high:
-        return [], unknown_gpus.broken_range(item, f"write {high}-{low}")
+        return [], _sentences().broken_range(item, f"write {high}-{low}")
     return _resolve_span(gpus, low, high)
 
 
 def _resolve_span(gpus: Sequence[GpuLocation], first: int, last: int) -> Resolved:
     # Compared and never expanded: 0-9999999999 in an image must cost nothing.
     numbers = [gpu.number for gpu in gpus if first <= gpu.number <= last]
-    return numbers, None if len(numbers) == last - first + 1 else unknown_gpus.missing_numbers(gpus, first, last)
+    return numbers, None if len(numbers) == last - first + 1 else _sentences().missing_numbers(gpus, first, last)
 
 
 def _resolve_name(gpus: Sequence[GpuLocation], item: str) -> Resolved:
@@ -161,21 +162,21 @@ def _resolve_name(gpus: Sequence[GpuLocation], item: str) -> Resolved:
     if named is not None:
         return [gpu.number for gpu in named[0]], named[1]
     if item.lower() == NO_UNIQUE_ID:
-        return [], unknown_gpus.no_unique_id(item)
+        return [], _sentences().no_unique_id(item)
     if "-" in item and not item.strip(OF_NUMBERS):
-        return [], unknown_gpus.broken_range(item, "write the first and the last number, such as 0-2")
+        return [], _sentences().broken_range(item, "write the first and the last number, such as 0-2")
     number = parse_number(item)
-    return ([], unknown_gpus.not_a_gpu(item, gpus)) if number is None else _resolve_number(gpus, number)
+    return ([], _sentences().not_a_gpu(item, gpus)) if number is None else _resolve_number(gpus, number)
 
 
 def _resolve_partition(gpus: Sequence[GpuLocation], name: str, rank: str) -> Resolved:
     named = _find(gpus, name)
     if named is None:
-        return [], unknown_gpus.names_no_partition(f"{name}:p{rank}")
+        return [], _sentences().names_no_partition(f"{name}:p{rank}")
     siblings, problem = named
     chosen = [gpu.number for gpu in siblings if gpu.partition_rank == parse_number(rank)]
     if not (chosen or problem):
-        problem = unknown_gpus.no_such_partition(f"{name}:p{rank}", [gpu.partition_rank for gpu in siblings])
+        problem = _sentences().no_such_partition(f"{name}:p{rank}", [gpu.partition_rank for gpu in siblings])
     return chosen, problem
 
 
@@ -190,7 +191,7 @@ def _find(gpus: Sequence[GpuLocation], item: str) -> tuple[list[GpuLocation], Un
         return None
     # 0 stands for "has none", on every APU alike.
     found = [gpu for gpu in gpus if unique_id != 0 and unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id)]
-    return found, None if found else unknown_gpus.no_gpu_with_id(item, gpus)
+    return found, None if found else _sentences().no_gpu_with_id(item, gpus)
 
 
 def _no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
@@ -202,6 +203,16 @@ def _no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> U
         if gpu.partition_total > 1 and gpu.pci_address.sort_key[:3] == slot and gpu.partition_rank == address.function
     ]
     # Virtual functions of one device share the slot, so several may be meant.
-    if len(partitions) == 1:
-        return unknown_gpus.partition_as_function(address, item, partitions[0])
-    return unknown_gpus.no_gpu_at(address, item, gpus)
+    problem: UnknownGpu = (
+        _sentences().partition_as_function(address, item, partitions[0])
+        if len(partitions) == 1
+        else _sentences().no_gpu_at(address, item, gpus)
+    )
+    return problem
+
+
+def _sentences() -> ModuleType:
+    """Return the module that says what is wrong; a request that can be met does not load it."""
+    from amdgpu_discovery import unknown_gpus
+
+    return unknown_gpus

@@ -6,10 +6,10 @@ import posix
 import time
 
 from amd_gpu_tracker.claims.claim import exclusive_gpus
+from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.life.processes import boot_offset
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.lease import BY_API, Lease, gpu_key
-from amd_gpu_tracker.records.policy import may_be_tracking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

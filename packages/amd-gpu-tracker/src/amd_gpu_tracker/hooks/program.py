@@ -6,12 +6,12 @@ import posix
 import sys
 import time
 
+from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.hooks.spec_entries import CLAIM
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI
 from amd_gpu_tracker.records.lock import KernelLock
-from amd_gpu_tracker.records.policy import may_be_tracking
 from amd_gpu_tracker.records.refusals import record_refusal
 from amd_gpu_tracker.records.rootless import open_state
 from amd_gpu_tracker.records.state import State

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import posix
-
-from amdgpu_discovery.paths import FILE_TYPE, SYMBOLIC_LINK
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -13,16 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from amdgpu_discovery.host import Host
 
 VERSION = 1
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
 _GPU_FIELDS = {"key": str, "unique_id": str, "partition": str, "partition_total": int, "exclusive": bool}
-POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
-POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
-# The whole file of a disabled tracker, as `format_policy` writes it. One that only begins so may be damaged.
-DISABLED = b'{"version":1,"enabled":false,"gpus":[]}\n'
 
 
 class TrackedGpu(Value):
@@ -89,21 +81,3 @@ def _parse_gpu(fields: dict[str, Any]) -> TrackedGpu:
         if type(fields[name]) is not kind:
             raise ValueError(f"'{name}' of a GPU is not of the right kind")
     return TrackedGpu(**fields)
-
-
-def may_be_tracking(host: Host) -> bool:
-    """Return False where the tracker is certainly disabled; `State.read_policy` knows for certain."""
-    try:
-        return host.read(POLICY_FILE) != DISABLED
-    except (FileNotFoundError, NotADirectoryError):
-        return is_link(host.path(POLICY_FILE))
-    except OSError:
-        return True
-
-
-def is_link(path: str) -> bool:
-    """Return whether a path is a symbolic link; one that leads nowhere is no sign that nothing was decided."""
-    try:
-        return posix.lstat(path).st_mode & FILE_TYPE == SYMBOLIC_LINK
-    except OSError:
-        return False

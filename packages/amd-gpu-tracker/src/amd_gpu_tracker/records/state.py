@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import posix
 
+from amd_gpu_tracker.enabled import POLICY_FILE, is_link
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
-from amd_gpu_tracker.records.policy import POLICY_FILE, Policy, format_policy, is_link, parse_policy
+from amd_gpu_tracker.records.policy import Policy, format_policy, parse_policy
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import make_directories, put_in_place, replace_file, write_beside
 from amdgpu_discovery.paths import (
