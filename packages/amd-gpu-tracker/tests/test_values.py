@@ -70,7 +70,8 @@ def test_a_cut_lease_is_refused(lease, data):
         parse_lease(cut, path="x")
 
 
-@given(st.binary())
+# Hypothesis takes constants of the program for interesting noise, and this one is a policy.
+@given(st.binary().filter(lambda content: content.strip() != DISABLED.strip()))
 def test_noise_is_refused_and_nothing_else_happens(content):
     for parse in (parse_lease, parse_policy):
         with pytest.raises(StateError):
