@@ -61,7 +61,7 @@ class Machine:
         if request.undo:
             edited = prepare_undo(self.file, record)
         else:
-            edit, _ = plan_edit(self.engine, request, ourselves="", search_path="")
+            edit, _ = plan_edit(self.engine, request, ourselves="", search_path="", must_exist=False)
             edited = prepare_edit(self.engine, self.file, edit, record)
         if edited.changed:
             save(edited, self.ledger)
