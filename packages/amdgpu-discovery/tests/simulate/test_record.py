@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import tempfile
 
 import pytest
@@ -11,8 +13,11 @@ from hypothesis import strategies as st
 
 from amdgpu_discovery import plain_json
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.errors import GpusHidden
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names, random_profile, record_profile
 from amdgpu_discovery.simulate.build import build_tree
+from amdgpu_discovery.simulate.profile import OtherDrm
 from amdgpu_discovery.simulate.profile_json import format_profile, parse_profile
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
@@ -126,6 +131,87 @@ def test_a_kernel_without_kfd_is_recorded_as_one(simulated):
     assert [(gpu.pci_address, gpu.minors, gpu.partitions) for gpu in recorded.gpus] == [
         ("0000:03:00.0", ((0, 128),), 0)
     ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        # virtio-gpu of a virtual machine
+        "pci0000:00/0000:00:02.0/virtio0",
+        # vgem, of two kernels
+        "platform/vgem",
+        "faux/vgem",
+        # evdi of a docking station, a USB display
+        "platform/evdi.0",
+        "pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0",
+        "platform/simple-framebuffer.0",
+        # an ARM board
+        "platform/soc/fd500000.gpu",
+    ],
+)
+@pytest.mark.parametrize("minors", [(0, 128), (0, None), (63, 191)])
+def test_displays_that_are_no_pci_functions_are_recorded(simulated, tmp_path, path, minors):
+    display = OtherDrm(path=path, minors=minors, connectors=("Virtual-1",))
+    host = simulated(load_profile("mi300x-8").replace(gpus=load_profile("mi300x-8").gpus[:2], others=(display,)))
+
+    recorded = record_profile(host, "mine", with_serials=True)
+
+    assert recorded.others == (display,)
+    again = build_host(tmp_path / "again", recorded, with_links=False)
+    assert os.readlink(again.path(f"/sys/class/drm/card{minors[0]}")) == f"../../devices/{path}/drm/card{minors[0]}"
+    assert find_gpus(again) == find_gpus(host)
+    assert parse_profile(plain_json.loads(format_profile(recorded)), name="mine", kinds={}) == recorded
+
+
+def test_memory_that_nobody_tells_stays_unknown(simulated, tmp_path):
+    host = simulated("one-gpu")
+    shutil.rmtree(host.path(f"{NODES}/1/mem_banks"))
+    os.unlink(host.path("/sys/bus/pci/devices/0000:03:00.0/mem_info_vram_total"))
+
+    recorded = record_profile(host, "mine")
+
+    assert (recorded.gpus[0].kind.vram_bytes, recorded.gpus[0].partition_bytes) == (None, (None,))
+    again = build_host(tmp_path / "again", recorded, with_links=False)
+    assert [gpu.vram_bytes for gpu in find_gpus(again)] == [None]
+    assert parse_profile(plain_json.loads(format_profile(recorded)), name="mine", kinds={}) == recorded
+
+
+def test_nodes_of_processors_keep_their_place(simulated, tmp_path):
+    profile = load_profile("mi210-4")
+    cpus = (profile.cpus[0], profile.cpus[1].replace(node=3), profile.cpus[1].replace(node=5, cores=0))
+    host = simulated(profile.replace(cpus=cpus))
+    assert [gpu.kfd_node for gpu in find_gpus(host)] == [4, 6, 2, 1]
+
+    recorded = record_profile(host, "mine", with_serials=True)
+
+    assert [(cpu.node, cpu.cores) for cpu in recorded.cpus] == [(None, 64), (3, 64), (5, 0)]
+    assert find_gpus(build_host(tmp_path / "again", recorded, with_links=False)) == find_gpus(host)
+
+
+def test_a_node_that_is_processors_and_a_gpu_keeps_both(simulated, tmp_path):
+    """Kernels of the time of Raven Ridge have one node for an APU."""
+    profile = load_profile("strix-halo")
+    kind = profile.gpus[0].kind
+    old = kind.replace(device_id=0x1309, gfx_target_version=0, properties={**kind.properties, "cpu_cores_count": 4})
+    host = simulated(profile.with_gpu(0, kind=old).replace(cpus=()))
+
+    again = build_host(tmp_path / "again", record_profile(host, "mine"), with_links=False)
+
+    assert [(gpu.kfd_node, gpu.is_apu) for gpu in find_gpus(again)] == [(0, True)]
+    assert find_gpus(again) == find_gpus(host)
+
+
+def test_a_host_of_which_a_part_is_hidden_is_not_recorded(simulated):
+    class Hiding(Host):
+        __slots__ = ()
+
+        def read(self, path):
+            if path.startswith("/sys/class/kfd/kfd/topology/nodes/4/"):
+                raise PermissionError(errno.EPERM, "Operation not permitted", path)
+            return super().read(path)
+
+    with pytest.raises(GpusHidden, match="1 of 4 GPUs is hidden from this process by its device cgroup"):
+        record_profile(Hiding(simulated("mi210-4").root), "mine")
 
 
 @given(st.randoms(use_true_random=False))

@@ -62,7 +62,7 @@ def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
         links = link_nodes(profile, place.nodes)
         add_kfd(tree, profile, driver, place.nodes, links)
         if with_links:
-            add_links(tree, driver, links)
+            add_links(tree, profile, driver, links)
     return tree
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.gpu import parse_pci_address
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,4 +52,7 @@ def _add_card_extras(tree: Tree, device: DrmPlace, card: int) -> None:
 
 def _add_alias(tree: Tree, device: DrmPlace, kind: str, name: str) -> None:
     bus = "platform" if device.path.startswith("/sys/devices/platform/") else "pci"
-    tree.add_link(f"/dev/dri/by-path/{bus}-{device.path.rpartition('/')[2]}-{kind}", f"/dev/dri/{name}")
+    own_name = device.path.rpartition("/")[2]
+    # Others are named after the PCI function that they hang on, or not at all.
+    if bus == "platform" or parse_pci_address(own_name):
+        tree.add_link(f"/dev/dri/by-path/{bus}-{own_name}-{kind}", f"/dev/dri/{name}")

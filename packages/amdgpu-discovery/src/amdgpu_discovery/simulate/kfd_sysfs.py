@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amdgpu_discovery.simulate.node_properties import cpu_properties, gpu_properties
+from amdgpu_discovery.simulate.placement import number_nodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,24 +29,28 @@ def add_kfd(tree: Tree, profile: Profile, driver: Driver, nodes: Sequence[NodePl
     tree.add_file(f"{KFD}/topology/system_properties", _lines(system, driver))
     tree.add_directory(NODES)
     first_core = 0
-    for number, cpu in enumerate(profile.cpus):
+    numbers = number_nodes(profile, len(nodes))
+    for position, cpu in enumerate(profile.cpus):
+        number = numbers[position]
         base = first_core if cpu.core_id_base is None else cpu.core_id_base
-        _add_node(tree, driver, number, cpu_properties(cpu, base, links[number]), _system_memory(cpu))
+        _add_node(tree, driver, number, cpu_properties(cpu, base, links[position]), _system_memory(cpu))
         tree.add_attributes(f"{NODES}/{number}", {"gpu_id": 0, "name": ""})
         first_core += cpu.cores
     for position, node in enumerate(nodes):
+        number = numbers[node.number]
         properties = gpu_properties(node, links[node.number], position)
-        _add_node(tree, driver, node.number, properties, _video_memory(node))
-        tree.add_attributes(f"{NODES}/{node.number}", {"gpu_id": node.gpu_id, "name": node.gpu.kind.kfd_name})
+        _add_node(tree, driver, number, properties, _video_memory(node))
+        tree.add_attributes(f"{NODES}/{number}", {"gpu_id": node.gpu_id, "name": node.gpu.kind.kfd_name})
 
 
-def add_links(tree: Tree, driver: Driver, links: Sequence[Links]) -> None:
-    """Add the links of every node, in the order of their numbers."""
-    for number, of_node in enumerate(links):
+def add_links(tree: Tree, profile: Profile, driver: Driver, links: Sequence[Links]) -> None:
+    """Add the links of every node; `links` are those of processors, then those of GPUs."""
+    numbers = number_nodes(profile, len(links) - len(profile.cpus))
+    for number, of_node in zip(numbers, links, strict=True):
         for kind, paths in (("io_links", of_node.direct), ("p2p_links", of_node.indirect)):
             for position, link in enumerate(paths):
                 path = f"{NODES}/{number}/{kind}/{position}/properties"
-                tree.add_file(path, _lines(_link_properties(link), driver))
+                tree.add_file(path, _lines(_link_properties(link, numbers), driver))
 
 
 def _add_device(tree: Tree, profile: Profile, driver: Driver) -> None:
@@ -58,11 +63,12 @@ def _add_device(tree: Tree, profile: Profile, driver: Driver) -> None:
 
 
 def _add_node(
-    tree: Tree, driver: Driver, number: int, properties: Mapping[str, int], memory: Mapping[str, int]
+    tree: Tree, driver: Driver, number: int, properties: Mapping[str, int], memory: Mapping[str, int] | None
 ) -> None:
     path = f"{NODES}/{number}"
     tree.add_file(f"{path}/properties", _lines(properties, driver))
-    tree.add_file(f"{path}/mem_banks/0/properties", _lines(memory, driver))
+    if memory:
+        tree.add_file(f"{path}/mem_banks/0/properties", _lines(memory, driver))
     # Caches are counted too, but never listed: on many hosts they are thousands, and nobody has asked for them.
     for name in ("caches", "io_links", "p2p_links"):
         tree.add_directory(f"{path}/{name}")
@@ -72,32 +78,34 @@ def _system_memory(cpu: CpuNode) -> dict[str, int]:
     return {"heap_type": SYSTEM_HEAP, "size_in_bytes": cpu.memory_bytes, "flags": 0, "width": 64, "mem_clk_max": 3200}
 
 
-def _video_memory(node: NodePlace) -> dict[str, int]:
-    kind = node.gpu.kind
+def _video_memory(node: NodePlace) -> dict[str, int] | None:
+    kind, size = node.gpu.kind, _memory_size(node)
+    if size is None:
+        return None
     return {
         "heap_type": kind.heap_type,
-        "size_in_bytes": _memory_size(node),
+        "size_in_bytes": size,
         "flags": 0,
         "width": kind.memory_width,
         "mem_clk_max": kind.memory_clock,
     }
 
 
-def _memory_size(node: NodePlace) -> int:
+def _memory_size(node: NodePlace) -> int | None:
     sizes = node.gpu.partition_bytes
     if node.partition < len(sizes):
         return sizes[node.partition]
     total = node.gpu.kind.kfd_bytes or node.gpu.kind.vram_bytes
-    return total // node.partition_total // PAGE * PAGE
+    return None if total is None else total // node.partition_total // PAGE * PAGE
 
 
-def _link_properties(link: NodeLink) -> dict[str, int]:
+def _link_properties(link: NodeLink, numbers: Sequence[int]) -> dict[str, int]:
     return {
         "type": link.type,
         "version_major": 0,
         "version_minor": 0,
-        "node_from": link.node_from,
-        "node_to": link.node_to,
+        "node_from": numbers[link.node_from],
+        "node_to": numbers[link.node_to],
         "weight": link.weight,
         "min_latency": 0,
         "max_latency": 0,

@@ -22,6 +22,8 @@ class MinorPool:
     def __init__(self, profile: Profile) -> None:
         self._shared = SHARED_MINORS if profile.driver and profile.driver.shared_minors else range(0)
         self._taken: set[int] = set()
+        for other in profile.others:
+            self._reserve(other.minors)
         for device in profile.functions:
             for pair in device.minors:
                 self._reserve(pair)

@@ -31,8 +31,8 @@ USUAL_GPU_PROPERTIES = tuple(key for key in (*ALL_NODES, *GPU_NODES, *LAST) if k
 # What follows from the rest of a profile; GpuKind.properties has everything else.
 DERIVED_PROPERTIES = frozenset(
     (
-        *("cpu_cores_count", "simd_count", "mem_banks_count", "io_links_count", "p2p_links_count"),
-        *("cpu_core_id_base", "simd_id_base", "array_count", "gfx_target_version", "vendor_id", "device_id"),
+        *("simd_count", "mem_banks_count", "io_links_count", "p2p_links_count"),
+        *("simd_id_base", "array_count", "gfx_target_version", "vendor_id", "device_id"),
         *("location_id", "domain", "drm_render_minor", "hive_id", "unique_id", "num_xcc"),
     )
 )

@@ -78,14 +78,14 @@ def _bind(tree: Tree, place: GpuPlace) -> None:
 
 
 def _driver_attributes(gpu: SimulatedGpu) -> dict[str, object]:
-    attributes: dict[str, object] = {"mem_info_vram_total": gpu.kind.vram_bytes, **gpu.kind.attributes}
-    modes = {
+    told = {
+        "mem_info_vram_total": gpu.kind.vram_bytes,
         "current_compute_partition": gpu.compute_partition,
         "available_compute_partition": gpu.available_compute_partition or _compute_modes(gpu),
         "current_memory_partition": gpu.memory_partition,
         "available_memory_partition": gpu.available_memory_partition,
     }
-    return attributes | {name: mode for name, mode in modes.items() if mode}
+    return {**gpu.kind.attributes, **{name: text for name, text in told.items() if text}}
 
 
 def _compute_modes(gpu: SimulatedGpu) -> str:

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amdgpu_discovery.simulate.profile import ForeignDrm, Minors, Profile, SimulatedGpu
+    from amdgpu_discovery.simulate.profile import ForeignDrm, Minors, OtherDrm, Profile, SimulatedGpu
 
 
 class DrmPlace(Value):
@@ -46,7 +46,7 @@ class GpuPlace(Value):
 
 
 class HostPlace(Value):
-    """Everything that has a number on a host."""
+    """Everything that has a number on a host; `foreign` are the devices of other drivers."""
 
     gpus: tuple[GpuPlace, ...]
     foreign: tuple[DrmPlace, ...]
@@ -66,7 +66,10 @@ def place_host(profile: Profile) -> HostPlace:
     """Give every device of a host its path and numbers; ProfileError where two would get the same."""
     _check_addresses(profile)
     minors = MinorPool(profile)
-    foreign = tuple(_place_foreign(device, minors) for device in profile.foreign)
+    foreign = (
+        *(_place_foreign(device, minors) for device in profile.foreign),
+        *(_place_other(device) for device in profile.others),
+    )
     if profile.driver is None:
         return HostPlace(gpus=tuple(_place_gpu(gpu, (), ()) for gpu in profile.gpus), foreign=foreign)
     numbers = XcpNumbers(profile)
@@ -79,6 +82,16 @@ def place_host(profile: Profile) -> HostPlace:
         gpus.append(_place_gpu(gpu, places, nodes))
         first += len(nodes)
     return HostPlace(gpus=tuple(gpus), foreign=foreign)
+
+
+def number_nodes(profile: Profile, gpu_nodes: int) -> list[int]:
+    """Return the numbers of KFD's nodes, those of processors first; ProfileError where two would get the same."""
+    given = [cpu.node for cpu in profile.cpus if cpu.node is not None]
+    total = len(profile.cpus) + gpu_nodes
+    if len(set(given)) != len(given) or not all(0 <= number < total for number in given):
+        raise ProfileError(f"processors cannot be nodes {given} of {total}", hint="leave `node` out")
+    free = iter(sorted(set(range(total)) - set(given)))
+    return [next(free) if cpu.node is None else cpu.node for cpu in profile.cpus] + list(free)
 
 
 def read_address(text: str) -> PciAddress:
@@ -115,6 +128,11 @@ def _place_foreign(device: ForeignDrm, pool: MinorPool) -> DrmPlace:
     card, render = device.minors[0] if device.minors else pool.take(has_render=device.has_render)
     path = pci_path(device.pci_address, device.upstream)
     return DrmPlace(path=path, card=card, render=render, connectors=device.connectors)
+
+
+def _place_other(device: OtherDrm) -> DrmPlace:
+    card, render = device.minors
+    return DrmPlace(path=f"/sys/devices/{device.path}", card=card, render=render, connectors=device.connectors)
 
 
 def _place_gpu(gpu: SimulatedGpu, devices: tuple[DrmPlace, ...], nodes: tuple[NodePlace, ...]) -> GpuPlace:

@@ -31,8 +31,8 @@ class GpuKind(Value):
     # Of one accelerator die (XCC), of which partitions get whole ones.
     simd_per_xcc: int
     arrays_per_xcc: int
-    # What the PCI function calls its video memory; on an APU what the firmware has set aside.
-    vram_bytes: int
+    # What the PCI function calls its video memory; on an APU what the firmware has set aside. None where nobody knows.
+    vram_bytes: int | None
     # What KFD says instead where that differs: on an APU the share of system memory that GPUs may use.
     kfd_bytes: int | None = None
     kfd_name: str = "ip discovery"
@@ -90,7 +90,8 @@ class SimulatedGpu(PciFunction):
     available_memory_partition: str = ""
     # KFD nodes: None for what `compute_partition` makes, 0 for a GPU that KFD does not list.
     partitions: int | None = None
-    partition_bytes: tuple[int, ...] = ()
+    # None for a partition whose memory KFD does not list.
+    partition_bytes: tuple[int | None, ...] = ()
     # 0 without XGMI.
     hive_id: int = 0
     # The N of amdgpu_xcp_N, which means nothing.
@@ -116,6 +117,8 @@ class CpuNode(Value):
     # MI300A only: its processors are in the hive.
     hive_id: int = 0
     clock: int = 2450
+    # Its number in KFD; None for the lowest that is free, because processors come before GPUs nearly always.
+    node: int | None = None
 
 
 class ForeignDrm(PciFunction):
@@ -125,6 +128,15 @@ class ForeignDrm(PciFunction):
     vendor_id: int
     device_id: int
     has_render: bool = False
+
+
+class OtherDrm(Value):
+    """A device with DRM nodes that is no PCI function: a virtual display, or the display of an ARM board."""
+
+    # Its directory below /sys/devices.
+    path: str
+    minors: Minors
+    connectors: tuple[str, ...] = ()
 
 
 class Driver(Value):
@@ -167,6 +179,7 @@ class Profile(Value):
     driver: Driver | None = Driver()
     cpus: tuple[CpuNode, ...] = (CpuNode(cores=16, memory_bytes=64 << 30),)
     foreign: tuple[ForeignDrm, ...] = ()
+    others: tuple[OtherDrm, ...] = ()
     access: Access = Access()
 
     @property

@@ -12,6 +12,7 @@ from amdgpu_discovery.simulate.profile import (
     Driver,
     ForeignDrm,
     GpuKind,
+    OtherDrm,
     Profile,
     ProfileError,
     SimulatedGpu,
@@ -49,6 +50,7 @@ def format_profile(profile: Profile) -> bytes:
         "access": plain_fields(profile.access),
         "cpus": [plain_fields(cpu) for cpu in profile.cpus],
         "foreign": [plain_fields(device) for device in profile.foreign],
+        "others": [plain_fields(device) for device in profile.others],
         "kinds": {name: plain_fields(kind) for name, kind in kinds.items()},
         "gpus": [{**plain_fields(gpu), "kind": _name_of(gpu.kind, kinds)} for gpu in profile.gpus],
     }
@@ -70,6 +72,8 @@ def _profile(document: dict[str, Any], name: str, kinds: dict[str, Any]) -> Prof
         fields["cpus"] = tuple(CpuNode(**read_fields(CpuNode, cpu)) for cpu in given.pop("cpus"))
     if "foreign" in given:
         fields["foreign"] = tuple(ForeignDrm(**read_fields(ForeignDrm, device)) for device in given.pop("foreign"))
+    if "others" in given:
+        fields["others"] = tuple(OtherDrm(**read_fields(OtherDrm, device)) for device in given.pop("others"))
     return Profile(**fields, **read_fields(Profile, given))
 
 

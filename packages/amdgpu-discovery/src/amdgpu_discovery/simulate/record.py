@@ -11,7 +11,7 @@ from amdgpu_discovery.kfd_topology import TOPOLOGY
 from amdgpu_discovery.numbering import JoinedGpus, join_gpus
 from amdgpu_discovery.simulate.minors import SHARED_MINORS
 from amdgpu_discovery.simulate.node_properties import USUAL_GPU_PROPERTIES
-from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, Profile
+from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile
 from amdgpu_discovery.simulate.record_gpu import gather_gpus, read_connectors, record_gpu
 from amdgpu_discovery.simulate.serials import without_serials
 from amdgpu_discovery.simulate.sysfs_numbers import read_number, read_numbers
@@ -44,6 +44,7 @@ def record_profile(host: Host, name: str, *, with_serials: bool = False) -> Prof
         driver=_record_driver(host, found, devices) if is_loaded else None,
         cpus=tuple(_record_cpus(host)),
         foreign=tuple(_record_foreign(host, devices)),
+        others=tuple(_record_others(host, devices)),
         access=_record_access(host, devices),
     )
     return profile if with_serials else without_serials(profile)
@@ -65,18 +66,24 @@ def _record_driver(host: Host, found: list[FoundGpu], devices: list[DrmDevice]) 
 
 
 def _record_cpus(host: Host) -> Iterator[CpuNode]:
-    numbers = sorted(int(name) for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal())
-    for number in numbers:
-        path = f"{TOPOLOGY}/nodes/{number}"
-        properties = read_numbers(host, f"{path}/properties")
-        if properties.get("cpu_cores_count") and not properties.get("drm_render_minor"):
-            yield CpuNode(
-                cores=properties["cpu_cores_count"],
-                memory_bytes=read_numbers(host, f"{path}/mem_banks/0/properties").get("size_in_bytes", 0),
-                core_id_base=properties.get("cpu_core_id_base"),
-                hive_id=properties.get("hive_id", 0),
-                clock=properties.get("max_engine_clk_ccompute", 0),
-            )
+    paths = {int(name): f"{TOPOLOGY}/nodes/{name}" for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal()}
+    known = {number: read_numbers(host, f"{path}/properties") for number, path in sorted(paths.items())}
+    cpus = [number for number, properties in known.items() if _is_cpu(properties)]
+    for position, number in enumerate(cpus):
+        properties, path = known[number], paths[number]
+        yield CpuNode(
+            cores=properties.get("cpu_cores_count", 0),
+            memory_bytes=read_numbers(host, f"{path}/mem_banks/0/properties").get("size_in_bytes", 0),
+            core_id_base=properties.get("cpu_core_id_base"),
+            hive_id=properties.get("hive_id", 0),
+            clock=properties.get("max_engine_clk_ccompute", 0),
+            node=None if number == position else number,
+        )
+
+
+def _is_cpu(properties: dict[str, int]) -> bool:
+    # Nodes of GPUs have vector units; a NUMA node of memory alone has no cores either.
+    return not properties.get("drm_render_minor") and not properties.get("simd_count")
 
 
 def _record_foreign(host: Host, devices: list[DrmDevice]) -> Iterator[ForeignDrm]:
@@ -92,6 +99,16 @@ def _record_foreign(host: Host, devices: list[DrmDevice]) -> Iterator[ForeignDrm
                 vendor_id=read_number(host, f"{device.path}/vendor", base=16) or 0,
                 device_id=read_number(host, f"{device.path}/device", base=16) or 0,
                 has_render=device.render_minor is not None,
+            )
+
+
+def _record_others(host: Host, devices: list[DrmDevice]) -> Iterator[OtherDrm]:
+    for device in devices:
+        if not (device.pci_address or device.is_partition):
+            yield OtherDrm(
+                path=device.path.removeprefix("/sys/devices/"),
+                minors=(device.card_minor, device.render_minor),
+                connectors=read_connectors(host, device),
             )
 
 

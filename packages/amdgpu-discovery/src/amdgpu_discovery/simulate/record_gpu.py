@@ -53,7 +53,7 @@ def record_gpu(host: Host, gpu: GatheredGpu) -> SimulatedGpu:
         numa_node=-1 if numa_node is None else numa_node,
         **_record_ids(host, gpu),
         **_record_modes(host, gpu.path),
-        partition_bytes=tuple(read_vram_bytes(host, found.node) or 0 for found in gpu.nodes),
+        partition_bytes=tuple(read_vram_bytes(host, found.node) for found in gpu.nodes),
         xcp_numbers=tuple(_xcp_number(device) for device in gpu.devices[1:]),
     )
     is_as_usual = len(gpu.nodes) == len(recorded.minors[: recorded.wanted_partitions])

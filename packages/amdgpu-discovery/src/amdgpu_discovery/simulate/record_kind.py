@@ -37,7 +37,7 @@ def record_kind(host: Host, path: str, nodes: list[KfdNode]) -> GpuKind:
         subsystem_device=_read_id(host, path, "subsystem_device"),
         revision=_read_id(host, path, "revision"),
         pci_class=_read_id(host, path, "class"),
-        vram_bytes=read_number(host, f"{path}/mem_info_vram_total") or 0,
+        vram_bytes=read_number(host, f"{path}/mem_info_vram_total"),
         attributes={name: text for name, text in attributes.items() if text},
         **_record_node(host, path, nodes),
     )
