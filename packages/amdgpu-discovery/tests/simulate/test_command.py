@@ -99,7 +99,7 @@ def test_help_shows_every_command():
     assert simulate("--help") == (
         0,
         (
-            "usage: python -m amdgpu_discovery.simulate COMMAND\n"
+            "usage: python -m amdgpu_discovery.simulate COMMAND | --version\n"
             "\n"
             "  list                          list the profiles that come with us\n"
             "  build PROFILE DIR             build a host in DIR, from a profile's name or file\n"
