@@ -11,7 +11,7 @@ from amd_gpu_tracker.records.lease import gpu_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from amd_gpu_tracker.claims.claim import Claim, Lock
     from amd_gpu_tracker.life.lease_scan import Survey
@@ -36,14 +36,14 @@ def reserve_vram(
     uses whole has none. None where the container's lease is alive, so that it runs already. GpusRefused where no GPU
     has as much, or where nothing is tracked, and nothing is changed. GpusChanged as in `reserve`.
     """
-    _require_enabled(state.read_policy(), claim)
+    require_enabled(state.read_policy(), asked(claim))
     if state.is_rootless:
         raise refused(state, claim, f"{asked(claim)}: only containers of root can reserve memory")
     state.prepare()
     with lock(state.lock_path):
         stamp = take_stamp(state, processes)
         policy = state.read_policy()
-        _require_enabled(policy, claim)
+        require_enabled(policy, asked(claim))
         require_tracked_gpus(state, policy, stamp, gpus)
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
         if read_own(state, claim, processes) is not None:
@@ -68,18 +68,39 @@ def free_vram(
     return free
 
 
-def choose_gpu(gpus: Iterable[GpuLocation], free_mb_by_gpu: Mapping[int, int], megabytes: int) -> GpuLocation | None:
-    """Return the GPU that has enough memory and least to spare, None where no GPU has as much."""
-    fitting = (gpu for gpu in gpus if free_mb_by_gpu[gpu.number] >= megabytes)
-    return min(fitting, key=lambda gpu: (free_mb_by_gpu[gpu.number], gpu.number), default=None)
+def choose_gpu(
+    gpus: Sequence[GpuLocation],
+    free_mb_by_gpu: Mapping[int, int],
+    vram_mb_by_gpu: Mapping[int, int],
+    *,
+    asked: str,
+    megabytes: int,
+) -> GpuLocation:
+    """Return the GPU that has enough memory and least to spare; GpusRefused, which says what was `asked`, for none."""
+    largest = max(vram_mb_by_gpu.values(), default=0)
+    if megabytes > largest:
+        raise GpusRefused(
+            f"{asked} is more than any GPU of this node has, the largest has {largest} MB",
+            hint="reserve whole GPUs by name instead",
+        )
+    fitting = [gpu for gpu in gpus if free_mb_by_gpu[gpu.number] >= megabytes]
+    if not fitting:
+        raise GpusRefused(f"{asked}: {_no_room(free_mb_by_gpu)}", hint=HINT)
+    return min(fitting, key=lambda gpu: (free_mb_by_gpu[gpu.number], gpu.number))
 
 
-def _require_enabled(policy: Policy, claim: Claim) -> None:
+def require_enabled(policy: Policy, asked: str) -> None:
+    """Raise GpusRefused where nobody keeps account of memory."""
     if not policy.enabled:
         raise GpusRefused(
-            f"{asked(claim)}: memory can be reserved only while the GPU Tracker is enabled",
+            f"{asked}: memory can be reserved only while the GPU Tracker is enabled",
             hint="run 'amd-ctk swarm setup --vram', or 'amd-ctk gpu-tracker enable'",
         )
+
+
+def asked(claim: Claim) -> str:
+    """Return the memory that a claim asks for as it stands in the environment."""
+    return f"DOCKER_RESOURCE_{claim.kinds[0]}={claim.vram_mb}"
 
 
 def _choose(
@@ -89,24 +110,14 @@ def _choose(
     free_mb_by_gpu: Mapping[int, int],
     vram_mb_by_gpu: Mapping[int, int],
 ) -> GpuLocation:
-    largest = max(vram_mb_by_gpu.values(), default=0)
-    if claim.vram_mb > largest:
-        message = f"{asked(claim)} is more than any GPU of this node has, the largest has {largest} MB"
-        raise refused(state, claim, message, hint="reserve whole GPUs by name instead")
-    chosen = choose_gpu(gpus, free_mb_by_gpu, claim.vram_mb)
-    if chosen is None:
-        raise refused(state, claim, _no_room(claim, free_mb_by_gpu), hint=HINT)
-    return chosen
+    try:
+        return choose_gpu(gpus, free_mb_by_gpu, vram_mb_by_gpu, asked=asked(claim), megabytes=claim.vram_mb)
+    except GpusRefused as error:
+        raise refused(state, claim, error.message, hint=error.hint) from None
 
 
-def _no_room(claim: Claim, free_mb_by_gpu: Mapping[int, int]) -> str:
+def _no_room(free_mb_by_gpu: Mapping[int, int]) -> str:
     pool = sum(free_mb_by_gpu.values())
     most, number = max((free, -number) for number, free in free_mb_by_gpu.items())
-    words = f"{asked(claim)}: no single GPU has as much to spare"
     where = f"; of the {pool} MB on this node at most {most} MB are in one piece, on GPU {-number}"
-    return f"{words}{where if pool else ''}"
-
-
-def asked(claim: Claim) -> str:
-    """Return the memory that a claim asks for as it stands in the environment."""
-    return f"DOCKER_RESOURCE_{claim.kinds[0]}={claim.vram_mb}"
+    return f"no single GPU has as much to spare{where if pool else ''}"

@@ -1,0 +1,69 @@
+"""amd-ctk explain: what a container would get, and why."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from amd_ctk.cli.context import host_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.explain.container import Container
+    from amd_ctk.explain.explanation import Explanation
+    from amdgpu_discovery.host import Host
+
+# Words of `docker run` look like options of ours.
+SETTINGS = {"allow_interspersed_args": False}
+
+
+def explain(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- docker run ARGS... | COMPOSE.yaml SERVICE]", help="What would be started."),
+    ] = None,
+    *,
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="VAR=VALUE", help="A variable.")] = None,
+    device: Annotated[list[str] | None, typer.Option(help="A device, as for the engine's --device.")] = None,
+    privileged: Annotated[bool, typer.Option("--privileged", help="A privileged container.")] = False,
+    user: Annotated[str, typer.Option("--user", "-u", help="The container's user.")] = "",
+    container: Annotated[str, typer.Option(help="Explain this running container, by name or id.")] = "",
+    bundle: Annotated[str, typer.Option(help="Explain the container of the OCI bundle in this directory.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Say which GPUs a container would get, and why; nothing is started or changed.
+
+    Name variables and devices, a whole `docker run` or `podman run` behind --, a service of a Compose file, a
+    running container, or a bundle. The exit code is that of the refusal where the container would not start.
+    """
+    from amd_ctk.explain.container import Container
+    from amd_ctk.explain.text import format_explanation, format_json
+
+    described = Container(environment=tuple(env or ()), devices=tuple(device or ()), privileged=privileged, user=user)
+    explanation = _explain(host_of(context), words or [], described, container=container, bundle=bundle)
+    print(format_json(explanation) if as_json else format_explanation(explanation))
+    if explanation.plan.refusals:
+        raise typer.Exit(explanation.plan.refusals[0].exit_code)
+
+
+def _explain(host: Host, words: list[str], described: Container, *, container: str, bundle: str) -> Explanation:
+    from amd_ctk.explain.bundle import read_bundle, read_running
+    from amd_ctk.explain.compose import read_service
+    from amd_ctk.explain.explanation import explain_container, explain_spec
+    from amd_ctk.explain.run_words import is_engine_command, parse_run
+
+    if container:
+        container_id, spec = read_running(host, container)
+        return explain_spec(spec, host, container_id=container_id)
+    if bundle:
+        return explain_spec(read_bundle(bundle), host)
+    if is_engine_command(words):
+        described = parse_run(words, os.environ)
+    elif len(words) == 2:
+        described = read_service(words[0], words[1], os.environ)
+    elif words:
+        raise typer.BadParameter("expected docker run ARGS..., podman run ARGS..., or COMPOSE.yaml SERVICE")
+    return explain_container(described, host)

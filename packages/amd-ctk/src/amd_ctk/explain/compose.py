@@ -1,0 +1,131 @@
+"""Read a service of a Compose file as far as it decides about GPUs."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from amd_ctk.explain.container import Container
+from amd_ctk.explain.errors import ExplainError
+from amd_ctk.explain.run_words import read_env_file
+from amd_device_spec.cdi_text import BrokenText, parse_spec
+from amdgpu_discovery.errors import reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+# Compose: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}; $$ is a dollar.
+VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?::?([-?+])([^}]*))?\})")
+LARGEST_FILE = 4 * 1024 * 1024
+
+
+def read_service(path: str, name: str, environment: Mapping[str, str]) -> Container:
+    """Return a service of a Compose file as a container; ExplainError."""
+    services = _read(path).get("services")
+    if not isinstance(services, dict) or not isinstance(services.get(name), dict):
+        known = ", ".join(map(str, services)) if isinstance(services, dict) else "none"
+        raise ExplainError(f"{path} has no service {name}", hint=f"it has {known}")
+    service = _expand(services[name], environment)
+    variables = [*_from_files(path, service), *_environment_of(service, environment)]
+    return Container(
+        engine="docker",
+        environment=tuple({entry.partition("=")[0]: entry for entry in variables}.values()),
+        devices=tuple(_devices(service)),
+        gpus=_gpus(service),
+        runtime=str(service.get("runtime") or ""),
+        privileged=service.get("privileged") in (True, "true"),
+        capabilities=tuple(str(name).upper().removeprefix("CAP_") for name in _list(service.get("cap_add"))),
+        user=str(service.get("user") or ""),
+        groups=tuple(map(str, _list(service.get("group_add")))),
+        user_namespace=str(service.get("userns_mode") or ""),
+        image=str(service.get("image") or ""),
+    )
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            tree = parse_spec(file.read(LARGEST_FILE)).tree
+    except OSError as error:
+        raise ExplainError(f"{path} cannot be read: {reason(error)}") from error
+    except BrokenText as error:
+        raise ExplainError(f"{path}:{error.line}:{error.column}: {error.message}") from error
+    if not isinstance(tree, dict):
+        raise ExplainError(f"{path} is not a Compose file", hint="it has no services")
+    return tree
+
+
+def _expand(value: Any, environment: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _expand(inner, environment) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_expand(inner, environment) for inner in value]
+    return VARIABLE.sub(lambda match: _value_of(match, environment), value) if isinstance(value, str) else value
+
+
+def _value_of(match: re.Match[str], environment: Mapping[str, str]) -> str:
+    dollar, plain, braced, sign, words = match.groups()
+    if dollar:
+        return "$"
+    value = environment.get(plain or braced, "")
+    if sign == "+":
+        return words if value else ""
+    return words if sign == "-" and not value else value
+
+
+def _from_files(path: str, service: dict[str, Any]) -> Iterator[str]:
+    for entry in _list(service.get("env_file")):
+        name = entry.get("path", "") if isinstance(entry, dict) else entry
+        yield from read_env_file(os.path.join(os.path.dirname(path), str(name)))
+
+
+def _environment_of(service: dict[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
+    given = service.get("environment")
+    entries = (
+        [name if value is None else f"{name}={value}" for name, value in given.items()]
+        if isinstance(given, dict)
+        else map(str, _list(given))
+    )
+    for entry in entries:
+        if "=" in entry:
+            yield entry
+        elif entry in environment:
+            yield f"{entry}={environment[entry]}"
+
+
+def _devices(service: dict[str, Any]) -> Iterator[str]:
+    yield from (
+        str(device.get("source", "")) if isinstance(device, dict) else str(device)
+        for device in _list(service.get("devices"))
+    )
+    for reserved in _reserved(service):
+        if reserved.get("driver") == "cdi":
+            yield from map(str, _list(reserved.get("device_ids")))
+
+
+def _gpus(service: dict[str, Any]) -> str:
+    """Return what Docker makes of `gpus:` and of reserved devices, as behind `--gpus`."""
+    if service.get("gpus"):
+        first: Any = next(iter(_list(service["gpus"])), {})
+        return _request(first) if isinstance(first, dict) else str(first)
+    others = (_request(reserved) for reserved in _reserved(service) if reserved.get("driver") != "cdi")
+    return next(others, "")
+
+
+def _request(reserved: dict[str, Any]) -> str:
+    if ids := _list(reserved.get("device_ids")):
+        return f"device={','.join(map(str, ids))}"
+    return str(reserved.get("count", "all"))
+
+
+def _reserved(service: dict[str, Any]) -> list[dict[str, Any]]:
+    found: Any = service
+    for key in ("deploy", "resources", "reservations", "devices"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return [entry for entry in _list(found) if isinstance(entry, dict)]
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]

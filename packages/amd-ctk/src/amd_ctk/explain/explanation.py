@@ -1,0 +1,104 @@
+"""All that there is to say of one container's request, as a value."""
+
+from __future__ import annotations
+
+from amd_ctk.explain.engine_spec import build_spec
+from amd_ctk.explain.engine_view import find_runtime, translate_gpus
+from amd_ctk.explain.plan import Plan, find_given, plan_start
+from amd_ctk.explain.variables import Line, describe_variables
+from amd_ctk.explain.visible_inside import look_inside
+from amd_device_spec.grant import Grant
+from amd_device_spec.request import VISIBLE_DEVICES
+from amd_device_spec.settings import read_settings
+from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from amd_ctk.explain.container import Container
+    from amd_ctk.explain.engine_view import RuntimeView
+    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
+
+
+class Explanation(Value):
+    """What each variable means, what the container gets, and what is in the way."""
+
+    lines: tuple[Line, ...]
+    plan: Plan
+    # In the order in which HIP counts them.
+    hip_gpus: tuple[GpuLocation, ...] = ()
+    notes: tuple[str, ...] = ()
+    # What has no effect, or not the one that was meant.
+    problems: tuple[str, ...] = ()
+
+    @property
+    def starts(self) -> bool:
+        """Return whether the container would start."""
+        return not self.plan.refusals
+
+
+def explain_container(container: Container, host: Host) -> Explanation:
+    """Return what a container that is described in words would get; ToolkitError where the host cannot be read."""
+    container, gpus_notes = translate_gpus(container)
+    built = build_spec(container, host)
+    view = find_runtime(container, host)
+    problems = [*built.problems]
+    if view.is_ours:
+        explanation = explain_spec(built.spec, host)
+    else:
+        explanation = _explain_without_runtime(built.spec, host, view)
+        problems += [f"{VISIBLE_DEVICES} is not read: {view.problem}"] if view.problem and _asks(container) else []
+    notes = [*gpus_notes, *explanation.notes, *_notes_of(container)]
+    return explanation.replace(notes=tuple(notes), problems=(*problems, *explanation.problems))
+
+
+def explain_spec(spec: dict[str, Any], host: Host, *, container_id: str = "") -> Explanation:
+    """Return what the runtime would do with a container of this spec; SettingsError, SpecError."""
+    plan = plan_start(spec, host, read_settings(host), container_id=container_id)
+    inside = look_inside(plan.gpus, _environment(spec))
+    lines = describe_variables(spec, plan, inside, located=_locate(host))
+    return Explanation(lines=tuple(lines), plan=plan, hip_gpus=inside.hip_gpus, notes=plan.notes)
+
+
+def _explain_without_runtime(spec: dict[str, Any], host: Host, view: RuntimeView) -> Explanation:
+    plan = Plan(spec=spec, refusals=(view.refusal,) if view.refusal else ())
+    plan = plan.replace(given=tuple(_given(plan, host)))
+    inside = look_inside(plan.gpus, _environment(spec))
+    lines = describe_variables(spec, plan, inside, located=_locate(host), is_read=False)
+    return Explanation(lines=tuple(lines), plan=plan, hip_gpus=inside.hip_gpus)
+
+
+def _given(plan: Plan, host: Host) -> list[GpuLocation]:
+    try:
+        return find_given(plan.spec, host, _locate(host), Grant(gpus=plan.granted.gpus))
+    except ToolkitError:
+        return []
+
+
+def _locate(host: Host) -> list[GpuLocation]:
+    try:
+        return locate_gpus(host)
+    except DriverUnavailable:
+        return []
+
+
+def _environment(spec: dict[str, Any]) -> dict[str, str]:
+    entries = (entry.partition("=") for entry in spec.get("process", {}).get("env") or [])
+    return {name: value for name, _, value in entries}
+
+
+def _asks(container: Container) -> bool:
+    return any(entry.startswith((f"{VISIBLE_DEVICES}=", "DOCKER_RESOURCE_")) for entry in container.environment)
+
+
+def _notes_of(container: Container) -> list[str]:
+    notes = []
+    if container.privileged:
+        notes.append("a privileged container can use every GPU of the host, whatever it asks for")
+    if container.image:
+        notes.append(f"what the image {container.image} sets itself is not known here")
+    return notes

@@ -1,0 +1,55 @@
+"""Which GPU would lend its memory to a task of Docker Swarm, if it started now."""
+
+from __future__ import annotations
+
+from amd_device_spec.oci_annotation import VRAM_LIMIT
+from amd_gpu_tracker.claims.conflicts import require_readable
+from amd_gpu_tracker.claims.given_gpus import gpus_given, is_privileged
+from amd_gpu_tracker.claims.vram import choose_gpu, free_vram, require_enabled
+from amd_gpu_tracker.life.lease_scan import look_at_leases
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.identity import require_same_gpus
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.errors import RequestError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from amd_device_spec.grant import Grant
+    from amd_device_spec.request import VramRequest
+    from amdgpu_discovery.gpu import Gpu, GpuLocation
+    from amdgpu_discovery.host import Host
+
+MIB = 2**20
+
+
+def plan_memory(spec: dict[str, Any], host: Host, granted: Grant, asked: VramRequest) -> Grant:
+    """Return the grant with the GPU that the tracker would choose now; RequestError, GpusRefused.
+
+    Limits of memory in the environment of `spec` are dropped, as at a start.
+    """
+    gpus = find_gpus(host)
+    if gpus_given(spec, gpus) and not is_privileged(spec):
+        raise RequestError(
+            f"{asked} is memory of a GPU that is yet to be chosen, and the container was given GPUs as devices",
+            hint="leave out one or the other",
+        )
+    gpu = _choose(host, gpus, asked)
+    environment = spec["process"]["env"]
+    environment[:] = [entry for entry in environment if entry.partition("=")[0] != VRAM_LIMIT]
+    return granted.replace(gpus=(gpu,))
+
+
+def _choose(host: Host, gpus: Sequence[Gpu], asked: VramRequest) -> GpuLocation:
+    state = State(host)
+    policy = state.read_policy()
+    require_enabled(policy, str(asked))
+    require_same_gpus(host, policy, gpus)
+    leases = look_at_leases(state, Processes(), state.lease_paths())
+    require_readable(leases.unreadable)
+    sizes = {gpu.number: (gpu.vram_bytes or 0) // MIB for gpu in gpus}
+    free = free_vram(gpus, sizes, leases, policy)
+    return choose_gpu(gpus, free, sizes, asked=str(asked), megabytes=asked.megabytes)

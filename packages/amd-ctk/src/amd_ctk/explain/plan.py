@@ -1,0 +1,145 @@
+"""What the runtime would make of a container's spec: its own functions, in its own order, and nothing written.
+
+A test holds this against what `amd-container-runtime create` writes, for made-up requests on made-up hosts.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from amd_ctk.explain.memory import plan_memory
+from amd_ctk.explain.reservation import refusal_of_tracker
+from amd_device_spec.grant import Grant
+from amd_device_spec.host_grant import grant_on_host
+from amd_device_spec.oci import Edits, add_edits, build_edits
+from amd_device_spec.oci_annotation import PRIVATE_NODES, remove_edits
+from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, is_permitted, keep_last_request, requested_gpus
+from amd_device_spec.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
+from amd_gpu_tracker.claims.given_gpus import gpus_given, may_give_gpus
+from amd_gpu_tracker.hooks.spec_entries import release_hook
+from amd_gpu_tracker.records.policy import may_be_tracking
+from amd_gpu_tracker.records.rootless import open_state
+from amdgpu_discovery.device_nodes import find_device_nodes
+from amdgpu_discovery.discover import find_unnumbered_gpus
+from amdgpu_discovery.errors import DriverUnavailable, RequestError, SpecError, ToolkitError
+from amdgpu_discovery.host import read_environment
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.selection import resolve
+from amdgpu_discovery.unknown_gpus import shown
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from amd_device_spec.settings import Settings
+    from amdgpu_discovery.gpu import DeviceNode, GpuLocation
+    from amdgpu_discovery.host import Host
+
+
+class Plan(Value):
+    """What a container asks for and what it would get; `refusals` are why it would not start, the first as it is said.
+
+    `spec` is what config.json would hold. `request` is None where nothing is asked, or nothing may be.
+    """
+
+    request: GpuRequest | None = None
+    granted: Grant = Grant(gpus=())
+    # What the engine itself has put into the spec.
+    given: tuple[GpuLocation, ...] = ()
+    nodes: tuple[DeviceNode, ...] = ()
+    edits: Edits | None = None
+    spec: dict[str, Any] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    notes: tuple[str, ...] = ()
+    refusals: tuple[ToolkitError, ...] = ()
+
+    @property
+    def gpus(self) -> list[GpuLocation]:
+        """Return every GPU that the container can use, by number."""
+        return sorted((*self.granted.gpus, *self.given), key=lambda gpu: gpu.number)
+
+
+def plan_start(spec: dict[str, Any], host: Host, settings: Settings, *, container_id: str = "") -> Plan:
+    """Return what the runtime would do with a container of this spec, which is not changed; SpecError."""
+    asked = requested_gpus(spec, settings)
+    request = asked if asked and is_permitted(spec, settings) else None
+    notes = () if request is asked else (_not_permitted(settings),)
+    plan = Plan(request=request, spec=deepcopy(spec), notes=notes)
+    remove_edits(plan.spec)
+    try:
+        return _plan(plan, host, settings, container_id)
+    except SpecError:
+        raise
+    except ToolkitError as error:
+        return plan.replace(spec=deepcopy(spec), refusals=(error, *_further_refusals(error, request, host)))
+
+
+def _plan(plan: Plan, host: Host, settings: Settings, container_id: str) -> Plan:
+    granted, located = grant_on_host(plan.request, host, settings)
+    if granted.vram:
+        granted = plan_memory(plan.spec, host, granted, granted.vram)
+    else:
+        plan = plan.replace(given=tuple(find_given(plan.spec, host, located, granted)))
+    plan = plan.replace(granted=granted, notes=(*plan.notes, *granted.notes))
+    # Memory is always reserved; what else is claimed only where it is tracked.
+    has_claim = bool(granted.vram) or (may_be_tracking(host) and bool(plan.gpus))
+    plan = _plan_edits(plan, host, settings, has_claim=has_claim)
+    if not granted.vram and (refusal := refusal_of_tracker(host, plan.gpus, container_id)):
+        return plan.replace(refusals=(refusal,))
+    return plan
+
+
+def _further_refusals(first: ToolkitError, request: GpuRequest | None, host: Host) -> list[RequestError]:
+    """Return what else of the user's request cannot be met; the runtime says the first thing only."""
+    if not isinstance(first, RequestError) or request is None or not request.visible:
+        return []
+    start = f"{VISIBLE_DEVICES}={shown(request.visible)}: "
+    if not first.message.startswith(start):
+        return []
+    problems = resolve(_locate_gpus(host), request.visible, unnumbered=lambda: find_unnumbered_gpus(host)).problems
+    found = [RequestError(f"{start}{problem.message}", hint=problem.hint) for problem in problems]
+    return [error for error in found if error.message != first.message]
+
+
+def find_given(spec: dict[str, Any], host: Host, located: Sequence[GpuLocation], granted: Grant) -> list[GpuLocation]:
+    """Return the GPUs that a spec opens to its container beside those that are granted."""
+    gpus = located or (_locate_gpus(host) if may_give_gpus(spec) else [])
+    numbers = {gpu.number for gpu in granted.gpus}
+    return [gpu for gpu in gpus_given(spec, gpus) if gpu.number not in numbers]
+
+
+def _plan_edits(plan: Plan, host: Host, settings: Settings, *, has_claim: bool) -> Plan:
+    nodes = find_device_nodes(host, plan.granted.gpus)
+    closed = closed_nodes(nodes, plan.spec)
+    state = open_state(host, read_environment())
+    edits = build_edits(
+        nodes,
+        keep_host_mode=settings.device_mode == "host",
+        sources=_sources(closed, host, settings),
+        poststop=[release_hook(host, state.run_directory if state.is_rootless else "")] if has_claim else (),
+        vram_mb=plan.granted.vram.megabytes if plan.granted.vram else 0,
+    )
+    add_edits(plan.spec, edits)
+    keep_last_request(plan.spec)
+    note = closed_nodes_note(closed, plan.spec)
+    return plan.replace(nodes=tuple(nodes), edits=edits, notes=(*plan.notes, *([note] if note else [])))
+
+
+def _sources(closed: Sequence[DeviceNode], host: Host, settings: Settings) -> dict[str, str]:
+    """Return the private nodes that the runtime would have made."""
+    if settings.device_mode == "host" or is_user_namespace():
+        return {}
+    return {node.path: f"{host.path(PRIVATE_NODES)}/{node.major}:{node.minor}" for node in closed}
+
+
+def _locate_gpus(host: Host) -> list[GpuLocation]:
+    try:
+        return locate_gpus(host)
+    except DriverUnavailable:
+        return []
+
+
+def _not_permitted(settings: Settings) -> str:
+    policy = settings.visible_devices_env
+    return f"{VISIBLE_DEVICES} and Swarm resources are ignored because visible-devices-env is {policy}"

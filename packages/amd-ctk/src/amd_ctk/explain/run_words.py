@@ -1,0 +1,180 @@
+"""Read the words of `docker run` and `podman run` as far as they decide about GPUs."""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.explain.container import Container
+from amd_ctk.explain.errors import ExplainError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+ENGINES = ("docker", "podman", "nerdctl")
+COMMANDS = ("run", "create")
+# Options of `run` without a value, of Docker 28 and Podman 5; every other takes one.
+FLAGS = frozenset(
+    (
+        *("detach", "disable-content-trust", "env-host", "help", "http-proxy", "init", "interactive", "no-healthcheck"),
+        *("no-hosts", "no-hostname", "oom-kill-disable", "passwd", "privileged", "publish-all", "quiet", "read-only"),
+        *("read-only-tmpfs", "replace", "rm", "rmi", "rootfs", "sig-proxy", "tls-verify", "tty", "unsetenv-all"),
+        "use-api-socket",
+    )
+)
+LONG_BY_SHORT = {
+    "d": "detach",
+    "e": "env",
+    "i": "interactive",
+    "P": "publish-all",
+    "q": "quiet",
+    "t": "tty",
+    "u": "user",
+}
+# In front of `run`: options of the engine itself that take a value in the next word.
+ENGINE_VALUES = frozenset(
+    (
+        *("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--url", "--connection", "--root"),
+        *(
+            "--runroot",
+            "--runtime",
+            "--storage-driver",
+            "--cdi-spec-dir",
+            "--identity",
+            "--namespace",
+            "-n",
+            "--address",
+        ),
+    )
+)
+
+
+def is_engine_command(words: Sequence[str]) -> bool:
+    """Return whether words are those of a container engine."""
+    return os.path.basename(next(iter(_without_sudo(words)), "")) in ENGINES
+
+
+def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container:
+    """Return the container of `docker run ...`; `environment` is what `-e NAME` takes values from. ExplainError."""
+    words = _without_sudo(words)
+    engine = os.path.basename(words[0])
+    before, behind = _split_command(words[1:])
+    options, image = _read_options(behind)
+    variables = [*_from_files(options), *(_with_value(entry, environment) for entry in options.get("env", []))]
+    return Container(
+        engine=engine,
+        environment=tuple(_unique(entry for entry in variables if entry)),
+        devices=tuple(options.get("device", [])),
+        gpus=options.get("gpus", [""])[-1],
+        # `podman --runtime=crun run` is its only way.
+        runtime=options.get("runtime", _values_before(before, "--runtime") or [""])[-1],
+        privileged=_is_on(options, "privileged"),
+        capabilities=tuple(name.upper().removeprefix("CAP_") for name in options.get("cap-add", [])),
+        user=options.get("user", [""])[-1],
+        groups=tuple(options.get("group-add", [])),
+        user_namespace=_user_namespace(options),
+        image=image,
+    )
+
+
+def _without_sudo(words: Sequence[str]) -> Sequence[str]:
+    return words[1:] if words and words[0] == "sudo" else words
+
+
+def _split_command(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the words in front of `run` and those behind it."""
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if word in COMMANDS:
+            return words[:position], words[position + 1 :]
+        if word.startswith("-"):
+            position += 2 if word in ENGINE_VALUES else 1
+        elif word == "container":
+            position += 1
+        else:
+            break
+    raise ExplainError("the words are not those of 'docker run' or 'podman run'", hint="as in -- docker run IMAGE")
+
+
+def _read_options(words: Sequence[str]) -> tuple[dict[str, list[str]], str]:
+    """Return the values of each option by its long name, and the image; ExplainError where there is none."""
+    options: dict[str, list[str]] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--" or not word.startswith("-") or word == "-":
+            image = (rest[:1] or [""])[0] if word == "--" else word
+            return options, image
+        for name, value in _read_word(word, lambda: rest.pop(0) if rest else ""):
+            options.setdefault(name, []).append(value)
+    raise ExplainError("the command names no image", hint="the image stands behind the options")
+
+
+def _read_word(word: str, take: Callable[[], str]) -> Iterator[tuple[str, str]]:
+    """Yield the options of one word, which are several in `-it`; `take` returns the next word as a value."""
+    if word.startswith("--"):
+        name, equals, value = word[2:].partition("=")
+        yield name, value if equals else "true" if name in FLAGS else take()
+        return
+    letters = word[1:]
+    while letters:
+        name, letters = LONG_BY_SHORT.get(letters[0], letters[0]), letters[1:]
+        if name not in FLAGS:
+            yield name, letters.removeprefix("=") or take()
+            return
+        yield name, "true"
+
+
+def _from_files(options: Mapping[str, list[str]]) -> Iterator[str]:
+    for path in options.get("env-file", []):
+        yield from read_env_file(path)
+
+
+def read_env_file(path: str) -> Iterator[str]:
+    """Yield the variables of a file as engines read it; ExplainError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExplainError(f"the file {path} of variables cannot be read: {error}") from error
+    for line in lines:
+        entry = line.lstrip()
+        if entry and not entry.startswith("#"):
+            yield entry if "=" in entry else _with_value(entry.strip(), os.environ)
+
+
+def _with_value(entry: str, environment: Mapping[str, str]) -> str:
+    """Return NAME=VALUE; a name alone takes the caller's value, and is left out where there is none."""
+    if "=" in entry:
+        return entry
+    return f"{entry}={environment[entry]}" if entry in environment else ""
+
+
+def _unique(entries: Iterator[str]) -> list[str]:
+    """Return each variable once, with its last value: engines replace what was set before."""
+    by_name: dict[str, str] = {}
+    for entry in entries:
+        by_name[entry.partition("=")[0]] = entry
+    return list(by_name.values())
+
+
+def _values_before(words: Sequence[str], option: str) -> list[str]:
+    pairs = zip(words, [*words[1:], ""], strict=False)
+    return [
+        following if word == option else word.partition("=")[2]
+        for word, following in pairs
+        if word == option or word.startswith(f"{option}=")
+    ]
+
+
+def _is_on(options: Mapping[str, list[str]], name: str) -> bool:
+    return options.get(name, ["false"])[-1].lower() in ("true", "1", "t")
+
+
+def _user_namespace(options: Mapping[str, list[str]]) -> str:
+    """Return what gives the container a user namespace of its own, or "host" where it is to have none."""
+    if options.get("uidmap"):
+        return "--uidmap"
+    mode = options.get("userns", [""])[-1]
+    return f"--userns={mode}" if mode and mode != "host" else mode

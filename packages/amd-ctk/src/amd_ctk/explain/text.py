@@ -1,0 +1,122 @@
+"""An explanation as people read it, and as programs do."""
+
+from __future__ import annotations
+
+from amd_device_spec.oci import OPEN_MODE
+from amdgpu_discovery.device_nodes import KFD_PATH
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from amd_ctk.explain.explanation import Explanation
+    from amd_ctk.explain.plan import Plan
+    from amdgpu_discovery.gpu import GpuLocation
+
+HEADER = ("GPU", "in the container", "HIP", "unique id", "on the host")
+
+
+def format_explanation(explanation: Explanation) -> str:
+    """Return what each variable means, the table of GPUs, what is changed, and what is in the way."""
+    width = max((len(line.subject) for line in explanation.lines), default=0)
+    lines = [f"{line.subject:<{width}}  {line.words}" for line in explanation.lines]
+    if explanation.starts:
+        lines += _format_gpus(explanation)
+        lines += [_format_changes(explanation.plan)]
+    else:
+        lines += ["The container does not start:"]
+        lines += [f"  {line}" for error in explanation.plan.refusals for line in str(error).splitlines()]
+    lines += [f"problem: {problem}" for problem in explanation.problems]
+    lines += [f"note: {note}" for note in explanation.notes]
+    return "\n".join(lines)
+
+
+def format_json(explanation: Explanation) -> str:
+    """Return everything as JSON; unique ids are strings."""
+    import json
+
+    plan = explanation.plan
+    return json.dumps(
+        {
+            "starts": explanation.starts,
+            "variables": [line.as_dict() for line in explanation.lines],
+            "gpus": [_gpu_fields(gpu, explanation) for gpu in plan.gpus] if explanation.starts else [],
+            "refusals": [str(error) for error in plan.refusals],
+            "problems": list(explanation.problems),
+            "notes": list(explanation.notes),
+            "spec": plan.spec,
+        },
+        indent=2,
+    )
+
+
+def _gpu_fields(gpu: GpuLocation, explanation: Explanation) -> dict[str, object]:
+    return {
+        "number": gpu.number,
+        "given_by": "runtime" if gpu in explanation.plan.granted.gpus else "engine",
+        "render_node": gpu.render_path,
+        "card_node": gpu.card_path,
+        "hip": _hip_index(gpu, explanation),
+        "unique_id": _unique_id(gpu),
+        "pci_address": str(gpu.pci_address),
+        "partition_rank": gpu.partition_rank,
+    }
+
+
+def _format_gpus(explanation: Explanation) -> list[str]:
+    gpus = explanation.plan.gpus
+    if not gpus:
+        return ["The container gets no GPU"]
+    rows = [HEADER, *(_row(gpu, explanation) for gpu in _in_order(explanation))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _in_order(explanation: Explanation) -> list[GpuLocation]:
+    """Return the GPUs as HIP counts them, then those that it does not see."""
+    seen = explanation.hip_gpus
+    return [*seen, *(gpu for gpu in explanation.plan.gpus if gpu not in seen)]
+
+
+def _row(gpu: GpuLocation, explanation: Explanation) -> tuple[str, ...]:
+    index = _hip_index(gpu, explanation)
+    card = f" card{gpu.card_minor}" if gpu.card_minor is not None else ""
+    partition = f":p{gpu.partition_rank}" if gpu.partition_total > 1 else ""
+    return (
+        str(gpu.number),
+        f"{gpu.render_path}{card}",
+        "-" if index is None else str(index),
+        _unique_id(gpu),
+        f"{gpu.pci_address}{partition}",
+    )
+
+
+def _hip_index(gpu: GpuLocation, explanation: Explanation) -> int | None:
+    return explanation.hip_gpus.index(gpu) if gpu in explanation.hip_gpus else None
+
+
+def _unique_id(gpu: GpuLocation) -> str:
+    return f"GPU-{gpu.unique_id:016x}" if gpu.unique_id else "N/A"
+
+
+def _format_changes(plan: Plan) -> str:
+    changes = list(_changes(plan))
+    return "; ".join([*changes, "nothing else is changed"]) if changes else "config.json is not changed"
+
+
+def _changes(plan: Plan) -> Iterator[str]:
+    if plan.edits is None:
+        return
+    kfd = next((node for node in plan.nodes if node.path == KFD_PATH), None)
+    if kfd:
+        mode = next((device["fileMode"] for device in plan.edits.devices if device["path"] == KFD_PATH), OPEN_MODE)
+        yield f"{KFD_PATH} {kfd.major}:{kfd.minor} mode {mode:04o}"
+    if plan.edits.sources:
+        yield "nodes that everybody may open are bound, for a container with a user namespace"
+    if plan.edits.rules:
+        yield "rules " + ", ".join(f"c {rule['major']}:{rule['minor']} {rule['access']}" for rule in plan.edits.rules)
+    if plan.edits.gids:
+        yield f"groups {', '.join(map(str, plan.edits.gids))}"
+    yield from plan.edits.env
+    if plan.edits.poststop:
+        yield "hook poststop (tracker on)"

@@ -1,0 +1,114 @@
+"""What each variable of a container means for its GPUs, in words."""
+
+from __future__ import annotations
+
+from amd_ctk.explain.visible_inside import FILTERS
+from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
+from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.selection import asks_for_nothing, resolve
+from amdgpu_discovery.unknown_gpus import shown
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from amd_ctk.explain.plan import Plan
+    from amd_ctk.explain.visible_inside import Inside
+    from amdgpu_discovery.gpu import GpuLocation
+
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+
+
+class Line(Value):
+    """One thing that was said, and what it means."""
+
+    subject: str
+    words: str
+
+
+def describe_variables(
+    spec: dict[str, Any], plan: Plan, inside: Inside, *, located: Sequence[GpuLocation], is_read: bool = True
+) -> Iterator[Line]:
+    """Yield a line for each variable that is about GPUs; `is_read` is false where another runtime is called."""
+    entries = [entry.partition("=")[::2] for entry in spec.get("process", {}).get("env") or []]
+    last = max((place for place, (name, _) in enumerate(entries) if name == VISIBLE_DEVICES), default=-1)
+    for place, (name, value) in enumerate(entries):
+        if words := _describe(name, value, plan, inside, located, is_read=is_read, is_last=place == last):
+            yield Line(subject=f"{name}={shown(value)}", words=words)
+    if last < 0 and not plan.granted.gpus and is_read:
+        yield Line(subject=VISIBLE_DEVICES, words="is not set, so the runtime gives no GPU")
+
+
+def name_gpus(gpus: Sequence[GpuLocation]) -> str:
+    """Return GPUs as people say them: "GPU 1", "GPUs 1 and 2", "GPUs 0-7"."""
+    numbers = [gpu.number for gpu in gpus]
+    if not numbers:
+        return "no GPU"
+    if len(numbers) == 1:
+        return f"GPU {numbers[0]}"
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"GPUs {numbers[0]}-{numbers[-1]}"
+    return f"GPUs {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+
+
+def _describe(
+    name: str,
+    value: str,
+    plan: Plan,
+    inside: Inside,
+    located: Sequence[GpuLocation],
+    *,
+    is_read: bool,
+    is_last: bool,
+) -> str:
+    if name in FILTERS:
+        return inside.words_by_variable.get(name, "")
+    if name == OVERRIDE:
+        return f"makes ROCm take every GPU inside for {_target_of(value)}"
+    if name != VISIBLE_DEVICES and not name.startswith(SWARM_PREFIX):
+        return ""
+    if not is_read:
+        return "is not read"
+    if name == VISIBLE_DEVICES:
+        return _describe_visible(value, plan, located) if is_last else f"not counted: the last {VISIBLE_DEVICES} counts"
+    return _describe_resource(name.removeprefix(SWARM_PREFIX), value, plan, located)
+
+
+def _describe_visible(value: str, plan: Plan, located: Sequence[GpuLocation]) -> str:
+    if plan.request is None:
+        return "is ignored, see below"
+    if asks_for_nothing(value):
+        return "no GPU"
+    if plan.granted.kinds:
+        return f"is ignored: {' and '.join(SWARM_PREFIX + kind for kind in plan.granted.kinds)} counts"
+    return _name_what_resolves(value, located)
+
+
+def _describe_resource(kind: str, value: str, plan: Plan, located: Sequence[GpuLocation]) -> str:
+    if kind not in plan.granted.kinds:
+        return "is not counted"
+    if plan.granted.vram:
+        return f"{plan.granted.vram.megabytes} MiB of {name_gpus(plan.granted.gpus)}, if it starts now"
+    return _name_what_resolves(value, located)
+
+
+def _name_what_resolves(value: str, located: Sequence[GpuLocation]) -> str:
+    try:
+        resolution = resolve(located, value)
+    except RequestError as error:
+        return error.message
+    problems = "; ".join(problem.message for problem in resolution.problems)
+    if not problems:
+        return name_gpus(resolution.gpus)
+    return f"{name_gpus(resolution.gpus)}; {problems}" if resolution.gpus else problems
+
+
+def _target_of(version: str) -> str:
+    """Return the compiler's name of `10.3.0`, which is gfx1030."""
+    parts = version.split(".")
+    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 4 for part in parts):
+        return f"{shown(version, quoted=True)}, which is no version"
+    major, minor, stepping = map(int, parts)
+    return f"gfx{major}{minor:x}{stepping:x}"

@@ -1,0 +1,51 @@
+"""Ask another program a question, with a limit to how long the answer may take."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SECONDS = 3.0
+# Of an answer; the longest are lists of containers.
+LARGEST_CHARACTERS = 4 * 1024 * 1024
+
+
+class Answer(Value):
+    """What a program said; `problem` is why there is no answer, "" where there is one."""
+
+    output: str = ""
+    errors: str = ""
+    exit_code: int = 0
+    problem: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether the program ended well."""
+        return not self.problem and self.exit_code == 0
+
+
+def ask(words: Sequence[str], *, seconds: float = SECONDS) -> Answer:
+    """Return what a program answers; never fails, and never takes longer than it is given."""
+    import shutil
+    import subprocess
+
+    program = shutil.which(words[0])
+    if program is None:
+        return Answer(problem=f"{words[0]} is not installed")
+    try:
+        done = subprocess.run(
+            [program, *words[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Answer(problem=f"{words[0]} gave no answer within {seconds:g} seconds")
+    except OSError as error:
+        return Answer(problem=f"{words[0]} cannot be run: {error.strerror}")
+    output, errors = (text.decode("utf-8", "replace")[:LARGEST_CHARACTERS] for text in (done.stdout, done.stderr))
+    return Answer(output=output, errors=errors, exit_code=done.returncode)

@@ -1,0 +1,155 @@
+"""amd-ctk explain."""
+
+from __future__ import annotations
+
+import json
+
+from amd_gpu_tracker.tracker import Tracker
+
+
+def test_variables_are_explained_with_the_gpus_they_give(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=2,3", "-e", "HIP_VISIBLE_DEVICES=2")
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == (
+        "AMD_VISIBLE_DEVICES=2,3  GPUs 2 and 3\n"
+        "HIP_VISIBLE_DEVICES=2    hides everything: the container sees 2 GPUs, which HIP counts 0-1\n"
+        "GPU  in the container           HIP  unique id             on the host\n"
+        "2    /dev/dri/renderD129 card2  -    GPU-6e32f10efc982b4c  0000:43:00.0\n"
+        "3    /dev/dri/renderD128 card1  -    GPU-012fe4f7fdaf06b9  0000:63:00.0\n"
+        "/dev/kfd 510:0 mode 0666;"
+        " rules c 226:2 rw, c 226:129 rw, c 226:1 rw, c 226:128 rw, c 510:0 rw; nothing else is changed\n"
+    )
+
+
+def test_everything_that_is_refused_is_said_at_once(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=0,7,first")
+
+    assert (answer.returncode, answer.stderr) == (4, "")
+    assert answer.stdout == (
+        "AMD_VISIBLE_DEVICES=0,7,first  GPU 0; GPU 7 does not exist, this host has GPUs 0-3;"
+        " 'first' is not a GPU number, range, unique id or PCI address\n"
+        "The container does not start:\n"
+        "  AMD_VISIBLE_DEVICES=0,7,first: GPU 7 does not exist, this host has GPUs 0-3"
+        " ('amd-ctk gpu list' shows them)\n"
+        "  AMD_VISIBLE_DEVICES=0,7,first: 'first' is not a GPU number, range, unique id or PCI address"
+        " (write GPUs 0-3)\n"
+    )
+
+
+def test_docker_run_without_the_runtime_gives_nothing(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("explain", "--", "docker", "run", "--rm", "-it", "-e", "AMD_VISIBLE_DEVICES=0", "img", "-e", "x")
+
+    assert answer.stdout == (
+        "AMD_VISIBLE_DEVICES=0  is not read\n"
+        "The container gets no GPU\n"
+        "config.json is not changed\n"
+        "problem: AMD_VISIBLE_DEVICES is not read: the container runs under runc: add --runtime=amd\n"
+        "note: what the image img sets itself is not known here\n"
+    )
+
+
+def test_a_runtime_that_docker_does_not_have_stops_the_start(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("explain", "docker", "run", "--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0", "img")
+
+    assert answer.returncode == 1
+    assert "docker has no runtime amd (run 'sudo amd-ctk runtime configure'" in answer.stdout
+
+
+def test_the_default_runtime_of_docker_counts(host, amd_ctk):
+    host()
+    program = "/usr/bin/amd-container-runtime"
+    amd_ctk("runtime", "configure", "--set-as-default", f"--runtime-path={program}", "--no-validate")
+
+    answer = amd_ctk("explain", "docker", "run", "-e", "AMD_VISIBLE_DEVICES=0", "img")
+
+    assert answer.stdout.startswith("AMD_VISIBLE_DEVICES=0  GPU 0\n")
+
+
+def test_a_cdi_device_gives_what_the_spec_says(host, amd_ctk):
+    host()
+    amd_ctk("cdi", "generate")
+
+    answer = amd_ctk("explain", "podman", "run", "--device", "amd.com/gpu=1", "--device=amd.com/gpu=9", "img")
+
+    assert answer.stdout == (
+        "GPU  in the container           HIP  unique id             on the host\n"
+        "1    /dev/dri/renderD131 card4  0    GPU-89caa15875ff5a43  0000:26:00.0\n"
+        "config.json is not changed\n"
+        "problem: --device amd.com/gpu=9: no CDI spec of this host has this device\n"
+        "note: what the image img sets itself is not known here\n"
+    )
+
+
+def test_a_service_of_compose_is_explained(host, amd_ctk, tmp_path):
+    host()
+    (tmp_path / "compose.yaml").write_text("services: {web: {image: img, devices: [/dev/kfd, /dev/dri/renderD128]}}")
+
+    answer = amd_ctk("explain", tmp_path / "compose.yaml", "web")
+
+    assert answer.stdout.splitlines()[1] == ("3    /dev/dri/renderD128 card1  0    GPU-012fe4f7fdaf06b9  0000:63:00.0")
+
+
+def test_an_exclusive_gpu_in_use_is_refused_without_a_trace(host, amd_ctk):
+    tracker = Tracker(host())
+    tracker.enable()
+    tracker.set_accessibility("0", exclusive=True)
+    tracker.reserve("job", "0")
+
+    answer = amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=0,1")
+
+    assert answer.returncode == 1
+    assert "  GPUs [0] are exclusive and already in use\n" in answer.stdout
+    assert "  GPU 0 is in use by container job\n" in answer.stdout
+    assert not tracker.refusals()
+
+
+def test_a_bundle_that_was_edited_already_is_explained_as_it_was(host, amd_ctk, tmp_path):
+    host()
+    (tmp_path / "config.json").write_text(json.dumps({"process": {"env": ["AMD_VISIBLE_DEVICES=1"]}}))
+
+    answer = amd_ctk("explain", "--bundle", tmp_path, "--json")
+
+    explained = json.loads(answer.stdout)
+    assert explained["starts"] is True
+    assert explained["gpus"] == [
+        {
+            "number": 1,
+            "given_by": "runtime",
+            "render_node": "/dev/dri/renderD131",
+            "card_node": "/dev/dri/card4",
+            "hip": 0,
+            "unique_id": "GPU-89caa15875ff5a43",
+            "pci_address": "0000:26:00.0",
+            "partition_rank": 0,
+        }
+    ]
+    assert [device["path"] for device in explained["spec"]["linux"]["devices"]] == [
+        "/dev/dri/card4",
+        "/dev/dri/renderD131",
+        "/dev/kfd",
+    ]
+
+
+def test_without_a_driver_the_refusal_is_the_runtimes(host, amd_ctk):
+    host("no-driver")
+
+    answer = amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=all")
+
+    assert answer.returncode == 1
+    assert "amdgpu driver unavailable" in answer.stdout
+
+
+def test_what_is_no_command_is_refused(host, amd_ctk):
+    host()
+
+    assert amd_ctk("explain", "run", "it", "now").returncode == 2
+    assert amd_ctk("explain", "--container", "nobody").stderr.startswith("no container nobody is running")

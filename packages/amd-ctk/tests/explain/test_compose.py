@@ -1,0 +1,88 @@
+"""Services of Compose files."""
+
+from __future__ import annotations
+
+import pytest
+
+from amd_ctk.explain.compose import read_service
+from amd_ctk.explain.container import Container
+from amd_ctk.explain.errors import ExplainError
+
+SERVICE = """
+services:
+  web:
+    image: rocm/pytorch
+    runtime: amd
+    environment:
+      AMD_VISIBLE_DEVICES: ${GPUS:-0-2}
+      UNSET:
+    devices: ["/dev/kfd:/dev/kfd"]
+    group_add: [video, 110]
+    user: "1000"
+    cap_add: [SYS_ADMIN]
+"""
+RESERVED = "deploy: {resources: {reservations: {devices: [%s]}}}"
+
+
+@pytest.fixture
+def compose(tmp_path):
+    def write(text):
+        path = tmp_path / "compose.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_a_service_says_what_docker_run_says(compose):
+    assert read_service(compose(SERVICE), "web", {}) == Container(
+        engine="docker",
+        environment=("AMD_VISIBLE_DEVICES=0-2",),
+        devices=("/dev/kfd:/dev/kfd",),
+        runtime="amd",
+        capabilities=("SYS_ADMIN",),
+        user="1000",
+        groups=("video", "110"),
+        image="rocm/pytorch",
+    )
+
+
+@pytest.mark.parametrize(
+    ("service", "gpus", "devices"),
+    [
+        ("gpus: all", "all", ()),
+        (RESERVED % "{capabilities: [gpu], count: 1}", "1", ()),
+        (RESERVED % "{driver: cdi, device_ids: ['amd.com/gpu=0']}", "", ("amd.com/gpu=0",)),
+        ("devices: ['amd.com/gpu=1']", "", ("amd.com/gpu=1",)),
+    ],
+)
+def test_every_way_to_reserve_a_gpu_is_read(compose, service, gpus, devices):
+    container = read_service(compose(f"services:\n  web:\n    {service}\n"), "web", {})
+
+    assert (container.gpus, container.devices) == (gpus, devices)
+
+
+def test_variables_come_from_files_and_from_the_caller(compose, tmp_path):
+    (tmp_path / "gpus.env").write_text("AMD_VISIBLE_DEVICES=all\n")
+    path = compose("services: {web: {env_file: gpus.env, environment: [HOST, 'AMD_VISIBLE_DEVICES=$N$$']}}")
+
+    assert read_service(path, "web", {"HOST": "h", "N": "3"}).environment == ("AMD_VISIBLE_DEVICES=3$", "HOST=h")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("services: {db: {}}", "has no service web"),
+        ("- a list", "is not a Compose file"),
+        ("services: [", "compose.yaml:"),
+        ("services: {web: null}", "has no service web"),
+    ],
+)
+def test_a_file_without_the_service_is_named(compose, text, message):
+    with pytest.raises(ExplainError, match=message):
+        read_service(compose(text), "web", {})
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ExplainError, match="it does not exist"):
+        read_service(str(tmp_path / "compose.yaml"), "web", {})

@@ -1,0 +1,89 @@
+"""The words of docker run and podman run."""
+
+from __future__ import annotations
+
+import pytest
+
+from amd_ctk.explain.container import Container
+from amd_ctk.explain.errors import ExplainError
+from amd_ctk.explain.run_words import is_engine_command, parse_run
+
+
+def parse(line, **environment):
+    return parse_run(line.split(), environment)
+
+
+def test_everything_that_is_about_gpus_is_read():
+    line = (
+        "docker run --rm -it --runtime=amd -e AMD_VISIBLE_DEVICES=0-2 --env=HIP_VISIBLE_DEVICES=0"
+        " --device /dev/kfd --device=/dev/dri:/dev/dri:rw -u 1000:1000 --group-add video --cap-add=CAP_SYS_ADMIN"
+        " --gpus all --userns=host --name web -p 80:80 rocm/pytorch --runtime=other -e NOT=counted"
+    )
+
+    assert parse(line) == Container(
+        engine="docker",
+        environment=("AMD_VISIBLE_DEVICES=0-2", "HIP_VISIBLE_DEVICES=0"),
+        devices=("/dev/kfd", "/dev/dri:/dev/dri:rw"),
+        gpus="all",
+        runtime="amd",
+        capabilities=("SYS_ADMIN",),
+        user="1000:1000",
+        groups=("video",),
+        user_namespace="host",
+        image="rocm/pytorch",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        ("-e A=1", ("A=1",)),
+        ("-eA=1", ("A=1",)),
+        ("-ite A=1", ("A=1",)),
+        ("-e A=1 -e B=2 -e A=3", ("A=3", "B=2")),
+        ("-e HOST", ("HOST=here",)),
+        ("-e UNSET", ()),
+    ],
+)
+def test_variables_are_read_in_every_spelling(words, environment):
+    assert parse(f"docker run {words} image", HOST="here").environment == environment
+
+
+def test_variables_of_a_file_come_before_those_of_the_command_line(tmp_path):
+    file = tmp_path / "env"
+    file.write_text("# none\nAMD_VISIBLE_DEVICES=all\nB=2\n")
+
+    container = parse(f"docker run --env-file {file} -e AMD_VISIBLE_DEVICES=0 image")
+
+    assert container.environment == ("AMD_VISIBLE_DEVICES=0", "B=2")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sudo docker run --privileged image",
+        "docker --context other container run --privileged=true image",
+        "/usr/bin/podman create --privileged -- image",
+        "podman --log-level debug run -q --privileged image",
+    ],
+)
+def test_the_words_in_front_of_the_command_are_passed_over(line):
+    container = parse(line)
+
+    assert is_engine_command(line.split())
+    assert (container.privileged, container.image) == (True, "image")
+
+
+def test_podmans_runtime_stands_before_the_command():
+    assert parse("podman --runtime=/opt/amd-container-runtime run image").runtime == "/opt/amd-container-runtime"
+
+
+@pytest.mark.parametrize("line", ["docker", "docker ps", "docker run", "docker run -e", "podman run --rm -it"])
+def test_words_that_start_no_container_are_refused(line):
+    with pytest.raises(ExplainError):
+        parse(line)
+
+
+def test_a_compose_file_is_no_command():
+    assert not is_engine_command(["compose.yaml", "web"])
+    assert not is_engine_command([])
