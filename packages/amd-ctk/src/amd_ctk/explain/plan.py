@@ -15,9 +15,9 @@ from amd_device_spec.oci import Edits, add_edits, build_edits
 from amd_device_spec.oci_annotation import PRIVATE_NODES, remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, is_permitted, keep_last_request, requested_gpus
 from amd_device_spec.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
+from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.given_gpus import gpus_given, may_give_gpus
 from amd_gpu_tracker.hooks.spec_entries import release_hook
-from amd_gpu_tracker.records.policy import may_be_tracking
 from amd_gpu_tracker.records.rootless import open_state
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_unnumbered_gpus
