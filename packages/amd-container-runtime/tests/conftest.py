@@ -49,8 +49,10 @@ class Runtime:
         }
 
     def write_config(self, *variables, **spec):
-        config = {"ociVersion": "1.2.0", "process": {"args": ["sh"], "env": ["PATH=/bin", *variables]}, **spec}
-        (self.bundle / "config.json").write_text(json.dumps(config, indent=1))
+        self.write_spec({"ociVersion": "1.2.0", "process": {"args": ["sh"], "env": ["PATH=/bin", *variables]}, **spec})
+
+    def write_spec(self, spec):
+        (self.bundle / "config.json").write_text(json.dumps(spec, indent=1))
 
     def configure(self, **values):
         """Set what an administrator sets, in both of its forms; the keys of the file have dashes."""

@@ -739,3 +739,74 @@ def test_all_of_no_gpu_that_may_be_used_is_refused(runtime):
 
     assert "4 of 4 GPUs are hidden from this process by its device cgroup" in answer.stderr
     assert runtime.runc_words is None
+
+
+class TestPrivilegedContainers:
+    """They are root on the host: they claim what they ask for, and status shows what they could reach."""
+
+    SPEC = {  # noqa: RUF012 - never changed
+        "process": {"args": ["sh"], "env": [], "capabilities": {"bounding": ["CAP_SYS_ADMIN"]}},
+        "linux": {
+            "devices": [{"path": "/dev/dri/renderD130", "type": "c", "major": 226, "minor": 130}],
+            "resources": {"devices": [{"allow": True, "access": "rwm"}]},
+        },
+    }
+
+    @pytest.fixture
+    def privileged(self, runtime):
+        """Return the runtime with a tracker on which GPU 0 is exclusive and in use, and a privileged container."""
+        tracker = Tracker(runtime.host)
+        tracker.enable()
+        tracker.set_accessibility("0", exclusive=True)
+        tracker.reserve("first", "0")
+        runtime.write_spec(self.SPEC)
+        runtime.tracker = tracker
+        return runtime
+
+    def write_request(self, runtime, gpus):
+        process = {**self.SPEC["process"], "env": [f"AMD_VISIBLE_DEVICES={gpus}"]}
+        runtime.write_spec({**self.SPEC, "process": process})
+
+    def test_one_that_asks_for_nothing_starts_as_it_is_and_is_shown(self, privileged):
+        answer = privileged.create()
+
+        assert (answer.returncode, answer.stderr) == (0, "")
+        assert privileged.config == self.SPEC
+        (lease,) = [json.loads(path.read_text()) for path in privileged.leases() if path.name.startswith("c1@")]
+        assert (lease["gpus"], lease["is_privileged"]) == ([], True)
+
+    def test_one_that_asks_claims_what_it_asks_for(self, privileged):
+        self.write_request(privileged, "0")
+        assert "GPUs [0] are exclusive and already in use" in privileged.create().stderr
+
+        self.write_request(privileged, "1")
+        assert privileged.create().returncode == 0
+
+        (lease,) = [json.loads(path.read_text()) for path in privileged.leases() if path.name.startswith("c1@")]
+        assert (lease["gpus"], lease["is_privileged"]) == (["0000:26:00.0/0"], True)
+
+    @pytest.mark.parametrize("content", ["{", '{"version":1,"enabled":true,"gpus":[]}'])
+    def test_one_that_asks_for_nothing_starts_whatever_is_wrong_with_the_tracker(self, privileged, content):
+        with open(privileged.host.path("/var/lib/amd-container-toolkit/gpu-tracker.json"), "w") as file:
+            file.write(content)
+
+        assert privileged.create().returncode == 0
+
+    def test_a_setting_makes_it_claim_every_gpu(self, privileged):
+        privileged.configure(privileged_claims="all")
+
+        assert (
+            "GPUs [1 2 3] allocated\nGPUs [0] are exclusive and already in use\n"
+            "Released GPUs [1 2 3] used by container c1"
+        ) in privileged.create().stderr
+
+        privileged.tracker.release("first")
+        assert privileged.create().returncode == 0
+        (lease,) = privileged.leases()
+        assert len(json.loads(lease.read_text())["gpus"]) == 4
+
+    def test_the_setting_says_nothing_about_others(self, privileged):
+        privileged.configure(privileged_claims="all")
+        privileged.write_config("AMD_VISIBLE_DEVICES=1")
+
+        assert privileged.create().returncode == 0

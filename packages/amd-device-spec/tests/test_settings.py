@@ -52,6 +52,7 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "swarm_resource_names": "uuid",
         "swarm_vram_resources": (),
         "visible_devices_env": "always",
+        "privileged_claims": "requested",
         "log_level": "info",
         "log_file": "",
     }

@@ -13,6 +13,8 @@ import time
 
 import pytest
 
+from amd_gpu_tracker.life.processes import Processes
+
 RULE = "-" * 120
 EMPTY_TABLE = f"""\
 {RULE}
@@ -333,6 +335,38 @@ def test_problems_go_to_stderr_beside_the_table(command, untracked):
 
     assert (code, shown) == (0, EMPTY_TABLE)
     assert complaint.startswith(f"the lease {path} cannot be understood: ")
+
+
+def test_who_can_reach_every_gpu_is_told_beside_the_table(command, untracked):
+    command("enable")
+    untracked.state.write_lease(living_lease("c1\x1b", is_privileged=True))
+    untracked.state.write_lease(living_lease("c2", is_privileged=False))
+
+    assert command("status") == (
+        0,
+        EMPTY_TABLE,
+        "container c1? is privileged: it can reach all GPUs, exclusive ones too\n",
+    )
+    document = json.loads(command("status", "--json")[1])
+    assert [use["container_id"] for use in document["privileged"]] == ["c1\x1b"]
+
+
+def living_lease(container_id, **fields):
+    """Return the lease of a container that this process keeps alive, without GPUs."""
+    from amd_gpu_tracker.records.lease import Lease
+
+    processes = Processes()
+    return Lease(
+        container_id=container_id,
+        creator=processes.myself(),
+        gpus=(),
+        ways=(),
+        since=1.0,
+        boot_offset=0.0,
+        boot_id=processes.boot_id,
+        namespace=processes.namespace,
+        **fields,
+    )
 
 
 def test_release_speaks_of_gpus_of_containers_that_are_gone(command, sleeper):

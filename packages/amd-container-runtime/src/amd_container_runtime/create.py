@@ -128,7 +128,13 @@ def _claim(start: Start, granted: Grant, gpus: Sequence[GpuLocation]) -> Contain
     )
     vram_mb = granted.vram.megabytes if granted.vram else 0
     return claim_container(
-        start.host, container, granted=granted.gpus, located=gpus, kinds=granted.kinds, vram_mb=vram_mb
+        start.host,
+        container,
+        granted=granted.gpus,
+        located=gpus,
+        kinds=granted.kinds,
+        vram_mb=vram_mb,
+        privileged_claims_all=start.settings.privileged_claims == "all",
     )
 
 

@@ -21,6 +21,7 @@ swarm-resources = ["AMD_GPU", "GPU", "GPU_COMPUTE"]  # default
 swarm-resource-names = "uuid"  # default
 swarm-vram-resources = []  # default
 visible-devices-env = "always"  # default
+privileged-claims = "requested"  # default
 log-level = "info"  # default
 log-file = ""  # default
 """
@@ -59,6 +60,7 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "swarm-resource-names": "uuid",
             "swarm-vram-resources": [],
             "visible-devices-env": "always",
+            "privileged-claims": "requested",
             "log-level": "info",
             "log-file": "",
         },

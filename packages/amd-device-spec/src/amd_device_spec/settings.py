@@ -30,6 +30,7 @@ CHOICES = {
     "device-mode": ("open", "host"),
     "swarm-resource-names": ("uuid", "pci"),
     "visible-devices-env": ("always", "privileged", "never"),
+    "privileged-claims": ("requested", "all"),
     "log-level": ("info", "debug", "warn", "error"),
 }
 # The keys that take kinds of Swarm's generic resources, each with an example.
@@ -64,6 +65,7 @@ class Settings(Value):
     swarm_resource_names: str = "uuid"
     swarm_vram_resources: tuple[str, ...] = ()
     visible_devices_env: str = "always"
+    privileged_claims: str = "requested"
     log_level: str = "info"
     log_file: str = ""
 

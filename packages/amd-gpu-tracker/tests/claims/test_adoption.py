@@ -124,6 +124,18 @@ def test_a_rule_for_the_device_cgroup_counts(untracked):
     assert enabled(untracked) == ["container c1 is running and uses GPUs [1]"]
 
 
+def test_a_privileged_container_is_shown_and_claims_nothing(untracked):
+    resources = {"devices": [{"allow": True, "access": "rwm"}]}
+    process = {"capabilities": {"bounding": ["CAP_SYS_ADMIN"]}}
+    untracked.run_untracked("c1", linux={"resources": resources, "namespaces": []}, process=process)
+
+    assert enabled(untracked) == []
+
+    status = untracked.tracker.status()
+    assert [use.container_id for use in status.privileged] == ["c1"]
+    assert untracked.users() == {0: [], 1: [], 2: [], 3: []}
+
+
 def test_what_is_over_is_not_found(untracked):
     untracked.kill(untracked.run_untracked("c1", 0))
     zombie = untracked.run_untracked("c2", 0)

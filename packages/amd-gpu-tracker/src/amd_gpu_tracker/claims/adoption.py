@@ -10,7 +10,7 @@ import os
 import time
 
 from amd_gpu_tracker.claims.claim import Claim
-from amd_gpu_tracker.claims.given_gpus import gpus_given, shared_cgroup
+from amd_gpu_tracker.claims.given_gpus import gpus_given, is_privileged, shared_cgroup
 from amd_gpu_tracker.claims.reservation import new_lease
 from amd_gpu_tracker.life.engine_processes import find_creations, find_strangers
 from amd_gpu_tracker.life.lease_scan import mend_leases
@@ -121,13 +121,15 @@ def _adopt_one(
     except ToolkitError as error:
         tell(f"container {container.container_id} is running, and its GPUs are not known: {error}; start it again")
         return
-    if not wanted:
+    privileged = is_privileged(spec)
+    if not (wanted or privileged):
         return
-    claim = Claim(holder=_holder(container, spec), wanted=wanted, ways=(BY_ADOPTION,))
+    claim = Claim(holder=_holder(container, spec), wanted=wanted, ways=(BY_ADOPTION,), is_privileged=privileged)
     started = container.init.start / TICKS_PER_SECOND + boot_offset()
     state.write_lease(new_lease(claim, processes).replace(since=started))
-    numbers = " ".join(str(gpu.number) for gpu in wanted)
-    tell(f"container {container.container_id} is running and uses GPUs [{numbers}]")
+    if wanted:
+        numbers = " ".join(str(gpu.number) for gpu in wanted)
+        tell(f"container {container.container_id} is running and uses GPUs [{numbers}]")
 
 
 def _holder(container: RunningContainer, spec: dict[str, Any]) -> Holder:

@@ -32,6 +32,8 @@ class Claim(Value):
     # By which generic resources Docker Swarm promised this, and how many megabytes of a GPU where not whole ones.
     kinds: tuple[str, ...] = ()
     vram_mb: int = 0
+    # It can reach every GPU, whatever it asks for.
+    is_privileged: bool = False
 
 
 def exclusive_gpus(claim: Claim, policy: Policy) -> list[GpuLocation]:

@@ -89,6 +89,24 @@ class ContainerClaim:
             withdraw(self._state, self._claim.holder)
 
 
+class PrivilegedNote(ContainerClaim):
+    """A privileged container that has no GPU: it is written down, claims nothing and is never refused."""
+
+    __slots__ = ()
+
+    @property
+    def poststop_hooks(self) -> list[dict[str, Any]]:
+        """Return no hooks: a container that has nothing to do with GPUs keeps its spec."""
+        return []
+
+    def reserve(self) -> bool:
+        """Write the container down and let it be made."""
+        from amd_gpu_tracker.claims.privileged import note_privileged
+
+        note_privileged(self._state, self._claim, processes=self._processes)
+        return True
+
+
 def claim_container(
     host: Host,
     container: StartingContainer,
@@ -97,6 +115,7 @@ def claim_container(
     located: Sequence[GpuLocation] = (),
     kinds: tuple[str, ...] = (),
     vram_mb: int = 0,
+    privileged_claims_all: bool = False,
     source: str = "",
     run_directory: str = "",
 ) -> ContainerClaim | None:
@@ -105,6 +124,7 @@ def claim_container(
     `granted` are the GPUs that its request was granted, of generic resource `kinds` where Swarm chose them; those that
     its spec opens are claimed beside them. `located` are all GPUs of the host, if they were located already. With
     `vram_mb` a GPU with that many MiB of free memory is chosen and reserved at once: GpusRefused where there is none.
+    With `privileged_claims_all` a privileged container claims every GPU, not only those that it was given.
     `source` says how GPUs came into the spec, where the caller knows: BY_CDI, BY_DEVICE.
     `run_directory` is where a rootless run has its leases, "" for the usual one.
     """
@@ -112,9 +132,11 @@ def claim_container(
     if vram_mb:
         return _claim_memory(state, container, kinds, vram_mb)
     spec = container.spec
-    gpus = located or (_locate_gpus(host) if may_give_gpus(spec) else [])
-    given = [gpu for gpu in gpus_given(spec, gpus) if gpu not in granted]
-    if not (granted or given):
+    privileged = is_privileged(spec)
+    claims_all = privileged and privileged_claims_all
+    gpus = located or (_locate_gpus(host) if claims_all or may_give_gpus(spec) else [])
+    given = [gpu for gpu in (gpus if claims_all else gpus_given(spec, gpus)) if gpu not in granted]
+    if not (granted or given or privileged):
         return None
     processes = Processes()
     claim = Claim(
@@ -123,8 +145,10 @@ def claim_container(
         ways=(*_ways_of_request(granted, kinds), *((source or _way_of_nodes(spec),) if given else ())),
         creators=container.creators,
         kinds=kinds,
+        is_privileged=privileged,
     )
-    return ContainerClaim(state, claim, processes)
+    kind = ContainerClaim if claim.wanted else PrivilegedNote
+    return kind(state, claim, processes)
 
 
 def _claim_memory(state: State, container: StartingContainer, kinds: tuple[str, ...], vram_mb: int) -> ContainerClaim:
@@ -132,7 +156,14 @@ def _claim_memory(state: State, container: StartingContainer, kinds: tuple[str, 
     from amdgpu_discovery.discover import find_gpus
 
     processes = Processes()
-    claim = Claim(holder=_holder(container, processes), wanted=(), ways=(BY_SWARM,), kinds=kinds, vram_mb=vram_mb)
+    claim = Claim(
+        holder=_holder(container, processes),
+        wanted=(),
+        ways=(BY_SWARM,),
+        kinds=kinds,
+        vram_mb=vram_mb,
+        is_privileged=is_privileged(container.spec),
+    )
     gpus = find_gpus(state.host)
     if gpus_given(container.spec, gpus) and not is_privileged(container.spec):
         raise RequestError(

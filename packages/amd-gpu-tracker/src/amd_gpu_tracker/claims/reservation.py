@@ -117,6 +117,7 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
         namespace=processes.namespace,
         kinds=claim.kinds,
         vram_mb=claim.vram_mb,
+        is_privileged=claim.is_privileged,
     )
 
 

@@ -62,6 +62,8 @@ class Lease(Holder):
     kinds: tuple[str, ...] = ()
     # How much memory of its one GPU was promised, in units of 2^20 bytes; 0 where GPUs are promised whole.
     vram_mb: int = 0
+    # The container is root on the host and can reach every GPU; those of it that are not in `gpus` it has not claimed.
+    is_privileged: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -122,4 +124,6 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
         fields[name] = tuple(items)
     if type(fields.get("vram_mb", 0)) is not int:
         raise ValueError("vram_mb is not a number")
+    if type(fields.get("is_privileged", False)) is not bool:
+        raise ValueError("is_privileged is not true or false")
     return fields

@@ -20,11 +20,17 @@ CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
 def print_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:
-    """Print status as it is now, and on stderr what could not be read of it."""
+    """Print status as it is now, and on stderr what could not be read of it, and who can reach all GPUs."""
     status = tracker.status()
     print(_format(status, as_json=as_json, wide=wide))
-    for problem in () if as_json else status.problems:
-        print(printable(problem), file=sys.stderr)
+    if as_json:
+        return
+    privileged = (
+        f"container {use.container_id} is privileged: it can reach all GPUs, exclusive ones too"
+        for use in status.privileged
+    )
+    for sentence in (*status.problems, *privileged):
+        print(printable(sentence), file=sys.stderr)
 
 
 def watch_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:
@@ -57,7 +63,8 @@ def _format_now(tracker: Tracker, *, as_json: bool, wide: bool) -> str:
 
 
 def _format(status: Status, *, as_json: bool, wide: bool) -> str:
-    names = find_container_names(use for gpu in status.gpus for use in gpu.containers) if wide or as_json else {}
+    uses = (*(use for gpu in status.gpus for use in gpu.containers), *status.privileged)
+    names = find_container_names(uses) if wide or as_json else {}
     if as_json:
         return format_json(status, names)
     if not status.enabled:

@@ -69,6 +69,8 @@ class Status(Value):
     enabled: bool
     gpus: tuple[GpuUse, ...] = ()
     problems: tuple[str, ...] = ()
+    # Containers that can reach every GPU, also those that they do not use.
+    privileged: tuple[ContainerUse, ...] = ()
 
 
 def read_status(state: State, processes: Processes) -> Status:
@@ -90,7 +92,12 @@ def read_status(state: State, processes: Processes) -> Status:
         )
         for gpu in gpus
     )
-    return Status(enabled=True, gpus=uses, problems=tuple(str(error) for error in survey.unreadable))
+    return Status(
+        enabled=True,
+        gpus=uses,
+        problems=tuple(str(error) for error in survey.unreadable),
+        privileged=tuple(_use(lease) for lease in survey.living if lease.is_privileged),
+    )
 
 
 def _use(lease: Lease) -> ContainerUse:

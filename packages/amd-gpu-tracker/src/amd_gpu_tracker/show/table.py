@@ -40,7 +40,9 @@ def format_json(status: Status, names: Mapping[str, str]) -> str:
         {**gpu.as_dict(), "containers": [_container_fields(use, names) for use in gpu.containers]}
         for gpu in status.gpus
     ]
-    return json.dumps({"enabled": status.enabled, "gpus": gpus, "problems": list(status.problems)}, indent=2)
+    privileged = [_container_fields(use, names) for use in status.privileged]
+    document = {"enabled": status.enabled, "gpus": gpus, "privileged": privileged, "problems": list(status.problems)}
+    return json.dumps(document, indent=2)
 
 
 def format_refusals(refusals: Sequence[Refusal]) -> str:
