@@ -1,0 +1,110 @@
+"""What commands print with --json has the shape that docs/reference/schemas publishes, and nothing beside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from amd_gpu_tracker import GpusRefused, Tracker
+from amdgpu_discovery import load_profile
+
+SCHEMAS = Path(__file__).parents[4] / "docs/reference/schemas"
+PROFILES = ["mi210-4", "mi300x-8-cpx", "rx7900xtx-raphael", "strix-halo"]
+COMMANDS = {
+    "cdi-list": "cdi list",
+    "cdi-list-specs": "cdi list --specs",
+    "config-show": "config show",
+    "gpu-list": "gpu list",
+    "gpu-tracker-refusals": "gpu-tracker status --refusals",
+    "gpu-tracker-status": "gpu-tracker status",
+    "swarm-status": "swarm status",
+    "version": "version",
+}
+
+
+def read_schema(name):
+    return json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def closed(schema):
+    """Return a schema that allows no key without a description: readers are told to expect more, this test is not."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {key: closed(part) for key, part in schema.items()}
+    return {**parts, "additionalProperties": False} if "required" in schema else parts
+
+
+def check(amd_ctk, name):
+    answer = amd_ctk(*COMMANDS[name].split(), "--json")
+    assert answer.returncode == 0, answer.stderr
+    printed = json.loads(answer.stdout)
+    jsonschema.validate(printed, closed(read_schema(name)), cls=jsonschema.Draft202012Validator)
+    return printed
+
+
+def test_every_schema_is_one_and_has_a_command():
+    for path in SCHEMAS.iterdir():
+        jsonschema.Draft202012Validator.check_schema(read_schema(path.stem))
+    titles = {path.stem: read_schema(path.stem)["title"] for path in SCHEMAS.iterdir()}
+
+    assert titles == {name: f"amd-ctk {command} --json" for name, command in COMMANDS.items()}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", ["gpu-list", "cdi-list", "swarm-status"])
+def test_lists_of_gpus_have_their_shape_on_every_kind_of_host(host, amd_ctk, name, profile):
+    host(profile)
+
+    check(amd_ctk, name)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_untouched_host_is_shown_in_this_shape(host, amd_ctk, name):
+    host()
+
+    check(amd_ctk, name)
+
+
+def test_gpus_without_a_number_have_their_shape(host, amd_ctk):
+    host(load_profile("mi210-4").with_gpu(3, partitions=0))
+
+    assert len(check(amd_ctk, "gpu-list")["unnumbered"]) == 1
+
+
+def test_specs_of_others_and_broken_ones_have_their_shape(host, amd_ctk):
+    made = host()
+    amd_ctk("cdi", "generate")
+    (Path(made.root) / "etc/cdi/broken.json").write_text("{", encoding="utf-8")
+
+    printed = check(amd_ctk, "cdi-list-specs")
+
+    assert (len(printed["broken"]), printed["devices"] != []) == (1, True)
+
+
+def test_uses_and_refusals_have_their_shape(host, amd_ctk):
+    tracker = Tracker(host())
+    tracker.enable()
+    tracker.set_accessibility("2", exclusive=True)
+    tracker.reserve("nightly-job", "0,2")
+    with pytest.raises(GpusRefused):
+        tracker.reserve("other-job", "2")
+
+    status = check(amd_ctk, "gpu-tracker-status")
+    refusals = check(amd_ctk, "gpu-tracker-refusals")
+
+    assert [use["container_id"] for use in status["gpus"][2]["containers"]] == ["nightly-job"]
+    assert [refusal["container_id"] for refusal in refusals] == ["other-job"]
+
+
+def test_resources_and_pools_have_their_shape(host, amd_ctk):
+    host()
+    amd_ctk("swarm", "setup", "--vram")
+
+    printed = check(amd_ctk, "swarm-status")
+
+    assert (printed["gpus"][0]["resources"], len(printed["pools"])) == (["AMD_GPU=0xEA35F57CC80DEB35"], 1)
