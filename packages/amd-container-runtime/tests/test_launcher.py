@@ -300,6 +300,8 @@ def test_every_later_call_goes_to_the_runtime_that_made_the_container(both, shel
         ("crun", ["runc"], "runc"),
         ("crun", ["runc", "crun"], "crun"),
         ("{programs}/crun", ["crun"], "crun"),
+        ("{programs}/other/crun", ["crun"], "other/crun"),
+        ("{programs}/other/crun", ["runc"], "runc"),
         # Anything may be behind another name.
         ("wrapper", ["crun"], "wrapper"),
         ("wrapper", ["runc"], "wrapper"),
@@ -307,7 +309,9 @@ def test_every_later_call_goes_to_the_runtime_that_made_the_container(both, shel
 )
 @pytest.mark.parametrize("where", ["root", "runtime directory"])
 def test_launcher_and_python_find_the_maker_alike(both, configured, makers, who, where):
-    both.add_program(both.programs / "wrapper", "wrapper")
+    (both.programs / "other").mkdir()
+    for name in ("wrapper", "other/crun"):
+        both.add_program(both.programs / name, name)
     configured = configured.format(programs=both.programs)
     both.settings(f'low-level-runtime = "{configured}"\n' if configured else "")
     for maker in makers:

@@ -43,7 +43,7 @@ def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str,
     directories = [*(part for part in search_path.split(":") if part.startswith("/")), *USUAL_DIRECTORIES]
     names = (configured,) if configured else NAMES
     # A program of another name may be anything, crun in a wrapper too.
-    if maker and configured.rpartition("/")[2] in ("", *NAMES):
+    if maker and configured.rpartition("/")[2] in {"", *NAMES} - {maker}:
         names = (maker, *names)
     for name in names:
         for candidate in [name] if "/" in name else [f"{directory}/{name}" for directory in directories]:
