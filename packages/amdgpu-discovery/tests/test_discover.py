@@ -363,6 +363,17 @@ def test_a_gpu_without_kfd_is_not_taken_for_a_hidden_one_where_that_matters(simu
     assert [gpu.number for gpu in locate_gpus(RefusingHost(whole, [first]))] == [1, 2]
 
 
+def test_siblings_of_a_partition_that_is_shown_are_not_taken_for_a_gpu_without_kfd(simulated):
+    profile = load_profile("mi308x-8-cpx").with_gpu(1, partitions=0)
+    whole = simulated(profile.replace(gpus=profile.gpus[:3]))
+    everything = locate_gpus(whole)
+    assert len(everything) == 8
+
+    hidden = [gpu.kfd_node for gpu in everything if gpu.number not in (1, 6)]
+
+    assert locate_gpus(RefusingHost(whole, hidden)) == [everything[1], everything[6]]
+
+
 def test_where_every_gpu_is_hidden_that_is_said(simulated):
     whole = simulated("mi210-4")
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 class NumbersUnknown(ToolkitError):
     """So much is hidden that the numbers of the other GPUs cannot be known."""
 
-    def __init__(self, hidden: int, places: int) -> None:
-        are, they = ("are", "they") if hidden > 1 else ("is", "it")
+    def __init__(self, hidden: int, candidates: int) -> None:
+        are, they = ("is", "it") if hidden == 1 else ("are", "they")
         super().__init__(
             f"GPUs cannot be numbered: {hidden} of them {are} hidden from this process by its device cgroup, and the"
-            f" amdgpu driver has {places} devices to which {they} may belong",
+            f" amdgpu driver has {candidates} devices to which {they} may belong",
             hint="run it where all GPUs may be opened",
         )
 
@@ -38,21 +38,23 @@ def count_around_hidden(host: Host, groups: Sequence[list[FoundGpu]], hidden: in
     NumbersUnknown where it cannot be told which of the driver's devices the `hidden` nodes belong to, and that matters.
     """
     minors = _render_minors_by_function(host, [gpu for group in groups for gpu in group])
-    hidden_by_address = _count_hidden(host, {group[0].pci_address: len(group) for group in groups}, minors)
-    places = sum(hidden_by_address.values())
+    shown = {group[0].pci_address: len(group) for group in groups}
+    others = _count_hidden(host, shown, minors)
+    # KFD knows a function of which it shows a partition, and hides the rest. Another function may be unknown to it.
+    siblings = {address: others.pop(address, 0) for address in shown}
+    elsewhere, candidates = hidden - sum(siblings.values()), sum(others.values())
     positions: list[Position] = []
-    shown = 0
+    counted = 0
     for group in groups:
         address = group[0].pci_address
-        before = sum(count for other, count in hidden_by_address.items() if other.sort_key < address.sort_key)
-        total = len(group) + hidden_by_address.get(address, 0)
-        # With more places than hidden nodes some are empty: those of GPUs that KFD does not know.
-        fewest, most = max(0, hidden - (places - before)), min(hidden, before)
-        if fewest != most or places < hidden or (total > len(group) and places > hidden):
-            raise NumbersUnknown(hidden, places)
+        before = sum(count for other, count in others.items() if other.sort_key < address.sort_key)
+        fewest, most = max(0, elsewhere - (candidates - before)), min(elsewhere, before)
+        if fewest != most:
+            raise NumbersUnknown(elsewhere, candidates)
+        total = len(group) + siblings[address]
         ranks = range(total) if len(group) == total else _ranks(group, minors[address][:total])
-        positions += [(shown + fewest + rank, rank, total) for rank in ranks]
-        shown += len(group)
+        positions += [(counted + fewest + rank, rank, total) for rank in ranks]
+        counted += total
     return positions
 
 
