@@ -54,6 +54,7 @@ class Settings(Value):
         swarm_resource_names: What these name GPUs by: `uuid` or `pci`.
         swarm_vram_resources: Resource kinds of Swarm that count memory, in MiB.
         visible_devices_env: Whether containers may ask by environment: `always`, `privileged` or `never`.
+        privileged_claims: What privileged containers claim of the GPU Tracker: `requested` or `all`.
         log_level: `debug`, `info`, `warn` or `error`.
         log_file: Absolute path of the runtime's log; "" for the default.
     """
