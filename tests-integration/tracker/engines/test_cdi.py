@@ -107,6 +107,24 @@ def wait_for(condition):
 
 
 @on_every_engine
+def test_enabling_adopts_what_runs(engine):
+    tracker = engine.box.tracker
+    tracker("disable")
+    container = engine.start(0, 2)
+
+    tracker("enable")
+
+    adopted = [(container, ["adopted"])]
+    assert engine.box.users() == {0: adopted, 1: [], 2: adopted, 3: []}
+    tracker("0", "exclusive")
+    assert engine.run(0).returncode != 0
+    tracker("reset")
+    assert engine.box.users() == {0: adopted, 1: [], 2: adopted, 3: []}
+    engine.remove(container)
+    assert engine.box.users() == {0: [], 1: [], 2: [], 3: []}
+
+
+@on_every_engine
 def test_a_cdi_container_claims_shows_and_gives_back(engine, observed):
     container = engine.start(0, 2)
 

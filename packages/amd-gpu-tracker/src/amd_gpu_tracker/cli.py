@@ -68,10 +68,12 @@ def tracker_app(program: str, after_switch: Callable[[Host], None]) -> typer.Typ
     def enable(context: typer.Context) -> None:
         """Enable the GPU Tracker."""
         host = host_of(context)
-        if Tracker(host).enable(tell=say):
-            print("GPU Tracker has been enabled")
+
+        def when_enabled() -> None:
+            print("GPU Tracker has been enabled", flush=True)
             after_switch(host)
-        else:
+
+        if not Tracker(host).enable(tell=say, when_enabled=when_enabled):
             print("GPU Tracker is already enabled")
 
     def disable(context: typer.Context) -> None:

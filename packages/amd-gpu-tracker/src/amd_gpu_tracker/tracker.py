@@ -31,7 +31,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from amd_gpu_tracker.claims.adoption import Tell
     from amd_gpu_tracker.life.lease_scan import Survey
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 
 def keep_quiet(_: str) -> None:
     """Say nothing to nobody."""
+
+
+def do_nothing() -> None:
+    """Do nothing."""
 
 
 class AccessibilityChange(Value):
@@ -97,11 +101,12 @@ class Tracker:
         self._take_over()
         return self._state.read_policy().enabled
 
-    def enable(self, *, tell: Tell = keep_quiet) -> bool:
+    def enable(self, *, tell: Tell = keep_quiet, when_enabled: Callable[[], None] = do_nothing) -> bool:
         """Begin to track with all GPUs shared; return False where that is so already.
 
         Containers that run already are adopted; `tell` is called with a sentence about each that has GPUs, and about
-        those of which that cannot be found out.
+        those of which that cannot be found out. `when_enabled` is called before containers are looked for: what lets
+        engines' containers claim from now on, as the hooks in CDI specs do, must be there by then.
         """
         self._take_over(tell)
         with self._locked():
@@ -111,6 +116,7 @@ class Tracker:
             # What an interrupted `disable` left must not come back to life.
             self._state.forget_leases()
             self._state.write_policy(policy)
+        when_enabled()
         self._adopt(tell)
         return True
 

@@ -38,6 +38,15 @@ def test_a_container_that_runs_already_keeps_its_gpus_from_others(untracked):
     assert untracked.users()[0] == ["c2"]
 
 
+def test_a_container_that_starts_before_cdi_specs_have_hooks_is_found(untracked):
+    def write_hooks():
+        untracked.run_untracked("c1", 0)
+
+    untracked.tracker.enable(when_enabled=write_hooks)
+
+    assert untracked.users()[0] == ["c1"]
+
+
 def test_it_has_its_gpus_since_it_runs(untracked):
     untracked.run_untracked("c1", 0)
 

@@ -208,9 +208,11 @@ def _enable_tracker(host: Host) -> None:
     from amd_gpu_tracker.cli import say
     from amd_gpu_tracker.tracker import Tracker
 
-    if Tracker(host).enable(tell=say):
+    def when_enabled() -> None:
         print("GPU Tracker has been enabled", flush=True)
         refresh_cdi_specs(host)
+
+    Tracker(host).enable(tell=say, when_enabled=when_enabled)
 
 
 def _report_settings(*, changed: bool) -> None:
