@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 
+import pytest
+
 from amdgpu_discovery.simulate import load_profile
 
 DASHES = "-" * 75
@@ -101,6 +103,16 @@ def test_json_has_everything_and_ids_as_words(host, amd_ctk):
         "hidden": [],
         "unnumbered": [],
     }
+
+
+@pytest.mark.parametrize("words", [("gpu", "list"), ("gpu-tracker", "status"), ("swarm", "status")])
+def test_no_unique_id_is_null_in_every_json(host, amd_ctk, words):
+    host("strix-halo")
+    assert amd_ctk("gpu-tracker", "enable").returncode == 0
+
+    (gpu,) = json.loads(amd_ctk(*words, "--json").stdout)["gpus"]
+
+    assert gpu["uuid"] is None
 
 
 def test_ids_that_are_unknown_are_null_in_json(host, amd_ctk):

@@ -22,12 +22,13 @@ def format_offer(offer: Offer) -> str:
 
 
 def format_json(offer: Offer) -> str:
-    """Return everything as JSON; resources as they are written in daemon.json."""
+    """Return everything as JSON; resources as they are written in daemon.json, null for no unique id."""
     import json
 
     gpus = [
         {
             **gpu.as_dict(),
+            "uuid": None if gpu.uuid == "N/A" else gpu.uuid,
             "resources": [str(resource) for resource in gpu.resources],
             "reservations": [reservation.as_dict() for reservation in gpu.reservations],
         }

@@ -33,11 +33,15 @@ def printable(text: str) -> str:
 
 
 def format_json(status: Status, names: Mapping[str, str]) -> str:
-    """Return everything as JSON; times are seconds since 1970."""
+    """Return everything as JSON; times are seconds since 1970, and an id that the hardware does not have is null."""
     import json
 
     gpus = [
-        {**gpu.as_dict(), "containers": [_container_fields(use, names) for use in gpu.containers]}
+        {
+            **gpu.as_dict(),
+            "uuid": None if gpu.uuid == "N/A" else gpu.uuid,
+            "containers": [_container_fields(use, names) for use in gpu.containers],
+        }
         for gpu in status.gpus
     ]
     privileged = [_container_fields(use, names) for use in status.privileged]
