@@ -39,6 +39,7 @@ class Machine:
             (self.proc / "self" / "ns" / name).symlink_to(link)
         self.boots = 0
         self.pids = count(101)
+        self.user: int | None = None
         self.replaced = 0
         self.boot()
 
@@ -63,14 +64,19 @@ class Machine:
     def tracker(self) -> Tracker:
         return Tracker(self.host, processes=self.processes, lock_timeout=2)
 
-    def start_process(self, pid: int = 0, *, parent: int = 1, seconds_ago: float = 0, state: str = "S") -> int:
-        """Start a process and return its id."""
+    def start_process(
+        self, pid: int = 0, *, parent: int = 1, seconds_ago: float = 0, state: str = "S", uid: int | None = None
+    ) -> int:
+        """Start a process and return its id; /proc says whose it is if `uid` does, or on a machine of a user."""
         pid = pid or next(self.pids)
         start = int((time.clock_gettime(time.CLOCK_BOOTTIME) - seconds_ago) * TICKS_PER_SECOND)
         fields = [state, str(parent), *["0"] * 17, str(start), *["0"] * 20]
         directory = self.proc / str(pid)
         directory.mkdir(exist_ok=True)
         (directory / "stat").write_text(f"{pid} (a name) with (brackets) {' '.join(fields)}\n")
+        owner = self.user if uid is None else uid
+        if owner is not None:
+            (directory / "status").write_text(f"Name:\ta name\nUid:\t{owner}\t0\t0\t0\n")
         return pid
 
     def start_program(
@@ -180,6 +186,8 @@ class Machine:
     def as_rootless_user(self) -> Machine:
         """Return this machine as a user without privileges has it."""
         user = copy.copy(self)
+        # Files of a simulated host belong to whoever runs the tests.
+        user.user = os.geteuid()
         user.state = State(self.host, self.host.path("/run/user/1000/amd-container-toolkit"))
         return user
 

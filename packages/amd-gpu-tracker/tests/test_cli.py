@@ -223,6 +223,29 @@ def test_help_is_the_guides(command):
     assert command("help", "reset") == command("reset", "-h")
 
 
+def test_a_user_is_ignored_and_no_longer(command):
+    assert command("ignore") == (0, "No user is ignored\n", "")
+    assert command("ignore", "1000") == (0, "User 1000 is now ignored\n", "")
+    assert command("ignore", "1000") == (0, "User 1000 is already ignored\n", "")
+    assert command("ignore", "0") == (0, "User 0 is now ignored\n", "")
+    assert command("ignore") == (0, "Users [0 1000] are ignored\n", "")
+    assert command("ignore", "1000", "--undo") == (0, "User 1000 is no longer ignored\n", "")
+    assert command("ignore", "1000", "--undo") == (0, "User 1000 is not ignored\n", "")
+    assert command("ignore", "--undo") == (
+        1,
+        "",
+        "Error: Missing arguments. Usage: gpu-tracker ignore <uid> --undo\n",
+    )
+
+
+@pytest.mark.parametrize("uid", ["-1", "4294967295", "alice", "9" * 5000])
+def test_what_is_no_number_of_a_user_is_not_ignored(command, uid):
+    code, shown, complaint = command("ignore", "--", uid)
+
+    assert (code, shown) == (2, "")
+    assert "Error: Invalid value for 'uid': " in complaint
+
+
 def test_json_says_everything(command, sleeper):
     command("enable")
     before = time.time()
@@ -240,7 +263,16 @@ def test_json_says_everything(command, sleeper):
         "pci_address": "0000:03:00.0",
         "accessibility": "shared",
         "containers": [
-            {"container_id": "c1", "root": "", "bundle": "", "ways": ["api"], "kinds": [], "vram_mb": 0, "name": None}
+            {
+                "container_id": "c1",
+                "root": "",
+                "bundle": "",
+                "ways": ["api"],
+                "kinds": [],
+                "vram_mb": 0,
+                "user": None,
+                "name": None,
+            }
         ],
     }
 

@@ -12,7 +12,8 @@ from amd_gpu_tracker.life.processes import ProcessId
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, Lease, format_lease, parse_lease
 from amd_gpu_tracker.records.policy import Policy, TrackedGpu, format_policy, parse_policy
 
-TEXT = st.text(max_size=20)
+# No path and no id has a null byte.
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 PROCESSES = st.builds(ProcessId, pid=st.integers(1, 2**22), start=st.integers(0, 2**63))
 LEASES = st.builds(
     Lease,

@@ -10,8 +10,9 @@ import typer
 from typer.core import TyperGroup
 
 from amd_gpu_tracker.errors import NotDone
+from amd_gpu_tracker.plain_text import printable
+from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
-from amd_gpu_tracker.show.table import printable
 from amd_gpu_tracker.tracker import AccessibilityChange, Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
@@ -96,6 +97,7 @@ def tracker_app(program: str, after_switch: Callable[[Host], None]) -> typer.Typ
     )
     for command in (disable, enable, reset, status):
         app.command(command.__name__)(command)
+    app.command("ignore")(ignore_user)
     app.command("help")(show_help)
     for name, hidden in (("h", show_help), (SET, set_accessibility), ("init", initialize), ("release", release)):
         app.command(name, hidden=True)(hidden)
@@ -149,6 +151,24 @@ def set_accessibility(
     _print_change(change, operation)
     if not change.is_complete:
         raise typer.Exit(NotDone.exit_code)
+
+
+def ignore_user(
+    context: typer.Context,
+    uid: Annotated[int | None, typer.Argument(min=0, max=LARGEST_UID, help="Number of the user.")] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Read the leases of this user again.")] = False,
+) -> None:
+    """Ignore the leases of a user's rootless containers. Without UID, show which users are ignored."""
+    tracker = Tracker(host_of(context))
+    if uid is None:
+        if undo:
+            raise UsageError("Error: Missing arguments. Usage: gpu-tracker ignore <uid> --undo")
+        users = tracker.ignored_users()
+        print(f"Users {_list(users)} are ignored" if users else "No user is ignored")
+    elif tracker.ignore_user(uid, ignored=not undo):
+        print(f"User {uid} is {'no longer' if undo else 'now'} ignored")
+    else:
+        print(f"User {uid} is {'not' if undo else 'already'} ignored")
 
 
 def initialize(context: typer.Context) -> None:

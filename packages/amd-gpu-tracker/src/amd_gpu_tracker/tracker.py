@@ -10,15 +10,16 @@ from functools import partial
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
-from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, TrackerDisabled
-from amd_gpu_tracker.life.lease_scan import look_at_leases, mend_leases
+from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, TrackerDisabled, needs_root
+from amd_gpu_tracker.life.lease_scan import mend_leases
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
 from amd_gpu_tracker.records.identity import read_tracked_gpus, require_same_gpus
+from amd_gpu_tracker.records.ignored_users import read_ignored_users, write_ignored_users
 from amd_gpu_tracker.records.lease import BY_API, Holder, gpu_key
 from amd_gpu_tracker.records.library_lock import hold_library_lock
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS
 from amd_gpu_tracker.records.migration import REFUSE_ALL, has_former_policy, read_former_policy
-from amd_gpu_tracker.records.places import find_places_of_users
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.rootless import open_state
@@ -159,9 +160,12 @@ class Tracker:
     def set_accessibility(self, request: str, *, exclusive: bool) -> AccessibilityChange:
         """Make the GPUs that `request` names exclusive or shared; GPUs that several containers use stay shared.
 
-        With `exclusive` they are for one container at a time, without it for all who ask.
+        With `exclusive` they are for one container at a time, without it for all who ask. StateError where what a
+        user wrote leaves it in doubt whether a rootless container uses one of them.
         """
         self._take_over()
+        # Before the lock is taken: what users wrote must not make others wait for it.
+        users = read_user_leases(self._state, self._processes) if exclusive else UserLeases()
         with self._locked():
             policy = self._state.read_policy()
             if not policy.enabled:
@@ -171,7 +175,12 @@ class Tracker:
             survey = mend_leases(self._state, self._processes, self._state.lease_paths())
             in_use = [gpu for gpu in resolution.gpus if exclusive and _is_shared_by_several(survey, gpu)]
             free = [gpu for gpu in resolution.gpus if gpu not in in_use]
-            changed = self._change(policy, free, exclusive=exclusive)
+            changed = users.without_used(free)
+            self._state.write_policy(policy.with_accessibility(map(gpu_key, changed), exclusive=exclusive))
+        if exclusive:
+            shared_before = [gpu for gpu in changed if gpu_key(gpu) not in policy.exclusive_keys]
+            taken = self._share_what_users_took(shared_before)
+            changed = [gpu for gpu in changed if gpu not in taken]
         return AccessibilityChange(
             tracked=True,
             changed=_numbers(changed),
@@ -180,6 +189,21 @@ class Tracker:
             broken_ranges=tuple(problem.item for problem in resolution.broken_ranges),
             unknown=(request,) if asks_for_nothing(request) else _unknown_items(resolution),
         )
+
+    def ignored_users(self) -> tuple[int, ...]:
+        """Return the users whose leases are not read."""
+        return tuple(sorted(read_ignored_users(self._host)))
+
+    def ignore_user(self, uid: int, *, ignored: bool = True) -> bool:
+        """Believe nothing of what a user wrote, or read it again; return False where that is so already."""
+        if self._state.is_rootless:
+            raise needs_root()
+        with self._locked():
+            before = read_ignored_users(self._host)
+            if (uid in before) is ignored:
+                return False
+            write_ignored_users(self._host, before | {uid} if ignored else before - {uid})
+        return True
 
     def status(self) -> Status:
         """Return every GPU with its accessibility and the containers that use it. Takes no lock, changes nothing."""
@@ -229,21 +253,27 @@ class Tracker:
         keys = {key for lease in released.dropped for key in lease.gpus}
         return _numbers([gpu for gpu in locate_gpus(self._host) if gpu_key(gpu) in keys]) if keys else ()
 
-    def _change(self, policy: Policy, gpus: list[GpuLocation], *, exclusive: bool) -> list[GpuLocation]:
-        """Write down that GPUs are exclusive or shared; return those of which that could be done."""
-        chosen = self._without_rootless(gpus) if exclusive else gpus
-        self._state.write_policy(policy.with_accessibility(map(gpu_key, chosen), exclusive=exclusive))
-        # Users have locks of their own. Their containers write a lease and then read the policy, so look once more in
-        # the other order: one of both sees the other.
-        kept = self._without_rootless(chosen) if exclusive else chosen
-        if kept != chosen:
-            self._state.write_policy(policy.with_accessibility(map(gpu_key, kept), exclusive=True))
-        return kept
+    def _share_what_users_took(self, gpus: list[GpuLocation]) -> list[GpuLocation]:
+        """Make GPUs shared again that a rootless container took while they became exclusive; return these.
 
-    def _without_rootless(self, gpus: list[GpuLocation]) -> list[GpuLocation]:
-        paths = [path for place in find_places_of_users(self._state) for path in place.lease_paths()]
-        survey = look_at_leases(self._state, self._processes, paths)
-        return [gpu for gpu in gpus if not survey.container_ids(gpu_key(gpu))]
+        Users have locks of their own. Their containers write a lease and then read the policy, so root looks once more
+        in the other order: one of both sees the other.
+        """
+        users = read_user_leases(self._state, self._processes)
+        try:
+            free = users.without_used(gpus)
+        except StateError:
+            self._share(gpus)
+            raise
+        taken = [gpu for gpu in gpus if gpu not in free]
+        self._share(taken)
+        return taken
+
+    def _share(self, gpus: list[GpuLocation]) -> None:
+        if gpus:
+            with self._locked():
+                policy = self._state.read_policy()
+                self._state.write_policy(policy.with_accessibility(map(gpu_key, gpus), exclusive=False))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

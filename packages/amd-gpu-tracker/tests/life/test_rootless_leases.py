@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker import tracker
+from amd_gpu_tracker.errors import GpusRefused, StateError
+from amd_gpu_tracker.records.library_lock import hold_library_lock
 from amd_gpu_tracker.records.state import State
 
 
@@ -65,31 +67,98 @@ def test_a_gpu_that_becomes_exclusive_under_a_rootless_claim_is_refused(machine,
     assert rootless.lease_files() == []
 
 
+def test_a_rootless_claim_that_root_sees_only_at_its_second_look_keeps_the_gpu_shared(machine, rootless, monkeypatch):
+    def write_policy_late(state, policy):
+        written(state, policy)
+        monkeypatch.undo()
+        # It has read a policy in which the GPU was shared.
+        machine.state.write_policy(policy.with_accessibility(["0000:03:00.0/0"], exclusive=False))
+        rootless.create("rootless", [0])
+        machine.state.write_policy(policy)
+
+    written = State.write_policy
+    monkeypatch.setattr(State, "write_policy", write_policy_late)
+
+    change = machine.tracker.set_accessibility("0-1", exclusive=True)
+
+    assert (change.changed, change.rootless) == ((1,), (0,))
+    assert exclusive_gpus(machine) == [1]
+
+
+def test_what_cannot_be_read_at_the_second_look_keeps_the_gpus_as_they_were(machine, rootless, monkeypatch):
+    def write_policy_late(state, policy):
+        written(state, policy)
+        monkeypatch.undo()
+        rootless.state.prepare()
+        Path(rootless.state.leases_directory, "x.json").write_bytes(b"{")
+
+    machine.tracker.set_accessibility("3", exclusive=True)
+    written = State.write_policy
+    monkeypatch.setattr(State, "write_policy", write_policy_late)
+
+    with pytest.raises(StateError, match="cannot be understood"):
+        machine.tracker.set_accessibility("0,3", exclusive=True)
+
+    assert exclusive_gpus(machine) == [3]
+
+
+def test_the_lock_is_free_while_root_reads_what_users_wrote(machine, rootless, monkeypatch):
+    def read_with_the_lock(state, processes):
+        with hold_library_lock(machine.state.lock_path, 0):
+            looks.append(real(state, processes))
+        return looks[-1]
+
+    looks = []
+    real = tracker.read_user_leases
+    monkeypatch.setattr(tracker, "read_user_leases", read_with_the_lock)
+    rootless.create("rootless", [1])
+
+    change = machine.tracker.set_accessibility("0-1", exclusive=True)
+
+    assert (change.changed, change.rootless) == ((0,), (1,))
+    assert len(looks) == 2
+
+
 def exclusive_gpus(machine):
     return [gpu.number for gpu in machine.tracker.status().gpus if gpu.accessibility == "exclusive"]
 
 
-@pytest.mark.parametrize("kind", ["pipe", "endless", "device", "large", "link to itself", "directory"])
-def test_what_a_user_puts_in_place_of_a_lease_is_no_trap_for_root(machine, rootless, kind):
+# What users put where root reads, and the reason that root gives.
+TRAPS = [
+    ("pipe", "it is not a plain file"),
+    ("endless", "it is a symbolic link"),
+    ("device", "it is a symbolic link"),
+    ("large", "it is too large"),
+    ("link to itself", "it is a symbolic link"),
+    ("directory", "it is a directory"),
+]
+
+
+@pytest.mark.parametrize(("kind", "reason"), TRAPS)
+def test_what_a_user_puts_in_place_of_a_lease_is_no_trap_for_root(machine, rootless, kind, reason):
     rootless.create("rootless", [1])
     path = rootless.state.lease_path(("/run/runc", "rootless"))
     os.unlink(path)
     put_trap(path, kind)
 
-    (problem,) = machine.tracker.status().problems
-
-    assert problem.startswith(f"the GPU Tracker's {path} cannot be read: ")
+    assert machine.tracker.status().problems == (f"the lease {path} of user {os.geteuid()} cannot be read: {reason}",)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "endless", "device", "large", "link to itself", "directory"])
-def test_what_a_users_lease_names_is_no_trap_for_root(machine, rootless, tmp_path, kind):
+@pytest.mark.parametrize(("kind", "reason"), TRAPS)
+def test_what_a_users_lease_names_is_no_trap_for_root(machine, rootless, tmp_path, kind, reason):
     put_trap(str(tmp_path / "trap"), kind)
     creator = machine.start_process()
     rootless.claim("rootless", [1], creator=creator, pid_file=str(tmp_path / "trap"))
     machine.kill(creator)
+    path = rootless.state.lease_path(("/run/runc", "rootless"))
+    problem = f"the lease {path} of user {os.geteuid()} cannot be judged: {reason}"
 
-    # What cannot be judged counts as alive.
-    assert machine.users()[1] == ["rootless"]
+    assert machine.tracker.status().problems == (problem,)
+    # Nothing proves that the container lives, and nothing that it does not.
+    assert machine.users()[1] == []
+    with pytest.raises(StateError, match="cannot be judged"):
+        machine.tracker.set_accessibility("1", exclusive=True)
+    assert machine.tracker.set_accessibility("0,2", exclusive=True).changed == (0, 2)
 
 
 def put_trap(path, kind):

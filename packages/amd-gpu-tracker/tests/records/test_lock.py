@@ -94,6 +94,25 @@ def test_no_alarm_is_left_for_the_program_that_we_become(path, hold):
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 
+def test_who_had_to_wait_leaves_no_alarm_for_the_program_that_it_becomes(path, monkeypatch):
+    def flock(descriptor, operation):
+        if operation & fcntl.LOCK_NB:
+            raise BlockingIOError
+        was_armed.append(signal.getitimer(signal.ITIMER_REAL)[0] > 0)
+        real(descriptor, operation)
+
+    was_armed = []
+    real = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+    with KernelLock(path, 60):
+        # A timer outlives exec, and SIGALRM ends a program that does not expect it.
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+    assert was_armed == [True]
+
+
 @pytest.mark.parametrize("lock", [KernelLock, hold_library_lock])
 def test_no_ordinary_user_can_take_the_lock(path, lock):
     with lock(path):

@@ -5,7 +5,16 @@ from __future__ import annotations
 import posix
 
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.paths import behind_links, directory_of, exists, is_directory
+from amdgpu_discovery.paths import (
+    DIRECTORY,
+    FILE_TYPE,
+    REGULAR_FILE,
+    SYMBOLIC_LINK,
+    behind_links,
+    directory_of,
+    exists,
+    is_directory,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +22,8 @@ if TYPE_CHECKING:
 
 READ_AT_ONCE = 65536
 DIRECTORY_MODE = 0o755
+# Many times what a file of this toolkit comes to.
+LARGEST_PLAIN_FILE = 1024 * 1024
 
 
 def read_file(path: str, *, flags: int = 0) -> bytes:
@@ -31,6 +42,55 @@ def _read_rest(descriptor: int) -> bytes:
     while len(chunks[-1]) == READ_AT_ONCE:
         chunks.append(posix.read(descriptor, READ_AT_ONCE))
     return b"".join(chunks)
+
+
+def read_plain_file(
+    path: str, *, largest: int = LARGEST_PLAIN_FILE, directory: int | None = None, owner: int | None = None
+) -> tuple[bytes, float]:
+    """Return the content of a file and when it was written; OSError where it is large or no plain file.
+
+    For what somebody else may have put there: a pipe would keep the reader waiting, a device may act when it is opened,
+    and some never end. Of an `owner` only that user's own files are read, and no symbolic link is followed.
+    """
+    found_path = posix.O_PATH | posix.O_CLOEXEC | (0 if owner is None else posix.O_NOFOLLOW)
+    place = posix.open(path, found_path, dir_fd=directory)
+    try:
+        found = posix.fstat(place)
+        _require_plain(found, largest, owner)
+        descriptor = posix.open(f"/proc/self/fd/{place}", posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+    finally:
+        posix.close(place)
+    try:
+        return _read_all(descriptor, largest), found.st_mtime
+    finally:
+        posix.close(descriptor)
+
+
+def _require_plain(found: os.stat_result, largest: int, owner: int | None) -> None:
+    kind = found.st_mode & FILE_TYPE
+    is_plain = kind == REGULAR_FILE and owner in (None, found.st_uid)
+    if is_plain and found.st_size <= largest:
+        return
+    import errno
+
+    if is_plain:
+        raise OSError(errno.EFBIG, "it is too large")
+    if kind in (DIRECTORY, SYMBOLIC_LINK):
+        # What `reason` has words for.
+        raise OSError(errno.EISDIR if kind == DIRECTORY else errno.ELOOP, "it is not a plain file")
+    raise OSError(errno.EINVAL, "it is not a plain file" if kind != REGULAR_FILE else "it belongs to another user")
+
+
+def _read_all(descriptor: int, largest: int) -> bytes:
+    """Return what is left to read; OSError where a file grew beyond its limit meanwhile."""
+    content = b""
+    while chunk := posix.read(descriptor, min(READ_AT_ONCE, largest + 1 - len(content))):
+        content += chunk
+        if len(content) > largest:
+            import errno
+
+            raise OSError(errno.EFBIG, "it is too large")
+    return content
 
 
 def append_to_file(path: str, content: bytes, *, flags: int = 0) -> None:

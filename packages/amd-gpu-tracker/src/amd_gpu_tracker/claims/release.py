@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.records.state import remove_file
+from amd_gpu_tracker.records.state import LONGEST_ID_IN_NAME, remove_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -49,8 +49,9 @@ def release(
 
 
 def _paths(state: State, container_id: str) -> list[str]:
-    prefix = _id_in_name(state.lease_path(("", container_id)))
-    return [path for path in state.lease_paths() if _id_in_name(path) == prefix]
+    """Return the leases of a container id, and of others that are the same as far as names of files go."""
+    name = _id_in_name(state.lease_path(("", container_id)))[:LONGEST_ID_IN_NAME]
+    return [path for path in state.lease_paths() if _id_in_name(path)[:LONGEST_ID_IN_NAME] == name]
 
 
 def _id_in_name(path: str) -> str:
@@ -62,5 +63,7 @@ def _read(state: State, path: str) -> Lease | None:
     try:
         return state.read_lease(path)
     except StateError:
-        remove_file(path)
+        # Of an id that is too long for a name nobody knows whether it is this one.
+        if len(_id_in_name(path)) < LONGEST_ID_IN_NAME:
+            remove_file(path)
         return None

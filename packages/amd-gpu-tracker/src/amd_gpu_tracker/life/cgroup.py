@@ -33,12 +33,22 @@ def has_processes(cgroups_path: str, *, root: str = CGROUPS) -> bool:
 
 def expand(cgroups_path: str) -> str:
     """Return where a cgroup is in its hierarchy: `/docker/ID` as it stands, systemd's `SLICE:PREFIX:NAME` as a unit."""
-    slice_name, is_systemd, rest = cgroups_path.partition(":")
+    slice_name, is_systemd, unit = cgroups_path.partition(":")
     if not is_systemd:
-        return "/" + cgroups_path.strip("/")
-    prefix, _, name = rest.partition(":")
-    unit = name if name.endswith(".slice") else f"{prefix}-{name}.scope" if prefix else f"{name}.scope"
-    return f"{_expand_slice(slice_name or 'system.slice')}/{unit}"
+        # As runc does: `..` leads no further than to the top.
+        return os.path.normpath(f"/{cgroups_path.strip('/')}")
+    return f"{_expand_slice(slice_name or 'system.slice')}/{_unit_name(unit)}"
+
+
+def last_name(cgroups_path: str) -> str:
+    """Return the name of a cgroup without where it is, "" for the top of the hierarchy."""
+    _, is_systemd, unit = cgroups_path.partition(":")
+    return _unit_name(unit) if is_systemd else os.path.basename(expand(cgroups_path))
+
+
+def _unit_name(unit: str) -> str:
+    prefix, _, name = unit.partition(":")
+    return name if name.endswith(".slice") else f"{prefix}-{name}.scope" if prefix else f"{name}.scope"
 
 
 def _expand_slice(name: str) -> str:

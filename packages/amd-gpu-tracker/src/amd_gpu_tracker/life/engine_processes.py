@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.records.state import read_plain_file
+from amdgpu_discovery.files import read_plain_file
 from amdgpu_discovery.host import ROOT_VARIABLE
 from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.value import Value

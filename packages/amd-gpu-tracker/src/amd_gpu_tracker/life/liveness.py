@@ -11,15 +11,20 @@ import errno
 import posix
 
 from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, ProcessId, boot_offset
-from amd_gpu_tracker.records.state import read_plain_file
+from amdgpu_discovery.files import read_plain_file
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
+
+    # Takes a path and how much of it to read at most; gives a content and when it was written.
+    Reader = Callable[[str, int], tuple[bytes, float]]
 
 # runc and crun keep their state here where they are given no --root; below XDG_RUNTIME_DIR where they are not root.
 DEFAULT_ROOTS = ("/run/runc", "/run/crun")
@@ -28,6 +33,9 @@ STATE_FILES = (
     ("state.json", "init_process_pid", "init_process_start"),
     ("status", "pid", "process-start-time"),
 )
+# Of a number, and of the state of a container with thousands of mounts.
+LARGEST_PID_FILE = 64
+LARGEST_STATE = 1024 * 1024
 # The kernel dates files by a clock that lags by up to a tick, and start times are cut to ticks.
 CLOCK_SLACK_SECONDS = 1.0
 
@@ -60,7 +68,7 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
     if known is not None and processes.is_running(known):
         return ALIVE
     try:
-        init = None if lease.init else _init_by_pid_file(lease, processes) or _init_by_state(lease, processes)
+        init = None if lease.init else find_init(lease, processes, read=_read, roots=_roots(lease.root))
     except OSError:
         return UNKNOWN
     if init is not None:
@@ -98,11 +106,19 @@ def _judge_others(lease: Lease, processes: Processes) -> Verdict:
     return ALIVE if has_processes(lease.cgroup) else DEAD
 
 
-def _init_by_pid_file(lease: Lease, processes: Processes) -> ProcessId | None:
+def find_init(lease: Lease, processes: Processes, *, read: Reader, roots: Iterable[str]) -> ProcessId | None:
+    """Return the init of a container by what the runtime wrote; OSError where that is there and cannot be read.
+
+    `roots` are the directories in which the runtime may keep its state.
+    """
+    return _init_by_pid_file(lease, processes, read) or _init_by_state(lease, processes, read, roots)
+
+
+def _init_by_pid_file(lease: Lease, processes: Processes, read: Reader) -> ProcessId | None:
     """Return the process a pid file names, unless it started after the file was written and so is another one."""
     if not lease.pid_file:
         return None
-    content, written = _read(lease.pid_file)
+    content, written = read(lease.pid_file, LARGEST_PID_FILE)
     try:
         pid = int(content)
     except ValueError:
@@ -115,12 +131,12 @@ def _init_by_pid_file(lease: Lease, processes: Processes) -> ProcessId | None:
     return init if started <= written + CLOCK_SLACK_SECONDS else None
 
 
-def _init_by_state(lease: Lease, processes: Processes) -> ProcessId | None:
+def _init_by_state(lease: Lease, processes: Processes, read: Reader, roots: Iterable[str]) -> ProcessId | None:
     """Return the init that the runtime's own state names, if that is running."""
-    for root in _roots(lease.root):
+    for root in roots:
         for name, pid, start in STATE_FILES:
             try:
-                init = _read_state(f"{root}/{lease.container_id}/{name}", pid, start)
+                init = _read_state(read(f"{root}/{lease.container_id}/{name}", LARGEST_STATE)[0], pid, start)
             except PermissionError:
                 # Whoever may read the pid file is the container's user, and has no state where only root may look.
                 if lease.root or not lease.pid_file:
@@ -139,8 +155,7 @@ def _roots(root: str) -> list[str]:
     return [*DEFAULT_ROOTS, *([f"{users}/runc", f"{users}/crun"] if users else [])]
 
 
-def _read_state(path: str, pid: str, start: str) -> ProcessId | None:
-    content = _read(path)[0]
+def _read_state(content: bytes, pid: str, start: str) -> ProcessId | None:
     # Mostly it is gone: runc removes it before its poststop hooks. What is empty is not handed on, because for the
     # words of what is wrong with it all of `json` would be imported.
     if not content:
@@ -148,15 +163,20 @@ def _read_state(path: str, pid: str, start: str) -> ProcessId | None:
     try:
         state = loads(content)
         return ProcessId(pid=int(state[pid]), start=int(state[start]))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError):
         return None
 
 
-def _read(path: str) -> tuple[bytes, float]:
+def _read(path: str, largest: int) -> tuple[bytes, float]:
     """Return a file's content and when it was written; nothing where there is no such file, OSError where unknown."""
     try:
-        return read_plain_file(path)
+        return read_plain_file(path, largest=largest)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
-            return b"", 0.0
-        raise
+        return nothing_if_missing(error)
+
+
+def nothing_if_missing(error: OSError) -> tuple[bytes, float]:
+    """Return what a file that is not there has to say; raise any other error."""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+        return b"", 0.0
+    raise error

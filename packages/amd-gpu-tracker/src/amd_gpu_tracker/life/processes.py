@@ -10,6 +10,8 @@ from amdgpu_discovery.paths import exists
 from amdgpu_discovery.value import Value
 
 TICKS_PER_SECOND = posix.sysconf("SC_CLK_TCK")
+# No kernel gives a process a higher id (PID_MAX_LIMIT of include/linux/threads.h).
+LARGEST_PID = 1 << 22
 
 
 class ProcessId(Value):
@@ -32,9 +34,14 @@ class Processes:
         self._boot_id = ""
         self._namespace = ""
 
+    @property
+    def directory(self) -> str:
+        """Return where the kernel shows the processes."""
+        return self._proc
+
     def find(self, pid: int) -> ProcessId | None:
         """Return the process with this id, None where there is none, or only what its parent has not collected."""
-        stat = self._stat(pid)
+        stat = self._stat(pid) if 0 < pid <= LARGEST_PID else None
         if stat is None or (stat[0] in "ZX" and not self._has_threads(pid)):
             return None
         return ProcessId(pid=pid, start=int(stat[19]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.life.processes import ProcessId
+from amd_gpu_tracker.life.processes import LARGEST_PID, ProcessId
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -16,6 +16,8 @@ VERSION = 1
 # How `format_lease` begins and ends: a file that was cut off or damaged at random does not.
 LEASE_BEGINS = b'{"version":1,"container_id":"'
 LEASE_ENDS = b"}\n"
+# Of ticks since boot, which the kernel counts in 64 bits.
+LARGEST_START = (1 << 64) - 1
 # In seconds, and later than anything that a calendar can show.
 NEVER = 1e13
 
@@ -87,21 +89,40 @@ def format_lease(lease: Lease) -> bytes:
 def parse_lease(content: bytes, *, path: str) -> Lease:
     """Read the content of a lease's file; StateError names the file where it is not what `format_lease` wrote."""
     try:
-        lease = Lease(**_checked(loads(content)))
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        return parse_fields(content)
+    except ValueError as error:
         from amd_gpu_tracker.errors import StateError
 
         raise StateError(
             f"the lease {path} cannot be understood: {error}", hint="mend it with 'amd-ctk gpu-tracker reset'"
         ) from error
-    return lease
+
+
+def parse_fields(content: bytes) -> Lease:
+    """Return what the content of a lease's file says; ValueError where it is not what `format_lease` wrote."""
+    try:
+        return Lease(**_checked(loads(content)))
+    except (AttributeError, KeyError, RecursionError, TypeError) as error:
+        raise ValueError(str(error)) from error
 
 
 def _parse_process(fields: Any) -> ProcessId:
     process = ProcessId(**fields)
     if type(process.pid) is not int or type(process.start) is not int:
         raise ValueError("a process id is not a number")
+    if not (0 < process.pid <= LARGEST_PID and 0 <= process.start <= LARGEST_START):
+        raise ValueError("a process id is not one of the kernel's")
     return process
+
+
+def _check_text(text: Any, name: str) -> None:
+    """Refuse what no path and no program can be called; ValueError."""
+    if type(text) is not str:
+        raise ValueError(f"{name} is not text")
+    if "\0" in text:
+        raise ValueError(f"{name} has a null byte")
+    # As paths are encoded; UnicodeEncodeError, a ValueError, for half of a surrogate pair.
+    text.encode("utf-8", "surrogateescape")
 
 
 def _checked(fields: dict[str, Any]) -> dict[str, Any]:
@@ -111,8 +132,7 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     fields["creator"] = _parse_process(fields["creator"])
     fields["init"] = None if fields["init"] is None else _parse_process(fields["init"])
     for name in ("container_id", "root", "bundle", "pid_file", "cgroup", "boot_id", "namespace"):
-        if type(fields[name]) is not str:
-            raise ValueError(f"{name} is not text")
+        _check_text(fields[name], name)
     for name in ("since", "boot_offset"):
         if type(fields[name]) not in (int, float) or not abs(fields[name]) < NEVER:
             raise ValueError(f"{name} is not a time")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.identity import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy
-from amd_gpu_tracker.records.state import read_plain_file
 from amdgpu_discovery.errors import DriverUnavailable, reason
+from amdgpu_discovery.files import read_plain_file
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 from amdgpu_discovery.value import Value
 

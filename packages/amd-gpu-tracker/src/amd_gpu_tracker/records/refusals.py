@@ -5,8 +5,9 @@ from __future__ import annotations
 import posix
 import time
 
+from amd_gpu_tracker.records.lease import NEVER
 from amdgpu_discovery.errors import FileError
-from amdgpu_discovery.files import append_to_file, read_file, replace_file
+from amdgpu_discovery.files import append_to_file, read_plain_file, replace_file
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 # Halved when it grows beyond this.
 LARGEST_BYTES = 64 * 1024
+# Of the words that a host with 64 GPUs needs for each of them, and of an id that runc takes.
+LONGEST_MESSAGE = 16 * 1024
+LONGEST_ID = 1024
 
 
 class Refusal(Value):
@@ -36,7 +40,8 @@ class Refusal(Value):
 
 def record_refusal(state: State, *, container_id: str, ways: tuple[str, ...], message: str) -> None:
     """Write a refusal down if that is possible; the caller holds the lock and refuses in any case."""
-    line = dumps({"time": time.time(), "container_id": container_id, "ways": list(ways), "message": message}) + b"\n"
+    words = {"container_id": container_id[:LONGEST_ID], "ways": list(ways), "message": message[:LONGEST_MESSAGE]}
+    line = dumps({"time": time.time(), **words}) + b"\n"
     try:
         append_to_file(state.refusals_path, line)
         if posix.stat(state.refusals_path).st_size > LARGEST_BYTES:
@@ -48,7 +53,7 @@ def record_refusal(state: State, *, container_id: str, ways: tuple[str, ...], me
 def read_refusals(state: State) -> list[Refusal]:
     """Return the refusals that are remembered, oldest first; a line that was cut off is passed over."""
     try:
-        lines = read_file(state.refusals_path).splitlines()
+        lines = read_plain_file(state.refusals_path)[0].splitlines()
     except OSError:
         return []
     return [refusal for refusal in (_parse(line) for line in lines) if refusal]
@@ -57,11 +62,13 @@ def read_refusals(state: State) -> list[Refusal]:
 def _parse(line: bytes) -> Refusal | None:
     try:
         fields = loads(line)
-        return Refusal(**{**fields, "time": float(fields["time"]), "ways": tuple(fields["ways"])})
-    except (ValueError, TypeError, KeyError):
+        refusal = Refusal(**{**fields, "time": float(fields["time"]), "ways": tuple(fields["ways"])})
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError):
         return None
+    is_text = all(type(text) is str for text in (refusal.container_id, refusal.message, *refusal.ways))
+    return refusal if is_text and 0 <= refusal.time < NEVER else None
 
 
 def _forget_older_half(path: str) -> None:
-    lines = read_file(path).splitlines(keepends=True)
+    lines = read_plain_file(path)[0].splitlines(keepends=True)
     replace_file(path, b"".join(lines[len(lines) // 2 :]), mode=0o644)

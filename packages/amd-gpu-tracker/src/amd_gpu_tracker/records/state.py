@@ -11,11 +11,10 @@ from amd_gpu_tracker.enabled import POLICY_FILE, is_link
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
 from amd_gpu_tracker.records.policy import Policy, format_policy, parse_policy
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import make_directories, put_in_place, replace_file, write_beside
+from amdgpu_discovery.files import make_directories, put_in_place, read_plain_file, replace_file, write_beside
 from amdgpu_discovery.paths import (
     DIRECTORY,
     FILE_TYPE,
-    REGULAR_FILE,
     SYMBOLIC_LINK,
     directory_of,
     is_directory,
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 # Below it stand `leases/` and the tracker's other files; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
 LONGEST_NAME = 200
-# Of a lease and of the policy, many times what they come to.
-LARGEST_BYTES = 1024 * 1024
+# What is left of a container id in a name that would be longer.
+LONGEST_ID_IN_NAME = 100
 
 
 class State:
@@ -145,40 +144,6 @@ def read_if_there(path: str) -> bytes | None:
         raise _unreadable(path, reason(error)) from error
 
 
-def read_plain_file(path: str, *, largest: int = LARGEST_BYTES) -> tuple[bytes, float]:
-    """Return the content of a file and when it was written; OSError where it is large or no plain file.
-
-    Root reads the leases of users and files that those name. A pipe would keep it waiting, a device may act when it is
-    opened, and some never end.
-    """
-    place = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
-    try:
-        found = posix.fstat(place)
-        if found.st_mode & FILE_TYPE != REGULAR_FILE:
-            import errno
-
-            is_directory = found.st_mode & FILE_TYPE == DIRECTORY
-            raise OSError(errno.EISDIR if is_directory else errno.EINVAL, "it is not a plain file")
-        descriptor = posix.open(f"/proc/self/fd/{place}", posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
-    finally:
-        posix.close(place)
-    try:
-        return _read_all(descriptor, largest), found.st_mtime
-    finally:
-        posix.close(descriptor)
-
-
-def _read_all(descriptor: int, largest: int) -> bytes:
-    content = b""
-    while chunk := posix.read(descriptor, 65536):
-        content += chunk
-        if len(content) > largest:
-            import errno
-
-            raise OSError(errno.EFBIG, "it is too large")
-    return content
-
-
 def clear(path: str) -> None:
     """Take away a directory, or a link that leads to no file; a directory that is not empty is moved aside.
 
@@ -216,11 +181,9 @@ def make_directory(path: str) -> None:
     """Make a directory that all may read and only its owner may change; NotPermitted to those who may not."""
     if is_directory(path):
         return
-    import os
-
     try:
         make_directories(path)
-        os.chmod(path, 0o755)  # noqa: S103 - whatever the umask: everybody may ask for the status
+        posix.chmod(path, 0o755)  # whatever the umask: everybody may ask for the status
     except PermissionError as error:
         from amd_gpu_tracker.errors import needs_root
 
@@ -244,5 +207,6 @@ def _lease_name(root: str, container_id: str) -> str:
     if len(name) > LONGEST_NAME:
         from hashlib import sha256
 
-        name = f"{name[:100]}@{sha256(name.encode()).hexdigest()}"
+        # An argument that is no UTF-8 has surrogates.
+        name = f"{name[:LONGEST_ID_IN_NAME]}@{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
     return f"{name}.json"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.records.state import read_plain_file
+from amd_gpu_tracker.plain_text import printable
+from amd_gpu_tracker.records.user_files import UserFiles
+from amdgpu_discovery.files import read_plain_file
 from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False
@@ -19,60 +21,93 @@ if TYPE_CHECKING:
 NAME_ANNOTATIONS = ("io.kubernetes.cri.container-name", "nerdctl/name")
 # What Podman calls its lists of containers; `--rm` ones stand in the second.
 PODMAN_LISTS = ("containers.json", "volatile-containers.json")
-# Of a list of very many containers.
+# Of root's containers: a list of very many. Of a user's: all that is read for the names of that user's containers.
 LARGEST_BYTES = 64 * 1024 * 1024
-
-
-# Of a name in a sentence; engines allow less.
+LARGEST_BYTES_OF_USERS = 1024 * 1024
+MOST_BYTES_OF_A_USER = 16 * 1024 * 1024
+# Engines allow less.
 LONGEST_NAME = 128
 
 
 def find_container_names(uses: Iterable[ContainerUse]) -> dict[str, str]:
     """Return the names of containers by id; those that are not known are left out."""
-    found = {use.container_id: _find_name(use) for use in uses}
+    readers: dict[int | None, _Reader] = {}
+    found: dict[str, str] = {}
+    # Those of root first, so that no user gives them a name.
+    for use in sorted(uses, key=lambda use: -1 if use.user is None else use.user):
+        if use.container_id not in found:
+            found[use.container_id] = _find_name(use, readers.setdefault(use.user, _Reader(use.user)))
     return {container_id: name for container_id, name in found.items() if name}
 
 
 def find_container_name(use: ContainerUse | Lease) -> str:
     """Return the name of one container as it may stand in a sentence, "" where it is not known."""
-    return "".join(character if character.isprintable() else "?" for character in _find_name(use)[:LONGEST_NAME])
+    # Only leases of root are handed in as they are.
+    return printable(_find_name(use, _Reader(getattr(use, "user", None))))
 
 
-def _find_name(use: ContainerUse | Lease) -> str:
+class _Reader:
+    """Reads what engines keep about the containers of root, or within limits about those of a user."""
+
+    __slots__ = ("_files", "_podman_names")
+
+    def __init__(self, user: int | None) -> None:
+        self._files = None if user is None else UserFiles(user, most_bytes=MOST_BYTES_OF_A_USER)
+        self._podman_names: dict[str, dict[str, str]] = {}
+
+    def read(self, path: str) -> Any:
+        """Return a JSON document, None where there is none."""
+        try:
+            if self._files is None:
+                return loads(read_plain_file(path, largest=LARGEST_BYTES)[0])
+            return loads(self._files.read(path, LARGEST_BYTES_OF_USERS)[0])
+        except (OSError, RecursionError, ValueError):
+            return None
+
+    def podman_names(self, path: str) -> dict[str, str]:
+        """Return the names in one of Podman's lists by id; it is read once for all containers in it."""
+        if path not in self._podman_names:
+            containers = map(_object, _list(self.read(path)))
+            names = {str(each.get("id")): _name(next(iter(_list(each.get("names"))), "")) for each in containers}
+            self._podman_names[path] = names
+        return self._podman_names[path]
+
+
+def _find_name(use: ContainerUse | Lease, reader: _Reader) -> str:
     if not use.bundle:
         return ""
-    spec = _read(f"{use.bundle}/config.json")
-    return _annotated(spec) or _docker_name(spec, use.container_id) or _podman_name(use)
+    spec = reader.read(f"{use.bundle}/config.json")
+    return _annotated(spec) or _docker_name(spec, use.container_id, reader) or _podman_name(use, reader)
 
 
 def _annotated(spec: Any) -> str:
-    annotations = spec.get("annotations") if isinstance(spec, dict) else None
-    known = annotations if isinstance(annotations, dict) else {}
-    return next((str(known[name]) for name in NAME_ANNOTATIONS if name in known), "")
+    annotations = _object(_object(spec).get("annotations"))
+    return next((_name(annotations[name]) for name in NAME_ANNOTATIONS if name in annotations), "")
 
 
-def _docker_name(spec: Any, container_id: str) -> str:
+def _docker_name(spec: Any, container_id: str, reader: _Reader) -> str:
     """Return what dockerd wrote beside the hosts file that it mounts into the container."""
-    for mount in (spec.get("mounts") if isinstance(spec, dict) else None) or []:
-        directory = os.path.dirname(str(mount.get("source", ""))) if isinstance(mount, dict) else ""
+    for mount in _list(_object(spec).get("mounts")):
+        directory = os.path.dirname(str(_object(mount).get("source", "")))
         if os.path.basename(directory) == container_id:
-            config = _read(f"{directory}/config.v2.json")
-            return str(config.get("Name", "")).lstrip("/") if isinstance(config, dict) else ""
+            return _name(_object(reader.read(f"{directory}/config.v2.json")).get("Name")).lstrip("/")
     return ""
 
 
-def _podman_name(use: ContainerUse | Lease) -> str:
+def _podman_name(use: ContainerUse | Lease, reader: _Reader) -> str:
     # <graph root>/overlay-containers/<id>/userdata
     containers = os.path.dirname(os.path.dirname(use.bundle))
-    for name in PODMAN_LISTS:
-        for container in _read(f"{containers}/{name}") or []:
-            if isinstance(container, dict) and container.get("id") == use.container_id:
-                return str(next(iter(container.get("names") or []), ""))
-    return ""
+    lists = (reader.podman_names(f"{containers}/{name}") for name in PODMAN_LISTS)
+    return next((names[use.container_id] for names in lists if use.container_id in names), "")
 
 
-def _read(path: str) -> Any:
-    try:
-        return loads(read_plain_file(path, largest=LARGEST_BYTES)[0])
-    except (OSError, ValueError):
-        return None
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _name(value: Any) -> str:
+    return value[:LONGEST_NAME] if isinstance(value, str) else ""

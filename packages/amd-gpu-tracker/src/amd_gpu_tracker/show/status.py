@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.life.lease_scan import look_at_leases
+from amd_gpu_tracker.life.user_leases import read_user_leases
 from amd_gpu_tracker.records.identity import require_same_gpus
 from amd_gpu_tracker.records.lease import gpu_key
-from amd_gpu_tracker.records.places import find_places
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
+from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.state import State
 
 
 class ContainerUse(Value):
@@ -37,6 +39,8 @@ class ContainerUse(Value):
     ways: tuple[str, ...]
     kinds: tuple[str, ...] = ()
     vram_mb: int = 0
+    # Whose rootless container it is, None for containers of root and for the caller's own.
+    user: int | None = None
 
 
 class GpuUse(Value):
@@ -80,7 +84,9 @@ def read_status(state: State, processes: Processes) -> Status:
         return Status(enabled=False)
     gpus = locate_gpus(state.host)
     require_same_gpus(state.host, policy, gpus)
-    survey = look_at_leases(state, processes, [path for place in find_places(state) for path in place.lease_paths()])
+    survey = look_at_leases(state, processes, _own_lease_paths(state))
+    users = read_user_leases(state, processes)
+    uses_by_key = _uses_by_key([*((lease, None) for lease in survey.living), *((u.lease, u.uid) for u in users.proved)])
     exclusive_keys = policy.exclusive_keys
     uses = tuple(
         GpuUse(
@@ -88,19 +94,34 @@ def read_status(state: State, processes: Processes) -> Status:
             uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
             pci_address=str(gpu.pci_address),
             accessibility=EXCLUSIVE if gpu_key(gpu) in exclusive_keys else SHARED,
-            containers=tuple(_use(lease) for lease in survey.living if gpu_key(gpu) in lease.gpus),
+            containers=tuple(uses_by_key.get(gpu_key(gpu), ())),
         )
         for gpu in gpus
     )
     return Status(
         enabled=True,
         gpus=uses,
-        problems=tuple(str(error) for error in survey.unreadable),
-        privileged=tuple(_use(lease) for lease in survey.living if lease.is_privileged),
+        problems=(*map(str, survey.unreadable), *users.problems),
+        privileged=tuple(_use(lease, None) for lease in survey.living if lease.is_privileged),
     )
 
 
-def _use(lease: Lease) -> ContainerUse:
+def _own_lease_paths(state: State) -> list[str]:
+    """Return the leases of root, and those of the caller who is a user."""
+    states = {each.run_directory: each for each in (State(state.host), state)}
+    return [path for each in states.values() for path in each.lease_paths()]
+
+
+def _uses_by_key(leases: Iterable[tuple[Lease, int | None]]) -> dict[str, list[ContainerUse]]:
+    """Return who uses each GPU, in the order in which they came; a lease may name a GPU twice."""
+    found: dict[str, list[ContainerUse]] = {}
+    for lease, user in sorted(leases, key=lambda item: (item[0].since, item[0].container_id)):
+        for key in dict.fromkeys(lease.gpus):
+            found.setdefault(key, []).append(_use(lease, user))
+    return found
+
+
+def _use(lease: Lease, user: int | None) -> ContainerUse:
     return ContainerUse(
         container_id=lease.container_id,
         root=lease.root,
@@ -109,4 +130,5 @@ def _use(lease: Lease) -> ContainerUse:
         ways=lease.ways,
         kinds=lease.kinds,
         vram_mb=lease.vram_mb,
+        user=user,
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from amd_gpu_tracker.plain_text import printable
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,11 +27,6 @@ def format_status(status: Status, *, names: Mapping[str, str] | None = None) -> 
     wide = names is not None
     rows = [row for gpu in status.gpus for row in _rows(gpu, names)]
     return "\n".join([RULE, _line(HEADER + (MORE_HEADER if wide else ())), RULE, *map(_line, rows)])
-
-
-def printable(text: str) -> str:
-    """Return text that users chose without what a terminal would obey."""
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def format_json(status: Status, names: Mapping[str, str]) -> str:
@@ -54,7 +51,7 @@ def format_refusals(refusals: Sequence[Refusal]) -> str:
     blocks = []
     for refusal in refusals:
         indented = "\n    ".join(map(printable, refusal.message.split("\n")))
-        container, by = printable(refusal.container_id) or "-", ", ".join(refusal.ways)
+        container, by = printable(refusal.container_id) or "-", printable(", ".join(refusal.ways))
         blocks.append(f"{format_time(refusal.time)} container {container} by {by}\n    {indented}")
     return "\n".join(blocks) or "No container was refused since the last boot"
 

@@ -1,0 +1,184 @@
+"""What root believes of the leases that users wrote: what a process of that user proves, and nothing else.
+
+Reading them costs no more than `records/user_files.py` allows. Whatever is wrong with one is a line that names the user
+and the file; it is a doubt about the GPUs that the lease names, or about every GPU where nobody knows which.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from amd_gpu_tracker.errors import StateError
+from amd_gpu_tracker.life.cgroup import last_name
+from amd_gpu_tracker.life.liveness import find_init, nothing_if_missing
+from amd_gpu_tracker.life.user_processes import UserProcesses
+from amd_gpu_tracker.plain_text import one_line
+from amd_gpu_tracker.records.ignored_users import read_ignored_users
+from amd_gpu_tracker.records.lease import gpu_key, parse_fields
+from amd_gpu_tracker.records.user_files import find_users
+from amdgpu_discovery.errors import reason
+from amdgpu_discovery.paths import directory_of
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from amd_gpu_tracker.life.processes import Processes, ProcessId
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.records.user_files import UserFile, UserFiles
+    from amdgpu_discovery.gpu import GpuLocation
+
+# Of one user; what is wrong with more leases than these is one line more.
+MOST_LINES = 10
+# Many times what a host has (MI300X: 64); the time that a lease takes grows with it.
+MOST_GPUS = 256
+# runc's own limit.
+LONGEST_ID = 1024
+
+
+class UserLease(Value):
+    """A lease that a process of a user proves."""
+
+    uid: int
+    lease: Lease
+
+
+class Doubt(Value):
+    """Something wrong with the leases of a user."""
+
+    uid: int
+    message: str
+    # `gpu_key` of the GPUs that it may be about, None for all of them.
+    gpus: tuple[str, ...] | None = None
+
+    def as_error(self) -> StateError:
+        """Return the error for a change that must not be made in doubt."""
+        advice = f"ask the user to remove it, or run 'amd-ctk gpu-tracker ignore {self.uid}'"
+        return StateError(self.message, hint=advice)
+
+
+class UserLeases(Value):
+    """The leases of all users: those that are proved, and what is wrong with others."""
+
+    proved: tuple[UserLease, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    # Who has leases that are not looked at.
+    ignored: tuple[int, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return what `status` has to say about them, at most a few lines for each user."""
+        lines = [line for uid in dict.fromkeys(doubt.uid for doubt in self.doubts) for line in self._lines(uid)]
+        return (*lines, *(f"the leases of user {uid} are ignored" for uid in self.ignored))
+
+    def _lines(self, uid: int) -> list[str]:
+        lines = [doubt.message for doubt in self.doubts if doubt.uid == uid]
+        more = len(lines) - MOST_LINES
+        return lines if more <= 0 else [*lines[:MOST_LINES], f"{more} more leases of user {uid} are like these"]
+
+    def without_used(self, gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
+        """Return the GPUs that no user's container has; StateError where that is in doubt for one of them."""
+        keys = {gpu_key(gpu) for gpu in gpus}
+        for doubt in self.doubts:
+            if keys and (doubt.gpus is None or keys.intersection(doubt.gpus)):
+                raise doubt.as_error()
+        used = {key for user in self.proved for key in user.lease.gpus}
+        return [gpu for gpu in gpus if gpu_key(gpu) not in used]
+
+
+def read_user_leases(state: State, processes: Processes) -> UserLeases:
+    """Read the leases of every user but the caller, as far as the caller may. Takes no lock and changes nothing."""
+    ignored = read_ignored_users(state.host)
+    others = [user for user in find_users(state.host) if user.directory != directory_of(state.run_directory)]
+    found = [item for user in others if user.uid not in ignored for item in _read_leases_of(user, processes)]
+    return UserLeases(
+        proved=tuple(item for item in found if isinstance(item, UserLease)),
+        doubts=tuple(item for item in found if isinstance(item, Doubt)),
+        ignored=tuple(user.uid for user in others if user.uid in ignored and user.has_leases()),
+    )
+
+
+def _read_leases_of(user: UserFiles, processes: Processes) -> list[UserLease | Doubt]:
+    proof = _Proof(user, processes)
+    found: list[UserLease | Doubt] = []
+    try:
+        for file in user.read_leases():
+            found += proof.judge(file)
+    except OSError as error:
+        # First, because only the first lines are shown.
+        found.insert(
+            0, _doubt(user, f"the leases of user {user.uid} in {user.leases_directory} cannot be read: {reason(error)}")
+        )
+    return found
+
+
+class _Proof:
+    """What proves leases of one user."""
+
+    __slots__ = ("_own", "_processes", "_user")
+
+    def __init__(self, user: UserFiles, processes: Processes) -> None:
+        self._user = user
+        self._processes = processes
+        self._own = UserProcesses(user.uid, processes)
+
+    def judge(self, file: UserFile) -> Iterator[UserLease | Doubt]:
+        """Give a lease that is proved, or what is wrong with it; nothing for one that is over."""
+        what = f"the lease {file.path} of user {self._user.uid}"
+        if file.error:
+            yield _doubt(self._user, f"{what} cannot be read: {reason(file.error)}")
+            return
+        try:
+            lease = _parse(file.content)
+        except ValueError as error:
+            yield _doubt(self._user, f"{what} cannot be understood: {error}")
+            return
+        try:
+            if self._is_alive(lease):
+                yield UserLease(uid=self._user.uid, lease=lease)
+        except OSError as error:
+            yield _doubt(self._user, f"{what} cannot be judged: {reason(error)}", lease.gpus)
+
+    def _is_alive(self, lease: Lease) -> bool:
+        """Return whether a process of this user proves a lease; OSError where that cannot be told."""
+        if lease.boot_id != self._processes.boot_id:
+            return False
+        if lease.namespace != self._processes.namespace:
+            if self._own.is_in_namespace(lease.namespace):
+                raise OSError(errno.EINVAL, "its process ids are those of another pid namespace")
+            return False
+        known = lease.init or lease.creator
+        if self._is_running(known) or (lease.init is None and self._is_running(self._find_init(lease))):
+            return True
+        # systemd puts it somewhere below the user's own cgroup.
+        cgroup = last_name(lease.cgroup)
+        return bool(cgroup) and self._own.is_in_cgroup(cgroup)
+
+    def _is_running(self, process: ProcessId | None) -> bool:
+        return process is not None and self._processes.is_running(process) and self._own.has(process.pid)
+
+    def _find_init(self, lease: Lease) -> ProcessId | None:
+        defaults = [f"{self._user.directory}/{runtime}" for runtime in ("runc", "crun")]
+        return find_init(lease, self._processes, read=self._read, roots=[lease.root] if lease.root else defaults)
+
+    def _read(self, path: str, largest: int) -> tuple[bytes, float]:
+        try:
+            return self._user.read(path, largest)
+        except OSError as error:
+            return nothing_if_missing(error)
+
+
+def _doubt(user: UserFiles, message: str, gpus: tuple[str, ...] | None = None) -> Doubt:
+    return Doubt(uid=user.uid, message=one_line(message), gpus=gpus)
+
+
+def _parse(content: bytes) -> Lease:
+    """Return a lease; ValueError where it is none, or larger than any that this toolkit writes."""
+    lease = parse_fields(content)
+    if len(lease.gpus) > MOST_GPUS:
+        raise ValueError(f"it names more than {MOST_GPUS} GPUs")
+    if len(lease.container_id) > LONGEST_ID:
+        raise ValueError(f"its container id is longer than {LONGEST_ID} characters")
+    return lease

@@ -1,0 +1,16 @@
+"""Text that somebody else chose, made fit for a terminal and a log; for all wings of the tracker."""
+
+from __future__ import annotations
+
+LONGEST_LINE = 500
+
+
+def printable(text: str) -> str:
+    """Return text without what a terminal would obey."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def one_line(text: str) -> str:
+    """Return text as one line of a length that can be read."""
+    plain = printable(text[: LONGEST_LINE + 1])
+    return plain if len(plain) <= LONGEST_LINE else f"{plain[:LONGEST_LINE]}..."

@@ -1,0 +1,149 @@
+"""What users wrote, read by root: few files, small ones, their own, and never the target of a symbolic link.
+
+A user may change a directory while it is read, so each step is taken from the directory that was opened before it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import ExitStack, contextmanager
+
+from amd_gpu_tracker.records.rootless import DIRECTORY_NAME, USER_DIRECTORIES
+from amdgpu_discovery.files import read_plain_file
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from amdgpu_discovery.host import Host
+
+# Below DIRECTORY_NAME.
+LEASES = "leases"
+# Of one user. A lease of 64 GPUs with long paths has 2 KiB; the rest is room for what nobody has thought of.
+MOST_LEASES = 1000
+LARGEST_LEASE = 16 * 1024
+MOST_BYTES = 4 * 1024 * 1024
+# What interrupted writes leave is among the names.
+MOST_NAMES = 2 * MOST_LEASES
+
+
+class UserFile(Value):
+    """A file that a user wrote: its content, or why that cannot be read."""
+
+    path: str
+    content: bytes = b""
+    error: OSError | None = None
+
+
+class UserFiles:
+    """The files of one user, from which no more than `most_bytes` are read in all.
+
+    `directory` is the user's runtime directory, "" where only files elsewhere are read.
+    """
+
+    __slots__ = ("_bytes_left", "directory", "uid")
+
+    def __init__(self, uid: int, directory: str = "", *, most_bytes: int = MOST_BYTES) -> None:
+        self.uid = uid
+        self.directory = directory
+        self._bytes_left = most_bytes
+
+    def read(self, path: str, largest: int, *, directory: int | None = None) -> tuple[bytes, float]:
+        """Return the content of a file of the user and when it was written; OSError where it is somebody else's."""
+        allowed = min(largest, self._bytes_left)
+        try:
+            content, written = read_plain_file(path, largest=allowed, directory=directory, owner=self.uid)
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                # It may have grown while it was read, and then that much of it was.
+                self._bytes_left -= allowed
+            raise
+        self._bytes_left -= len(content)
+        return content, written
+
+    def has_leases(self) -> bool:
+        """Return whether there is a directory of leases, or what passes for one."""
+        try:
+            with self._open_leases():
+                return True
+        except OSError as error:
+            return not isinstance(error, FileNotFoundError)
+
+    def read_leases(self) -> Iterator[UserFile]:
+        """Read the leases in the user's directory, as far as the limits go; OSError where there is more.
+
+        Nothing where the user has no leases.
+        """
+        with ExitStack() as opened:
+            try:
+                leases = opened.enter_context(self._open_leases())
+            except FileNotFoundError:
+                return
+            for name in _lease_names(leases):
+                file = self._read_lease(name, leases)
+                if file:
+                    yield file
+
+    @property
+    def leases_directory(self) -> str:
+        """Return where the user's leases are."""
+        return f"{self.directory}/{DIRECTORY_NAME}/{LEASES}"
+
+    @contextmanager
+    def _open_leases(self) -> Iterator[int]:
+        with ExitStack() as opened:
+            runtime = opened.enter_context(_open_directory(self.directory))
+            own = opened.enter_context(_open_directory(DIRECTORY_NAME, runtime))
+            yield opened.enter_context(_open_directory(LEASES, own))
+
+    def _read_lease(self, name: str, directory: int) -> UserFile | None:
+        path = f"{self.leases_directory}/{name}"
+        try:
+            return UserFile(path=path, content=self.read(name, LARGEST_LEASE, directory=directory)[0])
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if self._bytes_left < LARGEST_LEASE:
+                raise OSError(errno.EFBIG, "there is more than root reads of one user") from error
+            return UserFile(path=path, error=error)
+
+
+def find_users(host: Host) -> list[UserFiles]:
+    """Return the files of each user who has a runtime directory and lets the caller look into it."""
+    directories = host.path(USER_DIRECTORIES)
+    names = sorted(os.listdir(directories)) if os.path.isdir(directories) else []
+    users = (_find_user(f"{directories}/{name}") for name in names)
+    return [user for user in users if user is not None]
+
+
+def _find_user(directory: str) -> UserFiles | None:
+    """Return the user whose runtime directory this is: only root makes one, so its owner is who it is named after."""
+    try:
+        with _open_directory(directory) as descriptor:
+            return UserFiles(os.fstat(descriptor).st_uid, directory)
+    except OSError:
+        return None
+
+
+@contextmanager
+def _open_directory(path: str, parent: int | None = None) -> Iterator[int]:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lease_names(directory: int) -> Iterator[str]:
+    """Return the names of leases; OSError where there are too many, counted as they are read from the disk."""
+    leases = 0
+    with os.scandir(directory) as entries:
+        for count, entry in enumerate(entries, 1):
+            leases += entry.name.endswith(".json")
+            if leases > MOST_LEASES or count > MOST_NAMES:
+                raise OSError(errno.EFBIG, f"it has more than {MOST_LEASES} leases")
+            if entry.name.endswith(".json"):
+                yield entry.name

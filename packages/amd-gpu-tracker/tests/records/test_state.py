@@ -1,0 +1,73 @@
+"""The tracker's directories and files, whatever stood there before."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from amd_gpu_tracker.errors import StateError
+from amd_gpu_tracker.records.policy import parse_policy
+from amd_gpu_tracker.records.state import make_directory
+from amdgpu_discovery.errors import FileError
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_a_directory_is_for_all_to_read_and_for_its_owner_to_change_whatever_the_umask(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        make_directory(str(tmp_path / "a" / "b"))
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE(os.stat(tmp_path / "a" / "b").st_mode) == 0o755
+    assert stat.S_IMODE(os.stat(tmp_path / "a").st_mode) & 0o022 == 0
+
+
+def test_a_directory_that_is_there_stays_as_it_is(tmp_path):
+    (tmp_path / "a").mkdir(mode=0o700)
+
+    make_directory(str(tmp_path / "a"))
+
+    assert stat.S_IMODE(os.stat(tmp_path / "a").st_mode) == 0o700
+
+
+def test_a_file_in_the_way_of_a_directory_is_named(tmp_path):
+    (tmp_path / "a").write_bytes(b"")
+
+    with pytest.raises(FileError, match=f"^{tmp_path}/a cannot be made: "):
+        make_directory(str(tmp_path / "a" / "b"))
+
+
+def test_whatever_a_policy_says_it_is_read_or_refused(machine):
+    whole = json.loads(Path(machine.state.policy_path).read_bytes())
+
+    @settings(max_examples=200)
+    @given(
+        changed=st.dictionaries(st.sampled_from(["version", "enabled", "gpus"]), ANYTHING),
+        of_gpu=st.dictionaries(st.sampled_from(["key", "unique_id", "partition", "partition_total", "x"]), ANYTHING),
+    )
+    @example(changed={"gpus": 5}, of_gpu={})
+    @example(changed={"gpus": [5]}, of_gpu={})
+    @example(changed={}, of_gpu={"partition_total": [1]})
+    def check(changed, of_gpu):
+        document = {**whole, "gpus": [{**whole["gpus"][0], **of_gpu}], **changed}
+        try:
+            policy = parse_policy(json.dumps(document).encode(), path="x")
+        except StateError as error:
+            assert str(error).startswith("the GPU Tracker's state x cannot be understood: ")
+        else:
+            assert policy.exclusive_keys == frozenset()
+
+    check()
