@@ -157,7 +157,7 @@ def test_tasks_on_both_nodes_reach_each_other(swarm: Swarm) -> None:
     swarm.manager.wait_for_running("web", 2)
 
     def fetch(node: Node, container: str, other: str) -> str:
-        words = ("exec", container, "wget", "-q", "-O-", "-T", "2", f"http://{other}/")
+        words = ("exec", container, "timeout", "10", "wget", "-q", "-O-", f"http://{other}/")
         return node(*words, check=False).stdout.strip()
 
     names = [container[:12] for _, container in swarm.containers("web")]
