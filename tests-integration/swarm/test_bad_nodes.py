@@ -61,7 +61,7 @@ def node(prepared: Node) -> Iterator[Node]:
             ["GPU_COMPUTE=1", "MI210=1"],
             "DOCKER_RESOURCE_GPU_COMPUTE and DOCKER_RESOURCE_MI210 both name GPU 2, which is",
         ),
-        (["VRAM=70000"], "DOCKER_RESOURCE_VRAM=70000 is more than any GPU of this node has, the largest has 65520 MB"),
+        (["VRAM=70000"], "DOCKER_RESOURCE_VRAM=70000 is more than any GPU of this node has, the largest has 65520 MiB"),
         (["VRAM=100", "MI210=1"], "DOCKER_RESOURCE_VRAM=100 is memory of a shared GPU and DOCKER_RESOURCE_MI210 names"),
     ],
 )
@@ -105,5 +105,5 @@ def test_status_names_each_of_them(node: Node) -> None:
         "WORDS=second names no GPU of this node, so that every task that gets it is refused\n"
         "GPUs [2] are offered twice, as GPU_COMPUTE and MI210, and Swarm gives them out twice: the second task is"
         " refused\n"
-        "VRAM offers 300000 MB, and the GPUs have 262080 MB\n"
+        "VRAM offers 300000 MiB, and the GPUs have 262080 MiB\n"
     )

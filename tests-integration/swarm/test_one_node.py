@@ -117,8 +117,8 @@ def test_memory_that_is_in_no_single_piece_is_refused_and_others_are_unharmed(no
     node.create_service("late", *ONE_SHOT, "--generic-resource=VRAM=20000")
 
     assert (
-        "amd-container-runtime: DOCKER_RESOURCE_VRAM=20000: no single GPU has as much to spare; of the 62080 MB on this"
-        " node at most 15520 MB are in one piece, on GPU 0"
+        "amd-container-runtime: DOCKER_RESOURCE_VRAM=20000: no GPU has that much free memory: 62080 MiB free on this"
+        " node, at most 15520 MiB on one GPU (GPU 0)"
     ) in node.wait_for_error("late")
     assert (leases(node), node.running("large")) == (before, 4)
 
@@ -138,7 +138,7 @@ def test_more_memory_than_any_gpu_has_is_refused(node: Node) -> None:
     node.create_service("huge", *ONE_SHOT, "--generic-resource=VRAM=65521")
 
     assert (
-        "DOCKER_RESOURCE_VRAM=65521 is more than any GPU of this node has, the largest has 65520 MB"
+        "DOCKER_RESOURCE_VRAM=65521 is more than any GPU of this node has, the largest has 65520 MiB"
         in node.wait_for_error("huge")
     )
 

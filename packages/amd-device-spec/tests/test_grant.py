@@ -264,7 +264,7 @@ def test_words_of_our_kind_are_refused(user):
 
 def test_two_kinds_that_name_one_gpu_promise_more_than_there_is():
     assert refused("DOCKER_RESOURCE_AMD_GPU=0x6E32F10EFC982B4C", "DOCKER_RESOURCE_GPU=0x6E32F10EFC982B4C") == (
-        "DOCKER_RESOURCE_AMD_GPU and DOCKER_RESOURCE_GPU both name GPU 2, which is there once"
+        "DOCKER_RESOURCE_AMD_GPU and DOCKER_RESOURCE_GPU both name GPU 2; a GPU can be assigned only once"
         " (reserve resources of one kind in a service, or name every GPU in one kind only)"
     )
 

@@ -134,7 +134,7 @@ def test_a_config_that_is_not_toml_is_an_error_that_names_it(host: Host) -> None
         read_settings(host)
 
     assert refused.value.message.startswith(f"{path} cannot be read: Invalid value")
-    assert refused.value.hint == "mend it, or remove it for the defaults"
+    assert refused.value.hint == "fix it, or delete it to use the defaults"
 
 
 def test_a_config_that_is_a_directory_is_an_error(host: Host) -> None:

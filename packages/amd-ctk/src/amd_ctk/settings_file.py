@@ -84,7 +84,7 @@ def _read_document(host: Host) -> TomlDocument:
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} cannot be read: byte {error.start} is not UTF-8") from error
     except DocumentError as error:
-        raise SettingsError(f"{path} cannot be read: {error.message}", hint="mend it by hand") from error
+        raise SettingsError(f"{path} cannot be read: {error.message}", hint="fix it with a text editor") from error
 
 
 def _write(host: Host, old: TomlDocument, new: TomlDocument) -> bool:

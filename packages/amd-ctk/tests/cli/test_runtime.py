@@ -251,7 +251,7 @@ class TestDefectsOfTheOriginal:
         assert added.stderr == (
             'the runtime "amd" is there already and runs /opt/mine (choose another with --runtime-name)\n'
         )
-        assert removed.stderr == "there is nothing of ours in /etc/docker/daemon.json\n"
+        assert removed.stderr == "/etc/docker/daemon.json contains nothing added by amd-ctk\n"
         assert list(json.loads(daemon_json.read_text())["runtimes"]) == ["amd", "amd2"]
 
     def test_mode_and_link_stay(self, configure, daemon_json: Path, tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_a_diff_without_a_change_says_so(configure, daemon_json: Path) -> None:
 
     assert configure("--diff", "--dry-run").stdout == "The config file is up to date: /etc/docker/daemon.json\n"
     assert configure("--diff", "--dry-run", "--remove", "--runtime-name=x").stderr == (
-        "there is nothing of ours in /etc/docker/daemon.json\n"
+        "/etc/docker/daemon.json contains nothing added by amd-ctk\n"
     )
 
 

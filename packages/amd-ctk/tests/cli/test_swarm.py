@@ -295,7 +295,7 @@ def test_a_node_without_gpus_has_nothing_to_offer(host, amd_ctk, tmp_path: Path)
 
 
 RULE = "-" * 100
-HEADER = f"{RULE}\nGPU Id    Model       VRAM (MB)   Offered as                          Reserved by\n{RULE}\n"
+HEADER = f"{RULE}\nGPU Id    Model       VRAM (MiB)  Offered as                          Reserved by\n{RULE}\n"
 
 
 def test_status_shows_what_is_configured_where_no_engine_answers(node: Node) -> None:
@@ -362,9 +362,9 @@ def test_status_says_which_memory_nobody_keeps_count_of(node: Node) -> None:
 
     answer = node("status")
 
-    assert answer.stdout.splitlines()[-1] == "VRAM: 300000 MB offered, 0 MB reserved"
+    assert answer.stdout.splitlines()[-1] == "VRAM: 300000 MiB offered, 0 MiB reserved"
     assert answer.stderr == (
-        "VRAM offers 300000 MB, and the GPUs have 262080 MB\n"
+        "VRAM offers 300000 MiB, and the GPUs have 262080 MiB\n"
         "VRAM is offered and the GPU Tracker is disabled, so that every task that gets it is refused\n"
         'Docker is in no swarm while "live-restore" is true\n'
     )

@@ -242,7 +242,7 @@ def _refuse_twice(
     if twice is not None:
         others = " and ".join(other for other in asked if other != variable)
         raise RequestError(
-            f"{others} and {variable} both name GPU {twice}, which is there once",
+            f"{others} and {variable} both name GPU {twice}; a GPU can be assigned only once",
             hint="reserve resources of one kind in a service, or name every GPU in one kind only",
         )
 

@@ -179,7 +179,9 @@ def read_toml(host: Host) -> dict[str, Any]:
         return _parse_toml(host.read(CONFIG_FILE).decode(), path)
     except (ValueError, OSError) as error:
         words = reason(error) if isinstance(error, OSError) else str(error)
-        raise SettingsError(f"{path} cannot be read: {words}", hint="mend it, or remove it for the defaults") from error
+        raise SettingsError(
+            f"{path} cannot be read: {words}", hint="fix it, or delete it to use the defaults"
+        ) from error
 
 
 def _parse_toml(text: str, path: str) -> dict[str, Any]:

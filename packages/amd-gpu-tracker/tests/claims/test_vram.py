@@ -99,8 +99,8 @@ def test_a_pool_that_is_large_enough_does_not_help_where_no_gpu_is(machine, swar
         swarm("late", 20000)
 
     assert str(refusal.value) == (
-        "DOCKER_RESOURCE_VRAM=20000: no single GPU has as much to spare; of the 62074 MB on this node at most 15520 MB"
-        " are in one piece, on GPU 0 ('amd-ctk swarm status' shows who has what)"
+        "DOCKER_RESOURCE_VRAM=20000: no GPU has that much free memory: 62074 MiB free on this node, at most 15520 MiB"
+        " on one GPU (GPU 0) ('amd-ctk swarm status' shows who has what)"
     )
     assert [(r.container_id, r.ways) for r in machine.tracker.refusals()] == [("late", ("swarm",))]
     assert machine.users() == {0: ["t0"], 1: ["t1"], 2: ["t2"], 3: ["t3"]}
@@ -109,7 +109,7 @@ def test_a_pool_that_is_large_enough_does_not_help_where_no_gpu_is(machine, swar
 def test_where_nothing_is_free_no_pool_is_counted(swarm, whole):
     whole("task", [0, 1, 2, 3], "AMD_GPU")
 
-    with pytest.raises(GpusRefused, match=r"^DOCKER_RESOURCE_VRAM=1: no single GPU has as much to spare \("):
+    with pytest.raises(GpusRefused, match=r"^DOCKER_RESOURCE_VRAM=1: no GPU has that much free memory \("):
         swarm("late", 1)
 
 
@@ -118,7 +118,7 @@ def test_more_than_any_gpu_has_is_refused(swarm):
         swarm("a", VRAM_MB + 1)
 
     assert str(refusal.value) == (
-        "DOCKER_RESOURCE_VRAM=65521 is more than any GPU of this node has, the largest has 65520 MB"
+        "DOCKER_RESOURCE_VRAM=65521 is more than any GPU of this node has, the largest has 65520 MiB"
         " (reserve whole GPUs by name instead)"
     )
 

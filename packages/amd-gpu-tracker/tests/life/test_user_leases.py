@@ -96,7 +96,7 @@ def test_a_container_in_the_pid_namespace_of_the_host_lives_with_a_process_of_th
     rewrite(cgroup=cgroup)
     assert read() == ([], ())
 
-    process = machine.start_process()
+    process = user.start_process()
     below = "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-c1.scope/container\n"
     (machine.proc / str(process) / "cgroup").write_text(below)
 
@@ -126,7 +126,7 @@ def test_a_made_up_namespace_keeps_no_gpu_from_being_exclusive(machine, user, re
 def test_a_namespace_in_which_the_user_has_a_process_is_a_doubt_about_the_gpus_of_the_lease(
     machine, user, rewrite, read
 ):
-    process = machine.start_process()
+    process = user.start_process()
     (machine.proc / str(process) / "ns").mkdir()
     (machine.proc / str(process) / "ns" / "pid").symlink_to("pid:[4026532000]")
     rewrite(namespace="pid:[4026532000]")

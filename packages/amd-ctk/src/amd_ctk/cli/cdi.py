@@ -49,20 +49,20 @@ def generate(
     *,
     output: Annotated[str, typer.Option(help="Full path of output file, - for standard output.")] = DEFAULT_OUTPUT,
     language: Annotated[
-        Language | None, typer.Option("--format", help="Language of the file; by default as its name ends.")
+        Language | None, typer.Option("--format", help="File format. Default: by the file's extension.")
     ] = None,
     name_strategy: Annotated[
-        NameStrategy, typer.Option("--device-name-strategy", help="Names of GPUs beside their numbers.")
+        NameStrategy, typer.Option("--device-name-strategy", help="Device names in addition to the GPU numbers.")
     ] = NameStrategy.ALL,
-    no_all: Annotated[bool, typer.Option("--no-all", help="Offer no device that stands for all GPUs.")] = False,
+    no_all: Annotated[bool, typer.Option("--no-all", help="Leave out the device 'all'.")] = False,
     gpus: Annotated[str, typer.Option(help="Which GPUs, as in AMD_VISIBLE_DEVICES.")] = cdi_names.ALL,
     vendor: Annotated[str, typer.Option(help="Vendor of the devices.")] = cdi_names.VENDOR,
     device_class: Annotated[str, typer.Option("--class", help="Class of the devices.")] = cdi_names.DEVICE_CLASS,
-    annotations: Annotated[bool, typer.Option("--annotations", help="Say what each GPU is; needs CDI 0.6.0.")] = False,
+    annotations: Annotated[bool, typer.Option("--annotations", help="Describe each GPU (CDI 0.6.0).")] = False,
     additional_gids: Annotated[
-        bool, typer.Option("--additional-gids", help="Add the groups of the nodes; needs CDI 0.7.0.")
+        bool, typer.Option("--additional-gids", help="Add the groups of the device nodes (CDI 0.7.0).")
     ] = False,
-    spec_version: Annotated[str, typer.Option(help="Version of CDI; by default the lowest that will do.")] = "",
+    spec_version: Annotated[str, typer.Option(help="CDI version. Default: the lowest one the spec needs.")] = "",
 ) -> None:
     """Generate the CDI spec for GPUs."""
     from amd_ctk.cdi.specs import make_spec, require_writable, write_spec
@@ -103,7 +103,7 @@ def validate(
         str, typer.Option("--class", help="Class the devices should have.")
     ] = cdi_names.DEVICE_CLASS,
     form_only: Annotated[
-        bool, typer.Option("--form-only", help="Do not ask whether the spec is true of this machine.")
+        bool, typer.Option("--form-only", help="Check the form only, not whether the spec matches this machine.")
     ] = False,
 ) -> None:
     """Validate the CDI spec for GPUs."""
@@ -125,7 +125,7 @@ def validate(
 def list_devices(
     context: typer.Context,
     *,
-    specs: Annotated[bool, typer.Option("--specs", help="List what the spec files on this host offer.")] = False,
+    specs: Annotated[bool, typer.Option("--specs", help="List the devices of the spec files on this host.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """List the available AMD GPU devices."""
@@ -140,7 +140,7 @@ def list_devices(
 
 @app.command("refresh")
 def refresh(context: typer.Context) -> None:
-    """Bring the generated CDI specs up to date."""
+    """Update the generated CDI specs."""
     if not refresh_and_tell(host_to_change(context)):
         raise typer.Exit(1)
 

@@ -23,7 +23,7 @@ def show(
     key: Annotated[str, typer.Argument(help="Print the value of this setting alone.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Show the settings that are in force, and which of them are defaults."""
+    """Show the current settings and which of them are defaults."""
     from amd_ctk.settings_file import is_compiled, read_settings_file
 
     host = host_of(context)
@@ -43,7 +43,7 @@ def show(
 def set_(
     context: typer.Context,
     key: Key,
-    values: Annotated[list[str], typer.Argument(metavar="VALUE...", help="What it shall be; a list has several.")],
+    values: Annotated[list[str], typer.Argument(metavar="VALUE...", help="New value. Repeat for list settings.")],
 ) -> None:
     """Change a setting."""
     from amd_ctk.low_level import check_low_level_runtime
@@ -61,7 +61,7 @@ def set_(
 
 @app.command()
 def unset(context: typer.Context, key: Key) -> None:
-    """Give a setting its default back."""
+    """Reset a setting to its default."""
     from amd_ctk.settings_file import unset_setting
 
     _report(changed=unset_setting(host_to_change(context), key))
@@ -69,7 +69,7 @@ def unset(context: typer.Context, key: Key) -> None:
 
 @app.command("compile")
 def compile_(context: typer.Context) -> None:
-    """Take over what was changed in config.toml by hand; container starts then read it faster."""
+    """Compile config.toml after editing it by hand, so that container starts read it faster."""
     from amd_ctk.settings_file import compile_settings
 
     if compile_settings(host_to_change(context)):

@@ -49,11 +49,13 @@ def configure(
     ] = False,
     unset_as_default: Annotated[
         bool,
-        typer.Option("--unset-as-default", "--unset-amd-as-default", help="Make it the default runtime no longer."),
+        typer.Option("--unset-as-default", "--unset-amd-as-default", help="Stop using it as the default runtime."),
     ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take out all that is ours, and nothing else.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove everything amd-ctk added, and nothing else.")
+    ] = False,
     every: Annotated[bool, typer.Option("--all", help="With --remove: from the files of every engine.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Bring back the file from before the last change.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Restore the file from before the last change.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the new file and change nothing.")] = False,
     show_diff: Annotated[bool, typer.Option("--diff", help="Print what changes.")] = False,
     validate: Annotated[
@@ -61,7 +63,7 @@ def configure(
     ] = True,
     restart: Annotated[bool, typer.Option("--restart", help="Restart the engine afterwards.")] = False,
 ) -> None:
-    """Configure a container engine to use the AMD Container Runtime, or take that out again."""
+    """Configure a container engine to use the AMD Container Runtime, or remove it."""
     from amd_ctk.configuration.apply import find_target
     from amd_ctk.configuration.request import Request
 
@@ -210,7 +212,7 @@ def _cdi_is_off(engine: Engine, text: str) -> bool:
 
 def _report_nothing(edited: Edited, request: Request) -> None:
     if request.remove:
-        print(f"there is nothing of ours in {edited.file.shown}", file=sys.stderr)
+        print(f"{edited.file.shown} contains nothing added by amd-ctk", file=sys.stderr)
     elif request.unset_as_default:
         print(f"{request.runtime_name} is not the default runtime in {edited.file.shown}", file=sys.stderr)
     else:

@@ -54,12 +54,15 @@ def setup(
     context: typer.Context,
     *,
     kind: Annotated[str, typer.Option(help="Kind of resource by which services ask for GPUs.")] = "AMD_GPU",
-    named_by: Annotated[NamedBy, typer.Option("--by", help="What GPUs are named by.")] = NamedBy.UUID,
+    named_by: Annotated[NamedBy, typer.Option("--by", help="How GPUs are named.")] = NamedBy.UUID,
     also_by_model: Annotated[
-        bool, typer.Option("--also-by-model", help="Offer them by the kind of their model too, such as MI300X.")
+        bool, typer.Option("--also-by-model", help="Also advertise them by model, such as MI300X.")
     ] = False,
     vram: Annotated[
-        str, typer.Option(metavar="[=KIND]", help="Offer their memory too, in megabytes of a kind, VRAM by default.")
+        str,
+        typer.Option(
+            metavar="[=KIND]", help="Also advertise GPU memory (MiB) as generic resource KIND. Default: VRAM."
+        ),
     ] = "",
     set_as_default: Annotated[
         bool, typer.Option("--set-as-default", help="Make amd the default runtime, under which all tasks run.")
@@ -67,7 +70,7 @@ def setup(
     with_labels: Annotated[
         bool, typer.Option("--labels", help="Label the node, which has to be a manager, instead of printing how.")
     ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Offer the GPUs no longer.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Stop advertising the GPUs.")] = False,
     dry_run: DryRun = False,
     show_diff: Annotated[bool, typer.Option("--diff", help="Print what changes.")] = False,
     validate: Annotated[
@@ -75,7 +78,7 @@ def setup(
     ] = True,
     config_path: ConfigPath = "",
 ) -> None:
-    """Offer the GPUs of this node to a swarm."""
+    """Advertise the GPUs of this node to a swarm."""
     host = host_of(context)
     node = NodeSetup(host, config_path, dry_run=dry_run, show_diff=show_diff, validate=validate)
     if remove:
@@ -95,7 +98,7 @@ def setup(
 
 @app.command("status")
 def status(context: typer.Context, *, as_json: Json = False, config_path: ConfigPath = "") -> None:
-    """Show what this node offers against what it has, and what is reserved."""
+    """Show the GPUs that this node has, advertises and has reserved."""
     from amd_ctk.swarm.advertisement import read_offer
     from amd_ctk.swarm.status_table import format_json, format_offer
 
@@ -110,7 +113,7 @@ def status(context: typer.Context, *, as_json: Json = False, config_path: Config
 def prune(
     *,
     dry_run: DryRun = False,
-    keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Leave those of which a task failed.")] = False,
+    keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Keep services of which a task failed.")] = False,
 ) -> None:
     """Remove the one-shot services of the swarm that are done, on a manager.
 

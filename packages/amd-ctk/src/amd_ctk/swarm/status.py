@@ -142,6 +142,6 @@ def _problems_of_pools(pools: Sequence[Pool], gpus: Sequence[Gpu], *, is_trackin
     there_is = sum(vram_mb_of(gpu) for gpu in gpus)
     for pool in pools:
         if pool.offered_mb > there_is:
-            yield f"{pool.kind} offers {pool.offered_mb} MB, and the GPUs have {there_is} MB"
+            yield f"{pool.kind} offers {pool.offered_mb} MiB, and the GPUs have {there_is} MiB"
         if not is_tracking:
             yield f"{pool.kind} is offered and the GPU Tracker is disabled, so that every task that gets it is refused"

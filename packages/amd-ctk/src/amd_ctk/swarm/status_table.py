@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
     from amd_ctk.swarm.status import Offer, OfferedGpu, Pool, Reservation
 
-HEADER = ("GPU Id", "Model", "VRAM (MB)", "Offered as", "Reserved by")
+HEADER = ("GPU Id", "Model", "VRAM (MiB)", "Offered as", "Reserved by")
 WIDTHS = (10, 12, 12, 36, 30)
 # As `docker ps` shortens them.
 ID_LENGTH = 12
@@ -50,12 +50,12 @@ def _rows(gpu: OfferedGpu) -> list[tuple[str, ...]]:
 
 
 def _reservation(reservation: Reservation) -> str:
-    what = f"{reservation.vram_mb} MB" if reservation.vram_mb else "whole"
+    what = f"{reservation.vram_mb} MiB" if reservation.vram_mb else "whole"
     return f"{reservation.container_id[:ID_LENGTH]} {what}"
 
 
 def _pool_line(pool: Pool) -> str:
-    return f"{pool.kind}: {pool.offered_mb} MB offered, {pool.reserved_mb} MB reserved"
+    return f"{pool.kind}: {pool.offered_mb} MiB offered, {pool.reserved_mb} MiB reserved"
 
 
 def _line(columns: Sequence[str]) -> str:

@@ -80,7 +80,7 @@ def choose_gpu(
     largest = max(vram_mb_by_gpu.values(), default=0)
     if megabytes > largest:
         raise GpusRefused(
-            f"{asked} is more than any GPU of this node has, the largest has {largest} MB",
+            f"{asked} is more than any GPU of this node has, the largest has {largest} MiB",
             hint="reserve whole GPUs by name instead",
         )
     fitting = [gpu for gpu in gpus if free_mb_by_gpu[gpu.number] >= megabytes]
@@ -119,5 +119,5 @@ def _choose(
 def _no_room(free_mb_by_gpu: Mapping[int, int]) -> str:
     pool = sum(free_mb_by_gpu.values())
     most, number = max((free, -number) for number, free in free_mb_by_gpu.items())
-    where = f"; of the {pool} MB on this node at most {most} MB are in one piece, on GPU {-number}"
-    return f"no single GPU has as much to spare{where if pool else ''}"
+    where = f": {pool} MiB free on this node, at most {most} MiB on one GPU (GPU {-number})"
+    return f"no GPU has that much free memory{where if pool else ''}"

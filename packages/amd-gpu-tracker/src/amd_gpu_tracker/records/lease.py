@@ -94,7 +94,7 @@ def parse_lease(content: bytes, *, path: str) -> Lease:
         from amd_gpu_tracker.errors import StateError
 
         raise StateError(
-            f"the lease {path} cannot be understood: {error}", hint="mend it with 'amd-ctk gpu-tracker reset'"
+            f"the lease {path} cannot be understood: {error}", hint="repair it with 'amd-ctk gpu-tracker reset'"
         ) from error
 
 

@@ -64,7 +64,7 @@ def parse_policy(content: bytes, *, path: str) -> Policy:
 
         raise StateError(
             f"the GPU Tracker's state {path} cannot be understood: {error}",
-            hint="mend it with 'amd-ctk gpu-tracker reset'",
+            hint="repair it with 'amd-ctk gpu-tracker reset'",
         ) from error
 
 

@@ -197,7 +197,7 @@ def _unreadable(path: str, why: str) -> StateError:
     from amd_gpu_tracker.errors import StateError
 
     return StateError(
-        f"the GPU Tracker's {path} cannot be read: {why}", hint="mend it with 'amd-ctk gpu-tracker reset'"
+        f"the GPU Tracker's {path} cannot be read: {why}", hint="repair it with 'amd-ctk gpu-tracker reset'"
     )
 
 

@@ -74,7 +74,7 @@ def _columns(use: ContainerUse, names: Mapping[str, str] | None) -> tuple[str, .
         use.container_id,
         names.get(use.container_id) or "-",
         format_time(use.since),
-        ", ".join([*use.ways, *([f"{use.vram_mb} MB"] if use.vram_mb else [])]),
+        ", ".join([*use.ways, *([f"{use.vram_mb} MiB"] if use.vram_mb else [])]),
     )
 
 
