@@ -19,6 +19,8 @@ LIBRARIES = {"jsonschema", "ruamel", "tomlkit", "pyudev", "filelock"}
         ("cdi validate", {"jsonschema"}),
         ("config show", {"tomlkit"}),
         ("gpu-tracker enable", {"filelock"}),
+        ("explain -e AMD_VISIBLE_DEVICES=0", set()),
+        ("doctor --only=driver", {"jsonschema", "tomlkit"}),
     ],
 )
 def test_a_command_loads_the_libraries_it_uses(host, amd_ctk, words, libraries):

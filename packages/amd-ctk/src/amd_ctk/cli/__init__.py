@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli import cdi, config, explain, gpu, gpu_tracker, runtime, swarm, version
+from amd_ctk.cli import cdi, config, doctor, explain, gpu, gpu_tracker, runtime, swarm, version
 from amd_ctk.cli.failures import ReportingGroup
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
 
@@ -21,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("version")(version.version)
+app.command("doctor")(doctor.doctor)
 app.command("explain", context_settings=explain.SETTINGS)(explain.explain)
 app.add_typer(runtime.app, name="runtime")
 app.add_typer(config.app, name="config")

@@ -1,0 +1,26 @@
+"""Can a rootless engine open the nodes?"""
+
+from __future__ import annotations
+
+from amd_ctk.doctor.finding import Finding, bad, ok
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.doctor.facts.all import Facts
+
+WHY = "without root no node can be made, so the host's are bound, with the mode that they have there"
+PLACE = "explanation/access.md#rootless-engines"
+EVERYBODY = 0o006
+
+
+def check(facts: Facts) -> Finding | None:
+    """Judge the modes of the nodes where Docker runs without root."""
+    if not facts.docker.is_rootless:
+        return None
+    closed = [node for node in facts.gpus.nodes if node.mode & EVERYBODY != EVERYBODY and "/card" not in node.path]
+    if closed:
+        return bad(
+            f"Docker is rootless, and {closed[0].path} has mode {closed[0].mode:04o}",
+            fix="""add a udev rule that sets MODE="0666": see explanation/access.md#rootless-engines""",
+        )
+    return ok("Docker is rootless, and the nodes are open to everybody")

@@ -1,0 +1,44 @@
+"""All facts of a host, and how they are read at once."""
+
+from __future__ import annotations
+
+from amd_ctk.doctor.facts.cdi import CdiFacts, read_cdi
+from amd_ctk.doctor.facts.containers import StaleContainer, read_stale_containers
+from amd_ctk.doctor.facts.docker import DockerFacts, read_docker
+from amd_ctk.doctor.facts.gpus import GpuFacts, read_gpus
+from amd_ctk.doctor.facts.kernel import KernelFacts, read_kernel
+from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.host import Host
+
+
+class Facts(Value):
+    """What is known of a host."""
+
+    kernel: KernelFacts
+    gpus: GpuFacts
+    docker: DockerFacts
+    cdi: CdiFacts
+    toolkit: ToolkitFacts
+    # None where they could not be read.
+    stale_containers: tuple[StaleContainer, ...] | None = ()
+
+
+def read_facts(host: Host, *, proc: str = "/proc") -> Facts:
+    """Read everything; the program that may keep one waiting is asked meanwhile."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        docker = pool.submit(read_docker, host)
+        gpus = read_gpus(host)
+        return Facts(
+            kernel=read_kernel(host, proc),
+            gpus=gpus,
+            cdi=read_cdi(host),
+            toolkit=read_toolkit(host),
+            stale_containers=read_stale_containers(host, gpus),
+            docker=docker.result(),
+        )

@@ -1,0 +1,62 @@
+"""The CDI specs of a host: do engines understand them, and are they still true?"""
+
+from __future__ import annotations
+
+from amd_ctk.cdi.generate_options import find_recipe
+from amd_ctk.cdi.offers import read_spec_files, resolve_offers
+from amd_ctk.cdi.validation import find_problems
+from amd_device_spec.cdi import CdiOptions
+from amd_device_spec.cdi_names import DEVICE_CLASS, VENDOR
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.host import Host
+
+KIND = f"{VENDOR}/{DEVICE_CLASS}"
+
+
+class CdiFacts(Value):
+    """What engines are offered as amd.com/gpu."""
+
+    # The files that offer it, by the path that people use.
+    paths: tuple[str, ...] = ()
+    # A file that engines leave out, and why.
+    broken: tuple[str, ...] = ()
+    # Where a spec contradicts the host.
+    untrue: tuple[str, ...] = ()
+    # Names that two files of one directory define, so that no engine resolves them.
+    conflicts: tuple[str, ...] = ()
+    # Files that other files override.
+    shadowed: tuple[str, ...] = ()
+
+
+def read_cdi(host: Host) -> CdiFacts:
+    """Return what the directories of specs hold; a spec that cannot be read is a fact too."""
+    directories = read_spec_files(host)
+    ours = [offer for offer in resolve_offers(directories) if offer.name.startswith(f"{KIND}=")]
+    counting = list(dict.fromkeys(offer.paths[-1] for offer in ours if not offer.is_conflict))
+    overridden = {path for offer in ours if not offer.is_conflict for path in offer.paths[:-1]}
+    broken = [f"{_shown(host, file.path)}: {file.problem}" for files in directories for file in files if file.problem]
+    return CdiFacts(
+        paths=tuple(_shown(host, path) for path in counting),
+        broken=tuple(broken),
+        untrue=tuple(problem for path in counting for problem in _find_untruths(host, path)),
+        conflicts=tuple(offer.name for offer in ours if offer.is_conflict),
+        shadowed=tuple(sorted(_shown(host, path) for path in overridden)),
+    )
+
+
+def _find_untruths(host: Host, path: str) -> list[str]:
+    shown = _shown(host, path)
+    try:
+        recipe = find_recipe(host, shown)
+        problems = find_problems(host, path, recipe.options if recipe else CdiOptions())
+    except ToolkitError as error:
+        return [f"{shown}: {error.message}"]
+    return [problem.replace(path, shown, 1) for problem in problems]
+
+
+def _shown(host: Host, path: str) -> str:
+    return path if host.is_this_machine else path.removeprefix(host.root)

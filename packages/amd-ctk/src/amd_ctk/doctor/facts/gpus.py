@@ -1,0 +1,122 @@
+"""The GPUs of a host, and the device nodes that lead to them."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.device_nodes import find_device_nodes
+from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, ToolkitError, reason
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from amdgpu_discovery.gpu import DeviceNode, Gpu, UnnumberedGpu
+    from amdgpu_discovery.host import Host
+
+PCI_DEVICES = "/sys/bus/pci/devices"
+AMD_VENDOR = "0x1002"
+# PCI: display controllers, and processing accelerators.
+GPU_CLASSES = ("0x03", "0x12")
+# What a GPU that works answers; one that is being reset, or is lost, has errors in their place.
+ATTRIBUTES = ("mem_info_vram_total", "vendor", "unique_id")
+
+
+class NodeProblem(Value):
+    """A device node that is missing or wrong, in the words of a start that needs it."""
+
+    number: int
+    is_partition: bool
+    message: str
+    hint: str
+
+
+class GpuFacts(Value):
+    """What discovery finds; `problem` is why it finds nothing, "" where it does."""
+
+    gpus: tuple[Gpu, ...] = ()
+    unnumbered: tuple[UnnumberedGpu, ...] = ()
+    # How many this process may not see, because of its device cgroup.
+    hidden: int = 0
+    problem: str = ""
+    nodes: tuple[DeviceNode, ...] = ()
+    node_problems: tuple[NodeProblem, ...] = ()
+    # PCI addresses of AMD's GPUs, whatever driver they have or lack.
+    pci_functions: tuple[str, ...] = ()
+    # "0000:03:00.0: mem_info_vram_total ..." where an attribute reads as an error.
+    broken_attributes: tuple[str, ...] = ()
+    # Bytes of video memory by GPU number, as the PCI function has it: on an APU what the firmware has set aside.
+    carve_outs: dict[int, int] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+
+
+def read_gpus(host: Host) -> GpuFacts:
+    """Return what is there; a host that cannot be understood is a fact too."""
+    gpus, hidden, problem = _find(host)
+    problems: list[NodeProblem] = []
+    nodes = list(dict.fromkeys(_find_nodes(host, gpus, problems)))
+    return GpuFacts(
+        gpus=tuple(gpus),
+        unnumbered=tuple(_find_unnumbered(host)),
+        hidden=hidden,
+        problem=problem,
+        nodes=tuple(nodes),
+        node_problems=tuple(problems),
+        pci_functions=tuple(sorted(_pci_functions(host))),
+        broken_attributes=tuple(_broken_attributes(host)),
+        carve_outs={gpu.number: size for gpu in gpus if (size := _carve_out(host, gpu)) is not None},
+    )
+
+
+def _find(host: Host) -> tuple[list[Gpu], int, str]:
+    try:
+        gpus = find_gpus(host)
+    except DriverUnavailable:
+        return [], 0, ""
+    except GpusHidden as error:
+        return [], 1, error.message
+    except ToolkitError as error:
+        return [], 0, error.message
+    return gpus, gpus[0].host_total - len(gpus) if gpus else 0, ""
+
+
+def _find_unnumbered(host: Host) -> list[UnnumberedGpu]:
+    try:
+        return find_unnumbered_gpus(host)
+    except ToolkitError:
+        return []
+
+
+def _find_nodes(host: Host, gpus: Sequence[Gpu], problems: list[NodeProblem]) -> Iterator[DeviceNode]:
+    for gpu in gpus:
+        try:
+            yield from find_device_nodes(host, [gpu])
+        except ToolkitError as error:
+            is_partition = gpu.partition_total > 1
+            problems.append(
+                NodeProblem(number=gpu.number, is_partition=is_partition, message=error.message, hint=error.hint)
+            )
+
+
+def _pci_functions(host: Host) -> Iterator[str]:
+    for address in host.names(PCI_DEVICES):
+        path = f"{PCI_DEVICES}/{address}"
+        is_amd = host.read_attribute(f"{path}/vendor") == AMD_VENDOR
+        if is_amd and host.read_attribute(f"{path}/class").startswith(GPU_CLASSES):
+            yield address
+
+
+def _broken_attributes(host: Host) -> Iterator[str]:
+    for address in sorted(name for name in host.names(AMDGPU_PCI_DEVICES) if ":" in name):
+        for attribute in ATTRIBUTES:
+            try:
+                host.read(f"{AMDGPU_PCI_DEVICES}/{address}/{attribute}")
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue
+            except OSError as error:
+                yield f"{address}: {attribute}: {reason(error)}"
+
+
+def _carve_out(host: Host, gpu: Gpu) -> int | None:
+    text = host.read_attribute(f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_total")
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,117 @@
+"""The toolkit's own settings, state and programs."""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.configuration.runtime_program import NoRuntimeProgram, find_runtime_program
+from amd_ctk.low_level import USUAL_DIRECTORIES
+from amd_ctk.settings_file import is_compiled, read_settings_file
+from amd_device_spec.settings import CONFIG_FILE, check_settings
+from amd_gpu_tracker.life.lease_scan import look_at_leases
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.show.status import read_status
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from amdgpu_discovery.host import Host
+
+SUDOERS = "/etc/sudoers"
+SUDOERS_D = "/etc/sudoers.d"
+
+
+class ToolkitFacts(Value):
+    """What is installed, and what is set."""
+
+    settings_problem: str = ""
+    is_compiled: bool = True
+    visible_devices_env: str = "always"
+    device_mode: str = "open"
+    # Why the tracker's state does not serve.
+    tracker_problem: str = ""
+    dead_leases: int = 0
+    # "" where it is not installed.
+    runtime_program: str = ""
+    # The low-level runtime: what is configured and cannot be run, and whether any is there.
+    broken_low_level: str = ""
+    has_low_level: bool = True
+    # Directories of sudo's secure_path; () where nothing is set or it may not be read.
+    secure_path: tuple[str, ...] = ()
+    program_directory: str = ""
+
+
+def read_toolkit(host: Host) -> ToolkitFacts:
+    """Return what the toolkit's files say; what cannot be read is a fact too."""
+    chosen, problem = _read_settings(host)
+    tracker_problem, dead = _read_tracker(host)
+    configured = str(chosen.get("low-level-runtime", ""))
+    return ToolkitFacts(
+        settings_problem=problem,
+        is_compiled=bool(problem) or is_compiled(host),
+        visible_devices_env=str(chosen.get("visible-devices-env", "always")),
+        device_mode=str(chosen.get("device-mode", "open")),
+        tracker_problem=tracker_problem,
+        dead_leases=dead,
+        runtime_program=_find_runtime(),
+        broken_low_level=configured if configured and not _find(configured) else "",
+        has_low_level=bool(configured or _find("runc") or _find("crun")),
+        secure_path=tuple(_secure_path(host)),
+        program_directory=_own_directory(),
+    )
+
+
+def _read_settings(host: Host) -> tuple[dict[str, object], str]:
+    try:
+        chosen = read_settings_file(host)
+        check_settings(chosen, CONFIG_FILE)
+    except ToolkitError as error:
+        return {}, error.message
+    return chosen, ""
+
+
+def _read_tracker(host: Host) -> tuple[str, int]:
+    state = State(host)
+    try:
+        read_status(state, Processes())
+        paths = state.lease_paths()
+        leases = look_at_leases(state, Processes(), paths)
+    except ToolkitError as error:
+        return error.message, 0
+    return "", len(paths) - len(leases.living) - len(leases.unreadable)
+
+
+def _find_runtime() -> str:
+    import sys
+
+    try:
+        return find_runtime_program(sys.argv[0], os.environ.get("PATH", ""))
+    except NoRuntimeProgram:
+        return ""
+
+
+def _find(program: str) -> str:
+    directories = [*os.environ.get("PATH", "").split(":"), *USUAL_DIRECTORIES]
+    candidates = [program] if "/" in program else [f"{directory}/{program}" for directory in directories]
+    return next((path for path in candidates if os.path.isfile(path) and os.access(path, os.X_OK)), "")
+
+
+def _secure_path(host: Host) -> Iterator[str]:
+    """Yield the directories in which sudo looks for programs, as the last file that says so has it."""
+    found = ""
+    for path in (SUDOERS, *(f"{SUDOERS_D}/{name}" for name in sorted(host.names(SUDOERS_D)))):
+        for line in host.read_attribute(path).splitlines():
+            words = line.strip()
+            if words.startswith("Defaults") and "secure_path" in words:
+                found = words.partition("secure_path")[2].lstrip(" =").strip().strip('"')
+    yield from filter(None, found.split(":"))
+
+
+def _own_directory() -> str:
+    import sys
+
+    return os.path.dirname(os.path.abspath(sys.argv[0])) if os.path.basename(sys.argv[0]) == "amd-ctk" else ""

@@ -1,0 +1,64 @@
+"""Find the checks and let them judge."""
+
+from __future__ import annotations
+
+from amd_ctk.doctor.finding import Finding
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+
+    from amd_ctk.doctor.facts.all import Facts
+
+# In which order they are shown: from the kernel to the container; new ones come behind.
+ORDER = ("windows", "driver", "dkms", "secure-boot", "kfd", "gpu-state", "nodes", "partitions", "node-access")
+
+
+class DoctorError(ToolkitError):
+    """A check that does not exist, or a bundle that cannot be written."""
+
+    exit_code = 2
+
+
+class Result(Value):
+    """What one check found out, why it matters, and the page that says more."""
+
+    check: str
+    finding: Finding
+    why: str
+    place: str
+
+
+def check_names() -> list[str]:
+    """Return the ids of all checks, in the order in which they are shown."""
+    from pkgutil import iter_modules
+
+    from amd_ctk.doctor import checks
+
+    names = sorted(module.name.replace("_", "-") for module in iter_modules(checks.__path__))
+    return [*ORDER, *(name for name in names if name not in ORDER)]
+
+
+def run_checks(facts: Facts, *, only: Iterable[str] = (), skip: Iterable[str] = ()) -> list[Result]:
+    """Return what each check has to say; DoctorError for a name that no check has."""
+    known = check_names()
+    for name in (*only, *skip):
+        if name not in known:
+            raise DoctorError(f"there is no check {name}", hint=f"there are {', '.join(known)}")
+    chosen = [name for name in known if (not only or name in only) and name not in skip]
+    results = (_run(name, _load(name), facts) for name in chosen)
+    return [result for result in results if result]
+
+
+def _load(name: str) -> ModuleType:
+    from importlib import import_module
+
+    return import_module(f"amd_ctk.doctor.checks.{name.replace('-', '_')}")
+
+
+def _run(name: str, module: ModuleType, facts: Facts) -> Result | None:
+    finding: Finding | None = module.check(facts)
+    return Result(check=name, finding=finding, why=module.WHY, place=module.PLACE) if finding else None

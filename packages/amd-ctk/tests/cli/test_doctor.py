@@ -1,0 +1,80 @@
+"""amd-ctk doctor."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.resources import files
+
+import jsonschema
+
+# No engine of this machine is asked.
+ALONE = {"PATH": "/nowhere"}
+SKIPPED = "--skip=containers,low-level-runtime,user-namespace"
+
+
+def test_a_healthy_host_is_told_in_a_line_for_each_check(host, amd_ctk):
+    host()
+    amd_ctk("cdi", "generate")
+
+    answer = amd_ctk("doctor", SKIPPED, **ALONE)
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == (
+        "driver       ok           amdgpu 6.10.5 is loaded\n"
+        "kfd          ok           KFD lists 4 GPUs\n"
+        "gpu-state    ok           the driver answers for every GPU\n"
+        "nodes        ok           9 nodes with the driver's numbers; /dev/dri/renderD128 is 0660\n"
+        "node-access  ok           the nodes are open to group 110\n"
+        "cdi          ok           /etc/cdi/amd.json says what this host has\n"
+        "cdi-names    ok           no spec hides another\n"
+        "settings     ok           the settings are understood\n"
+        "tracker      ok           the GPU Tracker's state is understood\n"
+        "9 checks: 9 ok, 0 bad, 0 notes, 0 not checked\n"
+    )
+
+
+def test_what_is_bad_has_a_command_and_an_exit_code(host, amd_ctk):
+    os.unlink(host().path("/dev/kfd"))
+
+    answer = amd_ctk("doctor", "--only=nodes", "-v", **ALONE)
+
+    assert (answer.returncode, answer.stderr) == (1, "")
+    assert answer.stdout == (
+        "nodes  bad          /dev/kfd is missing although the driver has this device\n"
+        "                    fix: sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-match=kfd\n"
+        "                    why: a container's node is made after the host's\n"
+        "                    see: how-to/troubleshoot.md#the-driver-and-its-nodes\n"
+        "1 check: 0 ok, 1 bad, 0 notes, 0 not checked\n"
+    )
+
+
+def test_json_is_what_the_shipped_schema_says(host, amd_ctk):
+    host("rx7900xtx-raphael")
+    schema = json.loads(files("amd_ctk").joinpath("doctor/schema/doctor.json").read_text(encoding="utf-8"))
+
+    answer = amd_ctk("doctor", "--json", **ALONE)
+
+    report = json.loads(answer.stdout)
+    jsonschema.validate(report, schema)
+    assert {check["id"]: check["state"] for check in report["checks"]}["integrated-gpu"] == "note"
+
+
+def test_a_host_without_gpus_and_programs_is_no_failure_of_doctor(host, amd_ctk):
+    host("no-driver")
+
+    answer = amd_ctk("doctor", SKIPPED, **ALONE)
+
+    assert (answer.returncode, answer.stderr) == (1, "")
+    assert answer.stdout.startswith(
+        "driver    bad          amdgpu is not loaded\n                       fix: sudo modprobe amdgpu\n"
+    )
+
+
+def test_a_check_that_does_not_exist_is_refused(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("doctor", "--skip=nodez", **ALONE)
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith("there is no check nodez (there are windows, driver, dkms,")

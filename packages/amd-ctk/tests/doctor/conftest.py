@@ -1,0 +1,66 @@
+"""A machine of its own: a simulated host, what /proc says, and programs that answer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.doctor.facts.all import read_facts
+from amd_ctk.doctor.finding import BAD
+from amd_ctk.doctor.run import run_checks
+from amdgpu_discovery.simulate import build_host
+
+KERNEL = "6.12.12-amd64"
+
+
+class Machine:
+    """A host that is well, to be spoilt."""
+
+    def __init__(self, directory, profile="one-gpu"):
+        self.host = build_host(directory / "host", profile, with_links=False)
+        self.root = Path(self.host.root)
+        self.proc = directory / "proc"
+        self.programs = directory / "bin"
+        self.docker = {"ServerVersion": "28.5.2", "Runtimes": {"runc": {}}, "DefaultRuntime": "runc"}
+        self.write_proc("sys/kernel/osrelease", f"{KERNEL}\n")
+        self.write_proc("self/uid_map", "         0          0 4294967295\n")
+        self.add_program("runc", "exit 0")
+
+    def write(self, path, content):
+        file = self.root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content) if isinstance(content, bytes) else file.write_text(content, encoding="utf-8")
+
+    def write_proc(self, path, text):
+        (self.proc / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.proc / path).write_text(text, encoding="utf-8")
+
+    def remove(self, path):
+        file = self.root / path.lstrip("/")
+        shutil.rmtree(file) if file.is_dir() and not file.is_symlink() else file.unlink()
+
+    def add_program(self, name, script):
+        self.programs.mkdir(exist_ok=True)
+        (self.programs / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        (self.programs / name).chmod(0o755)
+        return str(self.programs / name)
+
+    def examine(self, *, only=(), skip=()):
+        self.add_program("docker", f"/bin/cat <<'END'\n{json.dumps(self.docker)}\nEND")
+        return run_checks(read_facts(self.host, proc=str(self.proc)), only=only, skip=skip)
+
+    def states(self):
+        return {result.check: result.finding.state for result in self.examine()}
+
+    def bad(self):
+        return [name for name, state in self.states().items() if state == BAD]
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Return a function that makes a machine of a profile."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return lambda profile="one-gpu": Machine(tmp_path, profile)
