@@ -158,7 +158,7 @@ EXCLUSIVE = [
     *((name, other) for name in REBUILDING for other in ("cdi", "cdi-names", "rootless", "tracker")),
     *(("nodes", other) for other in ("user-namespace", "cdi", "cdi-names")),
     *(("node-access", other) for other in ("user-namespace",)),
-    *(("user-namespace", other) for other in ("cdi", "cdi-names", "rootless")),
+    *(("user-namespace", other) for other in ("cdi", "cdi-names")),
     ("cdi", "cdi-names"),
     *combinations(("docker", "docker-file", "docker-options"), 2),
     ("docker", "docker-context"),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.engines.docker import DOCKER
 from amd_ctk.engines.engine import RUNTIME_PROGRAM
-from amd_ctk.engines.podman import PODMAN
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -56,6 +54,10 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
 
 def _read_runtimes(engine: str, host: Host) -> tuple[list[str], str]:
     """Return the names of the AMD runtime in an engine's files, and the default runtime."""
+    # Podman's configuration needs a library that takes as long to load as all else here.
+    from amd_ctk.engines.docker import DOCKER
+    from amd_ctk.engines.podman import PODMAN
+
     known, paths = (PODMAN, _podman_files(host)) if engine == "podman" else (DOCKER, [DOCKER.config_path])
     ours: list[str] = []
     default = ""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.device_nodes import find_device_nodes
+import stat
+
+from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH, find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, ToolkitError, reason
+from amdgpu_discovery.gpu import DeviceNode
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from amdgpu_discovery.gpu import DeviceNode, Gpu, UnnumberedGpu
+    from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
     from amdgpu_discovery.host import Host
 
 PCI_DEVICES = "/sys/bus/pci/devices"
@@ -96,6 +99,21 @@ def _find_nodes(host: Host, gpus: Sequence[Gpu], problems: list[NodeProblem]) ->
             problems.append(
                 NodeProblem(number=gpu.number, is_partition=is_partition, message=error.message, hint=error.hint)
             )
+            # Those that are there may have a fault of their own.
+            yield from _find_present(host, gpu)
+
+
+def _find_present(host: Host, gpu: Gpu) -> Iterator[DeviceNode]:
+    """Yield the render node and /dev/kfd, whichever is there, with the driver's numbers."""
+    kfd_major, _, kfd_minor = host.read_attribute(KFD_NUMBER).partition(":")
+    numbers = {gpu.render_path: (DRM_MAJOR, gpu.render_minor)}
+    if kfd_major.isdecimal() and kfd_minor.isdecimal():
+        numbers[KFD_PATH] = (int(kfd_major), int(kfd_minor))
+    for path, (major, minor) in numbers.items():
+        found = host.stat(path)
+        if found:
+            mode = stat.S_IMODE(found.st_mode)
+            yield DeviceNode(path=path, major=major, minor=minor, mode=mode, uid=found.st_uid, gid=found.st_gid)
 
 
 def _pci_functions(host: Host) -> Iterator[str]:
