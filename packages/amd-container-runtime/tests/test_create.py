@@ -676,6 +676,20 @@ def test_where_the_runtime_has_that_container_it_says_so_and_nothing_is_changed(
     assert replaced_engine.config == before
 
 
+def test_the_log_says_that_gpus_were_given_only_after_they_were(runtime):
+    tracker = Tracker(runtime.host)
+    tracker.enable()
+    tracker.set_accessibility("0", exclusive=True)
+    tracker.reserve("mine", "0")
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    refused = runtime.create()
+    lines = [line.partition(" msg=")[0] for line in runtime.own_log]
+
+    assert refused.returncode == 1
+    assert lines == ["level=ERROR"]
+
+
 def test_an_id_that_has_gpus_and_no_container_is_refused_rather_than_started_without(runtime):
     tracker = Tracker(runtime.host)
     tracker.enable()
