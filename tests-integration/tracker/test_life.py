@@ -162,8 +162,9 @@ def test_a_rule_for_the_device_cgroup_is_no_way_around_a_reservation(tracked):
 def test_privileged_containers_that_ask_for_nothing_claim_nothing(tracked):
     tracked.run("c1", "0")
     linux = {"devices": nodes_of(tracked, 0), "resources": {"devices": [{"allow": True, "access": "rwm"}]}}
+    process = {"args": ["sh"], "env": [], "capabilities": {"bounding": ["CAP_SYS_ADMIN"]}}
 
-    assert tracked.run("c2", None, linux=linux) == ""
+    assert tracked.run("c2", None, process=process, linux=linux) == ""
     assert tracked.users()[0] == ["c1"]
 
 
@@ -266,12 +267,12 @@ def wait_for(condition):
 
 
 def test_status_waits_for_no_stuck_holder_of_the_lock_and_the_holder_is_known(tracked):
-    from amd_gpu_tracker.records.lock import read_holder
+    from amdgpu_discovery.lock_holder import read_lock_holder
 
     lock = f"{tracked.environment['AMD_CTK_HOST_ROOT']}/run/amd-container-toolkit/gpu-tracker.lock"
     holder = subprocess.Popen(["flock", lock, "sleep", "60"], start_new_session=True)
     try:
-        wait_for(lambda: read_holder(lock) == holder.pid)
+        wait_for(lambda: read_lock_holder(lock) == holder.pid)
         assert tracked.ctk("gpu-tracker", "status").startswith("-----")
     finally:
         os.killpg(holder.pid, signal.SIGKILL)
