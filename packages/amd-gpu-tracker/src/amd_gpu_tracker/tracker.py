@@ -195,7 +195,10 @@ class Tracker:
         return tuple(sorted(read_ignored_users(self._host)))
 
     def ignore_user(self, uid: int, *, ignored: bool = True) -> bool:
-        """Believe nothing of what a user wrote, or read it again; return False where that is so already."""
+        """Read no leases of the user `uid`, or where `ignored` is false read them again.
+
+        Return False where that is so already; NotPermitted for anyone but root.
+        """
         if self._state.is_rootless:
             raise needs_root()
         with self._locked():

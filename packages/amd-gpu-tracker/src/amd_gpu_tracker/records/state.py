@@ -11,7 +11,7 @@ from amd_gpu_tracker.enabled import POLICY_FILE, is_link
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
 from amd_gpu_tracker.records.policy import Policy, format_policy, parse_policy
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import make_directories, put_in_place, read_plain_file, replace_file, write_beside
+from amdgpu_discovery.files import put_in_place, read_plain_file, replace_file, write_beside
 from amdgpu_discovery.paths import (
     DIRECTORY,
     FILE_TYPE,
@@ -182,7 +182,8 @@ def make_directory(path: str) -> None:
     if is_directory(path):
         return
     try:
-        make_directories(path)
+        make_directory(directory_of(path))
+        posix.mkdir(path, 0o755)
         posix.chmod(path, 0o755)  # whatever the umask: everybody may ask for the status
     except PermissionError as error:
         from amd_gpu_tracker.errors import needs_root

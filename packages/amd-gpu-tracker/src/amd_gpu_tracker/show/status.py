@@ -30,6 +30,7 @@ class ContainerUse(Value):
         ways: How it asked for GPUs: `env`, `swarm`, `cdi`, `device` or `api`.
         kinds: Generic resources by which Docker Swarm chose.
         vram_mb: How much memory of a shared GPU Swarm promised, in MiB; 0 where it promised none.
+        user: Uid of the user whose rootless container it is; None for containers of root and for the caller's own.
     """
 
     container_id: str
@@ -39,7 +40,6 @@ class ContainerUse(Value):
     ways: tuple[str, ...]
     kinds: tuple[str, ...] = ()
     vram_mb: int = 0
-    # Whose rootless container it is, None for containers of root and for the caller's own.
     user: int | None = None
 
 
@@ -68,6 +68,7 @@ class Status(Value):
         enabled: Whether GPUs are tracked.
         gpus: The GPUs that are tracked, by number; empty while the tracker is disabled.
         problems: A sentence about each state file that cannot be read.
+        privileged: Containers that run with `--privileged` and can reach every GPU.
     """
 
     enabled: bool
