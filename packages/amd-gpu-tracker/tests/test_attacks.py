@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be atta
 # Modules come first: the directories of root are closed to the attacker. The attack follows, in the directory of the
 # attacker's leases; then the process stays, to prove leases.
 BECOME_ATTACKER = """
-import ctypes, json, os, signal, sys
+import ctypes, json, os, signal, socket, sys
 from amd_gpu_tracker.life.processes import Processes
 uid = int(sys.argv[1])
 os.setgroups([])
@@ -245,7 +245,7 @@ def test_a_lease_that_means_nothing_is_a_line(tracker, attack, look, leases, cha
         ("os.mkfifo('a.json')", "it is not a plain file"),
         ("os.mkdir('a.json')", "it is a directory"),
         ("write('a.json', ''); os.truncate('a.json', 1 << 40)", "it is too large"),
-        ("import socket; socket.socket(socket.AF_UNIX).bind('a.json')", "it is not a plain file"),
+        ("socket.socket(socket.AF_UNIX).bind('a.json')", "it is not a plain file"),
     ],
 )
 def test_what_is_no_plain_file_is_a_line(attack, look, leases, bytes_read, code, reason):
