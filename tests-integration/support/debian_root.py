@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from filelock import FileLock
+
 from support.debootstrap import bootstrap
 
 PACKAGES = (
@@ -17,6 +19,8 @@ PACKAGES = (
 # The client is a package of its own from trixie on.
 NEWER_PACKAGES = ("docker-cli",)
 OLDER_SUITES = ("bookworm",)
+# In seconds.
+LONGEST_INSTALLATION = 600
 
 
 def debian_root(suite: str) -> Path:
@@ -24,11 +28,13 @@ def debian_root(suite: str) -> Path:
     root = _cache() / suite
     packages = [*PACKAGES, *(() if suite in OLDER_SUITES else NEWER_PACKAGES)]
     complete = root / ".complete"
-    if not complete.exists() or complete.read_text().split() != packages:
-        subprocess.run(["rm", "-rf", "--one-file-system", root], check=True)
-        bootstrap(suite, root)
-        _install(root, packages)
-        complete.write_text("\n".join(packages))
+    # Two sessions at once would install into each other's half-made root.
+    with FileLock(root.with_suffix(".lock"), timeout=LONGEST_INSTALLATION):
+        if not complete.exists() or complete.read_text().split() != packages:
+            subprocess.run(["rm", "-rf", "--one-file-system", root], check=True)
+            bootstrap(suite, root)
+            _install(root, packages)
+            complete.write_text("\n".join(packages))
     return root
 
 
@@ -51,5 +57,6 @@ def _install(root: Path, packages: list[str]) -> None:
 def _in_root(root: Path, *words: str) -> None:
     script = 'mount -t proc proc "$1/proc"; exec chroot "$@"'
     enter = ("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, "sh", os.fspath(root))
-    environment = ("env", "DEBIAN_FRONTEND=noninteractive")
+    # The directory that the caller's TMPDIR names is not in there.
+    environment = ("env", "-u", "TMPDIR", "DEBIAN_FRONTEND=noninteractive")
     subprocess.run([*enter, *environment, *words], stdout=subprocess.DEVNULL, check=True)
