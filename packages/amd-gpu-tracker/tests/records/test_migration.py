@@ -30,12 +30,12 @@ def leave(host, document):
     leave_text(host, json.dumps(document))
 
 
-def statuses(*exclusive, uuids):
+def statuses(*exclusive, uuids, partition=""):
     """Return GPUs as the original wrote them down, these of them exclusive."""
     return {
         str(number): {
             "uuid": uuid,
-            "partitionType": "",
+            "partitionType": partition,
             "accessibility": int(number in exclusive),
             "containerIds": ["36b012bb34c9"],
         }
@@ -135,11 +135,30 @@ def test_partitions_with_one_id_are_known_by_their_rank(machine_of):
     machine.tracker.disable()
     os.unlink(machine.state.policy_path)
     # The boards in another order than they have now.
-    leave(machine.host, {"enabled": True, "gpusStatus": statuses(0, 9, uuids=uuids[8:16] + uuids[:8] + uuids[16:])})
+    moved = statuses(0, 9, uuids=uuids[8:16] + uuids[:8] + uuids[16:], partition="cpx_nps4")
+    leave(machine.host, {"enabled": True, "gpusStatus": moved})
 
     machine.tracker.initialize()
 
     assert exclusive_gpus(machine.tracker) == [1, 8]
+
+
+@pytest.mark.parametrize(
+    ("partition", "was"), [("cpx_nps1", "cpx_nps1"), ("spx_nps4", "spx_nps4"), ("", "no partition")]
+)
+def test_an_exclusive_gpu_that_was_partitioned_in_another_way_is_refused_until_reset(machine_of, partition, was):
+    machine = machine_of("mi300x-8-cpx")
+    machine.tracker.enable()
+    uuids = [gpu.uuid for gpu in machine.tracker.status().gpus]
+    machine.tracker.disable()
+    os.unlink(machine.state.policy_path)
+    leave(machine.host, {"enabled": True, "gpusStatus": statuses(3, uuids=uuids, partition=partition)})
+
+    with pytest.raises(StateError, match=f"GPU 3, which was exclusive, was {was} and is cpx_nps4 now"):
+        machine.tracker.status()
+
+    machine.tracker.reset()
+    assert exclusive_gpus(machine.tracker) == []
 
 
 def test_a_disabled_tracker_stays_disabled(formerly):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.identity import read_tracked_gpus
-from amd_gpu_tracker.records.policy import Policy
+from amd_gpu_tracker.records.policy import Policy, TrackedGpu
 from amdgpu_discovery.errors import DriverUnavailable, reason
 from amdgpu_discovery.files import read_plain_file
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
@@ -31,10 +31,11 @@ REFUSE_ALL = Policy(enabled=True)
 
 
 class FormerGpu(Value):
-    """A GPU as the original wrote it down; `unique_id` is 0 where it knew none."""
+    """A GPU as the original wrote it down; `unique_id` is 0 where it knew none, `partition` None where it said nothing."""
 
     unique_id: int
     accessibility: int
+    partition: str | None
 
 
 def has_former_policy(host: Host) -> bool:
@@ -75,8 +76,11 @@ def _read(host: Host, content: bytes) -> Policy:
     # A policy is for all GPUs of the host.
     require_all_gpus(gpus)
     policy = Policy(enabled=True, gpus=read_tracked_gpus(host, gpus))
-    exclusive = [_find(number, former, gpus) for number in sorted(former) if _was_exclusive(number, former[number])]
-    return policy.with_accessibility([policy.gpus[gpu.number].key for gpu in exclusive], exclusive=True)
+    numbers = [number for number in sorted(former) if _was_exclusive(number, former[number])]
+    exclusive = {number: policy.gpus[_find(number, former, gpus).number] for number in numbers}
+    for number, gpu in exclusive.items():
+        _require_same_partition(number, former[number], gpu)
+    return policy.with_accessibility([gpu.key for gpu in exclusive.values()], exclusive=True)
 
 
 def _parse(content: bytes) -> tuple[bool, dict[int, FormerGpu]]:
@@ -99,6 +103,7 @@ def _parse_gpu(number: str, fields: Mapping[str, Any]) -> FormerGpu:
     return FormerGpu(
         unique_id=_unique_id(_typed(fields.get("uuid"), str, f"uuid of GPU {number}") or ""),
         accessibility=_typed(fields.get("accessibility"), int, f"accessibility of GPU {number}") or FORMER_SHARED,
+        partition=_typed(fields.get("partitiontype"), str, f"partitionType of GPU {number}"),
     )
 
 
@@ -144,6 +149,13 @@ def _find(number: int, former: Mapping[int, FormerGpu], gpus: Sequence[GpuLocati
     if len(same_then) != len(same_now):
         raise ValueError(f"GPU {number}, which was exclusive, is not the GPU of that id any more")
     return same_now[same_then.index(number)]
+
+
+def _require_same_partition(number: int, former: FormerGpu, gpu: TrackedGpu) -> None:
+    """Refuse what the original calls a GPU info mismatch; both write compute and memory mode: "cpx_nps4"."""
+    if former.partition not in (None, gpu.partition):
+        was, now = (partition or "no partition" for partition in (former.partition, gpu.partition))
+        raise ValueError(f"GPU {number}, which was exclusive, was {was} and is {now} now")
 
 
 def _has_id(gpu: GpuLocation, unique_id: int) -> bool:
