@@ -31,7 +31,10 @@ REFUSE_ALL = Policy(enabled=True)
 
 
 class FormerGpu(Value):
-    """A GPU as the original wrote it down; `unique_id` is 0 where it knew none, `partition` None where it said nothing."""
+    """A GPU as the original wrote it down.
+
+    `unique_id` is 0 where it knew none, `partition` None where it wrote nothing.
+    """
 
     unique_id: int
     accessibility: int
