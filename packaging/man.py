@@ -63,7 +63,7 @@ def _commands() -> dict[str, Command]:
     from amd_gpu_tracker import cli
 
     tracker = cli.tracker_app("amd-gpu-tracker", cli.say_refresh)
-    tracker.callback()(cli.offer_help)
+    tracker.callback()(cli.begin)
     return {"amd-ctk": typer.main.get_command(app), "amd-gpu-tracker": typer.main.get_command(tracker)}
 
 

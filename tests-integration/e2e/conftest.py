@@ -15,8 +15,7 @@ def run(docker: Docker) -> Callable[..., str]:
     """Return a function that runs a container to its end under --runtime=amd: `run("0-2", "list-gpus")`."""
 
     def run(gpus: str, *command: str, options: tuple[str, ...] = ()) -> str:
-        asking = ("--rm", "--runtime=amd", f"--env=AMD_VISIBLE_DEVICES={gpus}")
-        return docker("run", *asking, *options, IMAGE, *command).stdout
+        return docker.output("--runtime=amd", f"--env=AMD_VISIBLE_DEVICES={gpus}", *options, command=command)
 
     return run
 

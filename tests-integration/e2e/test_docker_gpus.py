@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from support.docker import IMAGE
 from support.seen import SeenNode, parse_seen, paths
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
@@ -70,17 +69,17 @@ def test_an_image_that_asks_for_all_gpus_in_swarms_name_does_not_beat_its_user(d
     changes = [f"--change=ENV {variable}" for variable in image_says]
     docker("import", *changes, str(image_archive), "greedy:local")
 
-    seen = docker("run", "--rm", "--runtime=amd", f"--env={user}", "greedy:local", "list-gpus").stdout
+    seen = docker.output("--runtime=amd", f"--env={user}", image="greedy:local", command=("list-gpus",))
 
     assert sorted(parse_seen(seen)) == sorted(nodes)
 
 
 def test_a_container_that_asks_for_nothing_gets_nothing(docker):
-    assert docker("run", "--rm", "--runtime=amd", IMAGE, "list-gpus").stdout == ""
+    assert docker.output("--runtime=amd", command=("list-gpus",)) == ""
 
 
 def test_asking_under_plain_runc_gives_nothing(docker):
-    assert docker("run", "--rm", "--env=AMD_VISIBLE_DEVICES=all", IMAGE, "list-gpus").stdout == ""
+    assert docker.output("--env=AMD_VISIBLE_DEVICES=all", command=("list-gpus",)) == ""
 
 
 def test_the_cgroup_allows_the_numbers_of_its_gpus_and_no_other(run):

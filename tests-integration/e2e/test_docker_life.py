@@ -139,8 +139,8 @@ def test_a_privileged_container_has_its_gpus_too(start_docker, tmp_path):
     choice = [our_program("amd-ctk"), "config", "set", "low-level-runtime", runc]
     subprocess.run(choice, env={"AMD_CTK_HOST_ROOT": host.root}, check=True, capture_output=True)
 
-    asking = ("--rm", "--runtime=amd", "--env=AMD_VISIBLE_DEVICES=0", "--privileged")
-    nodes = parse_seen(docker("run", *asking, IMAGE, "list-gpus").stdout)
+    asking = ("--runtime=amd", "--env=AMD_VISIBLE_DEVICES=0", "--privileged")
+    nodes = parse_seen(docker.output(*asking, command=("list-gpus",)))
 
     # A privileged container also sees what GPUs the machine itself has.
     assert set(GPU_0) <= set(paths(nodes))
@@ -174,7 +174,7 @@ def test_a_container_without_gpus_is_what_runc_makes_of_it(docker):
     look = "ls /dev; sort /proc/mounts; grep -E '^(Uid|Groups|Cap|NoNewPrivs|Seccomp)' /proc/self/status; env"
 
     under_ours, under_runc = (
-        docker("run", "--rm", f"--runtime={name}", "--hostname=same", IMAGE, "sh", "-c", look).stdout.splitlines()
+        docker.output(f"--runtime={name}", "--hostname=same", command=("sh", "-c", look)).splitlines()
         for name in ("amd", "runc")
     )
 

@@ -75,4 +75,4 @@ def test_a_host_without_the_driver_refuses_gpus_and_runs_everything_else(start_d
         "amd-container-runtime: amdgpu driver unavailable: /sys/module/amdgpu/drivers/ does not exist"
         " (load it with 'modprobe amdgpu', or install it)"
     )
-    assert docker("run", "--rm", "--runtime=amd", IMAGE, "echo", "fine").stdout == "fine\n"
+    assert docker.output("--runtime=amd", command=("echo", "fine")) == "fine\n"

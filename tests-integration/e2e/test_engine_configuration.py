@@ -14,7 +14,7 @@ import tomlkit
 
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate import build_host
-from support.docker import IMAGE, Docker
+from support.docker import Docker
 from support.installed import SEARCH_PATH, engine_program, our_program
 
 pytestmark = pytest.mark.e2e
@@ -51,7 +51,7 @@ def test_docker_takes_the_runtime_as_its_default(
     configure("--config-path=/daemon.json", "--runtime-name=gpu", "--set-as-default")
     restart(docker)
     assert docker("info", "--format", "{{.DefaultRuntime}} {{.Runtimes.gpu.Path}}").stdout == f"gpu {PROGRAM}\n"
-    listed = docker("run", "--rm", "--env=AMD_VISIBLE_DEVICES=1", IMAGE, "list-gpus").stdout
+    listed = docker.output("--env=AMD_VISIBLE_DEVICES=1", command=("list-gpus",))
     assert listed.count("renderD") == 1
 
     configure("--config-path=/daemon.json", "--remove", "--runtime-name=gpu")

@@ -65,9 +65,9 @@ def podman(tmp_path_factory, image_archive, mi300x):
 @pytest.mark.docker
 @as_every_user
 def test_a_remapped_container_of_docker_opens_its_gpus_and_has_no_others(docker, user):
-    asking = ("--rm", f"--user={user}", "--runtime=amd", "--env=AMD_VISIBLE_DEVICES=0")
+    asking = (f"--user={user}", "--runtime=amd", "--env=AMD_VISIBLE_DEVICES=0")
 
-    assert parse_seen(docker("run", *asking, IMAGE, "list-gpus").stdout) == GPU_0
+    assert parse_seen(docker.output(*asking, command=("list-gpus",))) == GPU_0
 
 
 @pytest.mark.docker

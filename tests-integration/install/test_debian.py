@@ -360,6 +360,19 @@ def test_an_upgrade_from_the_original_keeps_what_its_own_script_deletes(machine)
     assert machine.run("ls /var/lib/amd-container-toolkit") == "engine-configuration.json\n"
 
 
+def test_an_upgrade_says_that_the_trackers_state_of_the_original_is_cut_and_keeps_it(machine):
+    install_the_original(machine)
+    cut = '{"enabled":true,"gpusStatus":{"0":'
+    machine.write("/var/log/gpu-tracker.json", cut)
+    refusal = "the state of AMD's toolkit 1.x in /var/log/gpu-tracker.json cannot be taken over, so GPUs are refused"
+
+    printed = install(machine)
+
+    assert refusal in printed
+    assert "make them available again with 'amd-ctk gpu-tracker reset'" in printed
+    assert machine.run("cat /var/log/gpu-tracker.json") == cut
+
+
 def test_what_was_configured_after_a_part_was_installed_beside_the_original_stays(machine):
     install_the_original(machine)
     install(machine, "amd-ctk")

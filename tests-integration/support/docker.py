@@ -59,6 +59,20 @@ class Docker:
             raise EngineError(f"docker {' '.join(words)}: {ended.stderr}")
         return ended
 
+    def output(self, *words: str, image: str = IMAGE, command: tuple[str, ...]) -> str:
+        """Run a command in a container that is removed at its end; return what it printed.
+
+        That comes from a file. On a machine that is very busy dockerd gives up on a container's output two seconds
+        after its end, and the client ends well with a part of it, or with none.
+        """
+        written = self.directory / "output"
+        written.write_bytes(b"")
+        # The root of a user namespace is another user.
+        written.chmod(0o666)
+        options = ("--rm", f"--volume={written}:/output", *words)
+        self("run", *options, image, "sh", "-c", 'exec "$@" >/output', "sh", *command)
+        return written.read_text()
+
     @property
     def containerd(self) -> subprocess.Popen[bytes]:
         return self._processes[0]

@@ -42,9 +42,20 @@ def command(untracked):
             check=False,
             **options,
         )
-        return answer.returncode, answer.stdout, answer.stderr
+        notice = f"Working on the simulated host {untracked.host.root}, not on this machine\n"
+        return answer.returncode, answer.stdout, answer.stderr.replace(notice, "", 1)
 
     return run
+
+
+def test_a_command_that_changes_a_simulated_host_says_so(untracked):
+    notice = f"Working on the simulated host {untracked.host.root}, not on this machine\n"
+    program = [sys.executable, "-m", "amd_gpu_tracker", "--host-root", untracked.host.root]
+
+    def complaints(*words):
+        return subprocess.run([*program, *words], capture_output=True, text=True, check=False).stderr
+
+    assert [complaints(word) for word in ("enable", "status", "reset")] == [notice, "", notice]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
 from amd_gpu_tracker.tracker import AccessibilityChange, Tracker
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
+from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
 
 DISABLED = "GPU Tracker is disabled"
 RESTART = (
@@ -25,6 +25,8 @@ RESTART = (
 CDI_SPEC = "/etc/cdi/amd.json"
 # The hidden command behind `gpu-tracker 0,1-2 exclusive`.
 SET = "set"
+# Commands that change nothing.
+LOOKING = ("status", "help", "h")
 
 HELP = """GPU Tracker related commands
 
@@ -194,10 +196,18 @@ def show_help(context: typer.Context, command: Annotated[str, typer.Argument()] 
         print(group.get_help())
 
 
-def offer_help(context: typer.Context) -> None:
-    """Show the help of a group where no command of it is named; for those that mount `tracker_app`."""
+def begin(context: typer.Context) -> None:
+    """Show the help where no command is named; say on which host a command that changes something works."""
     if context.invoked_subcommand is None:
         print(context.get_help())
+    elif context.invoked_subcommand not in LOOKING:
+        announce(host_of(context))
+
+
+def announce(host: Host) -> None:
+    """Say on standard error that a simulated host is changed, where it is one."""
+    if not host.is_this_machine:
+        print(SIMULATED_NOTICE.format(root=host.root), file=sys.stderr, flush=True)
 
 
 def host_of(context: typer.Context) -> Host:
@@ -269,7 +279,7 @@ def _choose_host(
     ] = False,
 ) -> None:
     context.obj = host_from_environment({ROOT_VARIABLE: host_root})
-    offer_help(context)
+    begin(context)
 
 
 def _list(items: tuple[int, ...] | tuple[str, ...]) -> str:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT_VARIABLE = "AMD_CTK_HOST_ROOT"
+# What a program says on standard error before it changes such a host.
+SIMULATED_NOTICE = "Working on the simulated host {root}, not on this machine"
 
 
 class Host:

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import SIMULATED_NOTICE, Host
 
 
 def host_of(context: typer.Context) -> Host:
@@ -25,4 +25,4 @@ def host_to_change(context: typer.Context) -> Host:
 def announce(host: Host) -> None:
     """Say on standard error that a simulated host is changed, where it is one."""
     if not host.is_this_machine:
-        print(f"Working on the simulated host {host.root}, not on this machine", file=sys.stderr, flush=True)
+        print(SIMULATED_NOTICE.format(root=host.root), file=sys.stderr, flush=True)

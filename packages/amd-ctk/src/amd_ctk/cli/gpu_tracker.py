@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import sys
 
-import typer
-
-from amd_ctk.cli.context import host_to_change
-from amd_gpu_tracker.cli import offer_help, tracker_app
+from amd_gpu_tracker.cli import begin, tracker_app
 from amdgpu_discovery.host import Host
-
-# Commands that change nothing.
-LOOKING = ("status", "help", "h")
 
 
 def refresh_cdi_specs(host: Host) -> None:
@@ -25,10 +19,4 @@ def refresh_cdi_specs(host: Host) -> None:
 
 app = tracker_app("amd-ctk gpu-tracker", refresh_cdi_specs)
 
-
-@app.callback()
-def begin(context: typer.Context) -> None:
-    """Show the help where no command is named; say on which host a command that changes something works."""
-    offer_help(context)
-    if context.invoked_subcommand not in (None, *LOOKING):
-        host_to_change(context)
+app.callback()(begin)
