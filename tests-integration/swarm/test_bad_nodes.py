@@ -99,11 +99,11 @@ def test_status_names_each_of_them(node: Node) -> None:
     answer = node.amd_ctk("swarm", "status")
 
     assert answer.stderr == (
-        "GONE=0x378041e1ada6015 names no GPU of this node, so that every task that gets it is refused\n"
-        "GPU=3 is an amount and names no GPU, so that every task that gets it is refused\n"
-        "WORDS=first names no GPU of this node, so that every task that gets it is refused\n"
-        "WORDS=second names no GPU of this node, so that every task that gets it is refused\n"
-        "GPUs [2] are offered twice, as GPU_COMPUTE and MI210, and Swarm gives them out twice: the second task is"
+        "GONE=0x378041e1ada6015 names no GPU of this node, so every task that gets it is refused\n"
+        "GPU=3 is an amount and names no GPU, so every task that gets it is refused\n"
+        "WORDS=first names no GPU of this node, so every task that gets it is refused\n"
+        "WORDS=second names no GPU of this node, so every task that gets it is refused\n"
+        "GPUs [2] are advertised twice, as GPU_COMPUTE and MI210, and Swarm gives them out twice: the second task is"
         " refused\n"
-        "VRAM offers 300000 MiB, and the GPUs have 262080 MiB\n"
+        "VRAM advertises 300000 MiB, but the GPUs have 262080 MiB\n"
     )

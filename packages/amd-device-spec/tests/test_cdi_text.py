@@ -67,7 +67,7 @@ def test_what_is_written_is_read_again(tree, language):
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "position"),
+    ("text", "location", "position"),
     [
         (JSON, ("kind",), (3, 3)),
         (JSON, ("devices", 0, "containerEdits", "deviceNodes", 0, "major"), (11, 13)),
@@ -78,8 +78,8 @@ def test_what_is_written_is_read_again(tree, language):
         (YAML, ("devices", 0, "name"), (4, 3)),
     ],
 )
-def test_a_place_is_a_line_and_a_column(text, place, position):
-    assert parse_spec(text.encode()).position(place) == position
+def test_a_place_is_a_line_and_a_column(text, location, position):
+    assert parse_spec(text.encode()).position(location) == position
 
 
 def test_numbers_in_yaml_are_what_engines_take_them_for():

@@ -17,7 +17,7 @@ def spec(name="gpu0", kind="amd.com/gpu", edits=None, top=None, **device):
 
 
 @pytest.mark.parametrize(
-    ("content", "version", "place"),
+    ("content", "version", "location"),
     [
         (spec(), "0.3.0", ()),
         (
@@ -43,10 +43,10 @@ def spec(name="gpu0", kind="amd.com/gpu", edits=None, top=None, **device):
         ),
     ],
 )
-def test_content_needs_the_version_that_brought_it(content, version, place):
+def test_content_needs_the_version_that_brought_it(content, version, location):
     need = needed_version(content)
 
-    assert (need.version, need.place) == (version, place)
+    assert (need.version, need.location) == (version, location)
 
 
 @pytest.mark.parametrize(

@@ -337,8 +337,8 @@ def test_a_container_is_told_how_much_memory_is_its_own_and_a_second_time_anew()
     ("broken", "message"),
     [
         ({"linux": []}, "its 'linux' is not an object"),
-        ({"linux": {"devices": [7]}}, "its 'linux.devices' is not a list of the kind it should be"),
-        ({"linux": {"devices": {}}}, "its 'linux.devices' is not a list of the kind it should be"),
+        ({"linux": {"devices": [7]}}, "its 'linux.devices' is not a list of the expected type"),
+        ({"linux": {"devices": {}}}, "its 'linux.devices' is not a list of the expected type"),
         ({"linux": {"resources": 1}}, "its 'linux.resources' is not an object"),
         ({"annotations": "x"}, "its 'annotations' is not an object"),
         (

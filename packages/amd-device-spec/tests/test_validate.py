@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_device_spec.validate import Problem, form_problems, format_place
+from amd_device_spec.validate import Problem, form_problems, format_location
 
 NODE = {"path": "/dev/kfd", "type": "c", "major": 510, "minor": 0}
 SPEC = {
@@ -23,16 +23,16 @@ SPEC = {
 }
 
 
-def changed(place, value):
-    """Return the spec with something else in one place; None takes it out."""
+def changed(location, value):
+    """Return the spec with something else in one location; None takes it out."""
     spec = copy.deepcopy(SPEC)
     inner = spec
-    for step in place[:-1]:
+    for step in location[:-1]:
         inner = inner[step]
     if value is None:
-        del inner[place[-1]]
+        del inner[location[-1]]
     else:
-        inner[place[-1]] = value
+        inner[location[-1]] = value
     return spec
 
 
@@ -41,7 +41,7 @@ def test_a_spec_that_uses_much_of_the_specification_is_valid():
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "where", "message"),
+    ("location", "value", "where", "message"),
     [
         (("kind",), None, "", "the field kind is missing"),
         (("kind",), 3, "kind", "not a string"),
@@ -110,17 +110,17 @@ def test_a_spec_that_uses_much_of_the_specification_is_valid():
         ),
     ],
 )
-def test_one_mistake_is_one_problem_in_its_place(place, value, where, message):
-    problems = form_problems(changed(place, value))
+def test_one_mistake_is_one_problem_in_its_place(location, value, where, message):
+    problems = form_problems(changed(location, value))
 
-    assert [(format_place(problem.place), problem.message) for problem in problems] == [(where, message)]
+    assert [(format_location(problem.location), problem.message) for problem in problems] == [(where, message)]
 
 
 def test_a_name_that_stands_twice_is_a_problem_where_it_stands_again():
     spec = changed(("devices",), [*SPEC["devices"], *SPEC["devices"]])
 
     assert form_problems(spec) == [
-        Problem(place=("devices", 1, "name"), message="'0' is the name of devices[0] already")
+        Problem(location=("devices", 1, "name"), message="'0' is the name of devices[0] already")
     ]
 
 
@@ -132,7 +132,7 @@ def test_two_missing_fields_are_two_problems():
 
 @pytest.mark.parametrize("spec", [None, [], "text", 3])
 def test_what_is_no_object_is_no_spec(spec):
-    assert form_problems(spec) == [Problem(place=(), message="not an object")]
+    assert form_problems(spec) == [Problem(location=(), message="not an object")]
 
 
 JSON_VALUES = st.recursive(
@@ -153,6 +153,6 @@ PLACES = [
 
 
 @given(st.sampled_from(PLACES), JSON_VALUES)
-def test_whatever_stands_in_a_spec_is_answered_with_problems_and_no_trace(place, value):
-    for problem in form_problems(changed(place, value)):
+def test_whatever_stands_in_a_spec_is_answered_with_problems_and_no_trace(location, value):
+    for problem in form_problems(changed(location, value)):
         assert problem.message

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from amd_device_spec.cdi import CdiOptions, build_cdi_hooks, build_cdi_spec
-from amd_device_spec.validate import format_place
+from amd_device_spec.validate import format_location
 from amd_device_spec.validate_host import host_problems
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
@@ -28,7 +28,7 @@ def machine(tmp_path):
 def told(machine, hooks=(), gpus=None):
     all_gpus, nodes, spec = machine
     problems = host_problems(spec, all_gpus if gpus is None else gpus, nodes, hooks=hooks)
-    return [f"{format_place(problem.place)}: {problem.message}" for problem in problems]
+    return [f"{format_location(problem.location)}: {problem.message}" for problem in problems]
 
 
 def nodes_of(machine, position):

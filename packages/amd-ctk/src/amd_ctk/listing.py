@@ -1,4 +1,4 @@
-"""How lists of GPUs begin, or fail."""
+"""The first line of every GPU list, and the error where there is no list."""
 
 from __future__ import annotations
 

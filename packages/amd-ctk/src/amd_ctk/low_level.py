@@ -1,4 +1,4 @@
-"""Which OCI runtime containers will run on, decided when an engine is configured."""
+"""The low-level runtime that amd-container-runtime uses, chosen when an engine is configured."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def find_only_crun(directories: Sequence[str]) -> str:
 
 
 def check_low_level_runtime(path: str) -> None:
-    """Raise SettingsError for the path of a program that others may replace, which engines would run as root."""
+    """Raise SettingsError for the path of a program that others may replace, which engines run as root."""
     if not (os.path.isabs(path) and os.path.exists(path)):
         return
     replaceable = writable_by_others(path) or writable_by_others(os.path.realpath(path))
     if replaceable:
         raise SettingsError(
-            f"the low-level runtime {path} can be replaced by others than root: {replaceable} is theirs to write",
-            hint=f"'ls -ld {replaceable}' shows who may; only root should",
+            f"the low-level runtime {path} can be replaced by users other than root, who may write to {replaceable}",
+            hint=f"make it writable by root only; 'ls -ld {replaceable}' shows its owner and mode",
         )
 
 

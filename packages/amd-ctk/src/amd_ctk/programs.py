@@ -1,4 +1,4 @@
-"""Ask another program a question, with a limit to how long the answer may take."""
+"""Run another program for its output, with a time limit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SECONDS = 3.0
-# Of an answer; the longest are lists of containers.
+# Of one output; the longest are lists of containers.
 LARGEST_CHARACTERS = 4 * 1024 * 1024
 
 
 class Answer(Value):
-    """What a program said; `problem` is why there is no answer, "" where there is one."""
+    """The output of a program; `problem` says why there is none, "" where there is one."""
 
     output: str = ""
     errors: str = ""
@@ -28,7 +28,7 @@ class Answer(Value):
 
 
 def ask(words: Sequence[str], *, seconds: float = SECONDS) -> Answer:
-    """Return what a program answers; never fails, and never takes longer than it is given."""
+    """Return what a program prints; never raises, and never takes longer than `seconds`."""
     import shutil
     import subprocess
 

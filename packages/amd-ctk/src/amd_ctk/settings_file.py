@@ -1,4 +1,4 @@
-"""Our own config.toml: change one setting, keep the comments, and write the form that container starts read."""
+"""The toolkit's config.toml: change one setting, keep the comments, and write the compiled form."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ NEW_TEXT = "# Settings of the AMD Container Toolkit; 'amd-ctk config show' lists
 
 
 def read_settings_file(host: Host) -> dict[str, Any]:
-    """Return what config.toml sets, {} where there is none; SettingsError where that means nothing."""
+    """Return what config.toml sets, {} where there is none; SettingsError where it is invalid."""
     values: dict[str, Any] = _read_document(host).get(())
     check_settings(values, host.path(CONFIG_FILE))
     return values
 
 
 def set_setting(host: Host, key: str, value: Any) -> bool:
-    """Give a setting a value in config.toml and compile it; return whether the file is another one then."""
+    """Set a setting in config.toml and compile it; return whether the file changed."""
     document = _read_document(host)
     return _write(host, document, document.set((key,), value))
 
 
 def unset_setting(host: Host, key: str) -> bool:
-    """Take a setting out of config.toml and compile it; return whether the file is another one then."""
+    """Remove a setting from config.toml and compile it; return whether the file changed."""
     document = _read_document(host)
-    # A key of the file that is no setting can be taken out all the same.
+    # An unknown key in the file can be removed too.
     if document.get((key,)) is ABSENT and not is_setting(key):
         raise SettingsError(f"there is no setting {key}", hint=f"the nearest is {nearest_key(key)}")
     return _write(host, document, document.remove((key,)))
 
 
 def compile_settings(host: Host) -> bool:
-    """Write the form that container starts read; return whether there is a config.toml to compile."""
+    """Write the compiled form, which container starts read; return whether there is a config.toml."""
     values = read_settings_file(host)
     source = host.stat(CONFIG_FILE)
     if source is None:
         _remove_compiled(host)
         return False
-    # Read by everyone, as the runtime of a rootless container is.
+    # Readable by all users: rootless containers read it too.
     replace_file(host.path(COMPILED_FILE), format_compiled(values, stamp(source)), mode=0o644, durable=True)
     return True
 

@@ -111,7 +111,7 @@ def test_content_that_needs_a_later_version_names_who_cannot_read_it(host, amd_c
     answer = amd_ctk("cdi", "generate", "--annotations", "--additional-gids")
 
     assert answer.stdout == "Generated CDI spec: /etc/cdi/amd.json\n"
-    assert answer.stderr == "It is of CDI 0.7.0, which these engines cannot read: Podman 4.3\n"
+    assert answer.stderr == "These engines cannot read CDI 0.7.0: Podman 4.3\n"
     assert json.loads(spec.read_text())["cdiVersion"] == "0.7.0"
 
 

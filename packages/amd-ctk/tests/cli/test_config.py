@@ -123,7 +123,7 @@ def test_compiling_without_a_config_takes_the_old_form_away(served: Host, config
 
     answer = amd_ctk("config", "compile")
 
-    assert answer.stdout == "There is no /etc/amd-container-toolkit/config.toml; the defaults are in force\n"
+    assert answer.stdout == "There is no /etc/amd-container-toolkit/config.toml; the defaults are used\n"
     assert os.listdir(config_toml.parent) == []
 
 
@@ -181,8 +181,8 @@ def test_a_low_level_runtime_that_others_may_replace_is_refused(served: Host, am
     assert (refused.returncode, refused.stderr) == (
         8,
         (
-            f"the low-level runtime {program} can be replaced by others than root: {program} is theirs to write"
-            f" ('ls -ld {program}' shows who may; only root should)\n"
+            f"the low-level runtime {program} can be replaced by users other than root, who may write to {program}"
+            f" (make it writable by root only; 'ls -ld {program}' shows its owner and mode)\n"
         ),
     )
     program.chmod(0o755)

@@ -82,7 +82,7 @@ def test_an_answer_that_cannot_be_written_is_a_failure(host, program):
             check=False,
         )
 
-    assert (answer.returncode, answer.stderr) == (1, "the answer cannot be written: the disk is full\n")
+    assert (answer.returncode, answer.stderr) == (1, "the output cannot be written: the disk is full\n")
 
 
 @pytest.mark.parametrize(

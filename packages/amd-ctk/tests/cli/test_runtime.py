@@ -113,7 +113,7 @@ def test_both_spellings_unset_the_default(configure, daemon_json: Path, flag: st
         (["--remove", "--set-as-default"], "remove flag cannot be used along with set-as-default flag"),
         (["--remove", "--unset-as-default"], "remove flag cannot be used along with set-as-default flag"),
         (["--undo", "--remove"], "undo flag cannot be used along with remove or set-as-default flag"),
-        (["--runtime=lxc"], "unsupported runtime engine: lxc (there are docker, podman, containerd, crio)"),
+        (["--runtime=lxc"], "unsupported runtime engine: lxc (choose from docker, podman, containerd, crio)"),
         (
             ["--runtime-name=runc"],
             'docker has a runtime of its own called "runc" (choose another with --runtime-name)',
@@ -123,7 +123,7 @@ def test_both_spellings_unset_the_default(configure, daemon_json: Path, flag: st
         (["--all", "--remove", "--config-path=/x"], "all flag goes with remove flag, and with no configuration file"),
         (
             ["--runtime-path=bin/x"],
-            "the runtime path bin/x is not absolute (engines look for programs in places of their own)",
+            "the runtime path bin/x is not absolute (give an absolute path; an engine may have another PATH)",
         ),
     ],
 )
@@ -249,7 +249,7 @@ class TestDefectsOfTheOriginal:
 
         assert (added.returncode, removed.returncode, beside.returncode) == (1, 0, 0)
         assert added.stderr == (
-            'the runtime "amd" is there already and runs /opt/mine (choose another with --runtime-name)\n'
+            'the runtime "amd" exists already and runs /opt/mine (choose another with --runtime-name)\n'
         )
         assert removed.stderr == "/etc/docker/daemon.json contains nothing added by amd-ctk\n"
         assert list(json.loads(daemon_json.read_text())["runtimes"]) == ["amd", "amd2"]
@@ -308,7 +308,9 @@ class TestDefectsOfTheOriginal:
         answer = configure()
 
         assert (answer.returncode, answer.stdout) == (1, "")
-        assert answer.stderr.endswith("/etc/docker/daemon.json | err: it is a symbolic link to nothing\n")
+        assert answer.stderr.endswith(
+            "/etc/docker/daemon.json | err: it is a symbolic link to a file that does not exist\n"
+        )
         assert os.listdir(daemon_json.parent) == ["daemon.json"]
 
     def test_bytes_that_are_no_text_are_named(self, configure, daemon_json: Path) -> None:
@@ -454,8 +456,8 @@ class TestOptionsOfTheDaemonsUnit:
             "",
             (
                 "docker.service has --default-runtime=runc on its command line, and docker does not start while "
-                '/etc/docker/daemon.json has "default-runtime" too (nothing was changed; take --default-runtime out of '
-                "the unit, or out of its environment file, first)\n"
+                '/etc/docker/daemon.json has "default-runtime" too (nothing was changed; remove --default-runtime '
+                "from the unit or its environment file first)\n"
             ),
         )
         assert not daemon_json.exists()
@@ -516,7 +518,8 @@ def test_undo_does_not_lose_what_was_written_since(configure, daemon_json: Path)
 
     assert (answer.returncode, answer.stderr) == (
         1,
-        "/etc/docker/daemon.json was edited since amd-ctk changed it (take out what is ours with --remove)\n",
+        "/etc/docker/daemon.json was edited since amd-ctk changed it"
+        " (use --remove to remove only what amd-ctk added)\n",
     )
     assert daemon_json.read_text() == edited
 
@@ -548,7 +551,7 @@ def test_a_damaged_record_is_named(configure, daemon_json: Path, tmp_path: Path)
     assert answer.returncode == 5
     assert answer.stderr == (
         f"{record}, the record of what amd-ctk changed, cannot be read: it is damaged "
-        "(move it away; then only what is ours by its content is taken out)\n"
+        "(move it away; --remove then finds only runtimes that run amd-container-runtime)\n"
     )
     assert daemon_json.read_text() == FRESH
 
@@ -583,5 +586,6 @@ def test_no_engine_of_a_simulated_host_is_restarted(configure, daemon_json: Path
 
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr == (
-        f"no engine serves the simulated host {Host(daemon_json.parent.parent.parent).root} (leave --restart away)\n"
+        f"the simulated host {Host(daemon_json.parent.parent.parent).root} has no engine to restart"
+        " (remove --restart)\n"
     )

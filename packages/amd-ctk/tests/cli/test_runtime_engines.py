@@ -8,13 +8,13 @@ import pytest
 
 PROGRAM = "/usr/bin/amd-container-runtime"
 PODMAN = """\
-# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=podman --remove' takes this out again.
+# AMD GPUs in containers; remove with 'amd-ctk runtime configure --runtime=podman --remove'.
 
 [engine.runtimes]
 amd = ["/usr/bin/amd-container-runtime"]
 """
 CRIO = """\
-# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=crio --remove' takes this out again.
+# AMD GPUs in containers; remove with 'amd-ctk runtime configure --runtime=crio --remove'.
 
 [crio.runtime.runtimes.amd]
 runtime_path = "/usr/bin/amd-container-runtime"
@@ -43,7 +43,7 @@ imports = ["/etc/containerd/conf.d/*.toml"]
 """
 NEEDED = "and runtimes need version 2 or 3 ('containerd config migrate' prints a newer form of it)"
 DROP_IN = """\
-# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=containerd --remove' ends it.
+# AMD GPUs in containers; remove with 'amd-ctk runtime configure --runtime=containerd --remove'.
 version = 3
 
 [plugins."io.containerd.cri.v1.runtime"]
@@ -214,7 +214,7 @@ def test_an_engine_that_refuses_keeps_its_file(configure, root: Path, amd_ctk, t
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
         "crio refuses the new /etc/crio/crio.conf.d/99-amd.conf: validating runtime config: no "
-        "(nothing was changed; --no-validate does it all the same)\n"
+        "(nothing was changed; use --no-validate to skip this check)\n"
     )
     assert forced.returncode == 0
     assert (root / "etc/crio/crio.conf.d/99-amd.conf").read_text() == CRIO

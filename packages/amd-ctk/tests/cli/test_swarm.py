@@ -18,7 +18,7 @@ LABELS = (
 GPUS = ["0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C", "0x12FE4F7FDAF06B9"]
 NO_DEFAULT = (
     "Swarm runs every task under the default runtime, which is not the AMD Container Runtime"
-    " ('amd-ctk runtime configure --set-as-default' makes it so)\n"
+    " (run 'amd-ctk runtime configure --set-as-default')\n"
 )
 SETTINGS_UPDATED = "Updated the config file: /etc/amd-container-toolkit/config.toml\n"
 UPDATED = "Updated the config file: /etc/docker/daemon.json\nPlease restart docker daemon\n"
@@ -109,7 +109,7 @@ def test_status_says_that_a_resource_is_named_in_another_way_than_the_settings_s
     node.configure(**DEFAULT_IS_AMD, node_generic_resources=["AMD_GPU=0000:03:00.0"])
 
     assert node("status").stderr == (
-        "AMD_GPU=0000:03:00.0 names a GPU by PCI address, which swarm-resource-names does not say, so that no task gets"
+        "AMD_GPU=0000:03:00.0 names a GPU by PCI address, but swarm-resource-names is another form, so no task gets"
         " a GPU by it\n"
     )
 
@@ -205,7 +205,7 @@ def test_the_difference_is_shown(node: Node) -> None:
             [],
             (
                 "GPU_COMPUTE=0x89caa15875ff5a43 in node-generic-resources names GPU 1, and Swarm would give that out"
-                " twice (take the entry out, or say --kind GPU_COMPUTE)"
+                " twice (remove the entry, or use --kind GPU_COMPUTE)"
             ),
         ),
         (
@@ -217,7 +217,7 @@ def test_the_difference_is_shown(node: Node) -> None:
             ),
         ),
         ([], ["--vram=AMD_GPU"], "AMD_GPU cannot name GPUs and count VRAM at once (choose another with --vram=KIND)"),
-        ([], ["--kind=my gpu"], "'my gpu' is not a kind of resource (write letters, digits and _, such as AMD_GPU)"),
+        ([], ["--kind=my gpu"], "'my gpu' is not a valid resource kind (use letters, digits and _, as in AMD_GPU)"),
         (
             [],
             ["--labels"],
@@ -266,8 +266,8 @@ def test_a_worker_cannot_label_itself(node: Node) -> None:
     node.answer(INFO, {"ServerVersion": "28", "Swarm": {"NodeID": "n1", "ControlAvailable": False}})
 
     assert node("setup", "--labels").stderr == (
-        "this node is no manager of a swarm, so it cannot label itself"
-        " (leave --labels away, and run on a manager what is printed then)\n"
+        "this node is not a swarm manager, so it cannot label itself"
+        " (run without --labels, and run the printed command on a manager)\n"
     )
 
 
@@ -295,7 +295,7 @@ def test_a_node_without_gpus_has_nothing_to_offer(host, amd_ctk, tmp_path: Path)
 
 
 RULE = "-" * 100
-HEADER = f"{RULE}\nGPU Id    Model       VRAM (MiB)  Offered as                          Reserved by\n{RULE}\n"
+HEADER = f"{RULE}\nGPU Id    Model       VRAM (MiB)  Advertised as                       Reserved by\n{RULE}\n"
 
 
 def test_status_shows_what_is_configured_where_no_engine_answers(node: Node) -> None:
@@ -310,8 +310,8 @@ def test_status_shows_what_is_configured_where_no_engine_answers(node: Node) -> 
         "3         MI210       65520       -                                   -\n"
     )
     assert answer.stderr == (
-        "MI is not in the setting swarm-resources, so that no task gets a GPU by it\n"
-        "AMD_GPU=0xDEAD names no GPU of this node, so that every task that gets it is refused\n" + NO_DEFAULT
+        "MI is not in the setting swarm-resources, so no task gets a GPU by it\n"
+        "AMD_GPU=0xDEAD names no GPU of this node, so every task that gets it is refused\n" + NO_DEFAULT
     )
 
 
@@ -344,10 +344,10 @@ def test_status_shows_what_swarm_promised_where_nothing_is_tracked(node: Node) -
         "3         MI210       65520       -                                   -\n"
     )
     assert answer.stderr == (
-        "GPU_COMPUTE=4 is an amount and names no GPU, so that every task that gets it is refused\n"
-        "GPUs [0] are offered twice, as AMD_GPU and GPU, and Swarm gives them out twice: without the GPU Tracker two"
+        "GPU_COMPUTE=4 is an amount and names no GPU, so every task that gets it is refused\n"
+        "GPUs [0] are advertised twice, as AMD_GPU and GPU, and Swarm gives them out twice: without the GPU Tracker two"
         " tasks share one\n"
-        "docker offers something else than /etc/docker/daemon.json says, until it is restarted\n"
+        "docker does not advertise what /etc/docker/daemon.json says until it is restarted\n"
     )
 
 
@@ -362,11 +362,11 @@ def test_status_says_which_memory_nobody_keeps_count_of(node: Node) -> None:
 
     answer = node("status")
 
-    assert answer.stdout.splitlines()[-1] == "VRAM: 300000 MiB offered, 0 MiB reserved"
+    assert answer.stdout.splitlines()[-1] == "VRAM: 300000 MiB advertised, 0 MiB reserved"
     assert answer.stderr == (
-        "VRAM offers 300000 MiB, and the GPUs have 262080 MiB\n"
-        "VRAM is offered and the GPU Tracker is disabled, so that every task that gets it is refused\n"
-        'Docker is in no swarm while "live-restore" is true\n'
+        "VRAM advertises 300000 MiB, but the GPUs have 262080 MiB\n"
+        "VRAM is advertised while the GPU Tracker is disabled, so every task that gets it is refused\n"
+        'Docker cannot join a swarm while "live-restore" is true\n'
     )
 
 
@@ -390,7 +390,7 @@ class TestOptionsOfTheDaemonsUnit:
             (
                 "docker.service has --node-generic-resource=AMD_GPU=0xEA35F57CC80DEB35 on its command line, and docker"
                 ' does not start while /etc/docker/daemon.json has "node-generic-resources" too (nothing was changed;'
-                " take --node-generic-resource out of the unit, or out of its environment file, first)\n"
+                " remove --node-generic-resource from the unit or its environment file first)\n"
             ),
         )
         assert not node.daemon_json.exists()
@@ -403,9 +403,9 @@ class TestOptionsOfTheDaemonsUnit:
 
         assert "0         MI210       65520       AMD_GPU=0xEA35F57CC80DEB35          -\n" in answer.stdout
         assert answer.stderr == (
-            "Swarm runs every task under the default runtime, which is not the AMD Container Runtime (take"
-            " --default-runtime out of docker.service, then run 'amd-ctk runtime configure --set-as-default')\n"
-            'Docker is in no swarm while "live-restore" is true\n'
+            "Swarm runs every task under the default runtime, which is not the AMD Container Runtime (remove"
+            " --default-runtime from docker.service, then run 'amd-ctk runtime configure --set-as-default')\n"
+            'Docker cannot join a swarm while "live-restore" is true\n'
         )
 
     def test_a_default_runtime_of_its_command_line_is_found(self, node: Node, dockerd) -> None:
@@ -481,7 +481,7 @@ def test_services_that_are_done_are_removed(node: Node, swarm_of) -> None:
 def test_services_that_are_not_done_stay(node: Node, swarm_of, mode, condition: str, states: list[str]) -> None:
     swarm_of((service("a", mode=mode, condition=condition), states))
 
-    assert node("prune").stdout == "No one-shot service is done\n"
+    assert node("prune").stdout == "No one-shot service is finished\n"
 
 
 @pytest.mark.parametrize(
@@ -515,7 +515,7 @@ def test_a_dry_run_removes_no_service(node: Node, swarm_of) -> None:
 def test_without_labelled_services_there_is_nothing_to_do(node: Node) -> None:
     node.answer(LIST, "")
 
-    assert node("prune").stdout == "No one-shot service is done\n"
+    assert node("prune").stdout == "No one-shot service is finished\n"
 
 
 def test_docker_says_itself_what_is_wrong(node: Node) -> None:

@@ -42,7 +42,7 @@ def test_what_dockerd_says_is_told_with_the_real_path(stand_in: StandIn) -> None
 
     assert str(refused.value) == (
         "docker refuses the new /etc/docker/daemon.json: unable to configure with file /etc/docker/daemon.json: nope "
-        "(nothing was changed; --no-validate does it all the same)"
+        "(nothing was changed; use --no-validate to skip this check)"
     )
 
 
@@ -78,7 +78,7 @@ def test_containerd_has_to_show_the_runtime_in_what_it_understood(stand_in: Stan
     with pytest.raises(RefusedByEngine) as refused:
         check(CONTAINERD, "version = 2", "/etc/containerd/config.toml", program="/usr/bin/amd")
     assert str(refused.value) == (
-        "containerd does not show the runtime in what it understands of the new /etc/containerd/config.toml (it may be "
+        "containerd does not list the runtime when it reads the new /etc/containerd/config.toml (it may be "
         "too old for the version of the file, or a file imported there replaces the same section)"
     )
 

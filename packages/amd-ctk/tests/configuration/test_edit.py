@@ -58,7 +58,9 @@ def test_a_file_that_changed_since_it_was_read_is_left_alone(daemon_json: Path, 
     with pytest.raises(ConfigFileError) as refused:
         save(edited, ledger)
 
-    assert str(refused.value) == "failed to save the config: /etc/docker/daemon.json was changed meanwhile (try again)"
+    assert (
+        str(refused.value) == "failed to save the config: /etc/docker/daemon.json changed in the meantime (try again)"
+    )
     assert daemon_json.read_text() == "{}"
     assert os.listdir(daemon_json.parent) == ["daemon.json"]
     assert ledger.get(file.shown) == Record()
@@ -70,7 +72,7 @@ def test_a_file_that_appeared_since_is_left_alone(daemon_json: Path, ledger: Led
     edited = prepare_edit(DOCKER, file, turn_cdi_on, Record())
     daemon_json.write_text(ORIGINAL)
 
-    with pytest.raises(ConfigFileError, match="was changed meanwhile"):
+    with pytest.raises(ConfigFileError, match="changed in the meantime"):
         save(edited, ledger)
 
     assert daemon_json.read_text() == ORIGINAL
@@ -170,8 +172,8 @@ def test_a_file_that_is_a_mount_of_its_own_cannot_be_replaced_and_is_left_alone(
 
     assert done.stdout.splitlines()[1:] == ["rc 1", "{}", "daemon.json", "daemon.json.before-amd-ctk", "other"]
     assert done.stderr.splitlines()[1] == (
-        "failed to save the config: failed to open file: /disk/daemon.json | err: it is a mount of its own, and what is"
-        " mounted cannot be replaced (edit the file where it is mounted from, or mount its directory)"
+        "failed to save the config: failed to open file: /disk/daemon.json | err: it is a mount point and cannot"
+        " be replaced (edit the file at the source of the mount, or mount its directory instead)"
     )
     record = tmp_path / "host/var/lib/amd-container-toolkit/engine-configuration.json"
     assert json.loads(record.read_text()) == {"files": {}}

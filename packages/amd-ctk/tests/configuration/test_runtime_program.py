@@ -17,7 +17,7 @@ def test_a_path_that_leads_to_no_program_is_refused(tmp_path: Path) -> None:
         with pytest.raises(NoRuntimeProgram) as refused:
             check_runtime_path(str(path), must_exist=True)
         assert str(refused.value) == (
-            f"the runtime path {path} leads to no program (engines would start no container; install it first)"
+            f"the runtime path {path} is not a program (install it first, or the engine cannot start containers)"
         )
 
 

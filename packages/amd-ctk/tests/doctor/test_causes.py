@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from amd_ctk.cdi.generate_options import Recipe
+from amd_ctk.cdi.generate_options import GenerateOptions
 from amd_ctk.cdi.specs import write_spec
 from amd_ctk.doctor.run import DoctorError, check_names, run_checks
 from amd_device_spec.cdi import CdiOptions
@@ -119,8 +119,8 @@ def without_low_level_runtime(machine):
 
 def spec_of(machine, *, minor=None):
     """The CDI spec of a host, with another minor number of its first node where one is given."""
-    recipe = Recipe(output="/tmp/amd.json", language="json", options=CdiOptions())
-    spec, _ = write_spec(machine.host, recipe)
+    wanted = GenerateOptions(output="/tmp/amd.json", language="json", options=CdiOptions())
+    spec, _ = write_spec(machine.host, wanted)
     if minor is not None:
         spec["devices"][0]["containerEdits"]["deviceNodes"][0]["minor"] = minor
     return spec

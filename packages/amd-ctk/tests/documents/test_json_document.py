@@ -151,7 +151,7 @@ def test_what_is_not_one_json_object_is_refused(text: str, sentence: str) -> Non
 def test_a_key_that_stands_twice_is_not_guessed_at() -> None:
     document = JsonDocument('{"runtimes": {"amd": {}}, "runtimes": {}}')
 
-    with pytest.raises(DocumentError, match=r'^"runtimes" stands there 2 times \(keep one of them\)$'):
+    with pytest.raises(DocumentError, match=r'^"runtimes" occurs 2 times \(keep one of them\)$'):
         document.set(("runtimes", "amd"), AMD)
 
 

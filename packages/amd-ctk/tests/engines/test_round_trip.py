@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amd_ctk.configuration.config_file import ConfigFile
+from amd_ctk.configuration.configure_options import ConfigureOptions, plan_edit
 from amd_ctk.configuration.edit import Edited, prepare_edit, prepare_undo, save
 from amd_ctk.configuration.ledger import Ledger
-from amd_ctk.configuration.request import Request, plan_edit
 from amd_ctk.documents.document import Document
 from amd_ctk.engines.engine import Engine
 from amd_ctk.engines.known import ENGINES
@@ -23,7 +23,7 @@ CORPUS = Path(__file__).parent / "corpus"
 CASES = [
     pytest.param(ENGINES[path.parent.name], path, id=f"{path.parent.name}-{path.stem}") for path in CORPUS.glob("*/*")
 ]
-ASKED_FOR = Request(
+ASKED_FOR = ConfigureOptions(
     runtime_name="amd",
     runtime_path="/usr/bin/amd-container-runtime",
     cdi=None,
@@ -56,12 +56,12 @@ class Machine:
         self.file = ConfigFile(path=str(self.path), shown=str(self.path))
         self.ledger = Ledger(str(self.directory))
 
-    def ask(self, request: Request) -> Edited:
+    def ask(self, options: ConfigureOptions) -> Edited:
         record = self.ledger.get(self.file.shown)
-        if request.undo:
+        if options.undo:
             edited = prepare_undo(self.file, record)
         else:
-            edit, _ = plan_edit(self.engine, request, ourselves="", search_path="", must_exist=False)
+            edit, _ = plan_edit(self.engine, options, ourselves="", search_path="", must_exist=False)
             edited = prepare_edit(self.engine, self.file, edit, record)
         if edited.changed:
             save(edited, self.ledger)
@@ -83,13 +83,13 @@ def machines() -> Iterator[list[Machine]]:
 @given(asked=st.lists(requests, min_size=1, max_size=4))
 @settings(max_examples=15, deadline=None)
 def test_whatever_was_configured_removal_gives_back_every_byte(
-    engine: Engine, config: Path, asked: list[Request]
+    engine: Engine, config: Path, asked: list[ConfigureOptions]
 ) -> None:
     machine = Machine(engine, config)
     try:
-        for request in asked:
-            machine.ask(request)
-            assert not machine.ask(request).changed
+        for options in asked:
+            machine.ask(options)
+            assert not machine.ask(options).changed
 
         machine.ask(REMOVAL)
 

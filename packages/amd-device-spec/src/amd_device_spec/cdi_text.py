@@ -32,13 +32,13 @@ class SpecText:
         self._text = text
         self._marked: Any = None
 
-    def position(self, place: tuple[str | int, ...]) -> tuple[int, int]:
-        """Return line and column, counted from 1, of the innermost part on the way to `place` that exists."""
+    def position(self, location: tuple[str | int, ...]) -> tuple[int, int]:
+        """Return line and column, counted from 1, of the innermost part on the way to `location` that exists."""
         if self._marked is None:
             # Slow, and of use only where something is wrong.
             self._marked = _parse_yaml(self._text)
         line, column, node = 0, 0, self._marked
-        for step in place:
+        for step in location:
             marks = getattr(getattr(node, "lc", None), "data", None) or {}
             if step not in marks:
                 break

@@ -27,16 +27,16 @@ LATEST_BY_ENGINE = {
 
 
 class Need(Value):
-    """A version, what in a spec needs it, and the place where that stands."""
+    """A version, what in a spec needs it, and the location where that stands."""
 
     version: str
     content: str
-    place: tuple[str | int, ...]
+    location: tuple[str | int, ...]
 
 
 def needed_version(spec: dict[str, Any]) -> Need:
     """Return the lowest version that carries all of a spec which the schema accepts."""
-    lowest = Need(version=EARLIEST, content="any spec", place=())
+    lowest = Need(version=EARLIEST, content="any spec", location=())
     return max([lowest, *_needs(spec)], key=lambda need: VERSIONS.index(need.version))
 
 
@@ -48,30 +48,30 @@ def engines_without(version: str) -> list[str]:
 
 def _needs(spec: dict[str, Any]) -> Iterator[Need]:
     if "." in spec["kind"].partition("/")[2]:
-        yield Need(version="0.6.0", content="a class with a dot", place=("kind",))
+        yield Need(version="0.6.0", content="a class with a dot", location=("kind",))
     if spec.get("annotations"):
-        yield Need(version="0.6.0", content="annotations", place=("annotations",))
+        yield Need(version="0.6.0", content="annotations", location=("annotations",))
     yield from _needs_of_edits(spec.get("containerEdits", {}), ("containerEdits",))
     for position, device in enumerate(spec["devices"]):
         yield from _needs_of_device(device, ("devices", position))
 
 
-def _needs_of_device(device: dict[str, Any], place: tuple[str | int, ...]) -> Iterator[Need]:
+def _needs_of_device(device: dict[str, Any], location: tuple[str | int, ...]) -> Iterator[Need]:
     if device["name"][:1].isdecimal():
-        yield Need(version="0.5.0", content="a name that begins with a digit", place=(*place, "name"))
+        yield Need(version="0.5.0", content="a name that begins with a digit", location=(*location, "name"))
     if device.get("annotations"):
-        yield Need(version="0.6.0", content="annotations", place=(*place, "annotations"))
-    yield from _needs_of_edits(device["containerEdits"], (*place, "containerEdits"))
+        yield Need(version="0.6.0", content="annotations", location=(*location, "annotations"))
+    yield from _needs_of_edits(device["containerEdits"], (*location, "containerEdits"))
 
 
-def _needs_of_edits(edits: dict[str, Any], place: tuple[str | int, ...]) -> Iterator[Need]:
+def _needs_of_edits(edits: dict[str, Any], location: tuple[str | int, ...]) -> Iterator[Need]:
     for position, mount in enumerate(edits.get("mounts", ())):
         if mount.get("type"):
-            yield Need(version="0.4.0", content="the type of a mount", place=(*place, "mounts", position, "type"))
+            yield Need(version="0.4.0", content="the type of a mount", location=(*location, "mounts", position, "type"))
     for position, node in enumerate(edits.get("deviceNodes", ())):
         if node.get("hostPath"):
-            where = (*place, "deviceNodes", position, "hostPath")
-            yield Need(version="0.5.0", content="the hostPath of a device node", place=where)
+            where = (*location, "deviceNodes", position, "hostPath")
+            yield Need(version="0.5.0", content="the hostPath of a device node", location=where)
     for field, version in (("additionalGids", "0.7.0"), ("intelRdt", "0.7.0"), ("netDevices", "1.1.0")):
         if edits.get(field):
-            yield Need(version=version, content=field, place=(*place, field))
+            yield Need(version=version, content=field, location=(*location, field))

@@ -69,7 +69,7 @@ def build_edits(
     """Return the edits that let a container use these nodes; `poststop` are hooks in OCI's form.
 
     With `keep_host_mode` the nodes keep the host's permission bits and the process is put into their groups instead.
-    `sources` are nodes of the host that are bound in place of some, for a container with a user namespace of its own.
+    `sources` are nodes of the host that are bound instead of some, for a container with a user namespace of its own.
     `vram_mb` is how much of the GPU's memory it is told to use, in MiB, 0 for all.
     """
     nodes = list(nodes)
@@ -110,7 +110,9 @@ def add_edits(spec: dict[str, Any], edits: Edits) -> bool:
     }
     if not any(listed.values()):
         return False
-    _object(spec, ("annotations",))[ANNOTATION] = dumps({kind: new for kind, new in listed.items() if new}).decode()
+    _object(spec, ("annotations",))[ANNOTATION] = dumps(
+        {section: new for section, new in listed.items() if new}
+    ).decode()
     return True
 
 
@@ -136,11 +138,11 @@ def _add_nodes(spec: dict[str, Any], edits: Edits) -> tuple[list[dict[str, Any]]
     return _add(spec, "devices", made, missing=_all), _add(spec, "mounts", bound, missing=_all)
 
 
-def _add(spec: dict[str, Any], kind: str, wanted: list[Any], *, missing: Any) -> list[Any]:
+def _add(spec: dict[str, Any], section: str, wanted: list[Any], *, missing: Any) -> list[Any]:
     """Append of `wanted` what `missing` finds missing in the list that is there; return what was appended."""
     if not wanted:
         return []
-    present = _list(spec, LOCATIONS[kind], of=type(wanted[0]))
+    present = _list(spec, LOCATIONS[section], of=type(wanted[0]))
     new: list[Any] = missing(present, wanted)
     present += new
     return new
@@ -175,7 +177,7 @@ def _is_same_device(old: dict[str, Any] | None, new: dict[str, Any]) -> bool:
 
 def _missing_rules(present: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rules that are not there behind the last one that denies, which may take back what stands before."""
-    last = next((place for place in reversed(range(len(present))) if not present[place].get("allow")), 0)
+    last = next((position for position in reversed(range(len(present))) if not present[position].get("allow")), 0)
     standing = {numbers_of(rule) for rule in present[last:] if _allows_use(rule)}
     return [rule for rule in wanted if numbers_of(rule) not in standing]
 
@@ -185,23 +187,23 @@ def _allows_use(rule: dict[str, Any]) -> bool:
     return rule.get("allow") is True and rule.get("type") == "c" and set(ACCESS) <= set(str(rule.get("access")))
 
 
-def _list(spec: dict[str, Any], place: tuple[str, ...], *, of: type) -> list[Any]:
-    """Return the list at a place, made where there is none; SpecError where there is something else."""
-    parent = _object(spec, place[:-1])
-    if parent.get(place[-1]) is None:
-        parent[place[-1]] = []
-    found = parent[place[-1]]
+def _list(spec: dict[str, Any], spec_path: tuple[str, ...], *, of: type) -> list[Any]:
+    """Return the list at a path of the spec, made where there is none; SpecError where there is something else."""
+    parent = _object(spec, spec_path[:-1])
+    if parent.get(spec_path[-1]) is None:
+        parent[spec_path[-1]] = []
+    found = parent[spec_path[-1]]
     if not isinstance(found, list) or not all(isinstance(entry, of) for entry in found):
-        raise SpecError(f"its '{'.'.join(place)}' is not a list of the kind it should be")
+        raise SpecError(f"its '{'.'.join(spec_path)}' is not a list of the expected type")
     return found
 
 
-def _object(spec: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+def _object(spec: dict[str, Any], spec_path: tuple[str, ...]) -> dict[str, Any]:
     found = spec
-    for depth, key in enumerate(place, 1):
+    for depth, key in enumerate(spec_path, 1):
         if found.get(key) is None:
             found[key] = {}
         found = found[key]
         if not isinstance(found, dict):
-            raise SpecError(f"its '{'.'.join(place[:depth])}' is not an object")
+            raise SpecError(f"its '{'.'.join(spec_path[:depth])}' is not an object")
     return found

@@ -20,7 +20,7 @@ ACCESS = "rw"
 # Tells a container how much of its GPU's memory is its own, in units of 2^20 bytes.
 VRAM_LIMIT = "AMD_VRAM_LIMIT_MB"
 
-# Where each kind of edit stands in a spec.
+# Where the edits of each section stand in a spec.
 LOCATIONS = {
     "devices": ("linux", "devices"),
     "mounts": ("mounts",),
@@ -52,8 +52,8 @@ def remove_edits(spec: dict[str, Any]) -> bool:
 
 def summary_of(device: dict[str, Any]) -> str:
     """Return a device as the annotation lists it: path, number, mode and owner; no two that differ look alike."""
-    path, kind, number = device.get("path"), device.get("type"), numbers_of(device)
-    return f"{path} {kind} {number} {device.get('fileMode')} {device.get('uid')} {device.get('gid')}"
+    path, node_type, number = device.get("path"), device.get("type"), numbers_of(device)
+    return f"{path} {node_type} {number} {device.get('fileMode')} {device.get('uid')} {device.get('gid')}"
 
 
 def mount_of(destination: str, source: str) -> dict[str, Any]:
@@ -68,20 +68,20 @@ def rule_of(major: int, minor: int) -> dict[str, Any]:
 
 def numbers_of(rule: dict[str, Any]) -> str:
     """Return the device number of a rule or a device, `major:minor`."""
-    # As text: whatever else stands in a spec can be compared too.
+    # As text, so that values of any type can be compared.
     return f"{rule.get('major')}:{rule.get('minor')}"
 
 
 def _remove_listed(spec: dict[str, Any], listed: object) -> None:
-    """Take out what the annotation's value lists; SpecError where that is nothing of ours."""
-    for kind, entries in _parse_listed(listed).items():
+    """Take out what the annotation's value lists; SpecError where this toolkit did not write that."""
+    for section, entries in _parse_listed(listed).items():
         left: dict[object, int] = {}
         for entry in entries:
-            text = _hook_text(entry) if kind == "poststop" else entry
+            text = _hook_text(entry) if section == "poststop" else entry
             left[text] = left.get(text, 0) + 1
-        present = _find_list(spec, LOCATIONS[kind])
-        # Ours was appended: of two equal entries the first is somebody else's.
-        present[:] = [entry for entry in reversed(present) if not _take(left, _as_listed(kind, entry))][::-1]
+        present = _find_list(spec, LOCATIONS[section])
+        # Edits were appended: of two equal entries the first belongs to another program.
+        present[:] = [entry for entry in reversed(present) if not _take(left, _as_listed(section, entry))][::-1]
 
 
 def _take(left: dict[object, int], listed: object) -> bool:
@@ -91,17 +91,17 @@ def _take(left: dict[object, int], listed: object) -> bool:
     return True
 
 
-def _as_listed(kind: str, present: Any) -> object:
-    """Return an entry of a spec as the annotation lists it, None where it is none that we write."""
-    if kind in ("gids", "env"):
+def _as_listed(section: str, present: Any) -> object:
+    """Return an entry of a spec as the annotation lists it, None where this toolkit does not write such entries."""
+    if section in ("gids", "env"):
         return present if isinstance(present, (int, str)) else None
     if not isinstance(present, dict):
         return None
-    if kind == "devices":
+    if section == "devices":
         return summary_of(present)
-    if kind == "poststop":
+    if section == "poststop":
         return _hook_text(present)
-    if kind == "mounts":
+    if section == "mounts":
         destination, source = present.get("destination", ""), present.get("source", "")
         return f"{destination} {source}" if present == mount_of(destination, source) else None
     major, minor = present.get("major", -1), present.get("minor", -1)
@@ -114,34 +114,36 @@ def _hook_text(hook: dict[str, Any]) -> str:
 
 def _parse_listed(listed: object) -> dict[str, list[Any]]:
     try:
-        kinds = loads(listed.encode()) if isinstance(listed, str) and len(listed) <= LONGEST_LIST else None
+        sections = loads(listed.encode()) if isinstance(listed, str) and len(listed) <= LONGEST_LIST else None
     except (ValueError, RecursionError):
-        kinds = None
-    if not isinstance(kinds, dict) or not all(_is_ours(kind, entries) for kind, entries in kinds.items()):
+        sections = None
+    if not isinstance(sections, dict) or not all(
+        _is_edit_list(section, entries) for section, entries in sections.items()
+    ):
         raise SpecError(f"its annotation {ANNOTATION} is not what this toolkit writes")
-    return kinds
+    return sections
 
 
-def _is_ours(kind: str, entries: object) -> bool:
-    """Return whether these can be edits of ours.
+def _is_edit_list(section: str, entries: object) -> bool:
+    """Return whether these can be edits of this toolkit.
 
-    What an image lists must not take away a denial or somebody's hook.
+    What an image lists must not remove a denial, or a hook of another program.
     """
-    return kind in LOCATIONS and isinstance(entries, list) and all(_is_listed(kind, entry) for entry in entries)
+    return section in LOCATIONS and isinstance(entries, list) and all(_is_listed(section, entry) for entry in entries)
 
 
-def _is_listed(kind: str, entry: object) -> bool:
-    if kind == "gids":
+def _is_listed(section: str, entry: object) -> bool:
+    if section == "gids":
         return type(entry) is int
-    if kind == "poststop":
+    if section == "poststop":
         return _is_hook(entry)
     if not isinstance(entry, str):
         return False
-    if kind == "mounts":
+    if section == "mounts":
         return _is_node_mount(entry)
-    if kind == "rules":
+    if section == "rules":
         return _are_numbers(entry)
-    return kind == "devices" or entry.startswith(f"{VRAM_LIMIT}=")
+    return section == "devices" or entry.startswith(f"{VRAM_LIMIT}=")
 
 
 def _is_node_mount(listed: str) -> bool:
@@ -161,8 +163,8 @@ def _is_hook(hook: object) -> bool:
     return isinstance(words, list) and any(isinstance(word, str) and word.endswith(HOOK_PROGRAM) for word in words)
 
 
-def _find_list(spec: dict[str, Any], place: tuple[str, ...]) -> list[Any]:
+def _find_list(spec: dict[str, Any], spec_path: tuple[str, ...]) -> list[Any]:
     found: Any = spec
-    for key in place:
+    for key in spec_path:
         found = found.get(key) if isinstance(found, dict) else None
     return found if isinstance(found, list) else []

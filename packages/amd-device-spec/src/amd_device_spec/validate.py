@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    Place = tuple[str | int, ...]
+    Location = tuple[str | int, ...]
 
 
 _TYPE_WORDS = {
@@ -36,11 +36,11 @@ class Problem(Value):
     """One thing that is wrong with a CDI spec.
 
     Attributes:
-        place: Way from the top of the spec to where it is: keys and positions, such as `("devices", 0, "name")`.
+        location: Way from the top of the spec to where it is: keys and positions, such as `("devices", 0, "name")`.
         message: What is wrong, in one clause.
     """
 
-    place: Place
+    location: Location
     message: str
 
 
@@ -62,9 +62,9 @@ def schema_problems(spec: object) -> list[Problem]:
     return list(dict.fromkeys(problem for error in errors for problem in _describe(error)))
 
 
-def format_place(place: Place) -> str:
-    """Return a place as people write it: devices[0].name; what is not printable is escaped."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")
+def format_location(location: Location) -> str:
+    """Return a location as people write it: devices[0].name; what is not printable is escaped."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
     return text if text.isprintable() else ascii(text)
 
 
@@ -79,15 +79,15 @@ def _read_schema() -> dict[str, Any]:
 
 def _describe(error: Any) -> Iterator[Problem]:
     """Say what a complaint of jsonschema means for the author of a spec."""
-    place = tuple(error.absolute_path)
+    location = tuple(error.absolute_path)
     if error.validator == "required":
         for field in (field for field in error.validator_value if field not in error.instance):
-            yield Problem(place=place, message=f"the field {field} is missing")
+            yield Problem(location=location, message=f"the field {field} is missing")
     elif error.validator == "additionalProperties" and error.validator_value is False:
         for field in sorted(map(str, set(error.instance) - set(error.schema["properties"]))):
-            yield Problem(place=(*place, field), message="CDI has no such field")
+            yield Problem(location=(*location, field), message="CDI has no such field")
     else:
-        yield Problem(place=place, message=_sentence(error))
+        yield Problem(location=location, message=_sentence(error))
 
 
 def _sentence(error: Any) -> str:
@@ -107,7 +107,7 @@ def rule_problems(spec: dict[str, Any]) -> Iterator[Problem]:
     """Yield what is wrong with a spec that the schema accepts."""
     yield from _version_problems(spec)
     if problem := kind_problem(spec["kind"]):
-        yield Problem(place=("kind",), message=f"{spec['kind']!r} {problem}")
+        yield Problem(location=("kind",), message=f"{spec['kind']!r} {problem}")
     yield from _annotation_problems(spec, ())
     yield from _device_problems(spec["devices"])
 
@@ -115,36 +115,36 @@ def rule_problems(spec: dict[str, Any]) -> Iterator[Problem]:
 def _version_problems(spec: dict[str, Any]) -> Iterator[Problem]:
     version = spec["cdiVersion"]
     if version not in VERSIONS:
-        yield Problem(place=("cdiVersion",), message=f"CDI has no version {version!r}")
+        yield Problem(location=("cdiVersion",), message=f"CDI has no version {version!r}")
         return
     need = needed_version(spec)
     if VERSIONS.index(version) < VERSIONS.index(need.version):
-        yield Problem(place=need.place, message=f"{need.content} needs cdiVersion {need.version}, not {version}")
+        yield Problem(location=need.location, message=f"{need.content} needs cdiVersion {need.version}, not {version}")
 
 
 def _device_problems(devices: list[dict[str, Any]]) -> Iterator[Problem]:
     first_by_name: dict[str, int] = {}
     for position, device in enumerate(devices):
-        name, place = device["name"], ("devices", position)
+        name, location = device["name"], ("devices", position)
         if problem := name_problem(name):
-            yield Problem(place=(*place, "name"), message=f"{name!r} {problem}")
+            yield Problem(location=(*location, "name"), message=f"{name!r} {problem}")
         if name in first_by_name:
             message = f"{name!r} is the name of devices[{first_by_name[name]}] already"
-            yield Problem(place=(*place, "name"), message=message)
+            yield Problem(location=(*location, "name"), message=message)
         first_by_name.setdefault(name, position)
         if not any(device["containerEdits"].values()):
-            yield Problem(place=(*place, "containerEdits"), message="empty")
-        yield from _annotation_problems(device, place)
+            yield Problem(location=(*location, "containerEdits"), message="empty")
+        yield from _annotation_problems(device, location)
 
 
-def _annotation_problems(owner: dict[str, Any], place: Place) -> Iterator[Problem]:
+def _annotation_problems(owner: dict[str, Any], location: Location) -> Iterator[Problem]:
     annotations = owner.get("annotations", {})
     for key in annotations:
         if problem := _annotation_key_problem(key):
-            yield Problem(place=(*place, "annotations", key), message=problem)
+            yield Problem(location=(*location, "annotations", key), message=problem)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > LONGEST_ANNOTATIONS:
-        yield Problem(place=(*place, "annotations"), message=f"longer than {LONGEST_ANNOTATIONS} bytes")
+        yield Problem(location=(*location, "annotations"), message=f"longer than {LONGEST_ANNOTATIONS} bytes")
 
 
 def _annotation_key_problem(key: str) -> str:

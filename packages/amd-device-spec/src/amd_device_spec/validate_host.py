@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from amd_device_spec.validate import Place
+    from amd_device_spec.validate import Location
     from amdgpu_discovery.gpu import DeviceNode, Gpu
 
 DRM_DIRECTORY = "/dev/dri/"
@@ -34,11 +34,11 @@ def host_problems(
     named = names_of(gpus, ALL_NAMES)
     node_by_path = {node.path: node for node in nodes}
     for position, device in enumerate(spec["devices"]):
-        place = ("devices", position)
+        location = ("devices", position)
         if device["name"] in named:
-            yield from _grant_problems(device, place, named[device["name"]], node_by_path)
+            yield from _grant_problems(device, location, named[device["name"]], node_by_path)
         elif _is_ours(device["name"]):
-            yield Problem(place=(*place, "name"), message=f"{device['name']!r} names no GPU of this machine")
+            yield Problem(location=(*location, "name"), message=f"{device['name']!r} names no GPU of this machine")
     yield from _missing_gpus(spec, gpus)
     yield from _missing_hooks(spec, hooks)
 
@@ -48,43 +48,43 @@ def _is_ours(name: str) -> bool:
 
 
 def _grant_problems(
-    device: dict[str, Any], place: Place, gpus: Sequence[Gpu], node_by_path: Mapping[str, DeviceNode]
+    device: dict[str, Any], location: Location, gpus: Sequence[Gpu], node_by_path: Mapping[str, DeviceNode]
 ) -> Iterator[Problem]:
     allowed = {path for gpu in gpus for path in (gpu.card_path, gpu.render_path)} | {KFD_PATH}
-    place = (*place, "containerEdits", "deviceNodes")
+    location = (*location, "containerEdits", "deviceNodes")
     listed = device["containerEdits"].get("deviceNodes", [])
     for position, node in enumerate(listed):
         path = node.get("hostPath") or node["path"]
         if path not in allowed:
             if path.startswith(DRM_DIRECTORY):
                 message = f"{path} is no node of {_subject(device['name'])}"
-                yield Problem(place=(*place, position, "path"), message=message)
+                yield Problem(location=(*location, position, "path"), message=message)
         elif path not in node_by_path:
-            yield Problem(place=(*place, position, "path"), message=f"{path} does not exist")
+            yield Problem(location=(*location, position, "path"), message=f"{path} does not exist")
         else:
-            yield from _number_problems(node, node_by_path[path], (*place, position))
+            yield from _number_problems(node, node_by_path[path], (*location, position))
     present = {node.get("hostPath") or node["path"] for node in listed}
     for path in (*(gpu.render_path for gpu in gpus), KFD_PATH):
         if path not in present:
-            yield Problem(place=place, message=f"{path} is missing")
+            yield Problem(location=location, message=f"{path} is missing")
 
 
 def _subject(name: str) -> str:
     return f"GPU {name}" if name.isdecimal() else f"what {name} names"
 
 
-def _number_problems(listed: dict[str, Any], node: DeviceNode, place: Place) -> Iterator[Problem]:
+def _number_problems(listed: dict[str, Any], node: DeviceNode, location: Location) -> Iterator[Problem]:
     # Engines look up the numbers that a spec leaves out.
     for field, actual in (("major", node.major), ("minor", node.minor)):
         if listed.get(field, actual) != actual:
-            yield Problem(place=(*place, field), message=f"{listed[field]}, but that of {node.path} is {actual}")
+            yield Problem(location=(*location, field), message=f"{listed[field]}, but that of {node.path} is {actual}")
 
 
 def _missing_gpus(spec: dict[str, Any], gpus: Sequence[Gpu]) -> Iterator[Problem]:
     names = {device["name"] for device in spec["devices"]}
     for gpu in gpus:
         if str(gpu.number) not in names:
-            yield Problem(place=("devices",), message=f"GPU {gpu.number} of this machine is missing")
+            yield Problem(location=("devices",), message=f"GPU {gpu.number} of this machine is missing")
 
 
 def _missing_hooks(spec: dict[str, Any], hooks: Sequence[dict[str, Any]]) -> Iterator[Problem]:
@@ -92,5 +92,5 @@ def _missing_hooks(spec: dict[str, Any], hooks: Sequence[dict[str, Any]]) -> Ite
     for hook in hooks:
         if hook not in present:
             yield Problem(
-                place=("containerEdits",), message=f"the {hook['hookName']} hook of the GPU tracker is missing"
+                location=("containerEdits",), message=f"the {hook['hookName']} hook of the GPU tracker is missing"
             )

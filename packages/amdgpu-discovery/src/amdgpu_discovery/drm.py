@@ -87,11 +87,15 @@ def read_drm_devices(host: Host) -> list[DrmDevice]:
     """Return every device with a card or render node, of any vendor, by path."""
     minors: dict[str, dict[str, int]] = {}
     for name in host.names(DRM_CLASS):
-        kind = name.rstrip("0123456789")
+        prefix = name.rstrip("0123456789")
         # Connectors (card1-DP-1) and control links stand in the same directory.
-        if kind in ("card", "renderD") and kind != name:
-            minors.setdefault(device_path(host, name), {})[kind] = int(name[len(kind) :])
-    return [make_device(path, kind.get("renderD"), kind.get("card")) for path, kind in sorted(minors.items()) if path]
+        if prefix in ("card", "renderD") and prefix != name:
+            minors.setdefault(device_path(host, name), {})[prefix] = int(name[len(prefix) :])
+    return [
+        make_device(path, minor_by_prefix.get("renderD"), minor_by_prefix.get("card"))
+        for path, minor_by_prefix in sorted(minors.items())
+        if path
+    ]
 
 
 def amdgpu_pci_addresses(host: Host) -> list[PciAddress]:

@@ -53,13 +53,13 @@ def read_plain_file(
     and some never end. Of an `owner` only that user's own files are read, and no symbolic link is followed.
     """
     found_path = posix.O_PATH | posix.O_CLOEXEC | (0 if owner is None else posix.O_NOFOLLOW)
-    place = posix.open(path, found_path, dir_fd=directory)
+    handle = posix.open(path, found_path, dir_fd=directory)
     try:
-        found = posix.fstat(place)
+        found = posix.fstat(handle)
         _require_plain(found, largest, owner)
-        descriptor = posix.open(f"/proc/self/fd/{place}", posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+        descriptor = posix.open(f"/proc/self/fd/{handle}", posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
     finally:
-        posix.close(place)
+        posix.close(handle)
     try:
         return _read_all(descriptor, largest), found.st_mtime
     finally:
@@ -67,18 +67,18 @@ def read_plain_file(
 
 
 def _require_plain(found: os.stat_result, largest: int, owner: int | None) -> None:
-    kind = found.st_mode & FILE_TYPE
-    is_plain = kind == REGULAR_FILE and owner in (None, found.st_uid)
+    file_type = found.st_mode & FILE_TYPE
+    is_plain = file_type == REGULAR_FILE and owner in (None, found.st_uid)
     if is_plain and found.st_size <= largest:
         return
     import errno
 
     if is_plain:
         raise OSError(errno.EFBIG, "it is too large")
-    if kind in (DIRECTORY, SYMBOLIC_LINK):
+    if file_type in (DIRECTORY, SYMBOLIC_LINK):
         # What `reason` has words for.
-        raise OSError(errno.EISDIR if kind == DIRECTORY else errno.ELOOP, "it is not a plain file")
-    raise OSError(errno.EINVAL, "it is not a plain file" if kind != REGULAR_FILE else "it belongs to another user")
+        raise OSError(errno.EISDIR if file_type == DIRECTORY else errno.ELOOP, "it is not a plain file")
+    raise OSError(errno.EINVAL, "it is not a plain file" if file_type != REGULAR_FILE else "it belongs to another user")
 
 
 def _read_all(descriptor: int, largest: int) -> bytes:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.kfd_topology import KfdNode
 
     # A function's address, and its device where it has minors of its own.
-    Place = tuple[PciAddress, DrmDevice | None]
+    Parent = tuple[PciAddress, DrmDevice | None]
 
     # A GPU's number, its rank among the partitions of its parent, and how many there are of them.
     Position = tuple[int, int, int]
@@ -79,10 +79,10 @@ def join_gpus(host: Host) -> JoinedGpus:
     node_by_minor = {node.render_minor: node for node in topology.gpu_nodes}
     devices = _find_devices(host, node_by_minor)
     partitions = [node_by_minor[device.render_minor or 0] for device in devices if not device.pci_address]
-    places: Mapping[int, Place] = {}
+    parents: Mapping[int, Parent] = {}
     if partitions:
-        places = place_partitions(host, partitions, devices, is_whole=topology.is_whole)
-    found = [_join(node_by_minor[device.render_minor or 0], device, places) for device in devices]
+        parents = find_partition_parents(host, partitions, devices, is_whole=topology.is_whole)
+    found = [_join(node_by_minor[device.render_minor or 0], device, parents) for device in devices]
     if topology.hidden and not found:
         raise GpusHidden(topology.hidden, topology.hidden)
     return JoinedGpus(found=sorted(found, key=lambda gpu: gpu.sort_key), hidden=topology.hidden)
@@ -132,8 +132,8 @@ def _require_driver(host: Host) -> None:
         )
 
 
-def _join(node: KfdNode, device: DrmDevice, places: Mapping[int, Place]) -> FoundGpu:
-    address, parent = (device.pci_address, device) if device.pci_address else places[node.render_minor]
+def _join(node: KfdNode, device: DrmDevice, parents: Mapping[int, Parent]) -> FoundGpu:
+    address, parent = (device.pci_address, device) if device.pci_address else parents[node.render_minor]
     key = (address.sort_key, node.render_minor)
     return FoundGpu(node=node, device=device, parent=parent, pci_address=address, sort_key=key)
 
@@ -163,9 +163,9 @@ def _locate(gpu: FoundGpu, position: Position, pci_unique_id: int, host_total: i
     )
 
 
-def place_partitions(
+def find_partition_parents(
     host: Host, nodes: Iterable[KfdNode], devices: Iterable[DrmDevice], *, is_whole: bool
-) -> dict[int, Place]:
+) -> dict[int, Parent]:
     """Return by render minor where partitions are, which are `nodes` of KFD's.
 
     `devices` are those of all nodes of KFD's; `is_whole` if these are all that there are.
@@ -175,10 +175,10 @@ def place_partitions(
     # Nearly always the function is a GPU itself, and alone in its slot.
     if not is_whole or any(len(by_slot.get(slot, ())) != 1 for slot in slots.values()):
         by_slot = _by_slot(read_drm_devices(host))
-    return {minor: _place(minor, slot, by_slot.get(slot, [])) for minor, slot in slots.items()}
+    return {minor: _find_parent(minor, slot, by_slot.get(slot, [])) for minor, slot in slots.items()}
 
 
-def _place(render_minor: int, slot: tuple[int, int, int], functions: list[DrmDevice]) -> Place:
+def _find_parent(render_minor: int, slot: tuple[int, int, int], functions: list[DrmDevice]) -> Parent:
     before = [function for function in functions if (function.render_minor or 0) <= render_minor]
     parent = max(before or functions, key=lambda function: function.render_minor or 0, default=None)
     domain, bus, device = slot

@@ -75,38 +75,38 @@ def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _check(value: object, shape: Any, place: str) -> None:
+def _check(value: object, shape: Any, location: str) -> None:
     """Check a value and what is in it; null is as good as nothing."""
     if value is None:
         return
     if type(shape) is _Object:
-        _check_object(value, shape, place)
+        _check_object(value, shape, location)
     elif type(shape) is list:
-        _check_list(value, shape[0], place)
+        _check_list(value, shape[0], location)
     elif type(value) is not shape:
-        raise SpecError(f"its '{place}' is not {_NAMES[shape]}")
+        raise SpecError(f"its '{location}' is not {_NAMES[shape]}")
 
 
-def _check_list(value: object, shape: Any, place: str) -> None:
+def _check_list(value: object, shape: Any, location: str) -> None:
     if type(value) is not list:
-        raise SpecError(f"its '{place}' is not a list")
-    kind = dict if type(shape) is _Object else shape
+        raise SpecError(f"its '{location}' is not a list")
+    entry_type = dict if type(shape) is _Object else shape
     for position, entry in enumerate(value):
-        if type(entry) is not kind:
-            raise SpecError(f"entry {position} of its '{place}' is not {_NAMES[kind]}")
-        if kind is dict:
-            _check_object(entry, shape, f"{place}[{position}]")
+        if type(entry) is not entry_type:
+            raise SpecError(f"entry {position} of its '{location}' is not {_NAMES[entry_type]}")
+        if entry_type is dict:
+            _check_object(entry, shape, f"{location}[{position}]")
 
 
-def _check_object(value: object, shape: _Object, place: str) -> None:
+def _check_object(value: object, shape: _Object, location: str) -> None:
     if type(value) is not dict:
-        raise SpecError(f"its '{place}' is not an object")
+        raise SpecError(f"its '{location}' is not an object")
     for key, inner in value.items():
         if key in shape.fields:
-            _check(inner, shape.fields[key], f"{place}.{key}" if place else key)
+            _check(inner, shape.fields[key], f"{location}.{key}" if location else key)
         elif key.casefold() in shape.name_by_folded:
             meant = shape.name_by_folded[key.casefold()]
-            where = f" in '{place}'" if place else ""
+            where = f" in '{location}'" if location else ""
             raise SpecError(
                 f"its key '{key}'{where} is not written '{meant}'", hint="runtimes differ in whether they read it"
             )

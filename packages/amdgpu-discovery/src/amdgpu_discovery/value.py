@@ -76,18 +76,18 @@ class Value(metaclass=ValueType):
         return {field: self.__dict__[field] for field in type(self)._fields}
 
 
-def _completed(kind: type[Value], fields: dict[str, Any]) -> dict[str, Any]:
+def _completed(value_type: type[Value], fields: dict[str, Any]) -> dict[str, Any]:
     """Return fields with the defaults of those that are not given, which stand in the classes; TypeError."""
-    for field in kind._fields:
+    for field in value_type._fields:
         if field not in fields:
             try:
-                fields[field] = getattr(kind, field)
+                fields[field] = getattr(value_type, field)
             except AttributeError:
-                raise TypeError(f"{kind.__name__} needs {field}") from None
-    if len(fields) > len(kind._fields):
-        raise TypeError(f"{kind.__name__} has no {', '.join(fields.keys() - kind._names)}")
+                raise TypeError(f"{value_type.__name__} needs {field}") from None
+    if len(fields) > len(value_type._fields):
+        raise TypeError(f"{value_type.__name__} has no {', '.join(fields.keys() - value_type._names)}")
     return fields
 
 
-def _rebuild(kind: type[Value], fields: dict[str, Any]) -> Value:
-    return kind(**fields)
+def _rebuild(value_type: type[Value], fields: dict[str, Any]) -> Value:
+    return value_type(**fields)

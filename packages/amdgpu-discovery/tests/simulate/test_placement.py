@@ -11,36 +11,36 @@ from amdgpu_discovery.simulate.placement import place_host
 from amdgpu_discovery.simulate.profile import ProfileError
 
 
-def minors(place):
-    return [(device.card, device.render) for device in place.devices]
+def minors(placed):
+    return [(device.card, device.render) for device in placed.devices]
 
 
 def test_gpus_take_the_free_minors_in_the_order_in_which_they_are_probed():
-    place = place_host(load_profile("mi210-4"))
+    placed = place_host(load_profile("mi210-4"))
 
-    assert [(node.number, node.gpu.pci_address, node.render) for node in place.nodes] == [
+    assert [(node.number, node.gpu.pci_address, node.render) for node in placed.nodes] == [
         (2, "0000:63:00.0", 128),
         (3, "0000:43:00.0", 129),
         (4, "0000:03:00.0", 130),
         (5, "0000:26:00.0", 131),
     ]
     # The management controller came first and has no render node.
-    assert minors(place) == [(0, None), (1, 128), (2, 129), (3, 130), (4, 131)]
+    assert minors(placed) == [(0, None), (1, 128), (2, 129), (3, 130), (4, 131)]
 
 
 def test_before_linux_6_12_the_64th_card_is_the_last():
-    place = place_host(load_profile("mi300x-8-cpx"))
+    placed = place_host(load_profile("mi300x-8-cpx"))
 
-    assert minors(place)[-1] == (63, 190)
-    assert len(place.gpus[7].devices) == 7
-    assert len(place.nodes) == 63
+    assert minors(placed)[-1] == (63, 190)
+    assert len(placed.gpus[7].devices) == 7
+    assert len(placed.nodes) == 63
 
 
 def test_since_linux_6_12_cards_go_on_at_192():
-    place = place_host(load_profile("mi300x-8-cpx").with_driver(shared_minors=True))
+    placed = place_host(load_profile("mi300x-8-cpx").with_driver(shared_minors=True))
 
-    assert minors(place)[-1] == (192, 191)
-    assert len(place.nodes) == 64
+    assert minors(placed)[-1] == (192, 191)
+    assert len(placed.nodes) == 64
 
 
 def test_given_minors_are_not_given_to_others():
@@ -65,10 +65,10 @@ def test_numbers_of_partition_devices_are_one_pool():
 
 
 def test_a_gpu_that_kfd_does_not_list_keeps_its_render_node():
-    place = place_host(load_profile("mi210-4").with_gpu(1, partitions=0))
+    placed = place_host(load_profile("mi210-4").with_gpu(1, partitions=0))
 
-    assert [node.number for node in place.nodes] == [2, 3, 4]
-    assert minors(place)[2] == (2, 129)
+    assert [node.number for node in placed.nodes] == [2, 3, 4]
+    assert minors(placed)[2] == (2, 129)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,13 @@ def test_what_cannot_be_is_refused(change, sentence):
 
 @given(st.randoms(use_true_random=False))
 def test_no_two_things_of_a_host_have_the_same_number(random):
-    place = place_host(random_profile(random))
+    placed = place_host(random_profile(random))
 
-    taken = [minor for pair in minors(place) for minor in pair if minor is not None]
+    taken = [minor for pair in minors(placed) for minor in pair if minor is not None]
     assert len(set(taken)) == len(taken)
-    for values in ([d.path for d in place.devices], [n.gpu_id for n in place.nodes], [n.number for n in place.nodes]):
+    for values in (
+        [d.path for d in placed.devices],
+        [n.gpu_id for n in placed.nodes],
+        [n.number for n in placed.nodes],
+    ):
         assert len(set(values)) == len(values)

@@ -7,7 +7,7 @@ import pytest
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.simulate.profile import ProfileError
-from amdgpu_discovery.simulate.profile_files import gpu_kind, load_profile, profile_names
+from amdgpu_discovery.simulate.profile_files import gpu_model, load_profile, profile_names
 
 GIB = 1 << 30
 
@@ -81,17 +81,17 @@ def test_an_unknown_name_is_answered_with_those_that_exist():
 
 def test_an_unknown_kind_is_answered_with_those_that_exist():
     with pytest.raises(ProfileError) as caught:
-        gpu_kind("MI9000")
+        gpu_model("MI9000")
 
     assert str(caught.value) == (
-        "there is no GPU kind MI9000 (choose from MI210, MI300A, MI300X, MI308X, MI355X, R9700, RX 7900 XTX, Raphael, "
+        "there is no GPU model MI9000 (choose from MI210, MI300A, MI300X, MI308X, MI355X, R9700, RX 7900 XTX, Raphael, "
         "Strix Halo)"
     )
 
 
 def test_a_file_names_the_kinds_that_come_with_us(tmp_path, simulated):
     file = tmp_path / "mine.json"
-    file.write_text('{"gpus": [{"kind": "MI210", "pci_address": "0000:03:00.0", "pci_unique_id": "0x1f"}]}')
+    file.write_text('{"gpus": [{"model": "MI210", "pci_address": "0000:03:00.0", "pci_unique_id": "0x1f"}]}')
 
     assert find_gpus(simulated(str(file)))[0].unique_id == 31
 
@@ -101,19 +101,19 @@ def test_a_file_names_the_kinds_that_come_with_us(tmp_path, simulated):
     [
         ("{", "profile {file} is not JSON: Expecting property name enclosed in double quotes"),
         ("[]", "profile broken cannot be understood: a profile is an object, not []"),
-        ('{"gpus": [{}]}', "profile broken cannot be understood: a GPU is of kind nothing, which is not described"),
+        ('{"gpus": [{}]}', "profile broken cannot be understood: a GPU has model nothing, which is not described"),
         (
-            '{"gpus": [{"kind": "?"}]}',
-            "profile broken cannot be understood: a GPU is of kind ?, which is not described",
+            '{"gpus": [{"model": "?"}]}',
+            "profile broken cannot be understood: a GPU has model ?, which is not described",
         ),
-        ('{"gpus": [{"kind": "MI210"}]}', "profile broken cannot be understood: SimulatedGpu needs pci_address"),
+        ('{"gpus": [{"model": "MI210"}]}', "profile broken cannot be understood: SimulatedGpu needs pci_address"),
         ('{"gpu": []}', "profile broken cannot be understood: Profile has no gpu"),
         (
-            '{"gpus": [{"kind": "MI210", "pci_address": 3}]}',
+            '{"gpus": [{"model": "MI210", "pci_address": 3}]}',
             "profile broken cannot be understood: pci_address is text, not 3",
         ),
         (
-            '{"gpus": [{"kind": "MI210", "pci_address": "0000:03:00.0", "pci_unique_id": "serial"}]}',
+            '{"gpus": [{"model": "MI210", "pci_address": "0000:03:00.0", "pci_unique_id": "serial"}]}',
             "profile broken cannot be understood: invalid literal for int() with base 16: 'serial'",
         ),
         ('{"driver": {"kfd_major": "511"}}', "profile broken cannot be understood: kfd_major is a number, not '511'"),

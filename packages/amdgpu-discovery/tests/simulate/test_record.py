@@ -38,7 +38,7 @@ def test_a_recorded_host_is_the_same_to_the_last_file(tmp_path, name):
 def test_what_is_written_down_is_what_was_recorded(simulated, name):
     recorded = record_profile(simulated(name), name)
 
-    assert parse_profile(plain_json.loads(format_profile(recorded)), name=name, kinds={}) == recorded
+    assert parse_profile(plain_json.loads(format_profile(recorded)), name=name, models={}) == recorded
 
 
 def test_serials_are_replaced_by_made_up_ones(simulated):
@@ -72,14 +72,14 @@ def test_without_serials_everything_else_is_the_same(simulated, tmp_path):
 
 def test_gpus_of_one_kind_that_differ_are_kept_apart(simulated):
     profile = load_profile("mi210-4")
-    odd = profile.gpus[2].kind
+    odd = profile.gpus[2].model
     other = odd.replace(properties={**odd.properties, "fw_version": 93})
-    host = simulated(profile.with_gpu(2, kind=other))
+    host = simulated(profile.with_gpu(2, model=other))
 
     document = plain_json.loads(format_profile(record_profile(host, "mine")))
 
-    assert [gpu["kind"] for gpu in document["gpus"]] == ["740f", "740f", "740f #2", "740f"]
-    assert document["kinds"]["740f #2"]["properties"]["fw_version"] == 93
+    assert [gpu["model"] for gpu in document["gpus"]] == ["740f", "740f", "740f #2", "740f"]
+    assert document["models"]["740f #2"]["properties"]["fw_version"] == 93
 
 
 def test_the_age_of_a_driver_is_recorded(simulated):
@@ -96,7 +96,7 @@ def test_a_property_of_kernels_to_come_is_recorded(simulated):
     with open(host.path(f"{NODES}/1/properties"), "ab") as file:
         file.write(b"warp_drives 2\n")
 
-    assert record_profile(host, "new").gpus[0].kind.properties["warp_drives"] == 2
+    assert record_profile(host, "new").gpus[0].model.properties["warp_drives"] == 2
 
 
 def test_what_tells_boards_of_a_kind_apart_is_not_recorded(simulated):
@@ -106,10 +106,10 @@ def test_what_tells_boards_of_a_kind_apart_is_not_recorded(simulated):
         with open(host.path(f"/sys/bus/pci/devices/0000:03:00.0/{name}"), "w", encoding="ascii") as file:
             file.write(f"{text}\n")
 
-    kind = record_profile(host, "mine", with_serials=True).gpus[0].kind
+    model = record_profile(host, "mine", with_serials=True).gpus[0].model
 
-    assert kind.product == "Radeon AI PRO R9700"
-    assert kind.attributes == {"product_name": "Radeon AI PRO R9700", "vbios_version": "113-A"}
+    assert model.product == "Radeon AI PRO R9700"
+    assert model.attributes == {"product_name": "Radeon AI PRO R9700", "vbios_version": "113-A"}
 
 
 def test_a_gpu_without_kfd_is_recorded_last(simulated):
@@ -160,7 +160,7 @@ def test_displays_that_are_no_pci_functions_are_recorded(simulated, tmp_path, pa
     again = build_host(tmp_path / "again", recorded, with_links=False)
     assert os.readlink(again.path(f"/sys/class/drm/card{minors[0]}")) == f"../../devices/{path}/drm/card{minors[0]}"
     assert find_gpus(again) == find_gpus(host)
-    assert parse_profile(plain_json.loads(format_profile(recorded)), name="mine", kinds={}) == recorded
+    assert parse_profile(plain_json.loads(format_profile(recorded)), name="mine", models={}) == recorded
 
 
 def test_memory_that_nobody_tells_stays_unknown(simulated, tmp_path):
@@ -170,10 +170,10 @@ def test_memory_that_nobody_tells_stays_unknown(simulated, tmp_path):
 
     recorded = record_profile(host, "mine")
 
-    assert (recorded.gpus[0].kind.vram_bytes, recorded.gpus[0].partition_bytes) == (None, (None,))
+    assert (recorded.gpus[0].model.vram_bytes, recorded.gpus[0].partition_bytes) == (None, (None,))
     again = build_host(tmp_path / "again", recorded, with_links=False)
     assert [gpu.vram_bytes for gpu in find_gpus(again)] == [None]
-    assert parse_profile(plain_json.loads(format_profile(recorded)), name="mine", kinds={}) == recorded
+    assert parse_profile(plain_json.loads(format_profile(recorded)), name="mine", models={}) == recorded
 
 
 def test_nodes_of_processors_keep_their_place(simulated, tmp_path):
@@ -191,9 +191,9 @@ def test_nodes_of_processors_keep_their_place(simulated, tmp_path):
 def test_a_node_that_is_processors_and_a_gpu_keeps_both(simulated, tmp_path):
     """Kernels of the time of Raven Ridge have one node for an APU."""
     profile = load_profile("strix-halo")
-    kind = profile.gpus[0].kind
-    old = kind.replace(device_id=0x1309, gfx_target_version=0, properties={**kind.properties, "cpu_cores_count": 4})
-    host = simulated(profile.with_gpu(0, kind=old).replace(cpus=()))
+    model = profile.gpus[0].model
+    old = model.replace(device_id=0x1309, gfx_target_version=0, properties={**model.properties, "cpu_cores_count": 4})
+    host = simulated(profile.with_gpu(0, model=old).replace(cpus=()))
 
     again = build_host(tmp_path / "again", record_profile(host, "mine"), with_links=False)
 

@@ -1,1 +1,1 @@
-"""CDI specs of a host: making them, keeping them true, and finding out what engines are offered."""
+"""CDI specs of a host: generate, refresh, validate, and list what engines find."""

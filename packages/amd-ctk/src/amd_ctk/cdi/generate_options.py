@@ -1,4 +1,4 @@
-"""How each generated spec was asked for, remembered so that `amd-ctk cdi refresh` can ask again."""
+"""The options of each `amd-ctk cdi generate`, kept so that `amd-ctk cdi refresh` can repeat it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 DEFAULT_OUTPUT = "/etc/cdi/amd.json"
-# One file each, so that two that are written at once cannot lose one another.
-RECIPES = "/var/lib/amd-container-toolkit/cdi"
+# One file for each output, so that two commands at once cannot overwrite each other's.
+OPTIONS_DIRECTORY = "/var/lib/amd-container-toolkit/cdi"
 LONGEST_NAME = 200
 
 
-class Recipe(Value):
-    """A file and what shall be in it."""
+class GenerateOptions(Value):
+    """A file that `amd-ctk cdi generate` writes, and the options it was given."""
 
-    # Absolute, and as it is called on that host.
+    # Absolute, and as it is called on that host, which may be a simulated one.
     output: str
     language: str
     options: CdiOptions
@@ -37,16 +37,16 @@ class Recipe(Value):
 
 
 def name_output(host: Host, output: str) -> str:
-    """Return the `output` of a recipe for a path that a user gave; "" is the default."""
+    """Return the absolute `output` for a path that a user gave; "" is the default."""
     return host.given(output) if output else DEFAULT_OUTPUT
 
 
-def remember(host: Host, recipe: Recipe) -> None:
-    """Keep a recipe for the next refresh; FileError."""
+def save_generate_options(host: Host, wanted: GenerateOptions) -> None:
+    """Keep the options for the next refresh; FileError, CdiError."""
     import json
 
-    fields = {**recipe.as_dict(), "options": recipe.options.as_dict()}
-    path = host.path(_file_of(recipe.output))
+    fields = {**wanted.as_dict(), "options": wanted.options.as_dict()}
+    path = host.path(_path_of(wanted.output))
     try:
         make_directories(os.path.dirname(path))
     except OSError as error:
@@ -54,44 +54,44 @@ def remember(host: Host, recipe: Recipe) -> None:
     replace_file(path, (json.dumps(fields, indent=2) + "\n").encode(), durable=True)
 
 
-def forget(host: Host, output: str) -> bool:
-    """Refresh a file no more; return whether it was remembered."""
+def delete_generate_options(host: Host, output: str) -> bool:
+    """Stop refreshing a file; return whether it was refreshed until now."""
     try:
-        os.unlink(host.path(_file_of(output)))
+        os.unlink(host.path(_path_of(output)))
     except FileNotFoundError:
         return False
     return True
 
 
-def remembered(host: Host) -> list[Recipe]:
-    """Return all recipes by output; CdiError where one cannot be read."""
-    names = sorted(name for name in host.names(RECIPES) if name.endswith(".json"))
-    return sorted((_read(host, f"{RECIPES}/{name}") for name in names), key=lambda recipe: recipe.output)
+def read_all_generate_options(host: Host) -> list[GenerateOptions]:
+    """Return the options of all generated files, sorted by output; CdiError where some cannot be read."""
+    names = sorted(name for name in host.names(OPTIONS_DIRECTORY) if name.endswith(".json"))
+    return sorted((_read(host, f"{OPTIONS_DIRECTORY}/{name}") for name in names), key=lambda wanted: wanted.output)
 
 
-def find_recipe(host: Host, output: str) -> Recipe | None:
+def find_generate_options(host: Host, output: str) -> GenerateOptions | None:
     """Return how a file was generated, None where that is not known."""
-    path = _file_of(output)
+    path = _path_of(output)
     return _read(host, path) if host.stat(path) else None
 
 
-def _file_of(output: str) -> str:
+def _path_of(output: str) -> str:
     from urllib.parse import quote
 
     name = quote(os.fsencode(output), safe="")
     if len(name) > LONGEST_NAME:
-        # A library of its own stands behind it, which takes as long to load as everything else here to do.
+        # It loads OpenSSL, which takes as long as everything else here.
         import hashlib
 
         name = f"{name[:100]}@{hashlib.sha256(name.encode()).hexdigest()}"
-    return f"{RECIPES}/{name}.json"
+    return f"{OPTIONS_DIRECTORY}/{name}.json"
 
 
-def _read(host: Host, path: str) -> Recipe:
+def _read(host: Host, path: str) -> GenerateOptions:
     import json
 
     try:
-        return _recipe(json.loads(host.read(path)))
+        return _parse(json.loads(host.read(path)))
     except (OSError, ValueError, KeyError, TypeError) as error:
         words = reason(error) if isinstance(error, OSError) else "it is not what amd-ctk writes"
         raise CdiError(
@@ -100,7 +100,9 @@ def _read(host: Host, path: str) -> Recipe:
         ) from error
 
 
-def _recipe(fields: dict[str, Any]) -> Recipe:
+def _parse(fields: dict[str, Any]) -> GenerateOptions:
     if fields["language"] not in FORMATS:
         raise ValueError(fields["language"])
-    return Recipe(output=str(fields["output"]), language=fields["language"], options=CdiOptions(**fields["options"]))
+    return GenerateOptions(
+        output=str(fields["output"]), language=fields["language"], options=CdiOptions(**fields["options"])
+    )

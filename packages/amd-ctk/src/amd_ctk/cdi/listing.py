@@ -1,4 +1,4 @@
-"""The GPUs of a host as the CDI devices that `amd-ctk cdi generate` would offer."""
+"""The GPUs of a host as the CDI devices that `amd-ctk cdi generate` would define."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def format_list(host: Host, gpus: list[Gpu]) -> str:
 
 
 def format_json(host: Host, gpus: list[Gpu]) -> str:
-    """Return every name under which a spec offers GPUs; `nodes` are what it has beside /dev/kfd."""
+    """Return every device name of a spec; `nodes` are its device nodes besides /dev/kfd."""
     import json
 
     named = cdi_names.names_of(gpus, cdi_names.ALL_NAMES) if gpus else {}

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from amd_ctk.cdi.generate_options import Recipe
+    from amd_ctk.cdi.generate_options import GenerateOptions
     from amd_device_spec.cdi import CdiOptions
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
@@ -45,15 +45,15 @@ def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
         raise cannot_generate(error) from error
 
 
-def write_spec(host: Host, recipe: Recipe) -> tuple[dict[str, Any], bool]:
-    """Bring the file of a recipe up to date; return its spec and whether the file had to change.
+def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bool]:
+    """Bring a generated file up to date; return its spec and whether the file had to change.
 
-    CdiError where that is not possible or would destroy something that is not ours; the file is then as it was.
+    CdiError where that is not possible or would overwrite a file of another program; the file is then as it was.
     """
-    spec = make_spec(host, recipe.options)
-    content = format_spec(spec, recipe.language)
-    path = recipe.path(host)
-    old = _read_replaceable(path, recipe)
+    spec = make_spec(host, wanted.options)
+    content = format_spec(spec, wanted.language)
+    path = wanted.path(host)
+    old = _read_replaceable(path, wanted)
     if old == content:
         return spec, False
     _make_directory(os.path.dirname(path))
@@ -98,8 +98,8 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
     return [gpu for gpu in gpus if gpu.number in numbers]
 
 
-def _read_replaceable(path: str, recipe: Recipe) -> bytes:
-    """Return what is in a file that we may replace, b"" where there is none; CdiError where we may not."""
+def _read_replaceable(path: str, wanted: GenerateOptions) -> bytes:
+    """Return the content of a file that may be replaced, b"" where there is none; CdiError for any other file."""
     try:
         _require_plain_file(path)
         with open(path, "rb") as file:
@@ -108,7 +108,7 @@ def _read_replaceable(path: str, recipe: Recipe) -> bytes:
         return b""
     except OSError as error:
         raise cannot_write(f"{path} cannot be read: {reason(error)}") from error
-    _refuse_foreign(path, content, recipe)
+    _refuse_foreign(path, content, wanted)
     return content
 
 
@@ -118,13 +118,13 @@ def _require_plain_file(path: str) -> None:
         raise cannot_write(f"{path} is a symbolic link", f"give the file itself: {os.path.realpath(path)}")
     if stat.S_ISDIR(mode):
         raise cannot_write(f"{path} is a directory", "give a file with --output")
-    # Replaced, /dev/null would be a file for everybody.
+    # Replacing /dev/null would break it for the whole host.
     if not stat.S_ISREG(mode):
         raise cannot_write(f"{path} is not a plain file", "give a file with --output, or - for standard output")
 
 
-def _refuse_foreign(path: str, content: bytes, recipe: Recipe) -> None:
-    # What a power cut left behind is nobody's.
+def _refuse_foreign(path: str, content: bytes, wanted: GenerateOptions) -> None:
+    # After a power cut a file may be empty or hold zeros.
     if not content.strip(b"\0 \n"):
         return
     try:
@@ -132,7 +132,7 @@ def _refuse_foreign(path: str, content: bytes, recipe: Recipe) -> None:
         kind = tree.get("kind") if isinstance(tree, dict) else None
     except SpecError:
         kind = None
-    if kind != recipe.options.kind:
+    if kind != wanted.options.kind:
         holds = f"a CDI spec of {kind}" if isinstance(kind, str) else "something else than a CDI spec"
         raise cannot_write(f"{path} holds {holds}", "move it away, or give another file with --output")
 

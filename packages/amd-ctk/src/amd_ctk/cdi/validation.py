@@ -1,4 +1,4 @@
-"""Find out whether a CDI spec is well formed and true of this host."""
+"""Check whether a CDI spec is well formed and matches this host."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from amd_ctk.cdi.errors import CdiError
 from amd_ctk.cdi.specs import find_tracker_hooks
 from amd_device_spec.cdi import build_cdi_hooks
 from amd_device_spec.cdi_text import BrokenText, parse_spec
-from amd_device_spec.validate import Problem, form_problems, format_place
+from amd_device_spec.validate import Problem, form_problems, format_location
 from amd_device_spec.validate_host import host_problems
 from amd_gpu_tracker.hooks.spec_entries import is_claim_hook
 from amdgpu_discovery.device_nodes import find_device_nodes
@@ -14,7 +14,7 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.selection import select_gpus
 
-# After GPUs were partitioned every line of a spec may be wrong.
+# After GPUs were partitioned, every line of a spec may be wrong.
 SHOWN = 10
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool = False) -> list[str]:
-    """Return a line, with its place, for each of the first problems of the spec at `path`; [] for a valid one.
+    """Return a line, with its location, for each of the first problems of the spec at `path`; [] for a valid one.
 
     `options` are those it was generated with. CdiError where the file or the host cannot be read.
     """
@@ -39,10 +39,10 @@ def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool
         return [f"{path}:{error.line}:{error.column}: {error.message}"]
     problems = form_problems(text.tree)
     if not problems and text.tree["kind"] != options.kind:
-        problems = [Problem(place=("kind",), message=f"not {options.kind}")]
+        problems = [Problem(location=("kind",), message=f"not {options.kind}")]
     if not problems and not form_only:
         gpus = _find_gpus(host, options)
-        problems = _find_untruths(host, text.tree, gpus)
+        problems = _find_mismatches(host, text.tree, gpus)
         return [*_other_gpus(text.tree, gpus), *_shorten(_format_problems(path, text, problems))]
     return _shorten(_format_problems(path, text, problems))
 
@@ -68,7 +68,7 @@ def _find_gpus(host: Host, options: CdiOptions) -> list[Gpu]:
 
 
 def _other_gpus(spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[str]:
-    """Return the one sentence that explains most problems of a spec from before GPUs were changed or partitioned."""
+    """Return the sentence that explains most problems of a spec from before GPUs were changed or partitioned."""
     offered = sum(device["name"].isdecimal() for device in spec["devices"])
     if offered == len(gpus):
         return []
@@ -79,7 +79,7 @@ def _count(gpus: int) -> str:
     return f"{gpus} GPU{'' if gpus == 1 else 's'}"
 
 
-def _find_untruths(host: Host, spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[Problem]:
+def _find_mismatches(host: Host, spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[Problem]:
     try:
         hooks = build_cdi_hooks(find_tracker_hooks(host))
         return [*host_problems(spec, gpus, find_device_nodes(host, gpus), hooks=hooks), *_idle_hooks(spec, hooks)]
@@ -94,17 +94,18 @@ def _cannot_validate(error: ToolkitError) -> CdiError:
 def _idle_hooks(spec: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Problem]:
     for position, hook in enumerate(spec.get("containerEdits", {}).get("hooks", ())):
         if is_claim_hook(hook) and not hooks:
-            place = ("containerEdits", "hooks", position)
-            yield Problem(place=place, message="a hook of the GPU tracker, which is disabled")
+            location = ("containerEdits", "hooks", position)
+            yield Problem(location=location, message="a hook of the GPU tracker, which is disabled")
 
 
 def _format_problems(path: str, text: SpecText, problems: list[Problem]) -> list[str]:
     """Return the problems in the order in which they stand in the file."""
     placed = sorted(
-        (text.position(problem.place), format_place(problem.place), problem.message) for problem in problems
+        (text.position(problem.location), format_location(problem.location), problem.message) for problem in problems
     )
     return [
-        f"{path}:{line}:{column}: {f'{place}: ' if place else ''}{message}" for (line, column), place, message in placed
+        f"{path}:{line}:{column}: {f'{location}: ' if location else ''}{message}"
+        for (line, column), location, message in placed
     ]
 
 

@@ -35,16 +35,16 @@ app.add_typer(swarm.app, name="swarm")
 def choose_host(
     context: typer.Context,
     host_root: Annotated[
-        str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Serve the simulated host in this directory.")
+        str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Work on the simulated host in this directory.")
     ] = "",
     # Its callback ends the program.
     asks_version: Annotated[  # noqa: ARG001
         bool,
         typer.Option("--version", is_eager=True, callback=version.print_version, help="Show the version and exit."),
     ] = False,
-    # Read by ReportingGroup; the original has it in this place.
+    # ReportingGroup reads it; the original has it as a global option too.
     debug: Annotated[  # noqa: ARG001
-        bool, typer.Option("--debug", "-d", help="Show where in the program a failure was found.")
+        bool, typer.Option("--debug", "-d", help="Show a stack trace on failure.")
     ] = False,
 ) -> None:
     """Tool to configure AMD Container Toolkit."""

@@ -75,7 +75,7 @@ def compile_(context: typer.Context) -> None:
     if compile_settings(host_to_change(context)):
         print(f"Compiled the config file: {CONFIG_FILE}")
     else:
-        print(f"There is no {CONFIG_FILE}; the defaults are in force")
+        print(f"There is no {CONFIG_FILE}; the defaults are used")
 
 
 def _report(*, changed: bool) -> None:
@@ -99,7 +99,7 @@ def _by_key(settings: Settings) -> dict[str, Any]:
 
 
 def _format_settings(settings: Settings, chosen: dict[str, Any]) -> str:
-    """Return the settings as a config.toml would have them."""
+    """Return the settings in the form of config.toml."""
     lines = [f"{key} = {json.dumps(value)}" for key, value in _by_key(settings).items()]
     marks = ["" if key in chosen else "  # default" for key in _by_key(settings)]
     return "".join(f"{line}{mark}\n" for line, mark in zip(lines, marks, strict=True))

@@ -1,4 +1,4 @@
-"""What is printed of an edit of an engine's configuration."""
+"""Print an edit of an engine's configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def print_preview(edited: Edited, *, show_diff: bool, unchanged: Callable[[], No
 
 
 def print_difference(edited: Edited) -> None:
-    """Print what changes, as diff(1) writes it; nothing where nothing does."""
+    """Print what changes, as diff(1) writes it; nothing where nothing changes."""
     from amd_ctk.configuration.diff import format_diff
 
     print(format_diff(edited), end="")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from amd_ctk.explain.explanation import Explanation
     from amdgpu_discovery.host import Host
 
-# Words of `docker run` look like options of ours.
+# Words of `docker run` look like options of amd-ctk.
 SETTINGS = {"allow_interspersed_args": False}
 
 

@@ -13,14 +13,14 @@ from amdgpu_discovery.errors import ToolkitError, reason
 
 
 class ReportingGroup(TyperGroup):
-    """The root command: whatever fails below it is reported here, and nowhere else."""
+    """The root command: every failure below it is reported here, and only here."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line, which may be spelt as the original takes it."""
         return super().parse_args(ctx, respell(self, args))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; end the program with a sentence if it fails in a way that was foreseen."""
+        """Run the command; end the program with a sentence if it fails in an expected way."""
         try:
             answer = super().invoke(ctx)
             sys.stdout.flush()
@@ -30,7 +30,7 @@ class ReportingGroup(TyperGroup):
             print(error, file=sys.stderr)
             raise typer.Exit(error.exit_code) from error
         except OSError as error:
-            # A file of ours has a sentence of its own by now; what is left has no name: standard output.
+            # Errors of named files are ToolkitErrors; what is left is standard output.
             if error.filename is not None:
                 raise
             _give_up_answer(error)
@@ -47,5 +47,5 @@ def _give_up_answer(error: OSError) -> NoReturn:
     # Or the interpreter would try to write the same bytes again on its way out.
     sys.stdout = None
     if not isinstance(error, BrokenPipeError):
-        print(f"the answer cannot be written: {reason(error)}", file=sys.stderr)
+        print(f"the output cannot be written: {reason(error)}", file=sys.stderr)
     raise typer.Exit(1) from error

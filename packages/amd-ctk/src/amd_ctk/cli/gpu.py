@@ -1,4 +1,4 @@
-"""amd-ctk gpu: what GPUs there are."""
+"""amd-ctk gpu: list GPUs."""
 
 from __future__ import annotations
 

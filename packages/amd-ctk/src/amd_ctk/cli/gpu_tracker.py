@@ -1,4 +1,4 @@
-"""amd-ctk gpu-tracker: the commands of amd-gpu-tracker, which keep the CDI specs in step here."""
+"""amd-ctk gpu-tracker: the commands of amd-gpu-tracker, which also update the CDI specs here."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from amdgpu_discovery.host import Host
 
 
 def refresh_cdi_specs(host: Host) -> None:
-    """Give the generated CDI specs the tracker's hooks, or take them out; say which could not be changed."""
+    """Add the tracker's hooks to the generated CDI specs, or remove them; print which could not be updated."""
     from amd_ctk.cdi.refresh import refresh_specs
 
     for refreshed in refresh_specs(host):
         if refreshed.error is not None:
-            print(f"the CDI spec {refreshed.output} was not brought in step: {refreshed.error}", file=sys.stderr)
+            print(f"the CDI spec {refreshed.output} was not updated: {refreshed.error}", file=sys.stderr)
 
 
 app = tracker_app("amd-ctk gpu-tracker", refresh_cdi_specs)

@@ -1,4 +1,4 @@
-"""What every group of commands has in common."""
+"""What all groups of commands share."""
 
 from __future__ import annotations
 

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 app = command_group("Docker Swarm related commands")
 
 ConfigPath = Annotated[str, typer.Option("--config-path", help="Docker's configuration file, if not the usual one.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, without doing it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 class NamedBy(str, Enum):
-    """What Swarm calls GPUs by."""
+    """The form of the GPU names that are advertised."""
 
     UUID = BY_UUID
     PCI = BY_PCI
@@ -53,7 +53,7 @@ class SetupCommand(TyperCommand):
 def setup(
     context: typer.Context,
     *,
-    kind: Annotated[str, typer.Option(help="Kind of resource by which services ask for GPUs.")] = "AMD_GPU",
+    kind: Annotated[str, typer.Option(help="Generic resource kind by which services request GPUs.")] = "AMD_GPU",
     named_by: Annotated[NamedBy, typer.Option("--by", help="How GPUs are named.")] = NamedBy.UUID,
     also_by_model: Annotated[
         bool, typer.Option("--also-by-model", help="Also advertise them by model, such as MI300X.")
@@ -68,7 +68,7 @@ def setup(
         bool, typer.Option("--set-as-default", help="Make amd the default runtime, under which all tasks run.")
     ] = False,
     with_labels: Annotated[
-        bool, typer.Option("--labels", help="Label the node, which has to be a manager, instead of printing how.")
+        bool, typer.Option("--labels", help="Label the node, which must be a manager, instead of printing the command.")
     ] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Stop advertising the GPUs.")] = False,
     dry_run: DryRun = False,
@@ -82,16 +82,16 @@ def setup(
     host = host_of(context)
     node = NodeSetup(host, config_path, dry_run=dry_run, show_diff=show_diff, validate=validate)
     if remove:
-        node.take_out()
+        node.withdraw_all()
         return
     from amdgpu_discovery.numbering import require_all_gpus
 
     plan = Plan(kind=kind, by=named_by.value, also_by_model=also_by_model, vram_kind=vram)
     gpus = _find_gpus(host)
-    # The swarm takes for the node's what it advertises.
+    # What is advertised stands for the whole node.
     require_all_gpus(gpus)
     node_id = _require_manager() if with_labels else ""
-    node.offer(gpus, plan, build_resources(gpus, plan), set_as_default=set_as_default)
+    node.advertise(gpus, plan, build_resources(gpus, plan), set_as_default=set_as_default)
     if not dry_run:
         _label(host, gpus, node_id=node_id)
 
@@ -99,13 +99,13 @@ def setup(
 @app.command("status")
 def status(context: typer.Context, *, as_json: Json = False, config_path: ConfigPath = "") -> None:
     """Show the GPUs that this node has, advertises and has reserved."""
-    from amd_ctk.swarm.advertisement import read_offer
-    from amd_ctk.swarm.status_table import format_json, format_offer
+    from amd_ctk.swarm.advertisement import read_advertisement
+    from amd_ctk.swarm.status_table import format_advertisement, format_json
 
     host = host_of(context)
-    offer = read_offer(host, _find_gpus(host), config_path)
-    print(format_json(offer) if as_json else format_offer(offer))
-    for problem in () if as_json else offer.problems:
+    advertisement = read_advertisement(host, _find_gpus(host), config_path)
+    print(format_json(advertisement) if as_json else format_advertisement(advertisement))
+    for problem in () if as_json else advertisement.problems:
         print(problem, file=sys.stderr)
 
 
@@ -113,9 +113,9 @@ def status(context: typer.Context, *, as_json: Json = False, config_path: Config
 def prune(
     *,
     dry_run: DryRun = False,
-    keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Keep services of which a task failed.")] = False,
+    keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Keep services that have a failed task.")] = False,
 ) -> None:
-    """Remove the one-shot services of the swarm that are done, on a manager.
+    """Remove finished one-shot services of the swarm; run it on a manager.
 
     These are services with the label com.amd.container-toolkit.one-shot=true.
     """
@@ -128,7 +128,7 @@ def prune(
         ending = "failed" if service.has_failed else "complete"
         print(f"{'Would remove' if dry_run else 'Removed'} service {service.name} ({ending})", flush=True)
     if not done:
-        print("No one-shot service is done")
+        print("No one-shot service is finished")
 
 
 class NodeSetup:
@@ -144,8 +144,8 @@ class NodeSetup:
         self._show_diff = show_diff
         self._validate = validate
 
-    def offer(self, gpus: Sequence[Gpu], plan: Plan, resources: list[Resource], *, set_as_default: bool) -> None:
-        """Offer these resources, and have the runtime and the tracker ready for them."""
+    def advertise(self, gpus: Sequence[Gpu], plan: Plan, resources: list[Resource], *, set_as_default: bool) -> None:
+        """Advertise these resources, and prepare the runtime and the tracker for them."""
         from amd_ctk.configuration.runtime_program import find_runtime_program
         from amd_ctk.swarm.declaring import declare
         from amd_ctk.swarm.node_settings import find_obstacles, read_node_settings
@@ -154,28 +154,28 @@ class NodeSetup:
         program = find_runtime_program(sys.argv[0], os.environ.get("PATH", "")) if set_as_default else ""
         edit = plan_setup(resources, gpus, default_program=program)
 
-        def get_ready() -> None:
-            # Promises that the tracker does not keep would be made twice.
+        def prepare_host() -> None:
+            # Without the tracker, Swarm would give these GPUs and this memory out twice.
             if plan.vram_kind or plan.also_by_model:
                 _enable_tracker(self._host)
             _report_settings(changed=declare(self._host, resources, plan))
 
-        edited = self._edit(edit, adds=True, before_saving=get_ready)
+        edited = self._edit(edit, adds=True, before_saving=prepare_host)
         for obstacle in find_obstacles(read_node_settings(self._target, edited.new)):
             print(obstacle, file=sys.stderr)
 
-    def take_out(self) -> None:
-        """Offer nothing of ours any more."""
-        from amd_ctk.swarm.advertising import read_our_resources, withdraw
-        from amd_ctk.swarm.declaring import forget
+    def withdraw_all(self) -> None:
+        """Stop advertising what `swarm setup` advertised."""
+        from amd_ctk.swarm.declaring import undeclare
+        from amd_ctk.swarm.generic_resources import read_added_resources, withdraw
 
         kinds: set[str] = set()
 
-        def edit(document: Any, ours: Any) -> Any:
-            kinds.update(resource.kind for resource in read_our_resources(ours))
-            return withdraw(document, ours)
+        def edit(document: Any, changes: Any) -> Any:
+            kinds.update(resource.kind for resource in read_added_resources(changes))
+            return withdraw(document, changes)
 
-        self._edit(edit, adds=False, before_saving=lambda: _report_settings(changed=forget(self._host, kinds)))
+        self._edit(edit, adds=False, before_saving=lambda: _report_settings(changed=undeclare(self._host, kinds)))
 
     def _edit(self, edit: Edit, *, adds: bool, before_saving: Callable[[], None]) -> Edited:
         """Edit Docker's configuration, or show what that would do; return the edit."""
@@ -202,7 +202,7 @@ def _find_gpus(host: Host) -> list[Gpu]:
 
     gpus = find_gpus(host)
     if not gpus:
-        raise SwarmError("this host has no AMD GPU that can compute, so there is nothing to offer")
+        raise SwarmError("this host has no AMD GPU that can compute, so there is nothing to advertise")
     return gpus
 
 
@@ -227,28 +227,28 @@ def _report_settings(*, changed: bool) -> None:
 
 def _require_manager() -> str:
     """Return the id of this node, which can label nodes; SwarmError where it cannot."""
-    from amd_ctk.swarm.engine import read_engine
+    from amd_ctk.swarm.docker import read_docker_info
 
-    engine = read_engine()
-    if not engine.is_manager:
+    docker_info = read_docker_info()
+    if not docker_info.is_manager:
         raise SwarmError(
-            "this node is no manager of a swarm, so it cannot label itself",
-            hint="leave --labels away, and run on a manager what is printed then",
+            "this node is not a swarm manager, so it cannot label itself",
+            hint="run without --labels, and run the printed command on a manager",
         )
-    return engine.node_id
+    return docker_info.node_id
 
 
 def _label(host: Host, gpus: Sequence[Gpu], *, node_id: str) -> None:
     """Label this node, or print the command that does it where its id is not known."""
     import shlex
 
-    from amd_ctk.swarm.engine import docker, read_labels
+    from amd_ctk.swarm.docker import docker, read_labels
     from amd_ctk.swarm.labels import build_labels, label_command, read_driver, read_node_name
 
     labels = build_labels(gpus, read_driver(host))
     if not node_id:
         print(f"To label this node, run on a manager:\n{shlex.join(label_command(labels, read_node_name(host)))}")
-    # Swarm starts tasks that hold GPUs anew when a node is updated, be it with what it has.
+    # Swarm restarts tasks that hold GPUs when a node is updated, even with the labels that it already has.
     elif labels.items() <= read_labels(node_id).items():
         print("The labels of this node are up to date")
     else:

@@ -19,7 +19,7 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Print it as JS
 
 
 def print_version(asked: bool) -> None:
-    """Print the version as a program does that has other things to do, and end, where --version asks for it."""
+    """Print the version on one line and exit, where --version is given."""
     if asked:
         print(f"amd-ctk version {read_version()['version']}")
         raise typer.Exit

@@ -21,7 +21,7 @@ def respell(command: Any, words: list[str]) -> list[str]:
         subcommands = getattr(command, "commands", {})
         if word.startswith("-"):
             spelt.append(_with_two_dashes(command, word))
-            # The next word is its value, whatever that looks like.
+            # The next word is its value, even if it looks like an option.
             spelt += [rest.pop(0)] if _takes_next(command, spelt[-1]) and rest else []
         elif word in HELP_WORDS and subcommands and word not in subcommands:
             return [*spelt, *rest, "--help"]

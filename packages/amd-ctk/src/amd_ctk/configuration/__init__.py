@@ -1,1 +1,1 @@
-"""Changing the configuration file of an engine: plan it, check it, write it, undo it."""
+"""Change the configuration file of an engine: plan, check, write, undo."""

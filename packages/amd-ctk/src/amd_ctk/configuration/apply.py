@@ -1,4 +1,4 @@
-"""Change an engine's configuration, or find out what that would do: the story of every command that edits one."""
+"""Change an engine's configuration, or preview the change; every command that edits one uses this."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Target(Value):
 
 
 def find_target(host: Host, engine: Engine, config_path: str) -> Target:
-    """Return the file that a user named as it is called on that host, "" for the engine's usual one."""
+    """Return the configuration file to edit; `config_path` "" means the engine's default."""
     if config_path:
         shown = host.given(config_path)
     else:
@@ -40,9 +40,9 @@ def find_target(host: Host, engine: Engine, config_path: str) -> Target:
 def prepare(
     target: Target, edit: Edit, record: Record, *, validate: bool, adds: bool = True, program: str = ""
 ) -> Edited:
-    """Return what an edit would do, judged by the engine; ToolkitError where the engine would not start with it.
+    """Return what an edit would do, checked by the engine; ToolkitError where the engine would not start with it.
 
-    `adds` is False for one that takes out; `program` has to be in what the engine understands.
+    `adds` is False for an edit that only removes; `program` has to be in the configuration that the engine prints.
     """
     engine, file = target.engine, target.file
     edited = prepare_edit(engine, file, edit, record)
@@ -58,7 +58,7 @@ def prepare(
 
 
 def preview(target: Target, prepare_change: Callable[[Record], Edited], environment: Mapping[str, str]) -> Edited:
-    """Return what a change would do, and do nothing."""
+    """Return what a change would do, without doing it."""
     ledger = Ledger(ledger_directory(target.host, environment))
     return prepare_change(ledger.get(target.file.shown))
 
@@ -72,7 +72,7 @@ def apply(
 ) -> Edited:
     """Make a change that `prepare_change` returns for the record of the file; ToolkitError, and nothing is changed.
 
-    `before_saving` is called when the change is known to be possible, also where there is nothing to write.
+    `before_saving` is called once the change is known to be possible, even where there is nothing to write.
     """
     with open_ledger(target.host, environment) as ledger:
         edited = prepare_change(ledger.get(target.file.shown))

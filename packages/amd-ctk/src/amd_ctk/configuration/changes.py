@@ -1,4 +1,4 @@
-"""What we changed in a configuration, key by key: enough to take it back even from a file that was edited since."""
+"""What amd-ctk changed in a configuration, key by key: enough to undo it even in a file that was edited since."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Change(Value):
-    """A key that we gave a value, and the one it had before (ABSENT for none)."""
+    """A key that amd-ctk set, its value, and the value before (ABSENT for none)."""
 
     path: KeyPath
     value: Any
@@ -21,54 +21,56 @@ class Change(Value):
 
 
 class Changes(Value):
-    """All that is ours in one file: keys, and the tables that we made around them."""
+    """All changes in one file: keys, and the tables that were created around them."""
 
     keys: tuple[Change, ...] = ()
     tables: tuple[KeyPath, ...] = ()
 
     def find(self, path: KeyPath) -> Change | None:
-        """Return our change of the key at `path`."""
+        """Return the change of the key at `path`."""
         return next((change for change in self.keys if change.path == path), None)
 
     def without(self, path: KeyPath) -> Changes:
-        """Return these without what concerns the key at `path` or keys within it."""
+        """Return the changes without those at `path` or within it."""
         return self.replace(keys=tuple(change for change in self.keys if change.path[: len(path)] != path))
 
 
-def set_keys(document: Document, wanted: Iterable[tuple[KeyPath, Any]], ours: Changes) -> tuple[Document, Changes]:
-    """Give keys their values; return the edited document and what is ours in it then.
+def set_keys(document: Document, wanted: Iterable[tuple[KeyPath, Any]], changes: Changes) -> tuple[Document, Changes]:
+    """Set keys; return the edited document and all changes in it.
 
-    A key that has its value already is somebody's own and does not become ours.
+    A key that has its value already belongs to the user and is no change.
     """
     for path, value in wanted:
         if document.get(path) != value:
-            ours = _note(document, path, value, ours)
+            changes = _note(document, path, value, changes)
             document = document.set(path, value)
-    return document, ours
+    return document, changes
 
 
-def take_back(document: Document, path: KeyPath, ours: Changes) -> tuple[Document, Changes]:
-    """Give a key the value it had before us, unless somebody has changed it since; it is not ours any more."""
-    change = ours.find(path)
+def take_back(document: Document, path: KeyPath, changes: Changes) -> tuple[Document, Changes]:
+    """Restore the value of a key from before its change, unless it was edited since; forget the change."""
+    change = changes.find(path)
     if change and document.get(path) == change.value:
         document = document.remove(path) if change.before is ABSENT else document.set(path, change.before)
-    return document, ours.without(path)
+    return document, changes.without(path)
 
 
-def remove_empty_tables(document: Document, ours: Changes) -> tuple[Document, Changes]:
-    """Take out the tables that we made and that hold nothing any more."""
-    for table in sorted(ours.tables, key=len, reverse=True):
+def remove_empty_tables(document: Document, changes: Changes) -> tuple[Document, Changes]:
+    """Remove the tables that amd-ctk created and that are empty."""
+    for table in sorted(changes.tables, key=len, reverse=True):
         if document.get(table) == {}:
             document = document.remove(table)
-    return document, ours.replace(tables=tuple(table for table in ours.tables if document.get(table) is not ABSENT))
+    return document, changes.replace(
+        tables=tuple(table for table in changes.tables if document.get(table) is not ABSENT)
+    )
 
 
-def _note(document: Document, path: KeyPath, value: Any, ours: Changes) -> Changes:
+def _note(document: Document, path: KeyPath, value: Any, changes: Changes) -> Changes:
     current = document.get(path)
-    known = ours.find(path)
+    known = changes.find(path)
     before = known.before if known and known.value == current else current
     made = tuple(path[:depth] for depth in range(1, len(path)) if document.get(path[:depth]) is ABSENT)
-    return ours.without(path).replace(
-        keys=(*ours.without(path).keys, Change(path=path, value=value, before=before)),
-        tables=(*ours.tables, *(table for table in made if table not in ours.tables)),
+    return changes.without(path).replace(
+        keys=(*changes.without(path).keys, Change(path=path, value=value, before=before)),
+        tables=(*changes.tables, *(table for table in made if table not in changes.tables)),
     )

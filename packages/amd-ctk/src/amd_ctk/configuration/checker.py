@@ -1,4 +1,4 @@
-"""Ask the engine itself, where it is installed, whether it would take a configuration."""
+"""Ask the engine, where it is installed, whether it accepts a configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from amd_ctk.engines.engine import Engine
 
 SECONDS = 30
-HINT = "nothing was changed; --no-validate does it all the same"
+HINT = "nothing was changed; use --no-validate to skip this check"
 
 
 class RefusedByEngine(ToolkitError):
@@ -22,9 +22,9 @@ class RefusedByEngine(ToolkitError):
 
 
 def check(engine: Engine, text: str, path: str, *, program: str = "") -> None:
-    """Return if the engine takes `text` as its file `path`, or is not here to be asked; RefusedByEngine.
+    """Raise RefusedByEngine if the engine is installed and rejects `text` as its file `path`.
 
-    Where the engine shows what it understood, `program` has to be in it.
+    Where the engine prints the configuration it understood, `program` has to be in it.
     """
     if engine.check_command is None or shutil.which(engine.check_command(path)[0]) is None:
         return
@@ -38,13 +38,13 @@ def check(engine: Engine, text: str, path: str, *, program: str = "") -> None:
         raise RefusedByEngine(f"{engine.name} refuses the new {path}: {sentence}", hint=HINT)
     if accepted and engine.check_prints_configuration and program not in words:
         raise RefusedByEngine(
-            f"{engine.name} does not show the runtime in what it understands of the new {path}",
+            f"{engine.name} does not list the runtime when it reads the new {path}",
             hint="it may be too old for the version of the file, or a file imported there replaces the same section",
         )
 
 
 def _run(command: tuple[str, ...]) -> tuple[bool, str]:
-    """Return whether the engine takes a file, and what it says."""
+    """Return whether the engine accepts a file, and its output."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:

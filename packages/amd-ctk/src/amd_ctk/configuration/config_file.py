@@ -24,14 +24,14 @@ class ConfigFileError(FileError):
 
 
 class ConfigFile(Value):
-    """A configuration file: where it is, and what it is called to its user, who may be serving a simulated host."""
+    """A configuration file: `path` on this machine, `shown` as the user knows it (on a simulated host they differ)."""
 
     path: str
     shown: str
 
     @property
     def backup(self) -> ConfigFile:
-        """The file beside it that holds what it held before our last change."""
+        """The backup beside it: the file as it was before the last change."""
         return ConfigFile(path=self.path + BACKUP_SUFFIX, shown=self.shown + BACKUP_SUFFIX)
 
 
@@ -43,7 +43,7 @@ def read_text(file: ConfigFile) -> str | None:
             return stream.read()
     except FileNotFoundError:
         if os.path.islink(file.path):
-            raise _unreadable(file, "it is a symbolic link to nothing") from None
+            raise _unreadable(file, "it is a symbolic link to a file that does not exist") from None
         return None
     except IsADirectoryError as error:
         raise _unreadable(file, f"read {file.shown}: is a directory") from error
@@ -54,9 +54,9 @@ def read_text(file: ConfigFile) -> str | None:
 
 
 def save_text(file: ConfigFile, text: str | None, *, instead_of: str | None, remember: Callable[[], None]) -> None:
-    """Put `text` in place of what `file` held when it was read; None takes the file away; ConfigFileError.
+    """Replace the content of `file`, which must still be `instead_of`; None deletes the file. ConfigFileError.
 
-    `remember` is called when nothing but the last step is missing.
+    `remember` is called right before the last step.
     """
     target = os.path.realpath(file.path)
     try:
@@ -81,9 +81,9 @@ def save_text(file: ConfigFile, text: str | None, *, instead_of: str | None, rem
 def _prepare(file: ConfigFile, text: str | None) -> None:
     """Write the backup, if the file is still what was read."""
     if read_text(file) != text:
-        raise ConfigFileError(f"failed to save the config: {file.shown} was changed meanwhile", hint="try again")
+        raise ConfigFileError(f"failed to save the config: {file.shown} changed in the meantime", hint="try again")
     if text is not None:
-        # Who may not read the file may not read the backup.
+        # The backup is as secret as the file.
         mode = os.stat(file.path).st_mode & 0o7777
         replace_file(file.backup.path, text.encode(), mode=mode, durable=True)
 
@@ -96,6 +96,6 @@ def _unsaved(file: ConfigFile, error: OSError) -> ConfigFileError:
     why, hint = reason(error), "run it as root" if os.geteuid() else ""
     # rename(2) says so of a file that is mounted by itself, as `docker run --volume FILE:FILE` does.
     if error.errno == errno.EBUSY:
-        why = "it is a mount of its own, and what is mounted cannot be replaced"
-        hint = "edit the file where it is mounted from, or mount its directory"
+        why = "it is a mount point and cannot be replaced"
+        hint = "edit the file at the source of the mount, or mount its directory instead"
     return ConfigFileError(f"failed to save the config: failed to open file: {file.shown} | err: {why}", hint=hint)

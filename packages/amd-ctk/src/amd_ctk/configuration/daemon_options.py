@@ -1,4 +1,4 @@
-"""What a daemon's own command line means for its configuration file.
+"""Directives that a daemon's command line sets, so that its configuration file must not.
 
 dockerd does not start where a directive stands in both, and `dockerd --validate` cannot know the command line.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DirectiveTaken(ToolkitError):
-    """The daemon's command line says already what its configuration file was to say."""
+    """The daemon's command line already sets what its configuration file was to set."""
 
 
 def read_daemon_options(engine: Engine, file: ConfigFile, host: Host) -> CommandLine:
@@ -38,5 +38,5 @@ def refuse_taken_directives(
             raise DirectiveTaken(
                 f"{options.unit} has {option}={values[0]} on its command line, and {engine.service} does not start "
                 f'while {file.shown} has "{directive}" too',
-                hint=f"nothing was changed; take {option} out of the unit, or out of its environment file, first",
+                hint=f"nothing was changed; remove {option} from the unit or its environment file first",
             )

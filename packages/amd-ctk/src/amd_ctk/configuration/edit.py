@@ -1,4 +1,4 @@
-"""One edit of one configuration file, from reading it to remembering what was done: the one story, top to bottom."""
+"""One edit of one configuration file: read it, edit it, save it with its record."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from amd_ctk.engines.engine import Engine
 
-    # Given a document and what is ours in it, return both as they shall be.
+    # From a document and what amd-ctk changed in it before, return both after the edit.
     Edit = Callable[[Document, Changes], tuple[Document, Changes]]
 
 
 class Edited(Value):
-    """A file before and after an edit; None where there is no file. `record` is what is ours in it then."""
+    """A file before and after an edit; None where there is no file. `record` is that of the new one."""
 
     file: ConfigFile
     old: str | None
@@ -44,18 +44,18 @@ def prepare_edit(engine: Engine, file: ConfigFile, edit: Edit, record: Record) -
     if old is None and document.text == engine.new_text:
         new = None
     else:
-        new = document.text if changes.keys else _text_without_us(engine, document, old, record)
+        new = document.text if changes.keys else _text_after_removal(engine, document, old, record)
     return Edited(file=file, old=old, new=new, record=_next_record(record, changes, old, new))
 
 
 def prepare_undo(file: ConfigFile, record: Record) -> Edited:
-    """Return what would bring back the file as it was before the last change; ConfigFileError where that is lost."""
+    """Return the edit that restores the file from before the last change; ConfigFileError where that is lost."""
     old = read_text(file)
     if record.before is None:
         raise ConfigFileError(f"there is nothing to undo in {file.shown}")
     if digest(old) != record.written:
         raise ConfigFileError(
-            f"{file.shown} was edited since amd-ctk changed it", hint="take out what is ours with --remove"
+            f"{file.shown} was edited since amd-ctk changed it", hint="use --remove to remove only what amd-ctk added"
         )
     new = read_text(file.backup) if record.before["digest"] else None
     if digest(new) != record.before["digest"]:
@@ -64,7 +64,7 @@ def prepare_undo(file: ConfigFile, record: Record) -> Edited:
 
 
 def save(edited: Edited, ledger: Ledger) -> None:
-    """Write an edit and remember it; ToolkitError, and the file and the record as they were."""
+    """Write an edit and its record; on ToolkitError the file and the record are as they were."""
     file, text = edited.file, edited.new
     before = ledger.get(file.shown)
     try:
@@ -75,16 +75,16 @@ def save(edited: Edited, ledger: Ledger) -> None:
         raise
 
 
-def _edit(engine: Engine, file: ConfigFile, edit: Edit, old: str | None, ours: Changes) -> tuple[Document, Changes]:
+def _edit(engine: Engine, file: ConfigFile, edit: Edit, old: str | None, changes: Changes) -> tuple[Document, Changes]:
     try:
-        return edit(engine.read(engine.new_text if old is None else old), ours)
+        return edit(engine.read(engine.new_text if old is None else old), changes)
     except DocumentError as error:
         message = f"error decoding configuration file: {file.shown} | err: {error.message}"
         raise DocumentError(message, hint=error.hint) from error
 
 
-def _text_without_us(engine: Engine, document: Document, old: str | None, record: Record) -> str | None:
-    """Return the text that remains where nothing is ours any more: the very bytes from before us, if they are known."""
+def _text_after_removal(engine: Engine, document: Document, old: str | None, record: Record) -> str | None:
+    """Return the text once every change of amd-ctk is removed: the original bytes, if they are known."""
     if record.original is not ABSENT and digest(old) == record.written:
         return record.original  # type: ignore[return-value]  # ABSENT is the only one of its type
     if record.made_file and document.text.strip() == engine.new_text.strip():

@@ -1,4 +1,4 @@
-"""The record of what we changed in other people's files, under /var/lib; one writer at a time."""
+"""The ledger: a record in /var/lib of what amd-ctk changed in each configuration file; one writer at a time."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ TIMEOUT_SECONDS = 60.0
 
 
 class LedgerError(ToolkitError):
-    """The record cannot be read, so nothing can be said about what is ours."""
+    """The record cannot be read, so it is unknown what amd-ctk changed."""
 
     exit_code = 5
 
 
 class LedgerInUse(ToolkitError):
-    """Another process is changing engine configurations and does not come to an end."""
+    """Another process is changing engine configurations and does not finish."""
 
     exit_code = 10
 
 
 class Record(Value):
-    """What is ours in one configuration file."""
+    """What amd-ctk changed in one configuration file."""
 
     changes: Changes = Changes()
-    # The file before our first change: its text, None where there was none, ABSENT where it was edited in between.
+    # The file before the first change: its text, None where there was none, ABSENT where it was edited in between.
     original: str | Absent | None = ABSENT
-    # Whether the file is there because of us.
+    # Whether amd-ctk created the file.
     made_file: bool = False
-    # What the file was when we last wrote it; "" where it is gone.
+    # Digest of the file as amd-ctk last wrote it; "" where it was deleted.
     written: str = ""
     # What --undo goes back to, as the record was written then; None where there is nothing to undo.
     before: dict[str, Any] | None = None
@@ -66,18 +66,18 @@ class Ledger:
         self.path = os.path.join(directory, FILE_NAME)
 
     def get(self, config_path: str) -> Record:
-        """Return what is ours in a file, an empty record where nothing is; LedgerError."""
+        """Return the record of a file, an empty one where amd-ctk changed nothing; LedgerError."""
         return record_from_json(self._read().get(config_path, {}))
 
     def put(self, config_path: str, record: Record) -> None:
-        """Remember what is ours in a file; FileError."""
+        """Store the record of a file; FileError."""
         records = self._read()
         if record == Record():
             records.pop(config_path, None)
         else:
             records[config_path] = record_to_json(record)
         content = json.dumps({"files": records}, indent=2, sort_keys=True) + "\n"
-        # It holds other people's configuration, which may hold secrets.
+        # It holds parts of configuration files, which may hold secrets.
         replace_file(self.path, content.encode(), mode=0o600, durable=True)
 
     def _read(self) -> dict[str, Any]:
@@ -91,13 +91,13 @@ class Ledger:
             words = reason(error) if isinstance(error, OSError) else "it is damaged"
             raise LedgerError(
                 f"{self.path}, the record of what amd-ctk changed, cannot be read: {words}",
-                hint="move it away; then only what is ours by its content is taken out",
+                hint="move it away; --remove then finds only runtimes that run amd-container-runtime",
             ) from error
 
 
 @contextmanager
 def open_ledger(host: Host, environment: Mapping[str, str], *, timeout: float = TIMEOUT_SECONDS) -> Iterator[Ledger]:
-    """Give the caller the ledger for itself alone; LedgerInUse, FileError where its directory cannot be made."""
+    """Give the caller exclusive access to the ledger; LedgerInUse, FileError where its directory cannot be made."""
     directory = ledger_directory(host, environment)
     try:
         make_directories(directory)
@@ -111,7 +111,7 @@ def open_ledger(host: Host, environment: Mapping[str, str], *, timeout: float = 
 def _hold_lock(path: str, timeout: float) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
-    # A file that others cannot open: whoever can open a file can lock it, and keep everybody else waiting.
+    # Closed to other users: any process that can open a file can lock it, and make all others wait.
     lock = FileLock(path, timeout=timeout, mode=0o600)
     try:
         lock.acquire()
@@ -136,7 +136,7 @@ def _in_use(path: str, timeout: float) -> LedgerInUse:
 
 
 def ledger_directory(host: Host, environment: Mapping[str, str]) -> str:
-    """Return where the ledger is: the host's for root, else the user's own (rootless engines have files of theirs)."""
+    """Return where the ledger is: the host's for root, else the user's own, for rootless engines."""
     if os.geteuid() == 0 or not host.is_this_machine:
         return host.path(DIRECTORY)
     state = environment.get("XDG_STATE_HOME") or os.path.join(environment.get("HOME", "/"), ".local/state")

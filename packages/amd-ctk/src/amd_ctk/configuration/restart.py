@@ -1,4 +1,4 @@
-"""Have an engine read its configuration again."""
+"""Restart an engine so that it reads its configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HINT = "its configuration is changed; restart it by hand"
 
 
 class RestartError(ToolkitError):
-    """The engine was not restarted; its configuration is changed all the same."""
+    """The engine was not restarted; its configuration is changed nevertheless."""
 
 
 def restart_command(host: Host, service: str) -> list[str]:

@@ -19,10 +19,10 @@ class NoRuntimeProgram(ToolkitError):
 def find_runtime_program(ourselves: str, search_path: str) -> str:
     """Return the path of amd-container-runtime: beside `ourselves`, beside python, on a PATH; NoRuntimeProgram.
 
-    An engine may have another PATH than whoever configures it, so a name would not do.
+    Return an absolute path: the engine may have another PATH than the user who configures it.
     """
     beside = [os.path.dirname(os.path.abspath(ourselves)), os.path.dirname(os.path.realpath(ourselves))]
-    # `python -m amd_ctk` in a virtual environment is no program, but its python stands beside them.
+    # For `python -m amd_ctk` in a virtual environment, whose python is beside its programs.
     beside.append(os.path.dirname(sys.executable))
     for directory in [*beside, *search_path.split(":"), *USUAL_DIRECTORIES]:
         candidate = os.path.join(directory, RUNTIME_PROGRAM)
@@ -30,7 +30,7 @@ def find_runtime_program(ourselves: str, search_path: str) -> str:
             return candidate
     raise NoRuntimeProgram(
         f"{RUNTIME_PROGRAM} is not installed",
-        hint="install it, or say where it is with --runtime-path=/opt/bin/amd-container-runtime",
+        hint="install it, or name it with --runtime-path=/opt/bin/amd-container-runtime",
     )
 
 
@@ -38,11 +38,11 @@ def check_runtime_path(path: str, *, must_exist: bool) -> str:
     """Return a path that the user gave; NoRuntimeProgram where an engine could not call it."""
     if not os.path.isabs(path):
         raise NoRuntimeProgram(
-            f"the runtime path {path} is not absolute", hint="engines look for programs in places of their own"
+            f"the runtime path {path} is not absolute", hint="give an absolute path; an engine may have another PATH"
         )
     if must_exist and not _is_program(path):
         raise NoRuntimeProgram(
-            f"the runtime path {path} leads to no program", hint="engines would start no container; install it first"
+            f"the runtime path {path} is not a program", hint="install it first, or the engine cannot start containers"
         )
     return path
 

@@ -9,7 +9,7 @@ import json  # noqa: TID253  no container start comes here
 from typing import Any  # noqa: TID253
 
 from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, read_path
-from amd_ctk.documents.json_spans import Member, Node, find_places
+from amd_ctk.documents.json_spans import Member, Node, find_spans
 
 # What a text that shows no indentation of its own gets; the original writes it too.
 INDENT = "    "
@@ -29,7 +29,7 @@ class JsonDocument:
         self._mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
         self._body = text.removeprefix(self._mark) if text.removeprefix(self._mark).strip() else EMPTY
         self._tree = _parse(self._body)
-        self._root = find_places(self._body)
+        self._root = find_spans(self._body)
 
     @property
     def is_empty(self) -> bool:
@@ -44,7 +44,7 @@ class JsonDocument:
         """Give the key at `path` this value, making the objects around it."""
         present = [depth for depth in range(1, len(path) + 1) if self.get(path[:depth]) is not ABSENT]
         if len(present) == len(path):
-            node = self._place(path)
+            node = self._find_node(path)
             return self._replace(node.start, node.end, self._write(value, *self._layout_within(path[:-1])))
         depth = len(present)
         for key in reversed(path[depth + 1 :]):
@@ -52,11 +52,11 @@ class JsonDocument:
         return self._insert(path[:depth], path[depth], value)
 
     def remove(self, path: KeyPath) -> JsonDocument:
-        """Take the key at `path` out; where there is none, nothing changes."""
+        """Remove the key at `path`, if there is one."""
         if self.get(path) is ABSENT:
             return self
-        value = self._place(path)
-        outer = self._place(path[:-1])
+        value = self._find_node(path)
+        outer = self._find_node(path[:-1])
         at = next(at for at, member in enumerate(outer.members) if member.value is value)
         if len(outer.members) == 1:
             return self._replace(outer.start + 1, outer.end - 1, "")
@@ -66,7 +66,7 @@ class JsonDocument:
 
     def _insert(self, path: KeyPath, name: str, value: Any) -> JsonDocument:
         """Add a member after the last one of the object at `path`."""
-        node = self._place(path)
+        node = self._find_node(path)
         newline, indent = self._layout_within(path)
         member = f"{json.dumps(name)}: {self._write(value, newline, indent)}"
         if node.members:
@@ -75,19 +75,19 @@ class JsonDocument:
         before_closing = newline + indent.removesuffix(self._unit) if newline else ""
         return self._replace(node.start + 1, node.end - 1, f"{newline}{indent}{member}{before_closing}")
 
-    def _place(self, path: KeyPath) -> Node:
-        """Return where a value stands; DocumentError where a name stands twice, of which readers see only one."""
+    def _find_node(self, path: KeyPath) -> Node:
+        """Return the node of a value; DocumentError for a duplicate name, of which readers use only one."""
         node = self._root
         for key in path:
             found = [member for member in node.members if member.name == key]
             if len(found) > 1:
-                raise DocumentError(f'"{key}" stands there {len(found)} times', hint="keep one of them")
+                raise DocumentError(f'"{key}" occurs {len(found)} times', hint="keep one of them")
             node = found[0].value
         return node
 
     def _layout_within(self, path: KeyPath) -> tuple[str, str]:
         """Return the newline and the indentation of the members of the object at `path`, ("", "") for a one-liner."""
-        node = self._place(path)
+        node = self._find_node(path)
         if node.members:
             return self._lead(node.start, node.members[0])
         if not path:

@@ -1,4 +1,4 @@
-"""Where the values of a JSON text stand in it."""
+"""The spans of the values in a JSON text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUMBER_OR_WORD = re.compile(r"[^ \t\r\n,\]}]+")
 
 
 class Node(Value):
-    """From where to where a value stands, with the members of an object; anything else has none."""
+    """The span of a value, and the members if it is an object."""
 
     start: int
     end: int
@@ -28,8 +28,8 @@ class Member(Value):
     value: Node
 
 
-def find_places(text: str) -> Node:
-    """Return the outermost value of a text that `json` has found valid."""
+def find_spans(text: str) -> Node:
+    """Return the node of the outermost value of a text that `json` accepts."""
     return _find(text, _skip(text, 0))
 
 

@@ -1,4 +1,4 @@
-"""Edit single keys of a TOML text with its comments kept, and prove each edit before it is used."""
+"""Edit single keys of a TOML text, keep its comments, and check each edit before it is used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, read_path
 from amd_ctk.documents.toml_indents import Indentation
 
 LOSSY = "it cannot be edited without loss"
-IN_ONE_PIECE = "write its tables in one piece each"
+IN_ONE_PIECE = "write each table in one piece"
 
 
 class TomlDocument:
@@ -39,14 +39,14 @@ class TomlDocument:
         expected = _with(self._tree, path, value)
         if isinstance(value, dict) or self.get(path[:-1]) is ABSENT:
             try:
-                return _proven(self._appended(path, value), expected)
+                return _checked(self._appended(path, value), expected)
             except DocumentError:
                 # A table within one that is written inline, which nothing at the end of the file can add to.
-                return _proven(self._inserted(path, value), expected)
-        return _proven(self._inserted(path, value), expected)
+                return _checked(self._inserted(path, value), expected)
+        return _checked(self._inserted(path, value), expected)
 
     def _appended(self, path: KeyPath, value: Any) -> str:
-        """Return the text with a new table at its end, which leaves all that is there in peace."""
+        """Return the text with a new table at its end; the rest does not change."""
         addition = tomlkit.document()
         table: Any = addition
         last = len(path) - 1
@@ -59,7 +59,7 @@ class TomlDocument:
         return f"{self.text}{gap}{Indentation(self.text).indent(tomlkit.dumps(addition))}"
 
     def _inserted(self, path: KeyPath, value: Any) -> str:
-        """Return the text with the key in a table that is there."""
+        """Return the text with the key in an existing table."""
         document = _parse(self.text)
         table: Any = document
         for depth, key in enumerate(path[:-1], start=1):
@@ -73,7 +73,7 @@ class TomlDocument:
         return tomlkit.dumps(document)
 
     def remove(self, path: KeyPath) -> TomlDocument:
-        """Take the key at `path` out; where there is none, nothing changes."""
+        """Remove the key at `path`, if there is one."""
         if self.get(path) is ABSENT:
             return self
         document = _parse(self.text)
@@ -81,7 +81,7 @@ class TomlDocument:
         for key in path[:-1]:
             table = table[key]
         del table[path[-1]]
-        return _proven(tomlkit.dumps(document), _without(self._tree, path))
+        return _checked(tomlkit.dumps(document), _without(self._tree, path))
 
 
 def _parse(text: str) -> tomlkit.TOMLDocument:
@@ -94,8 +94,8 @@ def _parse(text: str) -> tomlkit.TOMLDocument:
     return document
 
 
-def _proven(text: str, expected: dict[str, Any]) -> TomlDocument:
-    """Return the edited text if it means what it shall; tables that are not in one piece can mislead tomlkit."""
+def _checked(text: str, expected: dict[str, Any]) -> TomlDocument:
+    """Return the edited text if it parses to `expected`; tomlkit can misplace keys of tables that are split up."""
     try:
         edited = TomlDocument(text)
     except DocumentError as error:
@@ -117,7 +117,7 @@ def _without(tree: dict[str, Any], path: KeyPath) -> dict[str, Any]:
 
 
 def _without_empty_tables(tree: Any) -> Any:
-    """Return a tree less the tables that hold nothing: those that have no header of their own go with their content."""
+    """Return a tree without empty tables: one without a header of its own disappears with its last key."""
     if not isinstance(tree, dict):
         return tree
     pruned = {key: _without_empty_tables(value) for key, value in tree.items()}

@@ -1,4 +1,4 @@
-"""How the tables of a TOML text are indented, so that a table that is added looks like those beside it."""
+"""The indentation of a TOML text, so that an added table looks like its neighbours."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ KEY = re.compile(r"([ \t]*)[^ \t#\[]")
 
 
 class Indent(Value):
-    """What stands in front of a table's header, and of each key in it."""
+    """The indentation of a table's header, and of its keys."""
 
     header: str = ""
     keys: str = ""
 
 
 class Indentation:
-    """The habits of one text."""
+    """The indentation of one text."""
 
     def __init__(self, text: str) -> None:
         self._by_path: dict[KeyPath, Indent] = {}

@@ -1,7 +1,7 @@
 """containerd: config.toml of version 2 or 3, or a drop-in where that is safe.
 
 Before version 2.0 containerd replaces the whole section of a plugin by that of an imported file, so a drop-in that
-adds one runtime would throw away all that the main file says about the CRI plugin. Only containerd 2 reads
+adds one runtime would drop everything the main file says about the CRI plugin. Only containerd 2 reads
 configurations of version 3 and merges key by key; there, and only there, a drop-in is used.
 """
 
@@ -33,7 +33,7 @@ def on_host(host: Host) -> Engine:
         main = TomlDocument(read_text(file) or "")
         imports = main.get(("imports",))
     except DocumentError:
-        # Whoever edits the main file says what is wrong with it.
+        # The edit of the main file reports what is wrong with it.
         return CONTAINERD
     if main.get(("version",)) != 3 or not isinstance(imports, list) or DROP_IN_GLOB not in imports:
         return CONTAINERD
@@ -42,7 +42,7 @@ def on_host(host: Host) -> Engine:
         find_layout=partial(find_drop_in_layout, main),
         # Alone it would say nothing about how the two merge.
         checked_text=lambda text: TomlDocument(text).set(("imports",), [file.path]).text,
-        new_text="# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=containerd --remove' ends it.\n",
+        new_text="# AMD GPUs in containers; remove with 'amd-ctk runtime configure --runtime=containerd --remove'.\n",
     )
 
 

@@ -21,5 +21,5 @@ CRIO = Engine(
     built_in=("runc", "crun"),
     # Without its own drop-ins, which are not what is judged.
     check_command=lambda file: ("crio", "--config", file, "--config-dir", "", "config"),
-    new_text="# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=crio --remove' takes this out again.\n",
+    new_text="# AMD GPUs in containers; remove with 'amd-ctk runtime configure --runtime=crio --remove'.\n",
 )

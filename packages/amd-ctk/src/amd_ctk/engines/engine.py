@@ -17,7 +17,7 @@ RUNTIME_PROGRAM = "amd-container-runtime"
 
 
 class Layout(Value):
-    """Where an engine keeps what we change, in one of its documents."""
+    """Where the runtimes and related keys stand in one of an engine's configuration documents."""
 
     # The table of runtimes, and what the entry of one looks like for the path of a program.
     runtimes: KeyPath

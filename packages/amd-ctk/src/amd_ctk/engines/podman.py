@@ -19,5 +19,5 @@ PODMAN = Engine(
     find_layout=lambda _: LAYOUT,
     service="",
     built_in=("runc", "crun"),
-    new_text="# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=podman --remove' takes this out again.\n",
+    new_text="# AMD GPUs in containers; remove with 'amd-ctk runtime configure --runtime=podman --remove'.\n",
 )

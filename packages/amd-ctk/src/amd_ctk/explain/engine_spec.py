@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from amd_ctk.cdi.offers import SPEC_DIRECTORIES, SPEC_SUFFIXES
+from amd_ctk.cdi.engine_devices import SPEC_DIRECTORIES, SPEC_SUFFIXES
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR

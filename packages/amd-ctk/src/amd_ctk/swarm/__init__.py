@@ -1,1 +1,1 @@
-"""Docker Swarm: what a node offers to a cluster, what of it is promised, and the services that are done with it."""
+"""Docker Swarm: advertise the GPUs of a node, show what is reserved, remove finished one-shot services."""

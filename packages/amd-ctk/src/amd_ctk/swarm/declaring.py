@@ -1,4 +1,4 @@
-"""Tell the runtime, by the settings, what this node advertises: which kinds name GPUs, how, and which count VRAM.
+"""Write to the settings what this node advertises: which resource kinds name GPUs, in which form, which count VRAM.
 
 An image can set any variable that Swarm sets, so the runtime reads no other kinds and no other form of names.
 """
@@ -21,7 +21,7 @@ VRAM_KINDS = "swarm-vram-resources"
 
 
 def declare(host: Host, resources: Collection[Resource], plan: Plan) -> bool:
-    """Have the runtime read these resources as they are meant; return whether that is new to it."""
+    """Write the settings for these resources; return whether they changed."""
     settings = _read(host)
     naming = tuple(dict.fromkeys(resource.kind for resource in resources if resource.kind != plan.vram_kind))
     changed = []
@@ -36,8 +36,8 @@ def declare(host: Host, resources: Collection[Resource], plan: Plan) -> bool:
     return any(changed)
 
 
-def forget(host: Host, kinds: Collection[str]) -> bool:
-    """Declare these kinds no longer, the defaults where no other is left; return whether anything changed."""
+def undeclare(host: Host, kinds: Collection[str]) -> bool:
+    """Remove these kinds from the settings, which get their defaults back; return whether they changed."""
     settings, default = _read(host), Settings()
     kept = [kind for kind in settings.swarm_resources if kind not in kinds]
     changed = []

@@ -6,4 +6,4 @@ from amdgpu_discovery.errors import ToolkitError
 
 
 class SwarmError(ToolkitError):
-    """A node that cannot offer its GPUs as asked, or an engine that does not do as it is told."""
+    """A node cannot advertise its GPUs as requested, or a docker command fails."""

@@ -1,4 +1,4 @@
-"""What GPUs are sold as: a word for labels and kinds of resources."""
+"""GPU models, such as MI300X, for labels and resource kinds."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ MODEL_BY_DEVICE_ID = {
 
 
 def model_of(gpu: Gpu) -> str:
-    """Return the model of a GPU, of those without a name of their own the compilation target: MI210, GFX1100."""
+    """Return the model of a GPU (MI210), or its compilation target where the model is unknown (GFX1100)."""
     return MODEL_BY_DEVICE_ID.get(gpu.device_id) or gpu.gfx_target.upper() or f"DEVICE_{gpu.device_id:04X}"

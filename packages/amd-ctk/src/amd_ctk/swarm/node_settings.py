@@ -1,4 +1,4 @@
-"""What matters to a swarm in how Docker is set up on a node: by its file, and by its daemon's own command line."""
+"""The settings of Docker that matter to a swarm, from its file and from its daemon's command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from amd_ctk.configuration.daemon_options import read_daemon_options
 from amd_ctk.documents.document import ABSENT
 from amd_ctk.engines.docker import LAYOUT
 from amd_ctk.engines.engine import RUNTIME_PROGRAM
-from amd_ctk.swarm.advertising import read_resources
+from amd_ctk.swarm.generic_resources import read_resources
 from amd_ctk.swarm.resources import Resource, parse_resource
 from amdgpu_discovery.value import Value
 
@@ -31,7 +31,7 @@ class NodeSettings(Value):
     """Docker's settings on a node."""
 
     resources: tuple[Resource, ...]
-    # Where the resources are said: the file, or the unit that has them on its command line.
+    # Where the resources come from: the file, or the unit that has them on its command line.
     resources_from: str
     # The program of the default runtime, "" for Docker's own.
     default_program: str
@@ -63,15 +63,15 @@ def find_obstacles(settings: NodeSettings) -> Iterator[str]:
             f" ({_advice(settings.default_from)})"
         )
     if settings.live_restore:
-        yield 'Docker is in no swarm while "live-restore" is true'
+        yield 'Docker cannot join a swarm while "live-restore" is true'
 
 
 def _advice(unit: str) -> str:
-    """Say what makes it the default runtime; where the command line has one, a second in the file stops Docker."""
+    """Say how to make it the default runtime. Docker does not start if file and command line both set one."""
     command = "'amd-ctk runtime configure --set-as-default'"
     if not unit:
-        return f"{command} makes it so"
-    return f"take {DEFAULT_RUNTIME} out of {unit}, then run {command}"
+        return f"run {command}"
+    return f"remove {DEFAULT_RUNTIME} from {unit}, then run {command}"
 
 
 def _default_program(document: Document, options: CommandLine) -> str:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.gpu import Gpu
 
-# As amd-smi counts megabytes.
-MEGABYTE = 2**20
+# amd-smi counts memory in these units.
+MEBIBYTE = 2**20
 KIND_CHARACTERS = frozenset(string.ascii_letters + string.digits + "_-.")
 
 
 class Plan(Value):
-    """What a node shall offer: GPUs of a `kind`, named by uuid or pci; also by model; VRAM of a kind, "" for none."""
+    """What to advertise: GPUs as `kind`, named by uuid or pci; also by model; VRAM as `vram_kind`, "" for none."""
 
     kind: str = "AMD_GPU"
     by: str = BY_UUID
@@ -42,7 +42,7 @@ class Resource(Value):
 
     @property
     def amount(self) -> int | None:
-        """Return how much there is of a counted resource, None for the name of one thing."""
+        """Return the amount of a counted resource, None for a named one."""
         return int(self.value) if self.value.isascii() and self.value.isdecimal() else None
 
 
@@ -53,7 +53,7 @@ def parse_resource(text: str) -> Resource:
 
 
 def build_resources(gpus: Sequence[Gpu], plan: Plan) -> list[Resource]:
-    """Return what a node with these GPUs offers; SwarmError where a GPU has no name, or a kind none that will do."""
+    """Return what a node with these GPUs advertises; SwarmError for a GPU without a name or an invalid kind."""
     names = [_name_of(gpus, gpu, plan.by) for gpu in gpus]
     resources = [Resource(kind=plan.kind, value=name) for name in names]
     if plan.also_by_model:
@@ -66,8 +66,8 @@ def build_resources(gpus: Sequence[Gpu], plan: Plan) -> list[Resource]:
 
 
 def vram_mb_of(gpu: Gpu) -> int:
-    """Return the whole megabytes of memory of a GPU, 0 where that is unknown."""
-    return (gpu.vram_bytes or 0) // MEGABYTE
+    """Return the memory of a GPU in whole MiB, 0 where that is unknown."""
+    return (gpu.vram_bytes or 0) // MEBIBYTE
 
 
 def gpus_named_by(resource: Resource, gpus: Sequence[Gpu]) -> list[int]:
@@ -90,7 +90,7 @@ def shared_gpus(resources: Sequence[Resource], gpus: Sequence[Gpu]) -> Iterator[
 
 
 def _name_of(gpus: Sequence[Gpu], gpu: Gpu, by: str) -> str:
-    """Return a name that means this GPU or partition alone."""
+    """Return a name that only this GPU or partition has."""
     if by == BY_UUID and not gpu.unique_id:
         raise SwarmError(f"GPU {gpu.number} has no unique id to be named by", hint="name the GPUs by address: --by pci")
     name = f"0x{gpu.unique_id:X}" if by == BY_UUID else str(gpu.pci_address)
@@ -100,6 +100,6 @@ def _name_of(gpus: Sequence[Gpu], gpu: Gpu, by: str) -> str:
 def _check_kinds(plan: Plan, kinds: set[str]) -> None:
     for kind in sorted(kinds):
         if not kind or not kind[0].isalpha() or not set(kind) <= KIND_CHARACTERS:
-            raise SwarmError(f"{kind!r} is not a kind of resource", hint="write letters, digits and _, such as AMD_GPU")
+            raise SwarmError(f"{kind!r} is not a valid resource kind", hint="use letters, digits and _, as in AMD_GPU")
     if plan.vram_kind in kinds - {plan.vram_kind} or plan.vram_kind == plan.kind:
         raise SwarmError(f"{plan.kind} cannot name GPUs and count VRAM at once", hint="choose another with --vram=KIND")

@@ -1,35 +1,35 @@
-"""Services of Swarm that run once: which are done, so that they can be removed."""
+"""One-shot services of Swarm: which are finished and can be removed."""
 
 from __future__ import annotations
 
 import json  # noqa: TID253  no container start comes here
 from typing import Any  # noqa: TID253
 
-from amd_ctk.swarm.engine import docker
+from amd_ctk.swarm.docker import docker
 from amdgpu_discovery.value import Value
 
-# Who labels a service with it agrees to its removal.
+# The user who sets this label on a service agrees to its removal.
 LABEL = "com.amd.container-toolkit.one-shot"
-# States in which a task remains, as `docker service ps` prints them.
+# Final states of a task, as `docker service ps` prints them.
 ENDED = ("Complete", "Failed", "Rejected", "Shutdown", "Orphaned", "Remove")
 COMPLETE = "Complete"
 
 
 class OneShot(Value):
-    """A labelled service: how many tasks it has in all, when they are started again, the states of those there are."""
+    """A labelled service: how many tasks it wants, when tasks are restarted, and the states of its tasks."""
 
     identity: str
     name: str
     wanted: int
     # none, on-failure or any.
     restart_condition: str
-    # Tasks of jobs are not started again once they are complete, whatever the condition.
+    # Tasks of jobs are not restarted once they are complete, whatever the condition.
     is_job: bool
     states: tuple[str, ...]
 
     @property
     def is_done(self) -> bool:
-        """Return whether every task has ended and none will follow. A task that waits for a GPU has not."""
+        """Return whether every task has ended and none will follow; a task that waits for a GPU has not ended."""
         if not set(self.states) <= set(ENDED):
             return False
         if self.restart_condition == "none":
@@ -39,12 +39,12 @@ class OneShot(Value):
 
     @property
     def has_failed(self) -> bool:
-        """Return whether a task ended in any other way than it should."""
+        """Return whether a task ended in another state than complete."""
         return any(state != COMPLETE for state in self.states)
 
 
 def read_one_shots() -> list[OneShot]:
-    """Return the labelled services of the swarm by name; SwarmError on a node that is no manager."""
+    """Return the labelled services of the swarm by name; SwarmError on a node that is not a manager."""
     identities = docker("service", "ls", "--quiet", "--filter", f"label={LABEL}=true").split()
     if not identities:
         return []
@@ -53,7 +53,7 @@ def read_one_shots() -> list[OneShot]:
 
 
 def remove_service(service: OneShot) -> None:
-    """Remove a service and what is left of its tasks; SwarmError."""
+    """Remove a service and its tasks; SwarmError."""
     docker("service", "rm", service.identity)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from amd_ctk.configuration.changes import Changes
-from amd_ctk.configuration.plan import Wish, configure
+from amd_ctk.configuration.plan import WantedRuntime, configure
 from amd_ctk.engines.docker import DOCKER
-from amd_ctk.swarm.advertising import advertise
+from amd_ctk.swarm.generic_resources import advertise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ RUNTIME_NAME = "amd"
 
 
 def plan_setup(resources: Sequence[Resource], gpus: Sequence[Gpu], *, default_program: str) -> Edit:
-    """Return the edit that offers these resources and, unless it is "", makes this program the default runtime."""
+    """Return the edit that advertises these resources and, unless it is "", makes this program the default runtime."""
 
-    def edit(document: Document, ours: Changes) -> tuple[Document, Changes]:
+    def edit(document: Document, changes: Changes) -> tuple[Document, Changes]:
         if default_program:
-            wish = Wish(runtime_name=RUNTIME_NAME, program=default_program, as_default=True)
-            document, ours = configure(document, DOCKER, wish, ours)
-        return advertise(document, resources, gpus, ours)
+            runtime = WantedRuntime(runtime_name=RUNTIME_NAME, program=default_program, as_default=True)
+            document, changes = configure(document, DOCKER, runtime, changes)
+        return advertise(document, resources, gpus, changes)
 
     return edit

@@ -1,4 +1,4 @@
-"""What a node offers to its swarm against what it has, and what of it is promised to whom."""
+"""What a node advertises to its swarm, compared with the GPUs it has, and what containers have reserved."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from amd_ctk.swarm.engine import Task
+    from amd_ctk.swarm.docker import Task
     from amd_device_spec.settings import Settings
     from amd_gpu_tracker.show.status import Status
     from amdgpu_discovery.gpu import Gpu
 
 
 class Reservation(Value):
-    """What a container was promised of a GPU: all of it, or `vram_mb` megabytes."""
+    """What a container has reserved of a GPU: all of it, or `vram_mb` MiB."""
 
     container_id: str
     kinds: tuple[str, ...]
     vram_mb: int = 0
 
 
-class OfferedGpu(Value):
-    """A GPU, the resources that name it, and who has it by them."""
+class AdvertisedGpu(Value):
+    """A GPU, the resources that name it, and its reservations."""
 
     number: int
     uuid: str
@@ -38,32 +38,32 @@ class OfferedGpu(Value):
 
 
 class Pool(Value):
-    """An amount of VRAM that is offered."""
+    """An amount of VRAM that is advertised, in MiB."""
 
     kind: str
     offered_mb: int
     reserved_mb: int
 
 
-class Offer(Value):
-    """All of it, and a sentence about each thing that is not as it should be."""
+class Advertisement(Value):
+    """Everything a node advertises, and a sentence for each problem."""
 
-    gpus: tuple[OfferedGpu, ...]
+    gpus: tuple[AdvertisedGpu, ...]
     pools: tuple[Pool, ...]
     problems: tuple[str, ...]
 
 
-def build_offer(
+def build_advertisement(
     gpus: Sequence[Gpu],
     resources: Sequence[Resource],
     settings: Settings,
     *,
     reservations: dict[int, list[Reservation]],
     is_tracking: bool,
-) -> Offer:
-    """Join what is offered, what there is, and what is promised of each GPU by number."""
-    offered = tuple(
-        OfferedGpu(
+) -> Advertisement:
+    """Join the advertised resources, the GPUs, and the reservations by GPU number."""
+    advertised = tuple(
+        AdvertisedGpu(
             number=gpu.number,
             uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
             pci_address=str(gpu.pci_address),
@@ -75,7 +75,7 @@ def build_offer(
         for gpu in gpus
     )
     pools = tuple(
-        Pool(kind=resource.kind, offered_mb=resource.amount or 0, reserved_mb=_reserved(resource.kind, offered))
+        Pool(kind=resource.kind, offered_mb=resource.amount or 0, reserved_mb=_reserved(resource.kind, advertised))
         for resource in resources
         if resource.kind in settings.swarm_vram_resources
     )
@@ -83,11 +83,11 @@ def build_offer(
         *_problems_of_names(resources, gpus, settings, is_tracking=is_tracking),
         *_problems_of_pools(pools, gpus, is_tracking=is_tracking),
     ]
-    return Offer(gpus=offered, pools=pools, problems=tuple(problems))
+    return Advertisement(gpus=advertised, pools=pools, problems=tuple(problems))
 
 
 def reservations_of_leases(status: Status) -> dict[int, list[Reservation]]:
-    """Return what the GPU Tracker knows to be promised to Swarm's tasks."""
+    """Return the reservations of Swarm's tasks that the GPU Tracker knows, by GPU number."""
     return {
         gpu.number: [
             Reservation(container_id=use.container_id, kinds=use.kinds, vram_mb=use.vram_mb)
@@ -99,17 +99,17 @@ def reservations_of_leases(status: Status) -> dict[int, list[Reservation]]:
 
 
 def reservations_of_tasks(tasks: Sequence[Task], gpus: Sequence[Gpu]) -> dict[int, list[Reservation]]:
-    """Return what Swarm's own words promise, where nothing is tracked: whole GPUs only."""
-    promised: dict[int, list[Reservation]] = {}
+    """Return the reservations that Swarm knows, by GPU number; whole GPUs only. For hosts without the GPU Tracker."""
+    reserved: dict[int, list[Reservation]] = {}
     for task in tasks:
         for resource in task.resources:
             for number in gpus_named_by(resource, gpus):
                 reservation = Reservation(container_id=task.container_id, kinds=(resource.kind,))
-                promised.setdefault(number, []).append(reservation)
-    return promised
+                reserved.setdefault(number, []).append(reservation)
+    return reserved
 
 
-def _reserved(kind: str, gpus: Sequence[OfferedGpu]) -> int:
+def _reserved(kind: str, gpus: Sequence[AdvertisedGpu]) -> int:
     return sum(reservation.vram_mb for gpu in gpus for reservation in gpu.reservations if kind in reservation.kinds)
 
 
@@ -118,30 +118,30 @@ def _problems_of_names(
 ) -> Iterator[str]:
     for resource in resources:
         if resource.kind in settings.swarm_resources and resource.amount is not None:
-            yield f"{resource} is an amount and names no GPU, so that every task that gets it is refused"
+            yield f"{resource} is an amount and names no GPU, so every task that gets it is refused"
         elif resource.kind in settings.swarm_resources and not gpus_named_by(resource, gpus):
-            yield f"{resource} names no GPU of this node, so that every task that gets it is refused"
+            yield f"{resource} names no GPU of this node, so every task that gets it is refused"
         elif resource.kind not in settings.swarm_resources and is_identity(resource.value):
-            yield f"{resource.kind} is not in the setting swarm-resources, so that no task gets a GPU by it"
+            yield f"{resource.kind} is not in the setting swarm-resources, so no task gets a GPU by it"
         elif resource.kind in settings.swarm_resources and form_of(resource.value) != settings.swarm_resource_names:
             yield (
-                f"{resource} names a GPU by {FORMS[form_of(resource.value)]}, which swarm-resource-names does not say,"
-                " so that no task gets a GPU by it"
+                f"{resource} names a GPU by {FORMS[form_of(resource.value)]}, but swarm-resource-names is another form,"
+                " so no task gets a GPU by it"
             )
     numbers_by_kinds: dict[tuple[str, ...], list[int]] = {}
     for number, naming in shared_gpus(resources, gpus):
         kinds = tuple(sorted({resource.kind for resource in naming}))
         numbers_by_kinds.setdefault(kinds, []).append(number)
     for kinds, numbers in numbers_by_kinds.items():
-        names = f"GPUs [{' '.join(map(str, numbers))}] are offered twice, as {' and '.join(kinds)}"
+        names = f"GPUs [{' '.join(map(str, numbers))}] are advertised twice, as {' and '.join(kinds)}"
         means = "the second task is refused" if is_tracking else "without the GPU Tracker two tasks share one"
         yield f"{names}, and Swarm gives them out twice: {means}"
 
 
 def _problems_of_pools(pools: Sequence[Pool], gpus: Sequence[Gpu], *, is_tracking: bool) -> Iterator[str]:
-    there_is = sum(vram_mb_of(gpu) for gpu in gpus)
+    total_mb = sum(vram_mb_of(gpu) for gpu in gpus)
     for pool in pools:
-        if pool.offered_mb > there_is:
-            yield f"{pool.kind} offers {pool.offered_mb} MiB, and the GPUs have {there_is} MiB"
+        if pool.offered_mb > total_mb:
+            yield f"{pool.kind} advertises {pool.offered_mb} MiB, but the GPUs have {total_mb} MiB"
         if not is_tracking:
-            yield f"{pool.kind} is offered and the GPU Tracker is disabled, so that every task that gets it is refused"
+            yield f"{pool.kind} is advertised while the GPU Tracker is disabled, so every task that gets it is refused"

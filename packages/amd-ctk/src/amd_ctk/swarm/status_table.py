@@ -1,4 +1,4 @@
-"""How a node's offer is shown: a table, and JSON."""
+"""Format what a node advertises: as a table, and as JSON."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_ctk.swarm.status import Offer, OfferedGpu, Pool, Reservation
+    from amd_ctk.swarm.status import AdvertisedGpu, Advertisement, Pool, Reservation
 
-HEADER = ("GPU Id", "Model", "VRAM (MiB)", "Offered as", "Reserved by")
+HEADER = ("GPU Id", "Model", "VRAM (MiB)", "Advertised as", "Reserved by")
 WIDTHS = (10, 12, 12, 36, 30)
 # As `docker ps` shortens them.
 ID_LENGTH = 12
 
 
-def format_offer(offer: Offer) -> str:
+def format_advertisement(advertisement: Advertisement) -> str:
     """Return the table of GPUs, and a line for each pool of VRAM."""
-    rows = [row for gpu in offer.gpus for row in _rows(gpu)]
+    rows = [row for gpu in advertisement.gpus for row in _rows(gpu)]
     rule = "-" * sum(WIDTHS)
-    return "\n".join([rule, _line(HEADER), rule, *map(_line, rows), *map(_pool_line, offer.pools)])
+    return "\n".join([rule, _line(HEADER), rule, *map(_line, rows), *map(_pool_line, advertisement.pools)])
 
 
-def format_json(offer: Offer) -> str:
+def format_json(advertisement: Advertisement) -> str:
     """Return everything as JSON; resources as they are written in daemon.json, null for no unique id."""
     import json
 
@@ -32,20 +32,20 @@ def format_json(offer: Offer) -> str:
             "resources": [str(resource) for resource in gpu.resources],
             "reservations": [reservation.as_dict() for reservation in gpu.reservations],
         }
-        for gpu in offer.gpus
+        for gpu in advertisement.gpus
     ]
-    pools = [pool.as_dict() for pool in offer.pools]
-    return json.dumps({"gpus": gpus, "pools": pools, "problems": list(offer.problems)}, indent=2)
+    pools = [pool.as_dict() for pool in advertisement.pools]
+    return json.dumps({"gpus": gpus, "pools": pools, "problems": list(advertisement.problems)}, indent=2)
 
 
-def _rows(gpu: OfferedGpu) -> list[tuple[str, ...]]:
+def _rows(gpu: AdvertisedGpu) -> list[tuple[str, ...]]:
     """Return as many rows as the longer of the two lists of a GPU needs."""
-    offered = [str(resource) for resource in gpu.resources] or ["-"]
+    advertised = [str(resource) for resource in gpu.resources] or ["-"]
     reserved = [_reservation(reservation) for reservation in gpu.reservations] or ["-"]
     first = (str(gpu.number), gpu.model, str(gpu.vram_mb))
     return [
-        (*(first if row == 0 else ("", "", "")), *("".join(column[row : row + 1]) for column in (offered, reserved)))
-        for row in range(max(len(offered), len(reserved)))
+        (*(first if row == 0 else ("", "", "")), *("".join(column[row : row + 1]) for column in (advertised, reserved)))
+        for row in range(max(len(advertised), len(reserved)))
     ]
 
 
@@ -55,7 +55,7 @@ def _reservation(reservation: Reservation) -> str:
 
 
 def _pool_line(pool: Pool) -> str:
-    return f"{pool.kind}: {pool.offered_mb} MiB offered, {pool.reserved_mb} MiB reserved"
+    return f"{pool.kind}: {pool.offered_mb} MiB advertised, {pool.reserved_mb} MiB reserved"
 
 
 def _line(columns: Sequence[str]) -> str:

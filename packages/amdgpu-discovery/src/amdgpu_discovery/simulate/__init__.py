@@ -9,7 +9,7 @@ from __future__ import annotations
 from amdgpu_discovery.simulate.build import build_host
 from amdgpu_discovery.simulate.hidden import hide_gpus
 from amdgpu_discovery.simulate.profile import Profile, SimulatedGpu
-from amdgpu_discovery.simulate.profile_files import gpu_kind, load_profile, profile_names
+from amdgpu_discovery.simulate.profile_files import gpu_model, load_profile, profile_names
 from amdgpu_discovery.simulate.random_profile import random_profile
 from amdgpu_discovery.simulate.record import record_profile
 
@@ -17,7 +17,7 @@ __all__ = [
     "Profile",
     "SimulatedGpu",
     "build_host",
-    "gpu_kind",
+    "gpu_model",
     "hide_gpus",
     "load_profile",
     "profile_names",

@@ -48,19 +48,19 @@ def build_host(directory: str | os.PathLike[str], profile: str | Profile, *, wit
 
 def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
     """Return every file of a host."""
-    place = place_host(profile)
+    placed = place_host(profile)
     tree = Tree()
     tree.add_file(f"/{MARK}", f"{profile.name}\n".encode())
     for path in DIRECTORIES:
         tree.add_directory(path)
     tree.add_directory("/dev/dri")
     tree.add_link("/var/run", "/run")
-    add_pci(tree, profile, place)
-    add_drm(tree, profile.access, place)
+    add_pci(tree, profile, placed)
+    add_drm(tree, profile.access, placed)
     driver = profile.driver
     if driver and driver.kfd_major is not None:
-        links = link_nodes(profile, place.nodes)
-        add_kfd(tree, profile, driver, place.nodes, links)
+        links = link_nodes(profile, placed.nodes)
+        add_kfd(tree, profile, driver, placed.nodes, links)
         if with_links:
             add_links(tree, profile, driver, links)
     return tree

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from amdgpu_discovery.simulate.links import Links, NodeLink
-    from amdgpu_discovery.simulate.placement import NodePlace
+    from amdgpu_discovery.simulate.placement import PlacedNode
     from amdgpu_discovery.simulate.profile import CpuNode, Driver, Profile
     from amdgpu_discovery.simulate.tree import Tree
 
@@ -20,7 +20,7 @@ SYSTEM_HEAP = 0
 PAGE = 4096
 
 
-def add_kfd(tree: Tree, profile: Profile, driver: Driver, nodes: Sequence[NodePlace], links: Sequence[Links]) -> None:
+def add_kfd(tree: Tree, profile: Profile, driver: Driver, nodes: Sequence[PlacedNode], links: Sequence[Links]) -> None:
     """Add KFD's device and its nodes, which count `links` but do not list them; see `add_links`."""
     _add_device(tree, profile, driver)
     generation = driver.generation_id if driver.generation_id is not None else len(profile.cpus) + len(nodes)
@@ -40,16 +40,16 @@ def add_kfd(tree: Tree, profile: Profile, driver: Driver, nodes: Sequence[NodePl
         number = numbers[node.number]
         properties = gpu_properties(node, links[node.number], position)
         _add_node(tree, driver, number, properties, _video_memory(node))
-        tree.add_attributes(f"{NODES}/{number}", {"gpu_id": node.gpu_id, "name": node.gpu.kind.kfd_name})
+        tree.add_attributes(f"{NODES}/{number}", {"gpu_id": node.gpu_id, "name": node.gpu.model.kfd_name})
 
 
 def add_links(tree: Tree, profile: Profile, driver: Driver, links: Sequence[Links]) -> None:
     """Add the links of every node; `links` are those of processors, then those of GPUs."""
     numbers = number_nodes(profile, len(links) - len(profile.cpus))
     for number, of_node in zip(numbers, links, strict=True):
-        for kind, paths in (("io_links", of_node.direct), ("p2p_links", of_node.indirect)):
+        for link_type, paths in (("io_links", of_node.direct), ("p2p_links", of_node.indirect)):
             for position, link in enumerate(paths):
-                path = f"{NODES}/{number}/{kind}/{position}/properties"
+                path = f"{NODES}/{number}/{link_type}/{position}/properties"
                 tree.add_file(path, _lines(_link_properties(link, numbers), driver))
 
 
@@ -78,24 +78,24 @@ def _system_memory(cpu: CpuNode) -> dict[str, int]:
     return {"heap_type": SYSTEM_HEAP, "size_in_bytes": cpu.memory_bytes, "flags": 0, "width": 64, "mem_clk_max": 3200}
 
 
-def _video_memory(node: NodePlace) -> dict[str, int] | None:
-    kind, size = node.gpu.kind, _memory_size(node)
+def _video_memory(node: PlacedNode) -> dict[str, int] | None:
+    model, size = node.gpu.model, _memory_size(node)
     if size is None:
         return None
     return {
-        "heap_type": kind.heap_type,
+        "heap_type": model.heap_type,
         "size_in_bytes": size,
         "flags": 0,
-        "width": kind.memory_width,
-        "mem_clk_max": kind.memory_clock,
+        "width": model.memory_width,
+        "mem_clk_max": model.memory_clock,
     }
 
 
-def _memory_size(node: NodePlace) -> int | None:
+def _memory_size(node: PlacedNode) -> int | None:
     sizes = node.gpu.partition_bytes
     if node.partition < len(sizes):
         return sizes[node.partition]
-    total = node.gpu.kind.kfd_bytes or node.gpu.kind.vram_bytes
+    total = node.gpu.model.kfd_bytes or node.gpu.model.vram_bytes
     return None if total is None else total // node.partition_total // PAGE * PAGE
 
 

@@ -6,7 +6,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amdgpu_discovery.simulate.placement import NodePlace
+    from amdgpu_discovery.simulate.placement import PlacedNode
     from amdgpu_discovery.simulate.profile import Profile
 
 HYPERTRANSPORT, PCIE, XGMI = 1, 2, 11
@@ -37,7 +37,7 @@ class Links(Value):
     indirect: tuple[NodeLink, ...]
 
 
-def link_nodes(profile: Profile, nodes: list[NodePlace]) -> list[Links]:
+def link_nodes(profile: Profile, nodes: list[PlacedNode]) -> list[Links]:
     """Return the links of every node, processors first, in the order of their numbers."""
     cpu_count = len(profile.cpus)
     has_indirect = profile.driver is not None and profile.driver.peer_to_peer
@@ -46,15 +46,15 @@ def link_nodes(profile: Profile, nodes: list[NodePlace]) -> list[Links]:
     return [links if has_indirect else links.replace(indirect=()) for links in (*cpus, *gpus)]
 
 
-def _near_cpu(node: NodePlace, cpu_count: int) -> int:
+def _near_cpu(node: PlacedNode, cpu_count: int) -> int:
     # The kernel takes the first where the firmware says nothing.
     return node.gpu.numa_node if 0 <= node.gpu.numa_node < cpu_count else 0
 
 
-def _cpu_links(number: int, cpu_count: int, nodes: list[NodePlace]) -> Links:
+def _cpu_links(number: int, cpu_count: int, nodes: list[PlacedNode]) -> Links:
     others = [other for other in range(cpu_count) if other != number]
     near = [node for node in nodes if _near_cpu(node, cpu_count) == number]
-    far = [node for node in nodes if _near_cpu(node, cpu_count) != number and not node.gpu.kind.cpu_by_xgmi]
+    far = [node for node in nodes if _near_cpu(node, cpu_count) != number and not node.gpu.model.cpu_by_xgmi]
     to_cpus = [NodeLink(type=HYPERTRANSPORT, node_from=number, node_to=other, weight=CPU_WEIGHT) for other in others]
     return Links(
         direct=(*to_cpus, *(_way_back(_to_cpu(node, number)) for node in near)),
@@ -62,11 +62,11 @@ def _cpu_links(number: int, cpu_count: int, nodes: list[NodePlace]) -> Links:
     )
 
 
-def _gpu_links(node: NodePlace, cpu_count: int, nodes: list[NodePlace]) -> Links:
+def _gpu_links(node: PlacedNode, cpu_count: int, nodes: list[PlacedNode]) -> Links:
     near = _near_cpu(node, cpu_count)
     peers = [peer for peer in nodes if peer is not node and _in_one_hive(node, peer)]
     strangers = [peer for peer in nodes if peer is not node and not _in_one_hive(node, peer)]
-    far_cpus = [] if node.gpu.kind.cpu_by_xgmi else [cpu for cpu in range(cpu_count) if cpu != near]
+    far_cpus = [] if node.gpu.model.cpu_by_xgmi else [cpu for cpu in range(cpu_count) if cpu != near]
     to_far_cpus = [_to_far_cpu(node, cpu) for cpu in far_cpus]
     return Links(
         direct=(_to_cpu(node, near), *(_to_peer(node, peer) for peer in peers)),
@@ -78,47 +78,47 @@ def _way_back(link: NodeLink) -> NodeLink:
     return link.replace(node_from=link.node_to, node_to=link.node_from, flags=3)
 
 
-def _to_far_cpu(node: NodePlace, cpu: int) -> NodeLink:
+def _to_far_cpu(node: PlacedNode, cpu: int) -> NodeLink:
     return NodeLink(type=PCIE, node_from=node.number, node_to=cpu, weight=PCIE_WEIGHT + CPU_WEIGHT, flags=1)
 
 
-def _in_one_hive(node: NodePlace, peer: NodePlace) -> bool:
+def _in_one_hive(node: PlacedNode, peer: PlacedNode) -> bool:
     return node.gpu is peer.gpu or (node.gpu.hive_id == peer.gpu.hive_id and node.gpu.hive_id != 0)
 
 
-def _to_cpu(node: NodePlace, cpu: int) -> NodeLink:
-    on_package = node.gpu.kind.cpu_by_xgmi
+def _to_cpu(node: PlacedNode, cpu: int) -> NodeLink:
+    on_package = node.gpu.model.cpu_by_xgmi
     return NodeLink(
         type=XGMI if on_package else PCIE,
         node_from=node.number,
         node_to=cpu,
         weight=PACKAGE_WEIGHT if on_package else PCIE_WEIGHT,
-        bandwidth=node.gpu.kind.pcie_bandwidth,
+        bandwidth=node.gpu.model.pcie_bandwidth,
         sdma_engines=PCIE_SDMA_ENGINES,
         flags=1,
     )
 
 
-def _to_peer(node: NodePlace, peer: NodePlace) -> NodeLink:
-    kind, is_partition = node.gpu.kind, node.partition_total > 1
+def _to_peer(node: PlacedNode, peer: PlacedNode) -> NodeLink:
+    model, is_partition = node.gpu.model, node.partition_total > 1
     if node.gpu is peer.gpu:
         weight, bandwidth = PACKAGE_WEIGHT, PACKAGE_BANDWIDTH
-    elif is_partition or kind.cpu_by_xgmi:
+    elif is_partition or model.cpu_by_xgmi:
         weight, bandwidth = OTHER_PACKAGE_WEIGHT, (0, 0)
     else:
-        weight, bandwidth = XGMI_WEIGHT, kind.xgmi_bandwidth
+        weight, bandwidth = XGMI_WEIGHT, model.xgmi_bandwidth
     return NodeLink(
         type=XGMI,
         node_from=node.number,
         node_to=peer.number,
         weight=weight,
         bandwidth=bandwidth,
-        sdma_engines=kind.xgmi_sdma_engines,
+        sdma_engines=model.xgmi_sdma_engines,
         flags=1,
     )
 
 
-def _to_stranger(node: NodePlace, peer: NodePlace, cpu_count: int) -> NodeLink:
+def _to_stranger(node: PlacedNode, peer: PlacedNode, cpu_count: int) -> NodeLink:
     crosses = _near_cpu(node, cpu_count) != _near_cpu(peer, cpu_count)
     weight = 2 * PCIE_WEIGHT + (CPU_WEIGHT if crosses else 0)
     # Only the way back from a later node to an earlier one repeats the engines of the wires it is made of.

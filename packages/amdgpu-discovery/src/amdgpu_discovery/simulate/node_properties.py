@@ -7,7 +7,7 @@ from amdgpu_discovery.simulate.placement import read_address
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amdgpu_discovery.simulate.links import Links
-    from amdgpu_discovery.simulate.placement import NodePlace
+    from amdgpu_discovery.simulate.placement import PlacedNode
     from amdgpu_discovery.simulate.profile import CpuNode
 
 # In the order of the kernel; a driver prints those it knows.
@@ -25,10 +25,10 @@ GPU_NODES = (
     *("sdma_fw_version", "unique_id", "num_xcc"),
 )
 LAST = ("max_engine_clk_ccompute",)
-# Only some kernels have these, so a GPU has them only where its kind names them.
+# Only some kernels have these, so a GPU has them only where its model names them.
 OPTIONAL_PROPERTIES = (*NEWER_NODES, "capability2")
 USUAL_GPU_PROPERTIES = tuple(key for key in (*ALL_NODES, *GPU_NODES, *LAST) if key not in OPTIONAL_PROPERTIES)
-# What follows from the rest of a profile; GpuKind.properties has everything else.
+# What follows from the rest of a profile; GpuModel.properties has everything else.
 DERIVED_PROPERTIES = frozenset(
     (
         *("simd_count", "mem_banks_count", "io_links_count", "p2p_links_count"),
@@ -55,9 +55,9 @@ def cpu_properties(cpu: CpuNode, core_id_base: int, links: Links) -> dict[str, i
     return {key: known.get(key, 0) for key in (*ALL_NODES, *LAST)}
 
 
-def gpu_properties(node: NodePlace, links: Links, position: int) -> dict[str, int]:
+def gpu_properties(node: PlacedNode, links: Links, position: int) -> dict[str, int]:
     """Return the properties of a GPU or partition, the `position`th of the host."""
-    known = {**node.gpu.kind.properties, **_shape(node), **_identity(node)}
+    known = {**node.gpu.model.properties, **_shape(node), **_identity(node)}
     known["io_links_count"] = len(links.direct)
     known["p2p_links_count"] = len(links.indirect)
     units = known["array_count"] * known.get("cu_per_simd_array", 0)
@@ -66,22 +66,22 @@ def gpu_properties(node: NodePlace, links: Links, position: int) -> dict[str, in
     return {key: known.get(key, 0) for key in keys if key in known or key not in OPTIONAL_PROPERTIES}
 
 
-def _shape(node: NodePlace) -> dict[str, int]:
-    kind = node.gpu.kind
-    xcc_count = max(1, kind.xcc_count // node.partition_total)
+def _shape(node: PlacedNode) -> dict[str, int]:
+    model = node.gpu.model
+    xcc_count = max(1, model.xcc_count // node.partition_total)
     return {
-        "simd_count": kind.simd_per_xcc * xcc_count,
-        "array_count": kind.arrays_per_xcc * xcc_count,
+        "simd_count": model.simd_per_xcc * xcc_count,
+        "array_count": model.arrays_per_xcc * xcc_count,
         "num_xcc": xcc_count,
         "mem_banks_count": 1,
-        "caches_count": kind.properties.get("caches_count", 0) * xcc_count,
-        "gfx_target_version": kind.gfx_target_version,
-        "vendor_id": kind.vendor_id,
-        "device_id": kind.device_id,
+        "caches_count": model.properties.get("caches_count", 0) * xcc_count,
+        "gfx_target_version": model.gfx_target_version,
+        "vendor_id": model.vendor_id,
+        "device_id": model.device_id,
     }
 
 
-def _identity(node: NodePlace) -> dict[str, int]:
+def _identity(node: PlacedNode) -> dict[str, int]:
     gpu = node.gpu
     address = read_address(gpu.pci_address)
     location = address.bus << 8 | address.device << 3 | address.function
@@ -95,6 +95,6 @@ def _identity(node: NodePlace) -> dict[str, int]:
     }
 
 
-def _unique_id(node: NodePlace) -> int:
+def _unique_id(node: PlacedNode) -> int:
     ids = node.gpu.kfd_unique_ids or (node.gpu.pci_unique_id or 0,)
     return ids[min(node.partition, len(ids) - 1)]

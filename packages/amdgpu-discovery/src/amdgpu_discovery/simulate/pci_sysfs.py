@@ -7,22 +7,22 @@ from amdgpu_discovery.simulate.placement import pci_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amdgpu_discovery.simulate.placement import GpuPlace, HostPlace
+    from amdgpu_discovery.simulate.placement import PlacedGpu, PlacedHost
     from amdgpu_discovery.simulate.profile import ForeignDrm, Profile, SimulatedGpu
     from amdgpu_discovery.simulate.tree import Tree
 
 AMDGPU = "/sys/bus/pci/drivers/amdgpu"
 
 
-def add_pci(tree: Tree, profile: Profile, place: HostPlace) -> None:
+def add_pci(tree: Tree, profile: Profile, placed: PlacedHost) -> None:
     """Add every PCI function, and the amdgpu module if it is loaded."""
     for foreign in profile.foreign:
         _add_foreign(tree, foreign)
-    for gpu in place.gpus:
+    for gpu in placed.gpus:
         _add_function(tree, gpu.path, _identity(gpu.gpu))
     if profile.driver is not None:
         _add_module(tree, profile.driver.version)
-        for gpu in place.gpus:
+        for gpu in placed.gpus:
             _bind(tree, gpu)
 
 
@@ -36,14 +36,14 @@ def _add_foreign(tree: Tree, foreign: ForeignDrm) -> None:
 
 
 def _identity(gpu: SimulatedGpu) -> dict[str, str]:
-    kind = gpu.kind
+    model = gpu.model
     return {
-        "vendor": f"0x{kind.vendor_id:04x}",
-        "device": f"0x{kind.device_id:04x}",
-        "subsystem_vendor": f"0x{kind.subsystem_vendor:04x}",
-        "subsystem_device": f"0x{kind.subsystem_device:04x}",
-        "class": f"0x{kind.pci_class:06x}",
-        "revision": f"0x{kind.revision:02x}",
+        "vendor": f"0x{model.vendor_id:04x}",
+        "device": f"0x{model.device_id:04x}",
+        "subsystem_vendor": f"0x{model.subsystem_vendor:04x}",
+        "subsystem_device": f"0x{model.subsystem_device:04x}",
+        "class": f"0x{model.pci_class:06x}",
+        "revision": f"0x{model.revision:02x}",
         "numa_node": f"{gpu.numa_node}",
     }
 
@@ -65,31 +65,31 @@ def _add_module(tree: Tree, version: str) -> None:
         tree.add_file(f"{AMDGPU}/{name}")
 
 
-def _bind(tree: Tree, place: GpuPlace) -> None:
-    gpu, path = place.gpu, place.path
+def _bind(tree: Tree, placed: PlacedGpu) -> None:
+    gpu, path = placed.gpu, placed.path
     tree.add_link(f"{AMDGPU}/{gpu.pci_address}", path)
     tree.add_link(f"{path}/driver", AMDGPU)
     tree.add_attributes(path, _driver_attributes(gpu))
     if gpu.pci_unique_id is not None:
         # An id of 0 reads as nothing at all.
         tree.add_file(f"{path}/unique_id", f"{gpu.pci_unique_id:016x}\n".encode() if gpu.pci_unique_id else b"")
-    for device in place.devices[1:]:
+    for device in placed.devices[1:]:
         _add_platform_device(tree, device.path)
 
 
 def _driver_attributes(gpu: SimulatedGpu) -> dict[str, object]:
     told = {
-        "mem_info_vram_total": gpu.kind.vram_bytes,
+        "mem_info_vram_total": gpu.model.vram_bytes,
         "current_compute_partition": gpu.compute_partition,
         "available_compute_partition": gpu.available_compute_partition or _compute_modes(gpu),
         "current_memory_partition": gpu.memory_partition,
         "available_memory_partition": gpu.available_memory_partition,
     }
-    return {**gpu.kind.attributes, **{name: text for name, text in told.items() if text}}
+    return {**gpu.model.attributes, **{name: text for name, text in told.items() if text}}
 
 
 def _compute_modes(gpu: SimulatedGpu) -> str:
-    return MODES_BY_XCC_COUNT.get(gpu.kind.xcc_count, "Not supported") if gpu.compute_partition else ""
+    return MODES_BY_XCC_COUNT.get(gpu.model.xcc_count, "Not supported") if gpu.compute_partition else ""
 
 
 def _add_platform_device(tree: Tree, path: str) -> None:

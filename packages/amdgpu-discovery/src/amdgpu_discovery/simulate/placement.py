@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.simulate.profile import ForeignDrm, Minors, OtherDrm, Profile, SimulatedGpu
 
 
-class DrmPlace(Value):
+class PlacedDrm(Value):
     """A device with DRM nodes: its directory in sysfs and the minors it got."""
 
     path: str
@@ -25,7 +25,7 @@ class DrmPlace(Value):
     connectors: tuple[str, ...] = ()
 
 
-class NodePlace(Value):
+class PlacedNode(Value):
     """A KFD node of a GPU."""
 
     number: int
@@ -36,33 +36,33 @@ class NodePlace(Value):
     render: int
 
 
-class GpuPlace(Value):
+class PlacedGpu(Value):
     """A GPU with its devices (the function first, then those of its partitions) and its KFD nodes."""
 
     gpu: SimulatedGpu
     path: str
-    devices: tuple[DrmPlace, ...]
-    nodes: tuple[NodePlace, ...]
+    devices: tuple[PlacedDrm, ...]
+    nodes: tuple[PlacedNode, ...]
 
 
-class HostPlace(Value):
+class PlacedHost(Value):
     """Everything that has a number on a host; `foreign` are the devices of other drivers."""
 
-    gpus: tuple[GpuPlace, ...]
-    foreign: tuple[DrmPlace, ...]
+    gpus: tuple[PlacedGpu, ...]
+    foreign: tuple[PlacedDrm, ...]
 
     @property
-    def devices(self) -> list[DrmPlace]:
+    def devices(self) -> list[PlacedDrm]:
         """Return every device with DRM nodes."""
         return [*self.foreign, *(device for gpu in self.gpus for device in gpu.devices)]
 
     @property
-    def nodes(self) -> list[NodePlace]:
+    def nodes(self) -> list[PlacedNode]:
         """Return the KFD nodes of GPUs in the order of their numbers."""
         return [node for gpu in self.gpus for node in gpu.nodes]
 
 
-def place_host(profile: Profile) -> HostPlace:
+def place_host(profile: Profile) -> PlacedHost:
     """Give every device of a host its path and numbers; ProfileError where two would get the same."""
     _check_addresses(profile)
     minors = MinorPool(profile)
@@ -71,17 +71,17 @@ def place_host(profile: Profile) -> HostPlace:
         *(_place_other(device) for device in profile.others),
     )
     if profile.driver is None:
-        return HostPlace(gpus=tuple(_place_gpu(gpu, (), ()) for gpu in profile.gpus), foreign=foreign)
+        return PlacedHost(gpus=tuple(_place_gpu(gpu, (), ()) for gpu in profile.gpus), foreign=foreign)
     numbers = XcpNumbers(profile)
     devices = [tuple(_place_devices(profile.driver.xcp_separator, gpu, minors, numbers)) for gpu in profile.gpus]
-    gpus: list[GpuPlace] = []
+    gpus: list[PlacedGpu] = []
     gpu_ids: set[int] = set()
     first = len(profile.cpus)
-    for gpu, places in zip(profile.gpus, devices, strict=True):
-        nodes = tuple(_place_nodes(gpu, places, first, gpu_ids))
-        gpus.append(_place_gpu(gpu, places, nodes))
+    for gpu, gpu_devices in zip(profile.gpus, devices, strict=True):
+        nodes = tuple(_place_nodes(gpu, gpu_devices, first, gpu_ids))
+        gpus.append(_place_gpu(gpu, gpu_devices, nodes))
         first += len(nodes)
-    return HostPlace(gpus=tuple(gpus), foreign=foreign)
+    return PlacedHost(gpus=tuple(gpus), foreign=foreign)
 
 
 def number_nodes(profile: Profile, gpu_nodes: int) -> list[int]:
@@ -124,33 +124,33 @@ def _likely_upstream(address: PciAddress) -> tuple[str, ...]:
     return (root,) if address.bus == root_bus else (root, str(port))
 
 
-def _place_foreign(device: ForeignDrm, pool: MinorPool) -> DrmPlace:
+def _place_foreign(device: ForeignDrm, pool: MinorPool) -> PlacedDrm:
     card, render = device.minors[0] if device.minors else pool.take(has_render=device.has_render)
     path = pci_path(device.pci_address, device.upstream)
-    return DrmPlace(path=path, card=card, render=render, connectors=device.connectors)
+    return PlacedDrm(path=path, card=card, render=render, connectors=device.connectors)
 
 
-def _place_other(device: OtherDrm) -> DrmPlace:
+def _place_other(device: OtherDrm) -> PlacedDrm:
     card, render = device.minors
-    return DrmPlace(path=f"/sys/devices/{device.path}", card=card, render=render, connectors=device.connectors)
+    return PlacedDrm(path=f"/sys/devices/{device.path}", card=card, render=render, connectors=device.connectors)
 
 
-def _place_gpu(gpu: SimulatedGpu, devices: tuple[DrmPlace, ...], nodes: tuple[NodePlace, ...]) -> GpuPlace:
-    return GpuPlace(gpu=gpu, path=pci_path(gpu.pci_address, gpu.upstream), devices=devices, nodes=nodes)
+def _place_gpu(gpu: SimulatedGpu, devices: tuple[PlacedDrm, ...], nodes: tuple[PlacedNode, ...]) -> PlacedGpu:
+    return PlacedGpu(gpu=gpu, path=pci_path(gpu.pci_address, gpu.upstream), devices=devices, nodes=nodes)
 
 
-def _place_devices(separator: str, gpu: SimulatedGpu, pool: MinorPool, numbers: XcpNumbers) -> Iterator[DrmPlace]:
+def _place_devices(separator: str, gpu: SimulatedGpu, pool: MinorPool, numbers: XcpNumbers) -> Iterator[PlacedDrm]:
     (card, render), *rest = _device_minors(gpu, pool)
     path = pci_path(gpu.pci_address, gpu.upstream)
-    yield DrmPlace(path=path, card=card, render=render, connectors=gpu.connectors)
+    yield PlacedDrm(path=path, card=card, render=render, connectors=gpu.connectors)
     number = numbers.of(gpu)
     for card, render in rest:
         if _is_made(gpu, card, render):
-            yield DrmPlace(path=f"/sys/devices/platform/amdgpu_xcp{separator}{next(number)}", card=card, render=render)
+            yield PlacedDrm(path=f"/sys/devices/platform/amdgpu_xcp{separator}{next(number)}", card=card, render=render)
 
 
 def _device_minors(gpu: SimulatedGpu, pool: MinorPool) -> list[Minors]:
-    return list(gpu.minors) or [pool.take() for _ in range(1 + gpu.kind.xcp_devices)]
+    return list(gpu.minors) or [pool.take() for _ in range(1 + gpu.model.xcp_devices)]
 
 
 def _is_made(gpu: SimulatedGpu, card: int | None, render: int | None) -> bool:
@@ -159,12 +159,12 @@ def _is_made(gpu: SimulatedGpu, card: int | None, render: int | None) -> bool:
 
 
 def _place_nodes(
-    gpu: SimulatedGpu, devices: tuple[DrmPlace, ...], first: int, gpu_ids: set[int]
-) -> Iterator[NodePlace]:
+    gpu: SimulatedGpu, devices: tuple[PlacedDrm, ...], first: int, gpu_ids: set[int]
+) -> Iterator[PlacedNode]:
     # KFD adds no node for a partition without a render node.
     renders = [device.render for device in devices[: gpu.wanted_partitions] if device.render is not None]
     for partition, render in enumerate(renders):
-        yield NodePlace(
+        yield PlacedNode(
             number=first + partition,
             gpu=gpu,
             partition=partition,

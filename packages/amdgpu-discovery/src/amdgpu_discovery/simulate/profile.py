@@ -22,7 +22,7 @@ class ProfileError(ToolkitError):
     exit_code = 6
 
 
-class GpuKind(Value):
+class GpuModel(Value):
     """What all GPUs of one product have in common: the fields of KFD's and the PCI function's that say so."""
 
     product: str
@@ -75,7 +75,7 @@ class SimulatedGpu(PciFunction):
     `()` for ids and sizes means what the driver would most likely choose.
     """
 
-    kind: GpuKind
+    model: GpuModel
     numa_node: int = -1
     # None: the kernel makes no file (APUs and others); 0: the file is empty.
     pci_unique_id: int | None = None
@@ -102,7 +102,7 @@ class SimulatedGpu(PciFunction):
         """Return how many partitions the driver tries to list in KFD."""
         if self.partitions is not None:
             return self.partitions
-        return self.kind.xcc_count if self.compute_partition == "CPX" else self._partitions_of_mode()
+        return self.model.xcc_count if self.compute_partition == "CPX" else self._partitions_of_mode()
 
     def _partitions_of_mode(self) -> int:
         return PARTITIONS_BY_MODE.get(self.compute_partition, 1)

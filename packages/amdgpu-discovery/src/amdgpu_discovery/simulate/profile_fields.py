@@ -26,22 +26,22 @@ WORDS_BY_TYPE: dict[str, tuple[type, str]] = {
 }
 
 
-def read_fields(kind: type[Value], fields: dict[str, Any]) -> dict[str, Any]:
-    """Return JSON's fields as those of a kind of value; ValueError for one of another type than its annotation says."""
+def read_fields(value_type: type[Value], fields: dict[str, Any]) -> dict[str, Any]:
+    """Return JSON's fields as those of a value of this type; ValueError for one of a wrong type."""
     annotations: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
+    for base in reversed(value_type.__mro__):
         annotations |= vars(base).get("__annotations__", {})
     return {name: _checked(name, _read(name, field), annotations.get(name, "")) for name, field in fields.items()}
 
 
 def plain_fields(value: Value) -> dict[str, Any]:
     """Return the fields of a value as JSON has them, without those that are as by default."""
-    kind = type(value)
+    value_type = type(value)
     return {
         name: _plain(name, field)
         for name, field in value.as_dict().items()
         # A default is an attribute of the class.
-        if not hasattr(kind, name) or field != getattr(kind, name)
+        if not hasattr(value_type, name) or field != getattr(value_type, name)
     }
 
 

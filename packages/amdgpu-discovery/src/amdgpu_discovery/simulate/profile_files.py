@@ -6,8 +6,8 @@ import os
 
 from amdgpu_discovery import plain_json
 from amdgpu_discovery.errors import reason
-from amdgpu_discovery.simulate.profile import GpuKind, Profile, ProfileError
-from amdgpu_discovery.simulate.profile_json import parse_kind, parse_profile
+from amdgpu_discovery.simulate.profile import GpuModel, Profile, ProfileError
+from amdgpu_discovery.simulate.profile_json import parse_model, parse_profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HERE = os.path.dirname(__file__)
 PROFILES = os.path.join(HERE, "profiles")
 # The GPUs that profiles name without describing them.
-KINDS = os.path.join(HERE, "gpu-kinds.json")
+MODELS = os.path.join(HERE, "gpu-models.json")
 
 
 def profile_names() -> list[str]:
@@ -27,23 +27,23 @@ def profile_names() -> list[str]:
 def load_profile(name: str) -> Profile:
     """Return the profile of that name, or the one in a file if `name` has a slash or ends in .json; ProfileError."""
     if "/" in name or name.endswith(".json"):
-        return parse_profile(_read(name), name=os.path.basename(name).removesuffix(".json"), kinds=_read(KINDS))
+        return parse_profile(_read(name), name=os.path.basename(name).removesuffix(".json"), models=_read(MODELS))
     if name not in profile_names():
         raise ProfileError(f"there is no profile {name}", hint=f"choose from {', '.join(profile_names())}")
-    return parse_profile(_read(os.path.join(PROFILES, f"{name}.json")), name=name, kinds=_read(KINDS))
+    return parse_profile(_read(os.path.join(PROFILES, f"{name}.json")), name=name, models=_read(MODELS))
 
 
-def gpu_kind_names() -> list[str]:
-    """Return the names of the GPU kinds that come with us."""
-    return sorted(_read(KINDS))
+def gpu_model_names() -> list[str]:
+    """Return the names of the GPU models that come with us."""
+    return sorted(_read(MODELS))
 
 
-def gpu_kind(name: str) -> GpuKind:
-    """Return a GPU kind that comes with us; ProfileError."""
-    kinds = _read(KINDS)
-    if name not in kinds:
-        raise ProfileError(f"there is no GPU kind {name}", hint=f"choose from {', '.join(sorted(kinds))}")
-    return parse_kind(kinds[name], name=name)
+def gpu_model(name: str) -> GpuModel:
+    """Return a GPU model that comes with us; ProfileError."""
+    models = _read(MODELS)
+    if name not in models:
+        raise ProfileError(f"there is no GPU model {name}", hint=f"choose from {', '.join(sorted(models))}")
+    return parse_model(models[name], name=name)
 
 
 def _read(path: str) -> Any:

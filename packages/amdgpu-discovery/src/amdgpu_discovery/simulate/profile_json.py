@@ -1,6 +1,6 @@
 """Say a profile in JSON, and read it back.
 
-The document has the fields of `Profile`; GPU kinds stand apart under `kinds`, and what all GPUs share may stand once
+The document has the fields of `Profile`; GPU models stand apart under `models`, and what all GPUs share may stand once
 under `every_gpu`.
 """
 
@@ -11,7 +11,7 @@ from amdgpu_discovery.simulate.profile import (
     CpuNode,
     Driver,
     ForeignDrm,
-    GpuKind,
+    GpuModel,
     OtherDrm,
     Profile,
     ProfileError,
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def parse_profile(document: Any, *, name: str, kinds: dict[str, Any]) -> Profile:
-    """Return what a document describes, with `kinds` for those it does not define; ProfileError where it is none."""
+def parse_profile(document: Any, *, name: str, models: dict[str, Any]) -> Profile:
+    """Return what a document describes, with `models` for those it does not define; ProfileError where it is none."""
     try:
-        return _profile(require(document, dict, "a profile is an object"), name, kinds)
+        return _profile(require(document, dict, "a profile is an object"), name, models)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"profile {name} cannot be understood: {error}"
         raise ProfileError(message, hint="compare it with a recorded one") from error
 
 
-def parse_kind(fields: dict[str, Any], *, name: str) -> GpuKind:
-    """Return the GPU kind of that name; TypeError for a field that kinds do not have or lack, ValueError for a type."""
-    return GpuKind(**{"product": name, **read_fields(GpuKind, fields)})
+def parse_model(fields: dict[str, Any], *, name: str) -> GpuModel:
+    """Return the GPU model of that name; TypeError for an unknown or missing field, ValueError for a wrong type."""
+    return GpuModel(**{"product": name, **read_fields(GpuModel, fields)})
 
 
 def format_profile(profile: Profile) -> bytes:
     """Return a profile as a document for people: complete, but without what is as by default."""
     import json
 
-    kinds = _kinds_by_name(profile)
+    models = _models_by_name(profile)
     document = {
         "about": profile.about,
         "origin": profile.origin,
@@ -51,18 +51,18 @@ def format_profile(profile: Profile) -> bytes:
         "cpus": [plain_fields(cpu) for cpu in profile.cpus],
         "foreign": [plain_fields(device) for device in profile.foreign],
         "others": [plain_fields(device) for device in profile.others],
-        "kinds": {name: plain_fields(kind) for name, kind in kinds.items()},
-        "gpus": [{**plain_fields(gpu), "kind": _name_of(gpu.kind, kinds)} for gpu in profile.gpus],
+        "models": {name: plain_fields(model) for name, model in models.items()},
+        "gpus": [{**plain_fields(gpu), "model": _name_of(gpu.model, models)} for gpu in profile.gpus],
     }
     return (json.dumps(document, indent=2) + "\n").encode()
 
 
-def _profile(document: dict[str, Any], name: str, kinds: dict[str, Any]) -> Profile:
+def _profile(document: dict[str, Any], name: str, models: dict[str, Any]) -> Profile:
     given = dict(document)
-    kinds = {**kinds, **given.pop("kinds", {})}
+    models = {**models, **given.pop("models", {})}
     common = given.pop("every_gpu", {})
     fields: dict[str, Any] = {"name": name}
-    fields["gpus"] = tuple(_gpu({**common, **gpu}, kinds) for gpu in given.pop("gpus", ()))
+    fields["gpus"] = tuple(_gpu({**common, **gpu}, models) for gpu in given.pop("gpus", ()))
     if "driver" in given:
         driver = given.pop("driver")
         fields["driver"] = None if driver is None else Driver(**read_fields(Driver, driver))
@@ -77,22 +77,22 @@ def _profile(document: dict[str, Any], name: str, kinds: dict[str, Any]) -> Prof
     return Profile(**fields, **read_fields(Profile, given))
 
 
-def _gpu(fields: dict[str, Any], kinds: dict[str, Any]) -> SimulatedGpu:
-    name = fields.pop("kind", "nothing")
-    if name not in kinds:
-        raise ValueError(f"a GPU is of kind {name}, which is not described")
-    return SimulatedGpu(**read_fields(SimulatedGpu, fields), kind=parse_kind(kinds[name], name=name))
+def _gpu(fields: dict[str, Any], models: dict[str, Any]) -> SimulatedGpu:
+    name = fields.pop("model", "nothing")
+    if name not in models:
+        raise ValueError(f"a GPU has model {name}, which is not described")
+    return SimulatedGpu(**read_fields(SimulatedGpu, fields), model=parse_model(models[name], name=name))
 
 
-def _kinds_by_name(profile: Profile) -> dict[str, GpuKind]:
-    """Return the kinds of a profile by their products, which get numbers where two of them differ in something."""
-    kinds: dict[str, GpuKind] = {}
+def _models_by_name(profile: Profile) -> dict[str, GpuModel]:
+    """Return the models of a profile by their products, which get numbers where two of them differ in something."""
+    models: dict[str, GpuModel] = {}
     for gpu in profile.gpus:
-        if gpu.kind not in kinds.values():
-            product = gpu.kind.product
-            kinds[product if product not in kinds else f"{product} #{len(kinds) + 1}"] = gpu.kind
-    return kinds
+        if gpu.model not in models.values():
+            product = gpu.model.product
+            models[product if product not in models else f"{product} #{len(models) + 1}"] = gpu.model
+    return models
 
 
-def _name_of(kind: GpuKind, kinds: dict[str, GpuKind]) -> str:
-    return next(name for name, other in kinds.items() if other == kind)
+def _name_of(model: GpuModel, models: dict[str, GpuModel]) -> str:
+    return next(name for name, other in models.items() if other == model)

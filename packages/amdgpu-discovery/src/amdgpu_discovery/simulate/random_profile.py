@@ -5,13 +5,13 @@ from __future__ import annotations
 from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.gpu import PciAddress
 from amdgpu_discovery.simulate.profile import Driver, ForeignDrm, Profile, SimulatedGpu
-from amdgpu_discovery.simulate.profile_files import gpu_kind, gpu_kind_names
+from amdgpu_discovery.simulate.profile_files import gpu_model, gpu_model_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
 
-    from amdgpu_discovery.simulate.profile import GpuKind, Minors
+    from amdgpu_discovery.simulate.profile import GpuModel, Minors
 
 MOST_GPUS = 6
 # Domains are 32 bits wide; those above 16 bits change the length of an address.
@@ -40,14 +40,14 @@ def random_profile(random: Random) -> Profile:
 
 
 def _random_gpu(random: Random, bus: int) -> SimulatedGpu:
-    kind = gpu_kind(random.choice(gpu_kind_names()))
-    modes = MODES_BY_XCC_COUNT.get(kind.xcc_count, "").split(", ")
+    model = gpu_model(random.choice(gpu_model_names()))
+    modes = MODES_BY_XCC_COUNT.get(model.xcc_count, "").split(", ")
     gpu = SimulatedGpu(
-        kind=kind,
+        model=model,
         pci_address=str(PciAddress(domain=random.choice(DOMAINS), bus=bus, device=random.randrange(32), function=0)),
         pci_unique_id=random.choice((None, 0, random.getrandbits(64))),
         compute_partition=random.choice(modes),
-        memory_partition="NPS1" if kind.xcp_devices else "",
+        memory_partition="NPS1" if model.xcp_devices else "",
         # Now and then one that KFD does not list.
         partitions=random.choice((None, None, None, 0)),
     )
@@ -61,17 +61,17 @@ def _random_ids(random: Random, count: int) -> tuple[int, ...]:
 
 def _scatter_minors(random: Random, gpus: list[SimulatedGpu]) -> list[SimulatedGpu]:
     """Give the GPUs minors in an order of their own, with holes, and card minors that say nothing of render minors."""
-    total = sum(_device_count(gpu.kind) for gpu in gpus)
+    total = sum(_device_count(gpu.model) for gpu in gpus)
     cards = random.sample(range(1024, 2048), total)
     renders = random.sample(range(128, 1024), total)
     scattered = []
     for gpu in gpus:
-        count = _device_count(gpu.kind)
+        count = _device_count(gpu.model)
         minors: list[Minors] = list(zip(cards[:count], sorted(renders[:count]), strict=True))
         scattered.append(gpu.replace(minors=tuple(minors)))
         del cards[:count], renders[:count]
     return scattered
 
 
-def _device_count(kind: GpuKind) -> int:
-    return 1 + kind.xcp_devices
+def _device_count(model: GpuModel) -> int:
+    return 1 + model.xcp_devices

@@ -118,9 +118,9 @@ def _record_access(host: Host, devices: list[DrmDevice]) -> Access:
     return Access(**_access_of(host, "card", cards), **_access_of(host, "render", renders))
 
 
-def _access_of(host: Host, kind: str, paths: list[str]) -> dict[str, int]:
+def _access_of(host: Host, node_type: str, paths: list[str]) -> dict[str, int]:
     for path in paths:
         found = host.stat(path)
         if found is not None:
-            return {f"{kind}_mode": stat.S_IMODE(found.st_mode), f"{kind}_group": found.st_gid}
+            return {f"{node_type}_mode": stat.S_IMODE(found.st_mode), f"{node_type}_group": found.st_gid}
     return {}

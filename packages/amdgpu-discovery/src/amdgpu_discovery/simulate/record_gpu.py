@@ -8,7 +8,7 @@ from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, amdgpu_pci_addre
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.kfd_topology import read_gpu_id, read_vram_bytes
 from amdgpu_discovery.simulate.profile import SimulatedGpu
-from amdgpu_discovery.simulate.record_kind import record_kind
+from amdgpu_discovery.simulate.record_model import record_model
 from amdgpu_discovery.simulate.sysfs_numbers import read_number
 from amdgpu_discovery.value import Value
 
@@ -45,7 +45,7 @@ def record_gpu(host: Host, gpu: GatheredGpu) -> SimulatedGpu:
     """Return a GPU as a profile has it."""
     numa_node = read_number(host, f"{gpu.path}/numa_node")
     recorded = SimulatedGpu(
-        kind=record_kind(host, gpu.path, [found.node for found in gpu.nodes]),
+        model=record_model(host, gpu.path, [found.node for found in gpu.nodes]),
         pci_address=str(gpu.pci_address),
         upstream=tuple(gpu.path.split("/")[3:-1]),
         minors=tuple((device.card_minor, device.render_minor) for device in gpu.devices),

@@ -62,15 +62,15 @@ def write_tree(tree: Tree, root: str) -> None:
     """Write everything below `root`, which exists and has none of it yet; OSError."""
     made = {root}
     for path, entry in tree.entries.items():
-        place = root + path
+        real_path = root + path
         if isinstance(entry, Directory):
-            _make_directory(place, made)
+            _make_directory(real_path, made)
             continue
-        _make_directory(os.path.dirname(place), made)
+        _make_directory(os.path.dirname(real_path), made)
         if isinstance(entry, Link):
-            os.symlink(entry.target, place)
+            os.symlink(entry.target, real_path)
         else:
-            _write_file(entry, place)
+            _write_file(entry, real_path)
 
 
 def _make_directory(path: str, made: set[str]) -> None:
@@ -80,8 +80,8 @@ def _make_directory(path: str, made: set[str]) -> None:
         made.add(path)
 
 
-def _write_file(file: File, place: str) -> None:
-    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, file.mode)
+def _write_file(file: File, real_path: str) -> None:
+    descriptor = os.open(real_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, file.mode)
     try:
         os.write(descriptor, file.content)
         if file.group is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amd_ctk.cdi.generate_options import find_recipe
-from amd_ctk.cdi.offers import read_spec_files, resolve_offers
+from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
+from amd_ctk.cdi.generate_options import find_generate_options
 from amd_ctk.cdi.validation import find_problems
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_names import DEVICE_CLASS, VENDOR
@@ -35,7 +35,7 @@ class CdiFacts(Value):
 def read_cdi(host: Host) -> CdiFacts:
     """Return what the directories of specs hold; a spec that cannot be read is a fact too."""
     directories = read_spec_files(host)
-    ours = [offer for offer in resolve_offers(directories) if offer.name.startswith(f"{KIND}=")]
+    ours = [offer for offer in resolve_devices(directories) if offer.name.startswith(f"{KIND}=")]
     counting = list(dict.fromkeys(offer.paths[-1] for offer in ours if not offer.is_conflict))
     overridden = {path for offer in ours if not offer.is_conflict for path in offer.paths[:-1]}
     broken = [f"{_shown(host, file.path)}: {file.problem}" for files in directories for file in files if file.problem]
@@ -51,8 +51,8 @@ def read_cdi(host: Host) -> CdiFacts:
 def _find_untruths(host: Host, path: str) -> list[str]:
     shown = _shown(host, path)
     try:
-        recipe = find_recipe(host, shown)
-        problems = find_problems(host, path, recipe.options if recipe else CdiOptions())
+        wanted = find_generate_options(host, shown)
+        problems = find_problems(host, path, wanted.options if wanted else CdiOptions())
     except ToolkitError as error:
         return [f"{shown}: {error.message}"]
     return [problem.replace(path, shown, 1) for problem in problems]

@@ -1,14 +1,14 @@
-"""What the directories of CDI specs offer to engines, of all vendors, as engines resolve it.
+"""The CDI devices of all vendors that engines find in their spec directories, resolved as engines do it.
 
-As the CDI library in all engines has it: a later directory overrides an earlier one; a name that two files of one
-directory define is nobody's, in whichever other directory it also stands; a file that breaks the specification is left
-out as a whole.
+The rules are those of the CDI library that all engines use: a later directory overrides an earlier one; a name that two
+files of one directory define is not resolved at all, even if another directory defines it too; a file that breaks the
+specification is left out as a whole.
 """
 
 from __future__ import annotations
 
 from amd_device_spec.cdi_text import BrokenText, parse_spec
-from amd_device_spec.validate import form_problems, format_place
+from amd_device_spec.validate import form_problems, format_location
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
 
@@ -31,7 +31,7 @@ class SpecFile(Value):
     problem: str = ""
 
 
-class Offer(Value):
+class EngineDevice(Value):
     """A qualified name and the files that define it, the one that counts last."""
 
     name: str
@@ -48,43 +48,43 @@ def read_spec_files(host: Host, directories: Iterable[str] = SPEC_DIRECTORIES) -
     ]
 
 
-def resolve_offers(directories: Iterable[Iterable[SpecFile]]) -> list[Offer]:
+def resolve_devices(directories: Iterable[Iterable[SpecFile]]) -> list[EngineDevice]:
     """Return every name that is defined anywhere, by name."""
-    offers: dict[str, Offer] = {}
+    devices: dict[str, EngineDevice] = {}
     for files in directories:
         for name, paths in _paths_by_name(files).items():
-            weaker = offers.get(name, Offer(name=name, paths=()))
+            weaker = devices.get(name, EngineDevice(name=name, paths=()))
             is_conflict = weaker.is_conflict or len(paths) > 1
-            offers[name] = Offer(name=name, paths=(*weaker.paths, *paths), is_conflict=is_conflict)
-    return [offers[name] for name in sorted(offers)]
+            devices[name] = EngineDevice(name=name, paths=(*weaker.paths, *paths), is_conflict=is_conflict)
+    return [devices[name] for name in sorted(devices)]
 
 
-def format_offers(directories: list[list[SpecFile]]) -> str:
-    """Return what engines are offered, what they cannot resolve and what they leave out, in this order."""
-    offers = resolve_offers(directories)
-    resolved = [offer for offer in offers if not offer.is_conflict]
-    conflicts = [offer for offer in offers if offer.is_conflict]
+def format_devices(directories: list[list[SpecFile]]) -> str:
+    """Return the devices that engines resolve, those they cannot resolve, and the files they leave out."""
+    devices = resolve_devices(directories)
+    resolved = [device for device in devices if not device.is_conflict]
+    conflicts = [device for device in devices if device.is_conflict]
     broken = [file for files in directories for file in files if file.problem]
     lines = [_count(len(resolved), "CDI device")]
-    for offer in resolved:
-        instead = f", instead of {' and '.join(offer.paths[:-1])}" if len(offer.paths) > 1 else ""
-        lines += [offer.name, f"  {offer.paths[-1]}{instead}"]
+    for device in resolved:
+        instead = f", instead of {' and '.join(device.paths[:-1])}" if len(device.paths) > 1 else ""
+        lines += [device.name, f"  {device.paths[-1]}{instead}"]
     lines += [_count(len(conflicts), "CDI device") + " that no engine can resolve"] if conflicts else []
-    for offer in conflicts:
-        lines += [offer.name, f"  {' and '.join(offer.paths)}"]
+    for device in conflicts:
+        lines += [device.name, f"  {' and '.join(device.paths)}"]
     lines += [_count(len(broken), "file") + " that engines leave out"] if broken else []
     for file in broken:
         lines += [file.path, f"  {file.problem}"]
     return "\n".join(lines)
 
 
-def format_offers_as_json(directories: list[list[SpecFile]]) -> str:
+def format_devices_as_json(directories: list[list[SpecFile]]) -> str:
     """Return {"devices": [...], "broken": [...]}."""
     import json
 
-    offers = [offer.as_dict() for offer in resolve_offers(directories)]
+    devices = [device.as_dict() for device in resolve_devices(directories)]
     broken = [{"path": file.path, "problem": file.problem} for files in directories for file in files if file.problem]
-    return json.dumps({"devices": offers, "broken": broken}, indent=2)
+    return json.dumps({"devices": devices, "broken": broken}, indent=2)
 
 
 def _paths_by_name(files: Iterable[SpecFile]) -> dict[str, list[str]]:
@@ -112,6 +112,6 @@ def _read(path: str) -> SpecFile:
     except BrokenText as error:
         return SpecFile(path=path, problem=f"line {error.line}: {error.message}")
     if problems := form_problems(spec):
-        place = format_place(problems[0].place)
-        return SpecFile(path=path, problem=f"{place}: {problems[0].message}" if place else problems[0].message)
+        location = format_location(problems[0].location)
+        return SpecFile(path=path, problem=f"{location}: {problems[0].message}" if location else problems[0].message)
     return SpecFile(path=path, names=tuple(f"{spec['kind']}={device['name']}" for device in spec["devices"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.simulate.links import XGMI, XGMI_WEIGHT
 from amdgpu_discovery.simulate.node_properties import DERIVED_PROPERTIES, OPTIONAL_PROPERTIES
-from amdgpu_discovery.simulate.profile import GpuKind
+from amdgpu_discovery.simulate.profile import GpuModel
 from amdgpu_discovery.simulate.sysfs_numbers import read_number, read_numbers
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.kfd_topology import KfdNode
 
-# Of the PCI function; none of them tells one board from another of its kind.
+# Of the PCI function; none of them tells one board from another of its model.
 ATTRIBUTES = (
     *("board_info", "mem_info_gtt_total", "mem_info_vis_vram_total", "mem_info_vram_vendor", "product_name"),
     "vbios_version",
@@ -25,11 +25,11 @@ XCC_COUNT_BY_COMPUTE_MODES = {modes: count for count, modes in MODES_BY_XCC_COUN
 XCP_DEVICES = 7
 
 
-def record_kind(host: Host, path: str, nodes: list[KfdNode]) -> GpuKind:
-    """Return the kind of the GPU at a path of sysfs with these KFD nodes."""
+def record_model(host: Host, path: str, nodes: list[KfdNode]) -> GpuModel:
+    """Return the model of the GPU at a path of sysfs with these KFD nodes."""
     attributes = {name: host.read_attribute(f"{path}/{name}") for name in ATTRIBUTES}
     device_id = _read_id(host, path, "device")
-    return GpuKind(
+    return GpuModel(
         product=attributes["product_name"] or f"{device_id:04x}",
         vendor_id=_read_id(host, path, "vendor"),
         device_id=device_id,

@@ -1,4 +1,4 @@
-"""The Docker engine of this node, asked through its own command."""
+"""The Docker engine of this node, through its `docker` command."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SECONDS = 30
 TASK_LABEL = "com.docker.swarm.task.id"
 
 
-class Engine(Value):
-    """What an engine says about itself."""
+class DockerInfo(Value):
+    """What `docker info` says about swarms."""
 
     resources: tuple[Resource, ...]
-    # Which node of a swarm it is, "" for none, and whether that node manages the swarm.
+    # The id of this node in its swarm, "" for none, and whether it is a manager.
     node_id: str
     is_manager: bool
 
@@ -33,7 +33,7 @@ class Task(Value):
 
 
 def docker(*words: str) -> str:
-    """Return what a docker command prints; SwarmError with its own words where it fails."""
+    """Return what a docker command prints; SwarmError with its own message where it fails."""
     program = shutil.which("docker")
     if program is None:
         raise SwarmError("docker is not installed", hint="run this on a node of the swarm")
@@ -47,14 +47,16 @@ def docker(*words: str) -> str:
     return done.stdout
 
 
-def read_engine() -> Engine:
-    """Return what the engine says; SwarmError where there is none."""
+def read_docker_info() -> DockerInfo:
+    """Return what the daemon says; SwarmError where there is none."""
     info = json.loads(docker("info", "--format", "{{json .}}"))
     swarm = info.get("Swarm") or {}
-    # A command without its daemon prints an answer all the same.
+    # Without a daemon the command prints an answer with empty fields.
     if not info.get("ServerVersion"):
-        raise SwarmError("the docker daemon does not answer", hint="is it running, and may you use it?")
-    return Engine(
+        raise SwarmError(
+            "the docker daemon does not answer", hint="check that it runs and that you may use it: 'docker info'"
+        )
+    return DockerInfo(
         # Docker lists them in no order.
         resources=tuple(sorted(map(_parse_generic, info.get("GenericResources") or ()), key=str)),
         node_id=swarm.get("NodeID", ""),
@@ -63,7 +65,7 @@ def read_engine() -> Engine:
 
 
 def read_labels(node_id: str) -> dict[str, str]:
-    """Return the labels of a node; SwarmError where this one is no manager."""
+    """Return the labels of a node; SwarmError where this one is not a manager."""
     labels: dict[str, str] = json.loads(docker("node", "inspect", "--format", "{{json .Spec.Labels}}", node_id))
     return labels or {}
 
