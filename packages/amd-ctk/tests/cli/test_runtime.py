@@ -518,8 +518,10 @@ def test_undo_does_not_lose_what_was_written_since(configure, daemon_json: Path)
 
     assert (answer.returncode, answer.stderr) == (
         1,
-        "/etc/docker/daemon.json was edited since amd-ctk changed it"
-        " (use --remove to remove only what amd-ctk added)\n",
+        (
+            "/etc/docker/daemon.json was edited since amd-ctk changed it"
+            " (use --remove to remove only what amd-ctk added)\n"
+        ),
     )
     assert daemon_json.read_text() == edited
 
