@@ -11,7 +11,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zipfile import ZipFile
+
+if TYPE_CHECKING:
+    from packages import Package
 
 LOCK_FILE = Path(__file__).with_name("bundle.lock")
 # A wheel with machine code would tie a package to one python and one kind of machine; 3.10 is the oldest python.
@@ -24,6 +28,12 @@ HEADER = """# Every third-party wheel in the debs and rpms, by: python packaging
 def read_lock() -> dict[str, str]:
     """Return the version of each distribution by name."""
     return dict(re.findall(r"^(\S+)==(\S+)", LOCK_FILE.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def bundled_versions(package: Package) -> list[tuple[str, str]]:
+    """Return the wheels that a package carries, each with its version."""
+    versions = read_lock()
+    return [(name, versions[name]) for name in map(_normal, package.bundled)]
 
 
 def download(directory: Path) -> dict[str, Path]:

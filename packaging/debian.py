@@ -11,6 +11,7 @@ import textwrap
 from email.utils import formatdate
 from pathlib import Path
 
+from bundle import bundled_versions
 from packages import COMPILE, MAINTAINER, MODULES, PACKAGES, Package, packaged_version, source_date
 from stage import stage_packages
 
@@ -25,6 +26,7 @@ if [ "$1" = rtupdate ]; then
 fi
 """
 # dpkg calls the postinst of the package that has COMPILE once, after all modules are in their place.
+BUNDLED = "# Debian has no field for wheels in a package; rpm's bundled(...) is what this one is like.\n"
 TRIGGERS = f"interest-noawait /{MODULES}\n"
 
 
@@ -41,9 +43,9 @@ def _build(package: Package, tree: Path, directory: Path) -> Path:
     if package.compiles:
         _write(tree / f"usr/share/python3/runtime.d/{package.name}.rtupdate", RUNTIME_HOOK, mode=0o755)
         _write(tree / "DEBIAN/triggers", TRIGGERS)
-    overrides = Path(__file__).with_name("lintian") / package.name
-    if overrides.exists():
-        _write(tree / f"usr/share/lintian/overrides/{package.name}", overrides.read_text(encoding="utf-8"))
+    overrides = _overrides(package)
+    if overrides:
+        _write(tree / f"usr/share/lintian/overrides/{package.name}", overrides)
     _write(tree / "DEBIAN/control", format_control(package, tree))
     for name, text in maintainer_scripts(package, tree).items():
         _write(tree / "DEBIAN" / name, text, mode=0o755)
@@ -55,6 +57,13 @@ def _build(package: Package, tree: Path, directory: Path) -> Path:
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(source_date())}
     subprocess.run(["dpkg-deb", "--root-owner-group", "-Zxz", "--build", tree, deb], env=environment, check=True)
     return deb
+
+
+def _overrides(package: Package) -> str:
+    """Return lintian's complaints that do not count, each with the reason."""
+    written = Path(__file__).with_name("lintian") / package.name
+    general = f"{BUNDLED}{package.name}: unknown-field Bundled\n" if package.bundled else ""
+    return general + (written.read_text(encoding="utf-8") if written.exists() else "")
 
 
 def format_control(package: Package, tree: Path) -> str:
@@ -74,6 +83,7 @@ def format_control(package: Package, tree: Path) -> str:
         "Pre-Depends": ", ".join(siblings) if package.is_meta else "",
         "Depends": "" if package.is_meta else ", ".join(needed + siblings),
         "Recommends": ", ".join(package.recommends),
+        "Bundled": ", ".join(f"{name} (= {version})" for name, version in bundled_versions(package)),
         "Description": package.summary,
     }
     lines = [f"{field}: {value}\n" for field, value in fields.items() if value]

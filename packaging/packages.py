@@ -11,6 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # dpkg and rpm want a name and an address. Nobody answers for published packages yet, and below .invalid (RFC 2606) no
 # address will ever be somebody's. Whoever publishes packages puts his own here.
 MAINTAINER = "AMD Container Toolkit <nobody@container-toolkit.invalid>"
+# Where the repositories of a release will be found. There is no server yet: this is a directory of the machine itself.
+REPOSITORY = "file:/srv/amd-container-toolkit"
 # Below it are `python3`, the interpreter these packages run with, and `python/`, the modules; no python looks there.
 LIBRARY = "usr/lib/amd-container-toolkit"
 MODULES = f"{LIBRARY}/python"

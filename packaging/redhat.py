@@ -1,4 +1,4 @@
-"""Make the rpms: one set for distributions whose python3 is 3.10 or newer, one for Enterprise Linux 9.
+"""Make the rpms: one set for each family of distributions.
 
 Example: python packaging/redhat.py DIRECTORY
 """
@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from bundle import bundled_versions
 from packages import LIBRARY, MAINTAINER, PACKAGES, Package, packaged_version, source_date
 from stage import stage_packages
 
@@ -36,17 +37,20 @@ OWNED = (f"/{LIBRARY}", "/usr/share/doc/amd", "/usr/share/bash-completion", "/us
 
 
 class Family(NamedTuple):
-    """Distributions that one set of rpms serves."""
+    """Distributions that one set of rpms serves, and that have a repository of their own."""
 
+    name: str
     dist: str
     python: str
     interpreter: str
 
 
 FAMILIES = (
-    Family(dist="", python="python3 >= 3.10", interpreter="/usr/bin/python3"),
+    # Fedora, and others that have no name of their own here.
+    Family(name="fedora", dist="", python="python3 >= 3.10", interpreter="/usr/bin/python3"),
+    Family(name="el10", dist=".el10", python="python3 >= 3.10", interpreter="/usr/bin/python3"),
     # Its python3 is 3.9 for as long as it lives; 3.12 stands beside it.
-    Family(dist=".el9", python="python3.12", interpreter="/usr/bin/python3.12"),
+    Family(name="el9", dist=".el9", python="python3.12", interpreter="/usr/bin/python3.12"),
 )
 
 
@@ -87,6 +91,7 @@ def format_spec(package: Package, family: Family, tree: Path) -> str:
         # What is needed is said here; nobody outside these packages imports what is bundled.
         ("AutoReqProv", "no"),
         *(("Requires", needed) for needed in own + siblings),
+        *(("Provides", f"bundled(python3dist({name})) = {version}") for name, version in bundled_versions(package)),
         *(("Recommends", name) for name in package.recommends),
         *(("Conflicts", name) for name in package.rpm_conflicts),
     ]

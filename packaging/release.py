@@ -1,6 +1,7 @@
 """Build everything that a release publishes, check it, and sign it. Example: python packaging/release.py dist KEY
 
-KEY is the id of a secret key of gpg. rpms are signed in themselves, and SHA256SUMS for all the rest.
+KEY is the id of a secret key of gpg. rpms are signed in themselves, and SHA256SUMS for all the rest. `repository/` is
+what a web server serves; a third word is its address, by default REPOSITORY of packages.py.
 """
 
 from __future__ import annotations
@@ -13,13 +14,27 @@ import tempfile
 from pathlib import Path
 
 from debian import build_debs
-from packages import ROOT, read_version
+from packages import REPOSITORY, ROOT, read_version
 from redhat import build_rpms
+from repositories import build_repositories
 from wheels import build_wheels
 
+# What makes, checks and signs packages, and which package of Debian brings it.
+PROGRAMS = {
+    "dpkg-deb": "dpkg",
+    "lintian": "lintian",
+    "apt-ftparchive": "apt-utils",
+    "rpmbuild": "rpm",
+    "rpmsign": "rpm",
+    "rpmlint": "rpmlint",
+    "createrepo_c": "createrepo-c",
+    "gpg": "gpg",
+}
 
-def main(directory: Path, key: str) -> None:
+
+def main(directory: Path, key: str, address: str = REPOSITORY) -> None:
     """Make a release of this checkout, or say what stands against it."""
+    _refuse_missing_programs()
     _refuse_what_is_not_committed()
     shutil.rmtree(directory, ignore_errors=True)
     _build(directory)
@@ -35,6 +50,7 @@ def main(directory: Path, key: str) -> None:
     sums = directory / "SHA256SUMS"
     sums.write_text("".join(f"{digest}  {name}\n" for name, digest in _digests(directory).items()), encoding="utf-8")
     subprocess.run(["gpg", "--batch", "--local-user", key, "--armor", "--detach-sign", sums], check=True)
+    build_repositories(directory / "repository", directory, key=key, address=address)
     print(f"{read_version()} is in {directory}")
 
 
@@ -42,6 +58,12 @@ def _build(directory: Path) -> None:
     build_wheels(directory, "sdist", "wheel")
     build_debs(directory)
     build_rpms(directory)
+
+
+def _refuse_missing_programs() -> None:
+    missing = {program: package for program, package in PROGRAMS.items() if not shutil.which(program)}
+    if missing:
+        sys.exit(f"missing: {', '.join(missing)}; install with 'apt install {' '.join(sorted(set(missing.values())))}'")
 
 
 def _refuse_what_is_not_committed() -> None:
@@ -61,6 +83,6 @@ def _digests(directory: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -63,6 +63,11 @@ class RpmRoot:
         """Call dnf, which sees our repository alone."""
         return self._run(f"{DNF} {words}", check=check)
 
+    def dnf_from(self, definitions: Path, words: str) -> str:
+        """Call dnf, which sees the repositories that files of a directory define, and checks their signatures."""
+        options = f'--setopt=reposdir="{definitions}" --setopt=cachedir="$WORK.cache"'
+        return self._run(f'dnf -y -q --installroot="$SYSTEM" --releasever=9 {options} {words}', check=True)
+
     def run(self, script: str, *, check: bool = True) -> str:
         """Run a shell script in the root file system; return its output."""
         return self._run(f"{INSIDE} {shlex.quote(script)}", check=check)

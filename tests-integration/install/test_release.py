@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from support.installed import engine_program
+from install.root import build_root
+from install.rpm_root import STAND_IN, RpmRoot, build_rpm, make_repository
+from install.system import System
+from support.installed import engine_program, require_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+PORT = 18613
+ADDRESS = f"http://127.0.0.1:{PORT}"
+SERVER = "python3 -m http.server --bind 127.0.0.1"
+# What every system with apt has; users have curl or wget.
+FETCH = "/usr/lib/apt/apt-helper -qq -o Acquire::Retries=20 download-file"
 KEY = "Throw Away <throw-away@container-toolkit.invalid>"
 
 
@@ -32,11 +44,33 @@ def gpg(tmp_path_factory):
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
     """Return a checkout of what is committed."""
-    for program in ("dpkg-deb", "lintian", "rpmbuild", "rpmlint", "rpmsign", "gpg"):
+    for program in ("dpkg-deb", "lintian", "apt-ftparchive", "rpmbuild", "rpmlint", "rpmsign", "createrepo_c", "gpg"):
         engine_program(program)
     directory = tmp_path_factory.mktemp("release") / "checkout"
     subprocess.run(["git", "clone", "--quiet", CHECKOUT, directory], check=True)
     return directory
+
+
+@pytest.fixture
+def served(released):
+    """Serve the repository on this machine, on the loopback address alone."""
+    server = subprocess.Popen(
+        [*SERVER.split(), str(PORT), "--directory", released / "repository"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _wait_for_server()
+    yield
+    server.terminate()
+    server.wait()
+
+
+def _wait_for_server():
+    for _ in range(600):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", PORT)):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the server does not answer")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +82,7 @@ def released(checkout, gpg):
 
 
 def make_release(checkout, gpg):
-    words = [sys.executable, checkout / "packaging/release.py", checkout.parent / "dist", KEY]
+    words = [sys.executable, checkout / "packaging/release.py", checkout.parent / "dist", KEY, ADDRESS]
     return subprocess.run(
         words, env=gpg, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=checkout
     )
@@ -58,7 +92,7 @@ def test_a_release_has_every_kind_of_package(released):
     kinds = [path.name.rpartition(".")[2] for path in released.iterdir()]
 
     assert {kind: kinds.count(kind) for kind in sorted(set(kinds))} == {
-        "SHA256SUMS": 1, "asc": 1, "deb": 6, "gz": 5, "rpm": 12, "whl": 5,
+        "SHA256SUMS": 1, "asc": 1, "deb": 6, "gz": 5, "repository": 1, "rpm": 18, "whl": 5,
     }  # fmt: skip
 
 
@@ -69,7 +103,7 @@ def test_the_signature_is_for_every_file(released, gpg):
     assert {name: digest for digest, name in map(str.split, lines)} == {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in released.iterdir()
-        if not path.name.startswith("SHA256SUMS")
+        if path.is_file() and not path.name.startswith("SHA256SUMS")
     }
 
 
@@ -83,6 +117,98 @@ def test_every_rpm_is_signed_by_the_key(released, gpg, tmp_path):
     checked = subprocess.run(["rpm", *database, "--checksig", *rpms], capture_output=True, text=True, check=True)
 
     assert checked.stdout == "".join(f"{rpm}: digests signatures OK\n" for rpm in rpms)
+
+
+def test_a_repository_has_every_deb_and_each_family_its_rpms(released):
+    repository = released / "repository"
+
+    listed = {f"{path.relative_to(repository)}" for path in repository.rglob("*") if path.is_file()}
+
+    assert {name for name in listed if name.endswith(".deb")} == {
+        f"apt/pool/{path.name}" for path in released.glob("*.deb")
+    }
+    for family, release in {"fedora": "1", "el10": "1.el10", "el9": "1.el9"}.items():
+        expected = {f"rpm/{family}/{path.name}" for path in released.glob(f"*-{release}.noarch.rpm")}
+        assert len(expected) == 6
+        assert {name for name in listed if name.startswith(f"rpm/{family}/") and name.endswith(".rpm")} == expected
+        assert f"rpm/{family}/repodata/repomd.xml.asc" in listed
+        assert f"rpm/amd-container-toolkit-{family}.repo" in listed
+    assert {"apt/dists/stable/InRelease", "apt/dists/stable/main/binary-amd64/Packages.xz"} <= listed
+    assert any("binary-amd64/by-hash/SHA256/" in name for name in listed)
+    assert {"amd-container-toolkit.asc", "amd-container-toolkit.sources"} <= listed
+
+
+def test_packages_name_the_wheels_they_carry(released):
+    deb, rpm = next(released.glob("amd-ctk_*.deb")), next(released.glob("amd-ctk-*-1.noarch.rpm"))
+
+    field = subprocess.run(["dpkg-deb", "--field", deb, "Bundled"], capture_output=True, text=True, check=True).stdout
+    provided = subprocess.run(["rpm", "-qp", "--provides", rpm], capture_output=True, text=True, check=True).stdout
+
+    assert field == "tomlkit (= 0.15.2)\n"
+    assert "bundled(python3dist(tomlkit)) = 0.15.2" in provided.splitlines()
+
+
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+def test_apt_installs_from_what_a_server_serves(released, tmp_path, suite):
+    require_root()
+    machine = System(tmp_path / "system", build_root(suite))
+    try:
+        shutil.copytree(released / "repository", machine.shared / "served")
+        machine.run(f"{SERVER} {PORT} --directory /run/shared/served >/dev/null 2>&1 & {FETCH} {ADDRESS}/apt x; true")
+
+        machine.run(f"{FETCH} {ADDRESS}/amd-container-toolkit.asc /etc/apt/keyrings/amd-container-toolkit.asc")
+        sources = "/etc/apt/sources.list.d/amd-container-toolkit.sources"
+        machine.run(f"{FETCH} {ADDRESS}/amd-container-toolkit.sources {sources}")
+        only_ours = f"-o Dir::Etc::sourcelist={sources} -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
+        updated = machine.run(f"apt-get {only_ours} update")
+        machine.run("apt-get -qq -y install amd-container-toolkit")
+
+        assert "Warning" not in updated
+        assert f"{ADDRESS}/apt stable InRelease" in updated
+        assert f"{ADDRESS}/apt stable/main" in machine.run("apt-cache policy amd-container-toolkit")
+        assert machine.run("amd-ctk --version").startswith("amd-ctk version 2.")
+    finally:
+        machine.stop()
+
+
+@pytest.mark.parametrize(("family", "provides", "interpreter"), [
+    ("fedora", "python3 = 3.13", "/usr/bin/python3"),
+    ("el10", "python3 = 3.12", "/usr/bin/python3"),
+    ("el9", "python3 = 3.9, python3.12 = 3.12", "/usr/bin/python3.12"),
+])  # fmt: skip
+def test_dnf_installs_from_the_repository_that_a_server_serves(
+    released, tmp_path, served, family, provides, interpreter
+):
+    definitions = tmp_path / "yum.repos.d"
+    definitions.mkdir()
+    shutil.copy(released / f"repository/rpm/amd-container-toolkit-{family}.repo", definitions)
+    root = RpmRoot(tmp_path / "root", [build_root("bookworm")], tmp_path / "stand-in")
+    root.run("apt-get -qq -y --no-download install python3")
+    stand_in = STAND_IN.format(version=1, provides=provides, interpreter=interpreter, python="python3.11")
+    build_rpm(stand_in, root.repository)
+    make_repository(root.repository)
+    root.dnf("install distribution")
+
+    root.dnf_from(definitions, "install amd-container-toolkit")
+
+    release = {"fedora": "1", "el10": "1.el10", "el9": "1.el9"}[family]
+    installed = root.run("rpm -q --qf '%{RELEASE}' amd-container-toolkit", check=False)
+    assert installed in (release, "sh: 1: rpm: not found\n")
+    assert root.run("amd-ctk --version").startswith("amd-ctk version 2.")
+
+
+def test_what_is_missing_is_said_before_anything_is_built(checkout, gpg, tmp_path):
+    (tmp_path / "git").symlink_to(shutil.which("git"))
+    words = [sys.executable, checkout / "packaging/release.py", tmp_path / "dist", KEY]
+
+    answer = subprocess.run(words, env={**gpg, "PATH": f"{tmp_path}"}, capture_output=True, text=True, check=False)
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == (
+        "missing: dpkg-deb, lintian, apt-ftparchive, rpmbuild, rpmsign, rpmlint, createrepo_c, gpg;"
+        " install with 'apt install apt-utils createrepo-c dpkg gpg lintian rpm rpmlint'\n"
+    )
+    assert not (tmp_path / "dist").exists()
 
 
 def test_what_is_not_committed_is_not_released(checkout, gpg, released):

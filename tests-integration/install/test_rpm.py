@@ -105,7 +105,7 @@ def offer(tmp_path, dist):
 
     def offer(*rpms):
         for rpm in rpms:
-            if (".el9." in rpm.name) == bool(dist):
+            if rpm.name.endswith(f"-1{dist}.noarch.rpm"):
                 shutil.copy(rpm, repository)
         make_repository(repository)
         return repository
