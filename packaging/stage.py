@@ -59,7 +59,10 @@ def _stage_modules(package: Package, wheels: dict[str, Path], tree: Path) -> Non
     own = [] if package.is_meta else [package.name]
     for name in [*own, *(name.replace(".", "-") for name in package.bundled)]:
         bundle.unpack(wheels[name], modules)
-    texts = [COPYRIGHT, *(text for info in sorted(modules.glob("*.dist-info")) for text in _take_licences(info))]
+    taken = {info.name: _take_licences(info) for info in sorted(modules.glob("*.dist-info"))}
+    # Our own is in every system, or at the address that COPYRIGHT names.
+    ours = package.name.replace("-", "_")
+    texts = [COPYRIGHT, *(text for name, found in taken.items() if not name.startswith(ours) for text in found)]
     _write(tree / f"usr/share/doc/{package.name}/copyright", "\n".join(texts))
 
 

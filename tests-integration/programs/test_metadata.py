@@ -1,0 +1,25 @@
+"""The five distributions are one product: one version, one licence."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import requires, version
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DISTRIBUTIONS = ("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker", "amd-container-runtime", "amd-ctk")
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_a_distribution_needs_the_others_in_its_own_version(distribution):
+    needed = [text for text in requires(distribution) or () if re.match(r"amdgpu?-", text)]
+
+    assert all(text.endswith(f"=={version(distribution)}") for text in needed), needed
+    assert len(needed) == {"amdgpu-discovery": 0, "amd-device-spec": 1, "amd-gpu-tracker": 1}.get(distribution, 3)
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_a_distribution_brings_the_text_of_the_licence(distribution):
+    assert (CHECKOUT / "packages" / distribution / "LICENSE").read_bytes() == (CHECKOUT / "LICENSE").read_bytes()
