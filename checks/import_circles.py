@@ -1,5 +1,8 @@
 """Find circles among the imports of the five distributions. Example: python checks/import_circles.py packages/*/src
 
+The modules of a circle need each other; so do the folders of a distribution that import from one another, even where
+their modules are in no circle. Both are found.
+
 An import inside a function counts as one at the top does: both make one module need another. What stands below
 `if TYPE_CHECKING:` does not, because nothing of it is left when a program runs.
 """
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 
 TYPES_ONLY = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
@@ -16,7 +19,9 @@ TYPES_ONLY = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 def main(roots: list[str]) -> int:
     """Print every circle below these source directories; 1 if there is one."""
-    circles = find_circles(read_imports(map(Path, roots)))
+    imports = read_imports(map(Path, roots))
+    # Folders of modules that are in a circle are in one too, and that says nothing new.
+    circles = find_circles(imports) or find_circles(wings_of(imports))
     for circle in circles:
         print(f"import circle: {' -> '.join(circle)}")
     return 1 if circles else 0
@@ -41,6 +46,20 @@ def parse_imports(source: str, known: Iterable[str]) -> Iterator[str]:
                 break
 
 
+def without_packages(imports: Mapping[str, Set[str]]) -> dict[str, set[str]]:
+    """Return the imports without packages: which of their modules one means by them cannot be told."""
+    packages = {name for name in imports if any(other.startswith(f"{name}.") for other in imports)}
+    return {name: set(others) - packages for name, others in imports.items() if name not in packages}
+
+
+def wings_of(imports: Mapping[str, Set[str]]) -> dict[str, set[str]]:
+    """Return which folders of distributions, and which modules that are in none, import from which others."""
+    wings: dict[str, set[str]] = {}
+    for name, others in without_packages(imports).items():
+        wings.setdefault(wing_of(name), set()).update({wing_of(other) for other in others} - {wing_of(name)})
+    return wings
+
+
 def find_circles(imports: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
     """Return a shortest circle for each group of modules that need each other; its first module is also its last."""
     reachable = {name: _reachable(name, imports) for name in imports}
@@ -52,6 +71,11 @@ def find_circles(imports: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
             seen |= group
             circles.append(min((_shortest_way_back(member, imports) for member in sorted(group)), key=len))
     return circles
+
+
+def wing_of(module: str) -> str:
+    """Return the folder of a distribution that a module is in, or the module itself where it is in none."""
+    return ".".join(module.split(".")[:2])
 
 
 def _module_name(path: Path) -> str:

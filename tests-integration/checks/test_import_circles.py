@@ -103,3 +103,22 @@ def test_sources_without_a_circle_pass(tmp_path, capsys):
 
     assert main([source]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_folders_that_need_each_other_are_a_circle_even_where_no_module_is(tmp_path, capsys):
+    for module, source in {
+        "kitchen/__init__": "",
+        "kitchen/oven": "import house.cellar.coal",
+        "kitchen/table": "",
+        "cellar/__init__": "",
+        "cellar/coal": "",
+        "cellar/stairs": "from house.kitchen.table import LEG",
+        "roof": "import house.kitchen.oven, house.cellar.stairs",
+        "__init__": "from house.roof import RED",
+    }.items():
+        path = tmp_path / f"src/house/{module}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+
+    assert main([str(tmp_path / "src")]) == 1
+    assert capsys.readouterr().out == "import circle: house.cellar -> house.kitchen -> house.cellar\n"

@@ -22,7 +22,7 @@ from amd_container_runtime.report import Log
 from amd_device_spec.oci_annotation import ANNOTATION
 from amd_device_spec.request import requested_gpus
 from amd_device_spec.settings import Settings
-from amd_gpu_tracker.claims.given_gpus import may_give_gpus
+from amd_gpu_tracker.claims.spec_gpus import names_gpus
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import FileError
 
@@ -198,7 +198,7 @@ def concerns_gpus(spec):
     return (
         requested_gpus(spec, Settings()) is not None
         or ANNOTATION in (spec.get("annotations") or {})
-        or may_give_gpus(spec)
+        or names_gpus(spec)
         or bool(maker_for(spec))
     )
 

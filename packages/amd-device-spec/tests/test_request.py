@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from amd_device_spec.errors import SpecError
-from amd_device_spec.request import GpuRequest, is_privileged, keep_last_request, requested_gpus
+from amd_device_spec.request import GpuRequest, keep_last_request, requested_gpus
 from amd_device_spec.settings import Settings
+from amdgpu_discovery.oci_spec import holds_sys_admin
 
 
 def spec(*environment):
@@ -132,6 +133,6 @@ def test_a_broken_environment_is_named(broken, message):
 
 
 def test_privileged_is_known_by_its_capability():
-    assert is_privileged({"process": {"capabilities": {"bounding": ["CAP_CHOWN", "CAP_SYS_ADMIN"]}}})
-    assert not is_privileged({"process": {"capabilities": {"bounding": ["CAP_CHOWN"]}}})
-    assert not is_privileged({"process": {}})
+    assert holds_sys_admin({"process": {"capabilities": {"bounding": ["CAP_CHOWN", "CAP_SYS_ADMIN"]}}})
+    assert not holds_sys_admin({"process": {"capabilities": {"bounding": ["CAP_CHOWN"]}}})
+    assert not holds_sys_admin({"process": {}})

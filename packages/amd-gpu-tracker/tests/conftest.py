@@ -17,9 +17,9 @@ from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, Processes
-from amd_gpu_tracker.records.lease import Holder
-from amd_gpu_tracker.records.library_lock import hold_library_lock
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import TICKS_PER_SECOND, Holder
+from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
@@ -158,7 +158,7 @@ class Machine:
                 ways=ways,
                 creators=creators,
             )
-            return reserve(self.state, claim, processes=self.processes, lock=hold_library_lock)
+            return reserve(self.state, claim, processes=self.processes, lock=LibraryLock)
 
         return reserve_for
 
@@ -177,7 +177,7 @@ class Machine:
         return init
 
     def poststop(self, container_id: str) -> None:
-        release(self.state, container_id, processes=self.processes, lock=hold_library_lock)
+        release(self.state, container_id, processes=self.processes, lock=LibraryLock)
 
     def users(self) -> dict[int, list[str]]:
         """Return the containers of each GPU that status shows."""

@@ -8,6 +8,7 @@ kind (docs/decisions/0003-swarm-has-the-last-word.md).
 from __future__ import annotations
 
 from amdgpu_discovery.errors import SpecError
+from amdgpu_discovery.oci_spec import holds_sys_admin
 from amdgpu_discovery.selection import asks_for_nothing, names_numbers
 from amdgpu_discovery.value import Value
 
@@ -108,14 +109,7 @@ def keep_last_request(spec: dict[str, Any]) -> bool:
 def is_permitted(spec: dict[str, Any], settings: Settings) -> bool:
     """Return whether this host lets a container ask by its environment."""
     policy = settings.visible_devices_env
-    return policy == "always" or (policy == "privileged" and is_privileged(spec))
-
-
-def is_privileged(spec: dict[str, Any]) -> bool:
-    """Return whether a container holds CAP_SYS_ADMIN, as `docker run --privileged` gives it."""
-    capabilities = spec.get("process", {}).get("capabilities")
-    bounding = capabilities.get("bounding") if isinstance(capabilities, dict) else None
-    return isinstance(bounding, list) and "CAP_SYS_ADMIN" in bounding
+    return policy == "always" or (policy == "privileged" and holds_sys_admin(spec))
 
 
 def is_amount(value: str) -> bool:

@@ -17,10 +17,10 @@ from amdgpu_discovery.exports import lazy_exports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.claims.accessibility import AccessibilityChange as AccessibilityChange
     from amd_gpu_tracker.claims.container import ContainerClaim as ContainerClaim
     from amd_gpu_tracker.claims.container import StartingContainer as StartingContainer
     from amd_gpu_tracker.claims.container import claim_container as claim_container
-    from amd_gpu_tracker.enabled import may_be_tracking as may_be_tracking
     from amd_gpu_tracker.errors import ContainerRunning as ContainerRunning
     from amd_gpu_tracker.errors import GpusChanged as GpusChanged
     from amd_gpu_tracker.errors import GpusRefused as GpusRefused
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.errors import NotPermitted as NotPermitted
     from amd_gpu_tracker.errors import StateError as StateError
     from amd_gpu_tracker.errors import TrackerDisabled as TrackerDisabled
+    from amd_gpu_tracker.records.policy import may_be_tracking as may_be_tracking
     from amd_gpu_tracker.records.refusals import Refusal as Refusal
     from amd_gpu_tracker.show.status import ContainerUse as ContainerUse
     from amd_gpu_tracker.show.status import GpuUse as GpuUse
     from amd_gpu_tracker.show.status import Status as Status
-    from amd_gpu_tracker.tracker import AccessibilityChange as AccessibilityChange
     from amd_gpu_tracker.tracker import Tracker as Tracker
 
 _MODULE_BY_NAME = {
@@ -40,8 +40,8 @@ _MODULE_BY_NAME = {
     "claim_container": "claims.container",
     "ContainerClaim": "claims.container",
     "StartingContainer": "claims.container",
-    "may_be_tracking": "enabled",
-    "AccessibilityChange": "tracker",
+    "may_be_tracking": "records.policy",
+    "AccessibilityChange": "claims.accessibility",
     "Status": "show.status",
     "GpuUse": "show.status",
     "ContainerUse": "show.status",

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from amd_gpu_tracker.errors import NotDone
-from amd_gpu_tracker.plain_text import printable
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
+from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
-from amd_gpu_tracker.tracker import AccessibilityChange, Tracker
+from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
+
+if TYPE_CHECKING:
+    from amd_gpu_tracker.claims.accessibility import AccessibilityChange
 
 DISABLED = "GPU Tracker is disabled"
 RESTART = (
@@ -120,7 +123,7 @@ def status(
     wide: Annotated[
         bool, typer.Option("--wide", "-w", help="Show container names, since when, and by which way.")
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it anew whenever it changes, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again whenever it changes, until Ctrl-C.")] = False,
     refusals: Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")] = False,
 ) -> None:
     """Show Status of GPUs."""

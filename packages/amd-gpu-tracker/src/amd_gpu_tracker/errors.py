@@ -56,3 +56,10 @@ class ContainerRunning(ToolkitError):
 def needs_root() -> NotPermitted:
     """Return the error for a change by somebody who may not make it."""
     return NotPermitted("changing the GPU Tracker needs root", hint="run the command with sudo")
+
+
+def unreadable(path: str, why: str) -> StateError:
+    """Return the error for a file of the tracker that cannot be read."""
+    return StateError(
+        f"the GPU Tracker's {path} cannot be read: {why}", hint="repair it with 'amd-ctk gpu-tracker reset'"
+    )

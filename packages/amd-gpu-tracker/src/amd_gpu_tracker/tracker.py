@@ -7,40 +7,34 @@ import time
 from contextlib import contextmanager, suppress
 from functools import partial
 
+from amd_gpu_tracker.claims.accessibility import AccessibilityChange, change_accessibility
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, TrackerDisabled, needs_root
-from amd_gpu_tracker.life.lease_scan import mend_leases
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
-from amd_gpu_tracker.records.identity import read_tracked_gpus, require_same_gpus
+from amd_gpu_tracker.records.identity import read_tracked_gpus
 from amd_gpu_tracker.records.ignored_users import read_ignored_users, write_ignored_users
-from amd_gpu_tracker.records.lease import BY_API, Holder, gpu_key
-from amd_gpu_tracker.records.library_lock import hold_library_lock
-from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS
-from amd_gpu_tracker.records.migration import REFUSE_ALL, has_former_policy, read_former_policy
+from amd_gpu_tracker.records.lease import BY_API, Holder
+from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, LibraryLock
+from amd_gpu_tracker.records.migration import has_former_policy, read_former_policy, take_former_policy
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
-from amd_gpu_tracker.records.rootless import open_state
-from amd_gpu_tracker.records.state import clear
+from amd_gpu_tracker.records.state import clear, open_state
 from amd_gpu_tracker.show.status import read_status
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
-from amdgpu_discovery.selection import asks_for_nothing, resolve, select_gpus
-from amdgpu_discovery.value import Value
+from amdgpu_discovery.selection import select_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from amd_gpu_tracker.claims.adoption import Tell
-    from amd_gpu_tracker.life.lease_scan import Survey
     from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.show.status import Status
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.selection import Resolution
 
 
 def keep_quiet(_: str) -> None:
@@ -49,31 +43,6 @@ def keep_quiet(_: str) -> None:
 
 def do_nothing() -> None:
     """Do nothing."""
-
-
-class AccessibilityChange(Value):
-    """What became of a request to make GPUs exclusive or shared.
-
-    Attributes:
-        tracked: False where the tracker is disabled; nothing was done then.
-        changed: Numbers of the GPUs that are as requested now.
-        in_use: Numbers of GPUs that cannot be exclusive, because several containers use them.
-        rootless: Numbers of GPUs that cannot be exclusive, because a rootless container uses them.
-        broken_ranges: Items of the request that look like ranges and are none.
-        unknown: Other items of the request that name no GPU; the whole of a request that asks for none, such as "".
-    """
-
-    tracked: bool
-    changed: tuple[int, ...] = ()
-    in_use: tuple[int, ...] = ()
-    rootless: tuple[int, ...] = ()
-    broken_ranges: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-
-    @property
-    def is_complete(self) -> bool:
-        """Return whether all that was asked for was done."""
-        return self.tracked and not (self.in_use or self.rootless or self.broken_ranges or self.unknown)
 
 
 class Tracker:
@@ -94,7 +63,7 @@ class Tracker:
         """
         self._host = host
         self._processes = processes or Processes()
-        self._lock = partial(hold_library_lock, timeout=lock_timeout)
+        self._lock = partial(LibraryLock, timeout=lock_timeout)
         self._state = open_state(host, os.environ)
 
     def is_enabled(self) -> bool:
@@ -164,30 +133,8 @@ class Tracker:
         user wrote leaves it in doubt whether a rootless container uses one of them.
         """
         self._take_over()
-        # Before the lock is taken: what users wrote must not make others wait for it.
-        users = read_user_leases(self._state, self._processes) if exclusive else UserLeases()
-        with self._locked():
-            policy = self._state.read_policy()
-            if not policy.enabled:
-                return AccessibilityChange(tracked=False)
-            gpus = self._require_tracked_gpus(policy)
-            resolution = resolve(gpus, request)
-            survey = mend_leases(self._state, self._processes, self._state.lease_paths())
-            in_use = [gpu for gpu in resolution.gpus if exclusive and _is_shared_by_several(survey, gpu)]
-            free = [gpu for gpu in resolution.gpus if gpu not in in_use]
-            changed = users.without_used(free)
-            self._state.write_policy(policy.with_accessibility(map(gpu_key, changed), exclusive=exclusive))
-        if exclusive:
-            shared_before = [gpu for gpu in changed if gpu_key(gpu) not in policy.exclusive_keys]
-            taken = self._share_what_users_took(shared_before)
-            changed = [gpu for gpu in changed if gpu not in taken]
-        return AccessibilityChange(
-            tracked=True,
-            changed=_numbers(changed),
-            in_use=_numbers(in_use),
-            rootless=_numbers([gpu for gpu in free if gpu not in changed]),
-            broken_ranges=tuple(problem.item for problem in resolution.broken_ranges),
-            unknown=(request,) if asks_for_nothing(request) else _unknown_items(resolution),
+        return change_accessibility(
+            self._state, request, exclusive=exclusive, processes=self._processes, lock=self._lock
         )
 
     def ignored_users(self) -> tuple[int, ...]:
@@ -254,29 +201,7 @@ class Tracker:
         if released.living:
             raise ContainerRunning(f"container {container_id} is still running", hint="stop it first")
         keys = {key for lease in released.dropped for key in lease.gpus}
-        return _numbers([gpu for gpu in locate_gpus(self._host) if gpu_key(gpu) in keys]) if keys else ()
-
-    def _share_what_users_took(self, gpus: list[GpuLocation]) -> list[GpuLocation]:
-        """Make GPUs shared again that a rootless container took while they became exclusive; return these.
-
-        Users have locks of their own. Their containers write a lease and then read the policy, so root looks once more
-        in the other order: one of both sees the other.
-        """
-        users = read_user_leases(self._state, self._processes)
-        try:
-            free = users.without_used(gpus)
-        except StateError:
-            self._share(gpus)
-            raise
-        taken = [gpu for gpu in gpus if gpu not in free]
-        self._share(taken)
-        return taken
-
-    def _share(self, gpus: list[GpuLocation]) -> None:
-        if gpus:
-            with self._locked():
-                policy = self._state.read_policy()
-                self._state.write_policy(policy.with_accessibility(map(gpu_key, gpus), exclusive=False))
+        return _numbers([gpu for gpu in locate_gpus(self._host) if gpu.key in keys]) if keys else ()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -292,22 +217,10 @@ class Tracker:
         if self._state.has_policy() or not has_former_policy(self._host):
             return
         with suppress(NotPermitted):
-            if self._take_former_policy().enabled:
+            with self._locked():
+                former = take_former_policy(self._state)
+            if former and former.enabled:
                 self._adopt(tell)
-
-    def _take_former_policy(self) -> Policy:
-        with self._locked():
-            if self._state.has_policy():
-                return Policy()
-            try:
-                former = read_former_policy(self._host)
-            except StateError:
-                self._state.write_policy(REFUSE_ALL)
-                raise
-            if former is None:
-                return Policy()
-            self._state.write_policy(former)
-            return former
 
     def _adopt(self, tell: Tell) -> None:
         # Only what changes everything needs this.
@@ -330,19 +243,6 @@ class Tracker:
         # A policy is for all GPUs of the host.
         require_all_gpus(gpus)
         return Policy(enabled=True, gpus=read_tracked_gpus(self._host, gpus))
-
-    def _require_tracked_gpus(self, policy: Policy) -> list[GpuLocation]:
-        gpus = locate_gpus(self._host)
-        require_same_gpus(self._host, policy, gpus)
-        return gpus
-
-
-def _unknown_items(resolution: Resolution) -> tuple[str, ...]:
-    return tuple(item for problem in resolution.unknown for item in problem.items)
-
-
-def _is_shared_by_several(survey: Survey, gpu: GpuLocation) -> bool:
-    return len(survey.container_ids(gpu_key(gpu))) > 1
 
 
 def _numbers(gpus: Sequence[GpuLocation]) -> tuple[int, ...]:

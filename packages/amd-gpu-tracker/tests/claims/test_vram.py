@@ -12,7 +12,7 @@ from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.claims.vram import reserve_vram
 from amd_gpu_tracker.errors import GpusRefused, StateError
-from amd_gpu_tracker.records.library_lock import hold_library_lock
+from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
 
@@ -34,7 +34,7 @@ def swarm(machine):
             vram_mb=megabytes,
         )
         gpu = reserve_vram(
-            machine.state, claim, gpus, dict(enumerate(sizes)), processes=machine.processes, lock=hold_library_lock
+            machine.state, claim, gpus, dict(enumerate(sizes)), processes=machine.processes, lock=LibraryLock
         )
         return None if gpu is None else gpu.number
 
@@ -53,7 +53,7 @@ def whole(machine):
             ways=("swarm",),
             kinds=kinds,
         )
-        return reserve(machine.state, claim, processes=machine.processes, lock=hold_library_lock)
+        return reserve(machine.state, claim, processes=machine.processes, lock=LibraryLock)
 
     return reserve_whole
 
@@ -142,7 +142,7 @@ def test_without_the_tracker_no_memory_is_promised(untracked):
     claim = Claim(holder=holder, wanted=(), ways=("swarm",), kinds=("VRAM",), vram_mb=4000)
 
     with pytest.raises(GpusRefused) as refusal:
-        reserve_vram(untracked.state, claim, gpus, {}, processes=untracked.processes, lock=hold_library_lock)
+        reserve_vram(untracked.state, claim, gpus, {}, processes=untracked.processes, lock=LibraryLock)
 
     assert str(refusal.value) == (
         "DOCKER_RESOURCE_VRAM=4000: memory can be reserved only while the GPU Tracker is enabled"
@@ -225,9 +225,9 @@ def test_no_history_promises_memory_twice(machine, steps):
         try:
             if what == "memory":
                 sizes = dict.fromkeys(range(4), VRAM_MB)
-                reserve_vram(machine.state, claim, gpus, sizes, processes=machine.processes, lock=hold_library_lock)
+                reserve_vram(machine.state, claim, gpus, sizes, processes=machine.processes, lock=LibraryLock)
             elif what == "whole":
-                reserve(machine.state, claim, processes=machine.processes, lock=hold_library_lock)
+                reserve(machine.state, claim, processes=machine.processes, lock=LibraryLock)
             running[f"c{step}"] = creator
         except GpusRefused:
             machine.kill(creator)
@@ -251,7 +251,7 @@ def test_rootless_containers_cannot_reserve_memory_that_root_would_not_see(machi
 
     with pytest.raises(GpusRefused) as refusal:
         reserve_vram(
-            state, claim, gpus, dict.fromkeys(range(4), VRAM_MB), processes=machine.processes, lock=hold_library_lock
+            state, claim, gpus, dict.fromkeys(range(4), VRAM_MB), processes=machine.processes, lock=LibraryLock
         )
 
     assert str(refusal.value) == "DOCKER_RESOURCE_VRAM=1000: only containers of root can reserve memory"

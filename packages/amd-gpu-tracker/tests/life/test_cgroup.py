@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_tracker.claims.given_gpus import shared_cgroup
+from amd_gpu_tracker.claims.spec_gpus import shared_cgroup
 from amd_gpu_tracker.life.cgroup import expand, has_processes
 
 

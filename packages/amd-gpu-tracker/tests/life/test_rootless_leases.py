@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker import tracker
+from amd_gpu_tracker.claims import accessibility
 from amd_gpu_tracker.errors import GpusRefused, StateError
-from amd_gpu_tracker.records.library_lock import hold_library_lock
+from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 
 
@@ -104,13 +104,13 @@ def test_what_cannot_be_read_at_the_second_look_keeps_the_gpus_as_they_were(mach
 
 def test_the_lock_is_free_while_root_reads_what_users_wrote(machine, rootless, monkeypatch):
     def read_with_the_lock(state, processes):
-        with hold_library_lock(machine.state.lock_path, 0):
+        with LibraryLock(machine.state.lock_path, 0):
             looks.append(real(state, processes))
         return looks[-1]
 
     looks = []
-    real = tracker.read_user_leases
-    monkeypatch.setattr(tracker, "read_user_leases", read_with_the_lock)
+    real = accessibility.read_user_leases
+    monkeypatch.setattr(accessibility, "read_user_leases", read_with_the_lock)
     rootless.create("rootless", [1])
 
     change = machine.tracker.set_accessibility("0-1", exclusive=True)

@@ -12,15 +12,14 @@ import sys
 import pytest
 
 from amd_gpu_tracker.errors import LockTimeout
-from amd_gpu_tracker.records.library_lock import hold_library_lock
-from amd_gpu_tracker.records.lock import KernelLock
+from amd_gpu_tracker.records.lock import KernelLock, LibraryLock
 from amdgpu_discovery.lock_holder import read_lock_holder
 
 HOLD = """
 import sys
 from amd_gpu_tracker.records.lock import KernelLock
-from amd_gpu_tracker.records.library_lock import hold_library_lock
-with {"kernel": KernelLock, "library": hold_library_lock}[sys.argv[1]](sys.argv[2]):
+from amd_gpu_tracker.records.lock import LibraryLock
+with {"kernel": KernelLock, "library": LibraryLock}[sys.argv[1]](sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -50,7 +49,7 @@ def hold(path):
 
 
 @pytest.mark.parametrize("held_by", ["kernel", "library"])
-@pytest.mark.parametrize("lock", [KernelLock, hold_library_lock])
+@pytest.mark.parametrize("lock", [KernelLock, LibraryLock])
 def test_both_ways_exclude_each_other_and_name_the_holder(path, hold, held_by, lock):
     holder = hold(held_by)
 
@@ -63,7 +62,7 @@ def test_both_ways_exclude_each_other_and_name_the_holder(path, hold, held_by, l
     )
 
 
-@pytest.mark.parametrize("lock", [KernelLock, hold_library_lock])
+@pytest.mark.parametrize("lock", [KernelLock, LibraryLock])
 def test_who_waits_gets_the_lock_when_it_is_free(path, hold, lock):
     holder = hold("kernel")
     holder.stdin.close()
@@ -76,7 +75,7 @@ def test_who_waits_gets_the_lock_when_it_is_free(path, hold, lock):
     holder.stdin = None
 
 
-@pytest.mark.parametrize("lock", [KernelLock, hold_library_lock])
+@pytest.mark.parametrize("lock", [KernelLock, LibraryLock])
 def test_a_killed_holder_holds_nothing(path, hold, lock):
     hold("library").kill()
 
@@ -113,7 +112,7 @@ def test_who_had_to_wait_leaves_no_alarm_for_the_program_that_it_becomes(path, m
     assert was_armed == [True]
 
 
-@pytest.mark.parametrize("lock", [KernelLock, hold_library_lock])
+@pytest.mark.parametrize("lock", [KernelLock, LibraryLock])
 def test_no_ordinary_user_can_take_the_lock(path, lock):
     with lock(path):
         pass

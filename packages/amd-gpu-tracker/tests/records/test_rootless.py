@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from amd_gpu_tracker.records import rootless
-from amd_gpu_tracker.records.rootless import find_user_directory, open_state, outer_uid
+from amd_gpu_tracker.records.rootless import find_user_directory, outer_uid
+from amd_gpu_tracker.records.state import open_state
 from amdgpu_discovery.host import Host
 
 IDENTITY = "         0          0 4294967295\n"
@@ -22,7 +23,7 @@ UNPRIVILEGED = 60123
 # Who asks, and where its leases are.
 ASK = """
 import os
-from amd_gpu_tracker.records.rootless import open_state
+from amd_gpu_tracker.records.state import open_state
 from amdgpu_discovery.host import Host
 print(open_state(Host("/"), os.environ).run_directory)
 """
@@ -30,7 +31,7 @@ print(open_state(Host("/"), os.environ).run_directory)
 # root are closed to that user. The kernel lets only a dumpable process write its own uid map.
 ASK_IN_A_NAMESPACE_OF_A_USER = """
 import ctypes, os, sys
-from amd_gpu_tracker.records.rootless import open_state
+from amd_gpu_tracker.records.state import open_state
 from amdgpu_discovery.host import Host
 uid = int(sys.argv[1])
 if os.geteuid() == 0:

@@ -12,7 +12,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.records.policy import parse_policy
 from amd_gpu_tracker.records.state import make_directory
 from amdgpu_discovery.errors import FileError
 
@@ -51,7 +50,8 @@ def test_a_file_in_the_way_of_a_directory_is_named(tmp_path):
 
 
 def test_whatever_a_policy_says_it_is_read_or_refused(machine):
-    whole = json.loads(Path(machine.state.policy_path).read_bytes())
+    path = machine.state.policy_path
+    whole = json.loads(Path(path).read_bytes())
 
     @settings(max_examples=200)
     @given(
@@ -63,10 +63,11 @@ def test_whatever_a_policy_says_it_is_read_or_refused(machine):
     @example(changed={}, of_gpu={"partition_total": [1]})
     def check(changed, of_gpu):
         document = {**whole, "gpus": [{**whole["gpus"][0], **of_gpu}], **changed}
+        Path(path).write_text(json.dumps(document))
         try:
-            policy = parse_policy(json.dumps(document).encode(), path="x")
+            policy = machine.state.read_policy()
         except StateError as error:
-            assert str(error).startswith("the GPU Tracker's state x cannot be understood: ")
+            assert str(error).startswith(f"the GPU Tracker's state {path} cannot be understood: ")
         else:
             assert policy.exclusive_keys == frozenset()
 

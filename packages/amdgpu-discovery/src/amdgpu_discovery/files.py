@@ -157,14 +157,24 @@ def put_in_place(temporary: str, path: str, *, durable: bool = False) -> None:
         _sync_directory(directory_of(path))
 
 
-def make_directories(path: str) -> None:
-    """Make a directory and those above it that are missing; OSError. Only their owner may write, whatever the umask."""
+def make_directories(path: str, *, ignore_umask: bool = False) -> None:
+    """Make a directory and those above it that are missing; OSError names the one that cannot be made.
+
+    Only their owner may write. With `ignore_umask` everybody may read, else those whom the umask allows.
+    """
     if is_directory(path):
         return
-    if not exists(directory_of(path)):
-        make_directories(directory_of(path))
+    parent = directory_of(path)
+    if not exists(parent):
+        make_directories(parent, ignore_umask=ignore_umask)
+    elif not is_directory(parent):
+        import errno
+
+        raise NotADirectoryError(errno.ENOTDIR, "it is not a directory", parent)
     try:
         posix.mkdir(path, DIRECTORY_MODE)
+        if ignore_umask:
+            posix.chmod(path, DIRECTORY_MODE)
     except FileExistsError:
         if not is_directory(path):
             raise

@@ -80,6 +80,11 @@ class GpuLocation(Value):
     host_total: int
 
     @property
+    def key(self) -> str:
+        """Return what tells this GPU from the others of its host over reboots: its address and rank."""
+        return f"{self.pci_address}/{self.partition_rank}"
+
+    @property
     def render_path(self) -> str:
         """Return the path of the node through which ROCm reaches this GPU."""
         return f"/dev/dri/renderD{self.render_minor}"

@@ -12,8 +12,12 @@ from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
+
+# A device's number in a rule for all of them: what Docker writes for the * of `--device-cgroup-rule`, and what Podman
+# leaves out.
+ANY_NUMBER = (None, -1)
 
 
 class _Object:
@@ -64,6 +68,48 @@ def read_spec(path: str, *, name: str, hint: str = "", read: Callable[[str], byt
     except SpecError as error:
         raise FileError(f"{name} is not a spec: {error.message}", hint=error.hint) from error
     raise FileError(f"{name} is not a JSON object")
+
+
+def holds_sys_admin(spec: dict[str, Any]) -> bool:
+    """Return whether a container holds CAP_SYS_ADMIN, as `docker run --privileged` gives it."""
+    capabilities = (spec.get("process") or {}).get("capabilities")
+    bounding = capabilities.get("bounding") if isinstance(capabilities, dict) else None
+    return isinstance(bounding, list) and "CAP_SYS_ADMIN" in bounding
+
+
+def is_privileged(spec: dict[str, Any]) -> bool:
+    """Return whether a container may use every device and holds CAP_SYS_ADMIN, as `--privileged` has both.
+
+    One alone says less: who adds the capability and a GPU's node has asked for that GPU, and who allows every device
+    (`--device-cgroup-rule='a *:* rwm'`) has asked for all GPUs.
+    """
+    return holds_sys_admin(spec) and allows_every_device(device_rules(spec))
+
+
+def device_rules(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rules of a container's device cgroup, in the order in which they count."""
+    resources = (spec.get("linux") or {}).get("resources") or {}
+    return resources.get("devices") or []
+
+
+def allows_every_device(rules: Sequence[dict[str, Any]]) -> bool:
+    """Return whether rules of a device cgroup allow all devices in the end."""
+    allowed = False
+    for rule in rules:
+        if is_general_rule(rule):
+            # runc and cgroups v1 pass over the rest of such a rule; crun with cgroups v2 takes a denial at its word.
+            allowed = bool(rule.get("allow")) or (allowed and not _denies_everything(rule))
+    return allowed
+
+
+def is_general_rule(rule: dict[str, Any]) -> bool:
+    """Return whether a rule is of type "a", which is also that of rules without one; crun looks at the first letter."""
+    return (rule.get("type") or "a").startswith("a")
+
+
+def _denies_everything(rule: dict[str, Any]) -> bool:
+    is_any = rule.get("major") in ANY_NUMBER and rule.get("minor") in ANY_NUMBER
+    return is_any and set("rwm") <= set(rule.get("access") or "")
 
 
 def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

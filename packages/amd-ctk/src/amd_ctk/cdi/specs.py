@@ -76,7 +76,7 @@ def require_writable(path: str) -> None:
 
 def find_tracker_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
     """Return the OCI hooks, by moment, through which the GPU tracker sees CDI containers; {} while it is disabled."""
-    from amd_gpu_tracker.hooks.spec_entries import claim_hook, release_hook
+    from amd_gpu_tracker.claims.hook_entries import claim_hook, release_hook
     from amd_gpu_tracker.tracker import Tracker
 
     if not Tracker(host).is_enabled():

@@ -8,7 +8,7 @@ from amd_device_spec.cdi import build_cdi_hooks
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.validate import Problem, form_problems, format_location
 from amd_device_spec.validate_host import host_problems
-from amd_gpu_tracker.hooks.spec_entries import is_claim_hook
+from amd_gpu_tracker.claims.hook_entries import is_claim_hook
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError, reason

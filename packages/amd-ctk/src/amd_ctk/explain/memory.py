@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from amd_device_spec.oci_annotation import VRAM_LIMIT
 from amd_gpu_tracker.claims.conflicts import require_readable
-from amd_gpu_tracker.claims.given_gpus import gpus_given, is_privileged
+from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec
 from amd_gpu_tracker.claims.vram import choose_gpu, free_vram, require_enabled
-from amd_gpu_tracker.life.lease_scan import look_at_leases
+from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.identity import require_same_gpus
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.oci_spec import is_privileged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def plan_memory(spec: dict[str, Any], host: Host, granted: Grant, asked: VramReq
     Limits of memory in the environment of `spec` are dropped, as at a start.
     """
     gpus = find_gpus(host)
-    if gpus_given(spec, gpus) and not is_privileged(spec):
+    if gpus_in_spec(spec, gpus) and not is_privileged(spec):
         raise RequestError(
             f"{asked} is memory of a GPU that is yet to be chosen, and the container was given GPUs as devices",
             hint="leave out one or the other",
@@ -48,7 +49,7 @@ def _choose(host: Host, gpus: Sequence[Gpu], asked: VramRequest) -> GpuLocation:
     policy = state.read_policy()
     require_enabled(policy, str(asked))
     require_same_gpus(host, policy, gpus)
-    leases = look_at_leases(state, Processes(), state.lease_paths())
+    leases = scan_leases(state, Processes(), state.lease_paths())
     require_readable(leases.unreadable)
     sizes = {gpu.number: (gpu.vram_bytes or 0) // MIB for gpu in gpus}
     free = free_vram(gpus, sizes, leases, policy)

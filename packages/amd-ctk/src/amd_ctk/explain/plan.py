@@ -16,9 +16,9 @@ from amd_device_spec.oci_annotation import PRIVATE_NODES, remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, is_permitted, keep_last_request, requested_gpus
 from amd_device_spec.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
 from amd_gpu_tracker import may_be_tracking
-from amd_gpu_tracker.claims.given_gpus import gpus_given, may_give_gpus
-from amd_gpu_tracker.hooks.spec_entries import release_hook
-from amd_gpu_tracker.records.rootless import open_state
+from amd_gpu_tracker.claims.hook_entries import release_hook
+from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec, names_gpus
+from amd_gpu_tracker.records.state import open_state
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, RequestError, SpecError, ToolkitError
@@ -104,9 +104,9 @@ def _further_refusals(first: ToolkitError, request: GpuRequest | None, host: Hos
 
 def find_given(spec: dict[str, Any], host: Host, located: Sequence[GpuLocation], granted: Grant) -> list[GpuLocation]:
     """Return the GPUs that a spec opens to its container beside those that are granted."""
-    gpus = located or (_locate_gpus(host) if may_give_gpus(spec) else [])
+    gpus = located or (_locate_gpus(host) if names_gpus(spec) else [])
     numbers = {gpu.number for gpu in granted.gpus}
-    return [gpu for gpu in gpus_given(spec, gpus) if gpu.number not in numbers]
+    return [gpu for gpu in gpus_in_spec(spec, gpus) if gpu.number not in numbers]
 
 
 def _plan_edits(plan: Plan, host: Host, settings: Settings, *, has_claim: bool) -> Plan:

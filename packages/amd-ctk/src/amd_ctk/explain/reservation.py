@@ -5,10 +5,10 @@ from __future__ import annotations
 from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.conflicts import refusal
 from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.life.container_names import find_container_name
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.policy import EXCLUSIVE
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.show.container_names import find_container_name
 from amd_gpu_tracker.show.status import read_status
 from amdgpu_discovery.errors import ToolkitError
 

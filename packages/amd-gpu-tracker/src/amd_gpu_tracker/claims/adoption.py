@@ -9,17 +9,15 @@ from __future__ import annotations
 import os
 import time
 
-from amd_gpu_tracker.claims.claim import Claim
-from amd_gpu_tracker.claims.given_gpus import gpus_given, is_privileged, shared_cgroup
-from amd_gpu_tracker.claims.reservation import new_lease
+from amd_gpu_tracker.claims.claim import Claim, new_lease
+from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec, shared_cgroup
 from amd_gpu_tracker.life.engine_processes import find_creations, find_strangers
-from amd_gpu_tracker.life.lease_scan import mend_leases
-from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, boot_offset
+from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.running import find_running_containers, read_own_file
-from amd_gpu_tracker.records.lease import BY_ADOPTION, Holder
+from amd_gpu_tracker.records.lease import BY_ADOPTION, Holder, boot_offset
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import read_spec
+from amdgpu_discovery.oci_spec import is_privileged, read_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,15 +79,11 @@ class _Once:
 
 def _scan(state: State, processes: Processes, lock: Lock, tell: Tell, *, since: float) -> list[Creation]:
     """Adopt what runs; return who was making a container before `since` that does not run yet."""
-    older = [creation for creation in find_creations(state.host, processes) if _began(creation) <= since]
+    older = [creation for creation in find_creations(state.host, processes) if creation.process.started <= since]
     # Without the lock in between: who waits for it may be one of the older ones.
     with lock(state.lock_path):
         running = _adopt(state, processes, tell)
     return [creation for creation in older if creation.container_id not in running]
-
-
-def _began(creation: Creation) -> float:
-    return creation.process.start / TICKS_PER_SECOND
 
 
 def _adopt(state: State, processes: Processes, tell: Tell) -> set[str]:
@@ -98,7 +92,7 @@ def _adopt(state: State, processes: Processes, tell: Tell) -> set[str]:
     if not containers:
         return set()
     gpus = locate_gpus(state.host, board_ids=False)
-    known = mend_leases(state, processes, state.lease_paths()).living
+    known = prune_leases(state, processes, state.lease_paths()).living
     for container in containers:
         if not any(_is_of(lease, container) for lease in known):
             _adopt_one(state, container, gpus, processes, tell)
@@ -117,7 +111,7 @@ def _adopt_one(
     try:
         config = f"{container.bundle}/config.json"
         spec = read_spec(config, name=config, read=read_own_file)
-        wanted = gpus_given(spec, gpus)
+        wanted = gpus_in_spec(spec, gpus)
     except ToolkitError as error:
         tell(f"container {container.container_id} is running, and its GPUs are not known: {error}; start it again")
         return
@@ -125,7 +119,7 @@ def _adopt_one(
     if not (wanted or privileged):
         return
     claim = Claim(holder=_holder(container, spec), wanted=wanted, ways=(BY_ADOPTION,), is_privileged=privileged)
-    started = container.init.start / TICKS_PER_SECOND + boot_offset()
+    started = container.init.started + boot_offset()
     state.write_lease(new_lease(claim, processes).replace(since=started))
     if wanted:
         numbers = " ".join(str(gpu.number) for gpu in wanted)

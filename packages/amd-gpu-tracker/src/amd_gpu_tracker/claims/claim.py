@@ -1,8 +1,11 @@
-"""What a container claims before anything is decided."""
+"""What a container claims before anything is decided, the lease that it has, and the one that it gets."""
 
 from __future__ import annotations
 
-from amd_gpu_tracker.records.lease import gpu_key
+import time
+
+from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.records.lease import BY_API, Lease, boot_offset
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -10,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from contextlib import AbstractContextManager
 
-    from amd_gpu_tracker.life.processes import ProcessId
-    from amd_gpu_tracker.records.lease import Holder
-    from amd_gpu_tracker.records.policy import Policy
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Holder, ProcessId
+    from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
 
     # Given the path of the lock file, holds the tracker's lock.
@@ -29,14 +32,70 @@ class Claim(Value):
     wanted: Sequence[GpuLocation]
     ways: tuple[str, ...]
     creators: Collection[ProcessId] = ()
-    # By which generic resources Docker Swarm promised this, and how many megabytes of a GPU where not whole ones.
+    # By which generic resources Docker Swarm promised this, and how many MiB of a GPU where not whole ones.
     kinds: tuple[str, ...] = ()
     vram_mb: int = 0
     # It can reach every GPU, whatever it asks for.
     is_privileged: bool = False
 
 
-def exclusive_gpus(claim: Claim, policy: Policy) -> list[GpuLocation]:
-    """Return the wanted GPUs that one container may have for itself."""
-    keys = policy.exclusive_keys
-    return [gpu for gpu in claim.wanted if gpu_key(gpu) in keys]
+def read_own_lease(state: State, claim: Claim, processes: Processes) -> Lease | None:
+    """Return the living lease of the container that claims, None where it has none or one that is left over."""
+    lease = state.read_lease(state.lease_path((claim.holder.root, claim.holder.container_id)))
+    if lease is None:
+        return None
+    # Ordinary starts find nothing to judge and do not wait for this.
+    from amd_gpu_tracker.life.liveness import judge
+
+    verdict = judge(lease, processes)
+    is_over = not verdict.is_alive or (not verdict.is_proved and _is_left_over(lease, claim))
+    return None if is_over else lease
+
+
+def _is_left_over(lease: Lease, claim: Claim) -> bool:
+    """Return whether a lease that nobody can judge is one of an earlier life of the container that claims.
+
+    An engine that was started again in another pid namespace starts its containers again under their ids. A runtime
+    makes none while it has one of the same id; what is reserved by the API is no container.
+    """
+    if BY_API in (*lease.ways, *claim.ways):
+        return False
+    if claim.creators:
+        return True
+    from amd_gpu_tracker.life.liveness import is_known_to_runtime
+
+    return not is_known_to_runtime(lease.root, lease.container_id)
+
+
+def new_lease(claim: Claim, processes: Processes) -> Lease:
+    """Return the lease of a claim that is met."""
+    return Lease(
+        **claim.holder.as_dict(),
+        gpus=tuple([gpu.key for gpu in claim.wanted]),
+        ways=claim.ways,
+        since=time.time(),
+        boot_offset=boot_offset(),
+        boot_id=processes.boot_id,
+        namespace=processes.namespace,
+        kinds=claim.kinds,
+        vram_mb=claim.vram_mb,
+        is_privileged=claim.is_privileged,
+    )
+
+
+def extended_lease(own: Lease, claim: Claim) -> Lease:
+    """Return the lease of a container that claims more than it has already."""
+    more = [gpu.key for gpu in claim.wanted if gpu.key not in own.gpus]
+    return own.replace(
+        gpus=(*own.gpus, *more),
+        ways=(*own.ways, *(way for way in claim.ways if way not in own.ways)),
+        init=claim.holder.init or own.init,
+    )
+
+
+def refused(state: State, claim: Claim, message: str, *, hint: str = "") -> GpusRefused:
+    """Return the error for a claim, which is on record then."""
+    from amd_gpu_tracker.records.refusals import record_refusal
+
+    record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=message)
+    return GpusRefused(message, hint=hint)

@@ -6,17 +6,17 @@ The runtime and the hook of CDI specs come with values: which container it is, i
 from __future__ import annotations
 
 from amd_gpu_tracker.claims.claim import Claim
-from amd_gpu_tracker.claims.given_gpus import gpus_given, is_privileged, may_give_gpus, shared_cgroup
-from amd_gpu_tracker.claims.reservation import reserve, withdraw
-from amd_gpu_tracker.hooks.spec_entries import is_claim_hook, release_hook
-from amd_gpu_tracker.life.processes import Processes, ProcessId
+from amd_gpu_tracker.claims.hook_entries import is_claim_hook, release_hook
+from amd_gpu_tracker.claims.reservation import note_privileged, reserve, withdraw
+from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec, names_gpus, shared_cgroup
+from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
 from amd_gpu_tracker.records.lock import KernelLock
-from amd_gpu_tracker.records.rootless import open_state
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.oci_spec import is_privileged
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from amd_gpu_tracker.records.lease import ProcessId
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
-# As amd-smi counts megabytes.
 MEBIBYTE = 2**20
+# Noting a privileged container is not worth a longer wait.
+NOTE_TIMEOUT_SECONDS = 2.0
 
 
 class StartingContainer(Value):
@@ -101,9 +103,7 @@ class PrivilegedNote(ContainerClaim):
 
     def reserve(self) -> bool:
         """Write the container down and let it be made."""
-        from amd_gpu_tracker.claims.privileged import note_privileged
-
-        note_privileged(self._state, self._claim, processes=self._processes)
+        note_privileged(self._state, self._claim, processes=self._processes, lock=_lock_for_note)
         return True
 
 
@@ -134,8 +134,8 @@ def claim_container(
     spec = container.spec
     privileged = is_privileged(spec)
     claims_all = privileged and privileged_claims_all
-    gpus = located or (_locate_gpus(host) if claims_all or may_give_gpus(spec) else [])
-    given = [gpu for gpu in (gpus if claims_all else gpus_given(spec, gpus)) if gpu not in granted]
+    gpus = located or (_locate_gpus(host) if claims_all or names_gpus(spec) else [])
+    given = [gpu for gpu in (gpus if claims_all else gpus_in_spec(spec, gpus)) if gpu not in granted]
     if not (granted or given or privileged):
         return None
     processes = Processes()
@@ -165,7 +165,7 @@ def _claim_memory(state: State, container: StartingContainer, kinds: tuple[str, 
         is_privileged=is_privileged(container.spec),
     )
     gpus = find_gpus(state.host)
-    if gpus_given(container.spec, gpus) and not is_privileged(container.spec):
+    if gpus_in_spec(container.spec, gpus) and not is_privileged(container.spec):
         raise RequestError(
             f"{asked(claim)} is memory of a GPU that is yet to be chosen, and the container was given GPUs as devices",
             hint="leave out one or the other",
@@ -174,6 +174,10 @@ def _claim_memory(state: State, container: StartingContainer, kinds: tuple[str, 
     gpu = reserve_vram(state, claim, gpus, vram_mb_by_gpu, processes=processes, lock=KernelLock)
     wanted = (gpu,) if gpu else ()
     return ContainerClaim(state, claim.replace(wanted=wanted), processes, is_reserved=gpu is not None)
+
+
+def _lock_for_note(path: str) -> KernelLock:
+    return KernelLock(path, NOTE_TIMEOUT_SECONDS)
 
 
 def _holder(container: StartingContainer, processes: Processes) -> Holder:

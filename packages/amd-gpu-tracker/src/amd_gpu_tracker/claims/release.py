@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.records.state import LONGEST_ID_IN_NAME, remove_file
+from amd_gpu_tracker.records.state import LONGEST_ID_IN_NAME
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from amd_gpu_tracker.claims.claim import Lock
-    from amd_gpu_tracker.life.processes import Processes, ProcessId
-    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease, ProcessId
     from amd_gpu_tracker.records.state import State
 
 
@@ -43,7 +43,7 @@ def release(
             if judge(lease, processes, creator_is_done=lease.creator in creators).is_alive:
                 living.append(lease)
             else:
-                remove_file(path)
+                state.remove_lease(path)
                 dropped.append(lease)
     return Released(dropped=tuple(dropped), living=tuple(living))
 
@@ -65,5 +65,5 @@ def _read(state: State, path: str) -> Lease | None:
     except StateError:
         # Of an id that is too long for a name nobody knows whether it is this one.
         if len(_id_in_name(path)) < LONGEST_ID_IN_NAME:
-            remove_file(path)
+            state.remove_lease(path)
         return None

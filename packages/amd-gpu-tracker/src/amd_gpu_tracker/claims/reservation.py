@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import posix
-import time
 
-from amd_gpu_tracker.claims.claim import exclusive_gpus
-from amd_gpu_tracker.enabled import may_be_tracking
-from amd_gpu_tracker.life.processes import boot_offset
+from amd_gpu_tracker.claims.claim import extended_lease, new_lease, read_own_lease, refused
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
-from amd_gpu_tracker.records.lease import BY_API, Lease, gpu_key
+from amd_gpu_tracker.records.policy import may_be_tracking
+from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from amd_gpu_tracker.claims.claim import Claim, Lock
+    from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Holder
+    from amd_gpu_tracker.records.lease import Holder, Lease
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
-
+    from amdgpu_discovery.gpu import GpuLocation
 
 # A claim of shared GPUs needs no lease of others, but what is over must not pile up. Of few leases it looks at all; of
 # more, one claim in so many looks at so many, which is twice what claims bring, and the rest save the time.
@@ -53,72 +54,99 @@ def withdraw(state: State, holder: Holder) -> None:
         posix.unlink(path)
 
 
+def note_privileged(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> None:
+    """Write down a privileged container without a GPU, so that `status` shows that it can reach all of them.
+
+    Where `amd` is the default runtime these are builds and system services that have nothing to do with GPUs, so
+    nothing that is wrong with the tracker keeps them back.
+    """
+    if state.is_rootless:  # it is root in its user namespace only
+        return
+    try:
+        state.prepare()
+        with lock(state.lock_path):
+            if state.read_policy().enabled and read_own_lease(state, claim, processes) is None:
+                state.write_lease(new_lease(claim, processes))
+    except ToolkitError:
+        return
+
+
 def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -> bool:
     path = state.lease_path((claim.holder.root, claim.holder.container_id))
-    own = read_own(state, claim, processes)
+    own = read_own_lease(state, claim, processes)
     if own is not None and own.creator not in (claim.holder.creator, *claim.creators):
         return False
     others = [other for other in state.lease_paths() if other != path]
     swept = _swept(others)
-    if claim.kinds or exclusive_gpus(claim, policy):
-        # Claims of shared GPUs do not wait for this.
-        from amd_gpu_tracker.claims.conflicts import refuse_conflicts
-
-        refuse_conflicts(state, claim, policy, processes, others=others, swept=swept)
+    exclusive = policy.exclusive_among(claim.wanted)
+    if claim.kinds or exclusive:
+        if state.is_rootless:
+            _refuse_exclusive(state, claim, exclusive)
+        _refuse_conflicts(state, claim, exclusive, _scan_rivals(state, claim, processes, others, swept))
     elif swept:
-        from amd_gpu_tracker.life.lease_scan import mend_leases
+        # Most claims do not wait for this, nor for what finds conflicts.
+        from amd_gpu_tracker.life.lease_scan import prune_leases
 
-        mend_leases(state, processes, swept)
-    state.write_lease(_extended(own, claim) if own else new_lease(claim, processes))
+        prune_leases(state, processes, swept)
+    state.write_lease(extended_lease(own, claim) if own else new_lease(claim, processes))
     if state.is_rootless:
-        from amd_gpu_tracker.claims.conflicts import look_again
-
-        look_again(state, claim, own)
+        _look_again(state, claim, own)
     return True
 
 
-def read_own(state: State, claim: Claim, processes: Processes) -> Lease | None:
-    """Return the living lease of the container that claims, None where it has none or one that is left over."""
-    lease = state.read_lease(state.lease_path((claim.holder.root, claim.holder.container_id)))
-    if lease is None:
-        return None
-    # Ordinary starts find nothing to judge and do not wait for this.
-    from amd_gpu_tracker.life.liveness import judge
+def _scan_rivals(
+    state: State, claim: Claim, processes: Processes, others: Sequence[str], swept: Sequence[str]
+) -> LeaseScan:
+    """Return what the `others`, the leases of other containers, say about the wanted GPUs.
 
-    verdict = judge(lease, processes)
-    is_over = not verdict.is_alive or (not verdict.is_proved and _is_left_over(lease, claim))
-    return None if is_over else lease
-
-
-def _is_left_over(lease: Lease, claim: Claim) -> bool:
-    """Return whether a lease that nobody can judge is one of an earlier life of the container that claims.
-
-    An engine that was started again in another pid namespace starts its containers again under their ids. A runtime
-    makes none while it has one of the same id; what is reserved by the API is no container.
+    Those that are over are dropped if they name a wanted GPU or are among the `swept`.
     """
-    if BY_API in (*lease.ways, *claim.ways):
-        return False
-    if claim.creators:
-        return True
-    from amd_gpu_tracker.life.liveness import is_known_to_runtime
+    from amd_gpu_tracker.life.lease_scan import prune_leases
 
-    return not is_known_to_runtime(lease.root, lease.container_id)
+    keys = [gpu.key.encode() for gpu in claim.wanted]
+    rivals = [path for path in others if state.may_name(path, keys)]
+    return prune_leases(state, processes, dict.fromkeys([*rivals, *swept]))
 
 
-def new_lease(claim: Claim, processes: Processes) -> Lease:
-    """Return the lease of a claim that is met."""
-    return Lease(
-        **claim.holder.as_dict(),
-        gpus=tuple(gpu_key(gpu) for gpu in claim.wanted),
-        ways=claim.ways,
-        since=time.time(),
-        boot_offset=boot_offset(),
-        boot_id=processes.boot_id,
-        namespace=processes.namespace,
-        kinds=claim.kinds,
-        vram_mb=claim.vram_mb,
-        is_privileged=claim.is_privileged,
-    )
+def _refuse_conflicts(state: State, claim: Claim, exclusive: Sequence[GpuLocation], scan: LeaseScan) -> None:
+    """Raise GpusRefused if another container has a wanted GPU for itself, or by another promise of Swarm's."""
+    from amd_gpu_tracker.claims.conflicts import HINT, promised_elsewhere, refusal, require_readable, users_of
+
+    require_readable(scan.unreadable)
+    if message := promised_elsewhere(claim, scan.living):
+        raise refused(state, claim, message, hint=HINT)
+    if uses := [(_title(lease), numbers) for lease, numbers in users_of(exclusive, scan.living)]:
+        taken = {number for _, numbers in uses for number in numbers}
+        free = [gpu.number for gpu in claim.wanted if gpu.number not in taken]
+        raise refused(state, claim, refusal(claim.holder.container_id, free, uses))
+
+
+def _refuse_exclusive(state: State, claim: Claim, exclusive: Sequence[GpuLocation]) -> None:
+    if exclusive:
+        from amd_gpu_tracker.claims.conflicts import rootless_refusal
+
+        raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]))
+
+
+def _title(lease: Lease) -> str:
+    """Return a container's id and, where its engine keeps one, its name."""
+    # Only refusals need names.
+    from amd_gpu_tracker.life.container_names import find_container_name
+
+    name = find_container_name(lease)
+    return f"{lease.container_id} ({name})" if name else lease.container_id
+
+
+def _look_again(state: State, claim: Claim, own: Lease | None) -> None:
+    """Take a rootless claim back if root, whose lock is another, made one of its GPUs exclusive meanwhile."""
+    try:
+        _refuse_exclusive(state, claim, state.read_policy().exclusive_among(claim.wanted))
+    except BaseException:
+        if own:
+            state.write_lease(own)
+        else:
+            posix.unlink(state.lease_path((claim.holder.root, claim.holder.container_id)))
+        raise
 
 
 def _swept(paths: list[str]) -> list[str]:
@@ -130,12 +158,3 @@ def _swept(paths: list[str]) -> list[str]:
         return []
     start = turn % len(paths)
     return (paths[start:] + paths[:start])[:SWEPT_AT_ONCE]
-
-
-def _extended(own: Lease, claim: Claim) -> Lease:
-    more = [gpu_key(gpu) for gpu in claim.wanted if gpu_key(gpu) not in own.gpus]
-    return own.replace(
-        gpus=(*own.gpus, *more),
-        ways=(*own.ways, *(way for way in claim.ways if way not in own.ways)),
-        init=claim.holder.init or own.init,
-    )

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.conflicts import HINT, refused, require_readable
-from amd_gpu_tracker.claims.reservation import new_lease, read_own
+from amd_gpu_tracker.claims.claim import new_lease, read_own_lease, refused
+from amd_gpu_tracker.claims.conflicts import HINT, require_readable
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.life.lease_scan import mend_leases
+from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
-from amd_gpu_tracker.records.lease import gpu_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from amd_gpu_tracker.claims.claim import Claim, Lock
-    from amd_gpu_tracker.life.lease_scan import Survey
+    from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
@@ -46,23 +45,23 @@ def reserve_vram(
         require_enabled(policy, asked(claim))
         require_tracked_gpus(state, policy, stamp, gpus)
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
-        if read_own(state, claim, processes) is not None:
+        if read_own_lease(state, claim, processes) is not None:
             return None
-        survey = mend_leases(state, processes, [other for other in state.lease_paths() if other != path])
-        require_readable(survey.unreadable)
-        gpu = _choose(state, claim, gpus, free_vram(gpus, vram_mb_by_gpu, survey, policy), vram_mb_by_gpu)
+        scan = prune_leases(state, processes, [other for other in state.lease_paths() if other != path])
+        require_readable(scan.unreadable)
+        gpu = _choose(state, claim, gpus, free_vram(gpus, vram_mb_by_gpu, scan, policy), vram_mb_by_gpu)
         state.write_lease(new_lease(claim.replace(wanted=[gpu]), processes))
     return gpu
 
 
 def free_vram(
-    gpus: Sequence[GpuLocation], vram_mb_by_gpu: Mapping[int, int], survey: Survey, policy: Policy
+    gpus: Sequence[GpuLocation], vram_mb_by_gpu: Mapping[int, int], scan: LeaseScan, policy: Policy
 ) -> dict[int, int]:
-    """Return by number how much memory of each GPU may still be promised, in megabytes."""
+    """Return by number how much memory of each GPU may still be promised, in MiB."""
     free = {}
     for gpu in gpus:
-        leases = [lease for lease in survey.living if gpu_key(gpu) in lease.gpus]
-        is_whole = any(not lease.vram_mb for lease in leases) or (leases and gpu_key(gpu) in policy.exclusive_keys)
+        leases = [lease for lease in scan.living if gpu.key in lease.gpus]
+        is_whole = any(not lease.vram_mb for lease in leases) or (leases and gpu.key in policy.exclusive_keys)
         promised = sum(lease.vram_mb for lease in leases)
         free[gpu.number] = 0 if is_whole else max(0, vram_mb_by_gpu[gpu.number] - promised)
     return free

@@ -6,15 +6,14 @@ import posix
 import sys
 import time
 
-from amd_gpu_tracker.enabled import may_be_tracking
+from amd_gpu_tracker.claims.hook_entries import CLAIM
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
-from amd_gpu_tracker.hooks.spec_entries import CLAIM
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI
 from amd_gpu_tracker.records.lock import KernelLock
+from amd_gpu_tracker.records.policy import may_be_tracking
 from amd_gpu_tracker.records.refusals import record_refusal
-from amd_gpu_tracker.records.rootless import open_state
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import append_to_file
 from amdgpu_discovery.host import Host, read_environment

@@ -15,7 +15,8 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_gpu_tracker.life.processes import Processes, ProcessId
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import ProcessId
     from amdgpu_discovery.host import Host
 
 # containerd's shims, and the monitor of Podman and CRI-O. A runtime may itself wait for the container it runs.

@@ -1,10 +1,9 @@
-"""Look at leases: which are alive, which are over, which cannot be read."""
+"""Scan leases: which are alive, which are over, which cannot be read."""
 
 from __future__ import annotations
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.records.state import remove_file
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.value import Value
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.state import State
 
 
-class Survey(Value):
+class LeaseScan(Value):
     """What leases there are: the living ones, oldest first, and what is wrong with those that cannot be read."""
 
     living: tuple[Lease, ...]
@@ -29,20 +28,20 @@ class Survey(Value):
         return [lease.container_id for lease in self.living if gpu_key in lease.gpus]
 
 
-def look_at_leases(state: State, processes: Processes, paths: Iterable[str]) -> Survey:
-    """Return what the leases in these files come to, and change nothing."""
-    return _survey(state, processes, paths, mend=False)
+def scan_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
+    """Return what the leases in these files say, and change nothing."""
+    return _scan(state, processes, paths, prune=False)
 
 
-def mend_leases(state: State, processes: Processes, paths: Iterable[str]) -> Survey:
-    """Return what the leases in these files come to; drop what is over, and write down whose init was found.
+def prune_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
+    """Return what the leases in these files say; drop what is over, and write down the init of those that have one now.
 
     The caller holds the lock.
     """
-    return _survey(state, processes, paths, mend=True)
+    return _scan(state, processes, paths, prune=True)
 
 
-def _survey(state: State, processes: Processes, paths: Iterable[str], *, mend: bool) -> Survey:
+def _scan(state: State, processes: Processes, paths: Iterable[str], *, prune: bool) -> LeaseScan:
     living: list[Lease] = []
     unreadable: list[StateError] = []
     for path in paths:
@@ -54,17 +53,17 @@ def _survey(state: State, processes: Processes, paths: Iterable[str], *, mend: b
         if lease is None:
             continue
         verdict = judge(lease, processes)
-        if mend:
-            _mend(state, path, lease, verdict)
+        if prune:
+            _write_down(state, path, lease, verdict)
         if verdict.is_alive:
             living.append(lease)
     living.sort(key=lambda lease: (lease.since, lease.container_id))
-    return Survey(living=tuple(living), unreadable=tuple(unreadable))
+    return LeaseScan(living=tuple(living), unreadable=tuple(unreadable))
 
 
-def _mend(state: State, path: str, lease: Lease, verdict: Verdict) -> None:
+def _write_down(state: State, path: str, lease: Lease, verdict: Verdict) -> None:
     if not verdict.is_alive:
-        remove_file(path)
+        state.remove_lease(path)
     elif verdict.found_init is not None:
         try:
             state.write_lease(lease.replace(init=verdict.found_init))

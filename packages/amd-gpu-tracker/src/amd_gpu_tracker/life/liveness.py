@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import posix
 
-from amd_gpu_tracker.life.processes import TICKS_PER_SECOND, ProcessId, boot_offset
+from amd_gpu_tracker.records.lease import ProcessId, boot_offset
 from amdgpu_discovery.files import read_plain_file
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.plain_json import loads
@@ -127,7 +127,7 @@ def _init_by_pid_file(lease: Lease, processes: Processes, read: Reader) -> Proce
     if init is None:
         return None
     # The wall clock may have been set between then and now; of the two readings the one that keeps the lease counts.
-    started = init.start / TICKS_PER_SECOND + min(lease.boot_offset, boot_offset())
+    started = init.started + min(lease.boot_offset, boot_offset())
     return init if started <= written + CLOCK_SLACK_SECONDS else None
 
 

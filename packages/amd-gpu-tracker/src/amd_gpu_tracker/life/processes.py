@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 import posix
-import time
 
+from amd_gpu_tracker.records.lease import LARGEST_PID, ProcessId
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.paths import exists
-from amdgpu_discovery.value import Value
-
-TICKS_PER_SECOND = posix.sysconf("SC_CLK_TCK")
-# No kernel gives a process a higher id (PID_MAX_LIMIT of include/linux/threads.h).
-LARGEST_PID = 1 << 22
-
-
-class ProcessId(Value):
-    """One process of one boot: its id and when it started, in clock ticks since then (field 22 of /proc/PID/stat)."""
-
-    pid: int
-    start: int
 
 
 class Processes:
@@ -150,8 +138,3 @@ class Processes:
             return len(posix.listdir(f"{self._proc}/{pid}/task")) > 1
         except OSError:
             return False
-
-
-def boot_offset() -> float:
-    """Return what must be added to a time since boot to make it a time of the wall clock, as that goes now."""
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -12,9 +12,9 @@ from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.cgroup import last_name
 from amd_gpu_tracker.life.liveness import find_init, nothing_if_missing
 from amd_gpu_tracker.life.user_processes import UserProcesses
-from amd_gpu_tracker.plain_text import one_line
 from amd_gpu_tracker.records.ignored_users import read_ignored_users
-from amd_gpu_tracker.records.lease import gpu_key, parse_fields
+from amd_gpu_tracker.records.lease import parse_lease
+from amd_gpu_tracker.records.plain_text import one_line
 from amd_gpu_tracker.records.user_files import find_users
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.paths import directory_of
@@ -24,8 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from amd_gpu_tracker.life.processes import Processes, ProcessId
-    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease, ProcessId
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.records.user_files import UserFile, UserFiles
     from amdgpu_discovery.gpu import GpuLocation
@@ -50,7 +50,7 @@ class Doubt(Value):
 
     uid: int
     message: str
-    # `gpu_key` of the GPUs that it may be about, None for all of them.
+    # `GpuLocation.key` of the GPUs that it may be about, None for all of them.
     gpus: tuple[str, ...] | None = None
 
     def as_error(self) -> StateError:
@@ -80,12 +80,12 @@ class UserLeases(Value):
 
     def without_used(self, gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
         """Return the GPUs that no user's container has; StateError where that is in doubt for one of them."""
-        keys = {gpu_key(gpu) for gpu in gpus}
+        keys = {gpu.key for gpu in gpus}
         for doubt in self.doubts:
             if keys and (doubt.gpus is None or keys.intersection(doubt.gpus)):
                 raise doubt.as_error()
         used = {key for user in self.proved for key in user.lease.gpus}
-        return [gpu for gpu in gpus if gpu_key(gpu) not in used]
+        return [gpu for gpu in gpus if gpu.key not in used]
 
 
 def read_user_leases(state: State, processes: Processes) -> UserLeases:
@@ -176,7 +176,7 @@ def _doubt(user: UserFiles, message: str, gpus: tuple[str, ...] | None = None) -
 
 def _parse(content: bytes) -> Lease:
     """Return a lease; ValueError where it is none, or larger than any that this toolkit writes."""
-    lease = parse_fields(content)
+    lease = parse_lease(content)
     if len(lease.gpus) > MOST_GPUS:
         raise ValueError(f"it names more than {MOST_GPUS} GPUs")
     if len(lease.container_id) > LONGEST_ID:

@@ -1,17 +1,15 @@
 """Are the GPUs those for which accessibility was set? Looked at once for each state of the driver and of the policy.
 
 Partition modes and ids are two dozen files on a host with eight GPUs, which take longer to read than all else that a
-claim does. They change only together with what KFD shows: another compute partition makes its nodes anew and counts its
+claim does. They change only together with what KFD shows: another compute partition makes new nodes and counts its
 generation up, another memory partition or board goes with the driver, whose directories are others when it comes back
 (drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 """
 
 from __future__ import annotations
 
-from amd_gpu_tracker.enabled import POLICY_FILE
 from amd_gpu_tracker.errors import GpusChanged
-from amd_gpu_tracker.records.lease import gpu_key
-from amd_gpu_tracker.records.policy import TrackedGpu
+from amd_gpu_tracker.records.policy import POLICY_FILE, TrackedGpu
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import read_file, replace_file
@@ -49,7 +47,7 @@ def require_tracked_gpus(state: State, policy: Policy, stamp: bytes, wanted: Ite
     and a policy for those.
     """
     partitions = {gpu.key: gpu.partition_total for gpu in policy.gpus}
-    is_known = all(partitions.get(gpu_key(gpu)) == gpu.partition_total for gpu in wanted)
+    is_known = all(partitions.get(gpu.key) == gpu.partition_total for gpu in wanted)
     if is_known and stamp and stamp == _read_stamp(state):
         return
     from amdgpu_discovery.numbering import hidden_numbers, locate_gpus
@@ -99,7 +97,7 @@ def read_tracked_gpus(host: Host, gpus: Sequence[GpuLocation]) -> tuple[TrackedG
     partitions = {address: _read_partition(host, address) for address in {str(gpu.pci_address) for gpu in gpus}}
     return tuple(
         TrackedGpu(
-            key=gpu_key(gpu),
+            key=gpu.key,
             # The PCI function's comes first: newer drivers give partitions their own, but no driver makes a new GPU.
             unique_id=f"0x{gpu.pci_unique_id or gpu.kfd_unique_id:x}",
             partition=partitions[str(gpu.pci_address)],

@@ -1,8 +1,10 @@
-"""A lease: which container uses which GPUs, and by what its life can be proved."""
+"""A lease: which container uses which GPUs, and by which processes its life can be proved."""
 
 from __future__ import annotations
 
-from amd_gpu_tracker.life.processes import LARGEST_PID, ProcessId
+import posix
+import time
+
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -10,12 +12,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from amdgpu_discovery.gpu import GpuLocation
-
 VERSION = 1
 # How `format_lease` begins and ends: a file that was cut off or damaged at random does not.
 LEASE_BEGINS = b'{"version":1,"container_id":"'
 LEASE_ENDS = b"}\n"
+TICKS_PER_SECOND = posix.sysconf("SC_CLK_TCK")
+# No kernel gives a process a higher id (PID_MAX_LIMIT of include/linux/threads.h).
+LARGEST_PID = 1 << 22
 # Of ticks since boot, which the kernel counts in 64 bits.
 LARGEST_START = (1 << 64) - 1
 # In seconds, and later than anything that a calendar can show.
@@ -29,6 +32,19 @@ BY_API = "api"
 BY_SWARM = "swarm"
 # It ran already when the tracker was enabled or reset.
 BY_ADOPTION = "adopted"
+
+
+class ProcessId(Value):
+    """One process of one boot: its id and when it started, in clock ticks since then (field 22 of /proc/PID/stat)."""
+
+    pid: int
+    start: int
+
+    @property
+    def started(self) -> float:
+        """Return when it started, in seconds since boot."""
+        seconds: float = self.start / TICKS_PER_SECOND
+        return seconds
 
 
 class Holder(Value):
@@ -51,7 +67,7 @@ class Holder(Value):
 class Lease(Holder):
     """GPUs in the hands of a container."""
 
-    # `gpu_key` of each.
+    # `GpuLocation.key` of each.
     gpus: tuple[str, ...]
     ways: tuple[str, ...]
     # When it was made: by the wall clock, and how far that was from the time since boot.
@@ -73,9 +89,9 @@ class Lease(Holder):
         return self.root, self.container_id
 
 
-def gpu_key(gpu: GpuLocation) -> str:
-    """Return the name of a GPU in leases: where it is, which neither card numbers nor drivers move."""
-    return f"{gpu.pci_address}/{gpu.partition_rank}"
+def boot_offset() -> float:
+    """Return what must be added to a time since boot to make it a time of the wall clock, as that goes now."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def format_lease(lease: Lease) -> bytes:
@@ -86,19 +102,7 @@ def format_lease(lease: Lease) -> bytes:
     return dumps({"version": VERSION, **fields}) + b"\n"
 
 
-def parse_lease(content: bytes, *, path: str) -> Lease:
-    """Read the content of a lease's file; StateError names the file where it is not what `format_lease` wrote."""
-    try:
-        return parse_fields(content)
-    except ValueError as error:
-        from amd_gpu_tracker.errors import StateError
-
-        raise StateError(
-            f"the lease {path} cannot be understood: {error}", hint="repair it with 'amd-ctk gpu-tracker reset'"
-        ) from error
-
-
-def parse_fields(content: bytes) -> Lease:
+def parse_lease(content: bytes) -> Lease:
     """Return what the content of a lease's file says; ValueError where it is not what `format_lease` wrote."""
     try:
         return Lease(**_checked(loads(content)))

@@ -1,7 +1,9 @@
-"""The tracker's one lock, for programs that a container start waits for.
+"""The tracker's one lock, in two forms on one file.
 
-It is a `flock` on the file that filelock locks for the library (`library_lock`); importing filelock takes longer than
-a container start may. Waiting is done in the kernel, first come first served, and ended by an alarm.
+`KernelLock` is for programs that a container start waits for: a `flock`, for which the kernel lets processes wait in
+turn until an alarm ends the wait. `LibraryLock` is for the library and the command line: it works in any thread and
+leaves signals alone, at the price of looking again every few milliseconds. It uses filelock, whose import takes longer
+than a container start may.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from amdgpu_discovery.lock_holder import read_lock_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from amdgpu_discovery.errors import ToolkitError
 
 # Many times what hundreds of container starts at once need, on a machine that is busy with other things.
 TIMEOUT_SECONDS = 60.0
+# How often `LibraryLock` looks.
+POLL_SECONDS = 0.003
 
 
 class KernelLock:
@@ -42,6 +46,31 @@ class KernelLock:
 
     def __exit__(self, *_: object) -> None:
         posix.close(self._descriptor)
+
+
+class LibraryLock:
+    """Holds the lock inside the `with` block; LockTimeout says who has it."""
+
+    __slots__ = ("_lock", "_path", "_timeout")
+
+    def __init__(self, path: str, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._path = path
+        self._timeout = timeout
+        self._lock: Any = None
+
+    def __enter__(self) -> None:
+        from filelock import FileLock, Timeout
+
+        self._lock = FileLock(self._path, timeout=self._timeout, mode=0o600)
+        try:
+            self._lock.acquire(poll_interval=POLL_SECONDS)
+        except Timeout:
+            raise lock_timeout(self._path, self._timeout) from None
+        except OSError as error:
+            raise cannot_lock(self._path, error) from error
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 def _open_locked(path: str, timeout: float) -> int:

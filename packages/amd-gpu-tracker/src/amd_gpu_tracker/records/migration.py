@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
@@ -39,6 +40,23 @@ class FormerGpu(Value):
     unique_id: int
     accessibility: int
     partition: str | None
+
+
+def take_former_policy(state: State) -> Policy | None:
+    """Write the original's policy down as this tracker's and return it; None where there is nothing to take over.
+
+    The caller holds the lock. StateError, once, where it cannot be taken over; from then on every GPU is refused.
+    """
+    if state.has_policy():
+        return None
+    try:
+        former = read_former_policy(state.host)
+    except StateError:
+        state.write_policy(REFUSE_ALL)
+        raise
+    if former is not None:
+        state.write_policy(former)
+    return former
 
 
 def has_former_policy(host: Host) -> bool:

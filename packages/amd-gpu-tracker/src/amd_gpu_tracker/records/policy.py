@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import posix
+
+from amdgpu_discovery.paths import FILE_TYPE, SYMBOLIC_LINK
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -10,7 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
 
+POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
+POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
+# The whole file of a disabled tracker, as `format_policy` writes it. One that only begins so may be damaged.
+DISABLED = b'{"version":1,"enabled":false,"gpus":[]}\n'
 VERSION = 1
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
@@ -20,7 +29,7 @@ _GPU_FIELDS = {"key": str, "unique_id": str, "partition": str, "partition_total"
 class TrackedGpu(Value):
     """A GPU for which accessibility is set, told from every other by what neither a reboot nor a driver changes."""
 
-    # `gpu_key` of the GPU: its PCI address and its rank among the partitions there.
+    # `GpuLocation.key`: its PCI address and its rank among the partitions there.
     key: str
     # In hexadecimal, as 64 bits are too many for some readers of JSON; "0x0" where the hardware has none.
     unique_id: str
@@ -41,6 +50,11 @@ class Policy(Value):
         """Return the keys of the exclusive GPUs."""
         return frozenset(gpu.key for gpu in self.gpus if gpu.exclusive)
 
+    def exclusive_among(self, gpus: Iterable[GpuLocation]) -> list[GpuLocation]:
+        """Return those of some GPUs that one container may have for itself."""
+        keys = self.exclusive_keys
+        return [gpu for gpu in gpus if gpu.key in keys] if keys else []
+
     def with_accessibility(self, keys: Iterable[str], *, exclusive: bool) -> Policy:
         """Return the policy with these GPUs exclusive or shared."""
         chosen = frozenset(keys)
@@ -49,23 +63,36 @@ class Policy(Value):
         )
 
 
+def may_be_tracking(host: Host) -> bool:
+    """Return False where the tracker is certainly disabled; `State.read_policy` knows for certain."""
+    try:
+        return host.read(POLICY_FILE) != DISABLED
+    except (FileNotFoundError, NotADirectoryError):
+        return is_link(host.path(POLICY_FILE))
+    except OSError:
+        return True
+
+
+def is_link(path: str) -> bool:
+    """Return whether a path is a symbolic link; one that leads nowhere is no sign that nothing was decided."""
+    try:
+        return posix.lstat(path).st_mode & FILE_TYPE == SYMBOLIC_LINK
+    except OSError:
+        return False
+
+
 def format_policy(policy: Policy) -> bytes:
     """Return a policy as the content of its file."""
     gpus = [{**gpu.as_dict(), "exclusive": gpu.exclusive} for gpu in policy.gpus]
     return dumps({"version": VERSION, "enabled": policy.enabled, "gpus": gpus}) + b"\n"
 
 
-def parse_policy(content: bytes, *, path: str) -> Policy:
-    """Read the content of the policy's file; StateError names it where it is not what `format_policy` wrote."""
+def parse_policy(content: bytes) -> Policy:
+    """Return what the content of the policy's file says; ValueError where it is not what `format_policy` wrote."""
     try:
         return _parse(loads(content))
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        from amd_gpu_tracker.errors import StateError
-
-        raise StateError(
-            f"the GPU Tracker's state {path} cannot be understood: {error}",
-            hint="repair it with 'amd-ctk gpu-tracker reset'",
-        ) from error
+    except (AttributeError, KeyError, RecursionError, TypeError) as error:
+        raise ValueError(str(error)) from error
 
 
 def _parse(document: dict[str, Any]) -> Policy:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.paths import is_directory
 
@@ -17,17 +16,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from amdgpu_discovery.host import Host
-
 IDENTITY = ["0", "0", "4294967295"]
 # What logind makes for each user who is there, mode 0700.
 USER_DIRECTORIES = "/run/user"
 DIRECTORY_NAME = "amd-container-toolkit"
-
-
-def open_state(host: Host, environment: Mapping[str, str]) -> State:
-    """Return the tracker's files for this process; a simulated host is served alike to everybody."""
-    return State(host, find_user_directory(environment) if host.is_this_machine else "")
 
 
 def find_user_directory(environment: Mapping[str, str]) -> str:

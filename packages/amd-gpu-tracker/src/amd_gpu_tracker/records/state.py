@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker.enabled import POLICY_FILE, is_link
+from amd_gpu_tracker.errors import StateError, needs_root, unreadable
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
-from amd_gpu_tracker.records.policy import Policy, format_policy, parse_policy
+from amd_gpu_tracker.records.policy import POLICY_FILE, Policy, format_policy, is_link, parse_policy
+from amd_gpu_tracker.records.rootless import find_user_directory
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import put_in_place, read_plain_file, replace_file, write_beside
+from amdgpu_discovery.files import make_directories, put_in_place, read_plain_file, replace_file, write_beside
 from amdgpu_discovery.paths import (
     DIRECTORY,
     FILE_TYPE,
@@ -23,9 +24,8 @@ from amdgpu_discovery.paths import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from amd_gpu_tracker.errors import StateError
     from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.host import Host
 
@@ -58,12 +58,15 @@ class State:
 
     def read_policy(self) -> Policy:
         """Return the policy; where there is no file, nothing is tracked. StateError where it cannot be read."""
-        content = read_if_there(self.policy_path)
-        if content is not None:
-            return parse_policy(content, path=self.policy_path)
-        if is_link(self.policy_path):
-            raise _unreadable(self.policy_path, "it is a symbolic link that leads nowhere")
-        return Policy()
+        content = _read_if_there(self.policy_path)
+        if content is None:
+            if is_link(self.policy_path):
+                raise unreadable(self.policy_path, "it is a symbolic link that leads nowhere")
+            return Policy()
+        try:
+            return parse_policy(content)
+        except ValueError as error:
+            raise _not_understood(f"GPU Tracker's state {self.policy_path}", error) from error
 
     def has_policy(self) -> bool:
         """Return whether anything was ever decided on this host."""
@@ -94,17 +97,20 @@ class State:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise _unreadable(self.leases_directory, reason(error)) from error
+            raise unreadable(self.leases_directory, reason(error)) from error
         return [f"{self.leases_directory}/{name}" for name in names if name.endswith(".json")]
 
     def read_lease(self, path: str) -> Lease | None:
         """Return a lease, None where there is none (any more). StateError where it cannot be read."""
-        content = read_if_there(path)
-        return None if content is None else parse_lease(content, path=path)
+        content = _read_if_there(path)
+        try:
+            return None if content is None else parse_lease(content)
+        except ValueError as error:
+            raise _not_understood(f"lease {path}", error) from error
 
     def may_name(self, path: str, gpu_keys: Iterable[bytes]) -> bool:
         """Return False if a lease is of none of these GPUs, which is certain without understanding all of it."""
-        content = read_if_there(path)
+        content = _read_if_there(path)
         if content is None:
             return False
         is_whole = content.startswith(LEASE_BEGINS) and content.endswith(LEASE_ENDS)
@@ -118,11 +124,20 @@ class State:
         except OSError as error:
             raise FileError(f"{path} cannot be written: {reason(error)}") from error
 
+    def remove_lease(self, path: str) -> None:
+        """Remove a lease that may be gone already."""
+        try:
+            posix.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise FileError(f"{path} cannot be removed: {reason(error)}") from error
+
     def forget_leases(self) -> None:
         """Remove every lease, readable or not, and what interrupted writes left."""
         for path in [*self.lease_paths(), *self._leftovers()]:
             clear(path)
-            remove_file(path)
+            self.remove_lease(path)
 
     def clear_files(self) -> None:
         """Take away what is in place of the tracker's files and is no file, so that they can be written."""
@@ -134,14 +149,9 @@ class State:
         return (f"{self.leases_directory}/{name}" for name in names if name.endswith(".tmp"))
 
 
-def read_if_there(path: str) -> bytes | None:
-    """Return the content of a file, None where there is none; StateError where it cannot be read."""
-    try:
-        return read_plain_file(path)[0]
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise _unreadable(path, reason(error)) from error
+def open_state(host: Host, environment: Mapping[str, str]) -> State:
+    """Return the tracker's files for this process; a simulated host is served alike to everybody."""
+    return State(host, find_user_directory(environment) if host.is_this_machine else "")
 
 
 def clear(path: str) -> None:
@@ -160,46 +170,34 @@ def clear(path: str) -> None:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except PermissionError as error:
-        from amd_gpu_tracker.errors import needs_root
-
         raise needs_root() from error
     except OSError as error:
         raise FileError(f"{path} is no file and cannot be removed: {reason(error)}") from error
 
 
-def remove_file(path: str) -> None:
-    """Remove a file that may be gone already."""
-    try:
-        posix.unlink(path)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise FileError(f"{path} cannot be removed: {reason(error)}") from error
-
-
 def make_directory(path: str) -> None:
     """Make a directory that all may read and only its owner may change; NotPermitted to those who may not."""
-    if is_directory(path):
-        return
     try:
-        make_directory(directory_of(path))
-        posix.mkdir(path, 0o755)
-        posix.chmod(path, 0o755)  # whatever the umask: everybody may ask for the status
+        # Everybody may ask for the status.
+        make_directories(path, ignore_umask=True)
     except PermissionError as error:
-        from amd_gpu_tracker.errors import needs_root
-
         raise needs_root() from error
     except OSError as error:
-        raise FileError(f"{path} cannot be made: {reason(error)}") from error
+        raise FileError(f"{error.filename or path} cannot be made: {reason(error)}") from error
 
 
-def _unreadable(path: str, why: str) -> StateError:
-    # Nearly always everything can be read, and every claim of a GPU waits for what is imported.
-    from amd_gpu_tracker.errors import StateError
+def _read_if_there(path: str) -> bytes | None:
+    """Return the content of a file, None where there is none; StateError where it cannot be read."""
+    try:
+        return read_plain_file(path)[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise unreadable(path, reason(error)) from error
 
-    return StateError(
-        f"the GPU Tracker's {path} cannot be read: {why}", hint="repair it with 'amd-ctk gpu-tracker reset'"
-    )
+
+def _not_understood(what: str, error: ValueError) -> StateError:
+    return StateError(f"the {what} cannot be understood: {error}", hint="repair it with 'amd-ctk gpu-tracker reset'")
 
 
 def _lease_name(root: str, container_id: str) -> str:

@@ -6,8 +6,8 @@ import sys
 import time
 
 from amd_gpu_tracker.errors import GpusChanged
-from amd_gpu_tracker.plain_text import printable
-from amd_gpu_tracker.show.container_names import find_container_names
+from amd_gpu_tracker.life.container_names import find_container_names
+from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.show.table import format_json, format_refusals, format_status
 
 TYPE_CHECKING = False

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.life.lease_scan import look_at_leases
+from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.user_leases import read_user_leases
 from amd_gpu_tracker.records.identity import require_same_gpus
-from amd_gpu_tracker.records.lease import gpu_key
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
@@ -85,25 +84,25 @@ def read_status(state: State, processes: Processes) -> Status:
         return Status(enabled=False)
     gpus = locate_gpus(state.host)
     require_same_gpus(state.host, policy, gpus)
-    survey = look_at_leases(state, processes, _own_lease_paths(state))
+    scan = scan_leases(state, processes, _own_lease_paths(state))
     users = read_user_leases(state, processes)
-    uses_by_key = _uses_by_key([*((lease, None) for lease in survey.living), *((u.lease, u.uid) for u in users.proved)])
+    uses_by_key = _uses_by_key([*((lease, None) for lease in scan.living), *((u.lease, u.uid) for u in users.proved)])
     exclusive_keys = policy.exclusive_keys
     uses = tuple(
         GpuUse(
             number=gpu.number,
             uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
             pci_address=str(gpu.pci_address),
-            accessibility=EXCLUSIVE if gpu_key(gpu) in exclusive_keys else SHARED,
-            containers=tuple(uses_by_key.get(gpu_key(gpu), ())),
+            accessibility=EXCLUSIVE if gpu.key in exclusive_keys else SHARED,
+            containers=tuple(uses_by_key.get(gpu.key, ())),
         )
         for gpu in gpus
     )
     return Status(
         enabled=True,
         gpus=uses,
-        problems=(*map(str, survey.unreadable), *users.problems),
-        privileged=tuple(_use(lease, None) for lease in survey.living if lease.is_privileged),
+        problems=(*map(str, scan.unreadable), *users.problems),
+        privileged=tuple(_use(lease, None) for lease in scan.living if lease.is_privileged),
     )
 
 

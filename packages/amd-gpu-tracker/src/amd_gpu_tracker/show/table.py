@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.plain_text import printable
+from amd_gpu_tracker.records.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

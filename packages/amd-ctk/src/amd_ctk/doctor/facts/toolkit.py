@@ -8,7 +8,7 @@ from amd_ctk.configuration.runtime_program import NoRuntimeProgram, find_runtime
 from amd_ctk.low_level import USUAL_DIRECTORIES
 from amd_ctk.settings_file import is_compiled, read_settings_file
 from amd_device_spec.settings import CONFIG_FILE, check_settings
-from amd_gpu_tracker.life.lease_scan import look_at_leases
+from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.show.status import read_status
@@ -79,7 +79,7 @@ def _read_tracker(host: Host) -> tuple[str, int]:
     try:
         read_status(state, Processes())
         paths = state.lease_paths()
-        leases = look_at_leases(state, Processes(), paths)
+        leases = scan_leases(state, Processes(), paths)
     except ToolkitError as error:
         return error.message, 0
     return "", len(paths) - len(leases.living) - len(leases.unreadable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.plain_text import printable
+from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.user_files import UserFiles
 from amdgpu_discovery.files import read_plain_file
 from amdgpu_discovery.plain_json import loads
@@ -12,10 +12,20 @@ from amdgpu_discovery.plain_json import loads
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
+    from typing import Any, Protocol
 
     from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.show.status import ContainerUse
+
+    class Container(Protocol):
+        """A container whose name is looked for; `user` is the uid of whose rootless container it is, None for root."""
+
+        @property
+        def container_id(self) -> str: ...
+        @property
+        def bundle(self) -> str: ...
+        @property
+        def user(self) -> int | None: ...
+
 
 # Of containerd's CRI plugin, of nerdctl.
 NAME_ANNOTATIONS = ("io.kubernetes.cri.container-name", "nerdctl/name")
@@ -29,7 +39,7 @@ MOST_BYTES_OF_A_USER = 16 * 1024 * 1024
 LONGEST_NAME = 128
 
 
-def find_container_names(uses: Iterable[ContainerUse]) -> dict[str, str]:
+def find_container_names(uses: Iterable[Container]) -> dict[str, str]:
     """Return the names of containers by id; those that are not known are left out."""
     readers: dict[int | None, _Reader] = {}
     found: dict[str, str] = {}
@@ -40,7 +50,7 @@ def find_container_names(uses: Iterable[ContainerUse]) -> dict[str, str]:
     return {container_id: name for container_id, name in found.items() if name}
 
 
-def find_container_name(use: ContainerUse | Lease) -> str:
+def find_container_name(use: Container | Lease) -> str:
     """Return the name of one container as it may stand in a sentence, "" where it is not known."""
     # Only leases of root are handed in as they are.
     return printable(_find_name(use, _Reader(getattr(use, "user", None))))
@@ -73,7 +83,7 @@ class _Reader:
         return self._podman_names[path]
 
 
-def _find_name(use: ContainerUse | Lease, reader: _Reader) -> str:
+def _find_name(use: Container | Lease, reader: _Reader) -> str:
     if not use.bundle:
         return ""
     spec = reader.read(f"{use.bundle}/config.json")
@@ -94,7 +104,7 @@ def _docker_name(spec: Any, container_id: str, reader: _Reader) -> str:
     return ""
 
 
-def _podman_name(use: ContainerUse | Lease, reader: _Reader) -> str:
+def _podman_name(use: Container | Lease, reader: _Reader) -> str:
     # <graph root>/overlay-containers/<id>/userdata
     containers = os.path.dirname(os.path.dirname(use.bundle))
     lists = (reader.podman_names(f"{containers}/{name}") for name in PODMAN_LISTS)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from amd_gpu_tracker.show import container_names
-from amd_gpu_tracker.show.container_names import LARGEST_BYTES_OF_USERS, find_container_names
+from amd_gpu_tracker.life import container_names
+from amd_gpu_tracker.life.container_names import LARGEST_BYTES_OF_USERS, find_container_names
 from amd_gpu_tracker.show.status import ContainerUse
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_tracker.claims.given_gpus import drm_minors, gpus_given, is_privileged, may_give_gpus, shared_cgroup
+from amd_gpu_tracker.claims.spec_gpus import drm_minors, gpus_in_spec, names_gpus, shared_cgroup
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.oci_spec import is_privileged
 
 DENY_ALL = {"allow": False, "access": "rwm"}
 ALLOW_ALL = {"allow": True, "access": "rwm"}
@@ -98,8 +99,8 @@ EVERY_GPU = [0, 1, 2, 3]
 def test_a_container_is_given_the_gpus_of_its_nodes_and_of_its_rules(untracked, rules, devices, given):
     spec = {"linux": {"devices": devices, "resources": {"devices": rules}}}
 
-    assert [gpu.number for gpu in gpus_given(spec, locate_gpus(untracked.host))] == given
-    assert may_give_gpus(spec) is bool(given)
+    assert [gpu.number for gpu in gpus_in_spec(spec, locate_gpus(untracked.host))] == given
+    assert names_gpus(spec) is bool(given)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +116,8 @@ def test_a_privileged_container_is_given_what_a_rule_names_and_not_what_it_could
     linux = {"devices": [NODE_OF_GPU_0], "resources": {"devices": rules}}
     spec = {"process": PRIVILEGED, "linux": linux}
 
-    assert [gpu.number for gpu in gpus_given(spec, locate_gpus(untracked.host))] == given
-    assert may_give_gpus(spec) is bool(given)
+    assert [gpu.number for gpu in gpus_in_spec(spec, locate_gpus(untracked.host))] == given
+    assert names_gpus(spec) is bool(given)
 
 
 @pytest.mark.parametrize(

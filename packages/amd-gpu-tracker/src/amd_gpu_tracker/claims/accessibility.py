@@ -1,0 +1,110 @@
+"""Make GPUs exclusive or shared. Those that several containers use, or a rootless one, stay shared."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.errors import StateError
+from amd_gpu_tracker.life.lease_scan import prune_leases
+from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
+from amd_gpu_tracker.records.identity import require_same_gpus
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.selection import asks_for_nothing, resolve
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_gpu_tracker.claims.claim import Lock
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.gpu import GpuLocation
+
+
+class AccessibilityChange(Value):
+    """What became of a request to make GPUs exclusive or shared.
+
+    Attributes:
+        tracked: False where the tracker is disabled; nothing was done then.
+        changed: Numbers of the GPUs that are as requested now.
+        in_use: Numbers of GPUs that cannot be exclusive, because several containers use them.
+        rootless: Numbers of GPUs that cannot be exclusive, because a rootless container uses them.
+        broken_ranges: Items of the request that look like ranges and are none.
+        unknown: Other items of the request that name no GPU; the whole of a request that asks for none, such as "".
+    """
+
+    tracked: bool
+    changed: tuple[int, ...] = ()
+    in_use: tuple[int, ...] = ()
+    rootless: tuple[int, ...] = ()
+    broken_ranges: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether all that was asked for was done."""
+        return self.tracked and not (self.in_use or self.rootless or self.broken_ranges or self.unknown)
+
+
+def change_accessibility(
+    state: State, request: str, *, exclusive: bool, processes: Processes, lock: Lock
+) -> AccessibilityChange:
+    """Make the GPUs that a request names exclusive or shared. Errors as `Tracker.set_accessibility`."""
+    # Before the lock is taken: what users wrote must not make others wait for it.
+    users = read_user_leases(state, processes) if exclusive else UserLeases()
+    state.prepare()
+    with lock(state.lock_path):
+        policy = state.read_policy()
+        if not policy.enabled:
+            return AccessibilityChange(tracked=False)
+        gpus = locate_gpus(state.host)
+        require_same_gpus(state.host, policy, gpus)
+        resolution = resolve(gpus, request)
+        scan = prune_leases(state, processes, state.lease_paths())
+        in_use = [gpu for gpu in resolution.gpus if exclusive and len(scan.container_ids(gpu.key)) > 1]
+        free = [gpu for gpu in resolution.gpus if gpu not in in_use]
+        changed = users.without_used(free)
+        state.write_policy(policy.with_accessibility([gpu.key for gpu in changed], exclusive=exclusive))
+    if exclusive:
+        shared_before = [gpu for gpu in changed if gpu.key not in policy.exclusive_keys]
+        taken = _share_what_users_took(state, shared_before, processes, lock)
+        changed = [gpu for gpu in changed if gpu not in taken]
+    return AccessibilityChange(
+        tracked=True,
+        changed=_numbers(changed),
+        in_use=_numbers(in_use),
+        rootless=_numbers([gpu for gpu in free if gpu not in changed]),
+        broken_ranges=tuple(problem.item for problem in resolution.broken_ranges),
+        unknown=(request,)
+        if asks_for_nothing(request)
+        else tuple(item for problem in resolution.unknown for item in problem.items),
+    )
+
+
+def _share_what_users_took(
+    state: State, gpus: list[GpuLocation], processes: Processes, lock: Lock
+) -> list[GpuLocation]:
+    """Make GPUs shared again that a rootless container took while they became exclusive; return these.
+
+    Users have locks of their own. Their containers write a lease and then read the policy, so root looks once more in
+    the other order: one of both sees the other.
+    """
+    users = read_user_leases(state, processes)
+    try:
+        free = users.without_used(gpus)
+    except StateError:
+        _share(state, gpus, lock)
+        raise
+    taken = [gpu for gpu in gpus if gpu not in free]
+    _share(state, taken, lock)
+    return taken
+
+
+def _share(state: State, gpus: list[GpuLocation], lock: Lock) -> None:
+    if gpus:
+        with lock(state.lock_path):
+            policy = state.read_policy()
+            state.write_policy(policy.with_accessibility([gpu.key for gpu in gpus], exclusive=False))
+
+
+def _numbers(gpus: Sequence[GpuLocation]) -> tuple[int, ...]:
+    return tuple(gpu.number for gpu in gpus)
