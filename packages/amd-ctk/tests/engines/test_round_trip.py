@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from amd_ctk.configuration.config_file import ConfigFile
 from amd_ctk.configuration.configure_options import ConfigureOptions, plan_edit
 from amd_ctk.configuration.edit import Edited, prepare_edit, prepare_undo, save
+from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Ledger
 from amd_ctk.documents.document import Document
-from amd_ctk.engines.engine import Engine
 from amd_ctk.engines.known import ENGINES
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from amd_ctk.configuration.edit import Edited
-    from amd_ctk.engines.engine import Engine
+    from amd_ctk.configuration.engine import Engine
 
 
 def print_preview(edited: Edited, *, show_diff: bool, unchanged: Callable[[], None]) -> None:

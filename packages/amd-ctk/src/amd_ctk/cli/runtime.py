@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from amd_ctk.configuration.apply import Target
     from amd_ctk.configuration.configure_options import ConfigureOptions
     from amd_ctk.configuration.edit import Edit, Edited
+    from amd_ctk.configuration.engine import Engine
     from amd_ctk.configuration.ledger import Record
-    from amd_ctk.engines.engine import Engine
     from amdgpu_discovery.host import Host
 
 app = command_group("runtime related commands for AMD Container Toolkit")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from amd_ctk.configuration.edit import Edit, Edited
+    from amd_ctk.configuration.engine import Engine
     from amd_ctk.configuration.ledger import Record
-    from amd_ctk.engines.engine import Engine
     from amdgpu_discovery.host import Host
 
 

@@ -11,7 +11,7 @@ from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_ctk.engines.engine import Engine
+    from amd_ctk.configuration.engine import Engine
 
 SECONDS = 30
 HINT = "nothing was changed; use --no-validate to skip this check"

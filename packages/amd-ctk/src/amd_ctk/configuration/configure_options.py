@@ -9,7 +9,7 @@ from amdgpu_discovery.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.configuration.edit import Edit
-    from amd_ctk.engines.engine import Engine
+    from amd_ctk.configuration.engine import Engine
 
 
 class ConfigureOptions(Value):

@@ -12,7 +12,7 @@ from amdgpu_discovery.errors import ToolkitError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.configuration.config_file import ConfigFile
-    from amd_ctk.engines.engine import Engine
+    from amd_ctk.configuration.engine import Engine
     from amdgpu_discovery.host import Host
 
 

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from amd_ctk.engines.engine import Engine
+    from amd_ctk.configuration.engine import Engine
 
     # From a document and what amd-ctk changed in it before, return both after the edit.
     Edit = Callable[[Document, Changes], tuple[Document, Changes]]

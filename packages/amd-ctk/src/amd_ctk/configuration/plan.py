@@ -5,8 +5,8 @@ from __future__ import annotations
 import os.path
 
 from amd_ctk.configuration.changes import Changes, remove_empty_tables, set_keys, take_back
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine, Layout
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath, read_path
-from amd_ctk.engines.engine import RUNTIME_PROGRAM, Engine, Layout
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 

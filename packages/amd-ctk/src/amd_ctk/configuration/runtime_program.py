@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from amd_ctk.engines.engine import RUNTIME_PROGRAM
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amdgpu_discovery.errors import ToolkitError
 
 # The deb package of the original put it into the second.

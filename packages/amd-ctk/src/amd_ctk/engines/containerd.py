@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any  # noqa: TID253
 
 from amd_ctk.configuration.config_file import ConfigFile, read_text
+from amd_ctk.configuration.engine import Engine, Layout
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amd_ctk.documents.toml_document import TomlDocument
-from amd_ctk.engines.engine import Engine, Layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

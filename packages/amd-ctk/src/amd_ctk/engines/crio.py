@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from amd_ctk.configuration.engine import Engine, Layout
 from amd_ctk.documents.toml_document import TomlDocument
-from amd_ctk.engines.engine import Engine, Layout
 
 # CRI-O reads CDI specs without being told to.
 LAYOUT = Layout(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from amd_ctk.configuration.engine import Engine, Layout
 from amd_ctk.documents.json_document import JsonDocument
-from amd_ctk.engines.engine import Engine, Layout
 
 LAYOUT = Layout(
     runtimes=("runtimes",),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from amd_ctk.configuration.engine import Engine, Layout
 from amd_ctk.documents.toml_document import TomlDocument
-from amd_ctk.engines.engine import Engine, Layout
 
 # Podman reads CDI specs without being told to, and has no daemon to restart.
 LAYOUT = Layout(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.engines.engine import RUNTIME_PROGRAM
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amd_ctk.engines.engine import Engine
+    from amd_ctk.configuration.engine import Engine
     from amd_ctk.explain.container import Container
     from amdgpu_discovery.host import Host
 

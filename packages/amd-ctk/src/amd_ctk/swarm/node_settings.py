@@ -6,9 +6,9 @@ import os.path
 from typing import Any  # noqa: TID253  no container start comes here
 
 from amd_ctk.configuration.daemon_options import read_daemon_options
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.documents.document import ABSENT
 from amd_ctk.engines.docker import LAYOUT
-from amd_ctk.engines.engine import RUNTIME_PROGRAM
 from amd_ctk.swarm.generic_resources import read_resources
 from amd_ctk.swarm.resources import Resource, parse_resource
 from amdgpu_discovery.value import Value

@@ -17,14 +17,19 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import Lease
 
     class Container(Protocol):
-        """A container whose name is looked for; `user` is the uid of whose rootless container it is, None for root."""
+        """A container whose name is looked for."""
 
         @property
-        def container_id(self) -> str: ...
+        def container_id(self) -> str:
+            """Return its id."""
+
         @property
-        def bundle(self) -> str: ...
+        def bundle(self) -> str:
+            """Return the directory of its bundle."""
+
         @property
-        def user(self) -> int | None: ...
+        def user(self) -> int | None:
+            """Return the uid of whose rootless container it is, None for root."""
 
 
 # Of containerd's CRI plugin, of nerdctl.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.engines.docker import DOCKER
-from amd_ctk.engines.engine import RUNTIME_PROGRAM
 from amd_ctk.programs import ask
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
