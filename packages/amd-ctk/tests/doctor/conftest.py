@@ -24,6 +24,8 @@ class Machine:
         self.root = Path(self.host.root)
         self.proc = directory / "proc"
         self.programs = directory / "bin"
+        # A container as it is seen from inside, None where none is asked about.
+        self.inside = None
         self.docker = {"ServerVersion": "28.5.2", "Runtimes": {"runc": {}}, "DefaultRuntime": "runc"}
         self.write_proc("sys/kernel/osrelease", f"{KERNEL}\n")
         self.write_proc("self/uid_map", "         0          0 4294967295\n")
@@ -50,7 +52,8 @@ class Machine:
 
     def examine(self, *, only=(), skip=()):
         self.add_program("docker", f"/bin/cat <<'END'\n{json.dumps(self.docker)}\nEND")
-        return run_checks(read_facts(self.host, proc=str(self.proc)), only=only, skip=skip)
+        facts = read_facts(self.host, proc=str(self.proc)).replace(inside=self.inside)
+        return run_checks(facts, only=only, skip=skip)
 
     def states(self):
         return {result.check: result.finding.state for result in self.examine()}

@@ -260,8 +260,9 @@ def test_what_an_engine_can_do_follows_from_its_version(machine, version, states
 def test_every_check_has_a_fault_or_is_never_bad():
     never_bad = {"integrated-gpu", "apu-memory", "docker-cdi", "docker-gpus", "sudo"}
     tried_elsewhere = {"partitions", "containers"}
+    of_a_container = {name for name in check_names() if name.startswith("inside-")}
 
-    assert set(check_names()) == set(FAULTS) | never_bad | tried_elsewhere
+    assert set(check_names()) - of_a_container == set(FAULTS) | never_bad | tried_elsewhere
 
 
 def test_a_check_that_does_not_exist_is_named():

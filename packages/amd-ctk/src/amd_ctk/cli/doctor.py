@@ -12,6 +12,7 @@ from amd_ctk.cli.context import host_of
 def doctor(
     context: typer.Context,
     *,
+    container: Annotated[str, typer.Option(metavar="NAME|ID|PID", help="Look at this container from inside.")] = "",
     only: Annotated[str, typer.Option(metavar="ID,..", help="Run these checks only.")] = "",
     skip: Annotated[str, typer.Option(metavar="ID,..", help="Leave these checks out.")] = "",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say why each check matters.")] = False,
@@ -25,7 +26,7 @@ def doctor(
     from amd_ctk.doctor.run import run_checks
     from amd_ctk.doctor.text import format_json, format_results, is_healthy
 
-    results = run_checks(read_facts(host_of(context)), only=_split(only), skip=_split(skip))
+    results = run_checks(read_facts(host_of(context), container=container), only=_split(only), skip=_split(skip))
     print(format_json(results) if as_json else format_results(results, verbose=verbose))
     if not is_healthy(results):
         raise typer.Exit(1)

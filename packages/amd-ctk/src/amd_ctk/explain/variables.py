@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.explain.visible_inside import FILTERS
+from amd_ctk.targets import parse_override
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.selection import asks_for_nothing, resolve
@@ -106,9 +107,4 @@ def _name_what_resolves(value: str, located: Sequence[GpuLocation]) -> str:
 
 
 def _target_of(version: str) -> str:
-    """Return the compiler's name of `10.3.0`, which is gfx1030."""
-    parts = version.split(".")
-    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 4 for part in parts):
-        return f"{shown(version, quoted=True)}, which is no version"
-    major, minor, stepping = map(int, parts)
-    return f"gfx{major}{minor:x}{stepping:x}"
+    return parse_override(version) or f"{shown(version, quoted=True)}, which is no version"

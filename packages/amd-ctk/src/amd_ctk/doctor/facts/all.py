@@ -6,8 +6,10 @@ from amd_ctk.doctor.facts.cdi import CdiFacts, read_cdi
 from amd_ctk.doctor.facts.containers import StaleContainer, read_stale_containers
 from amd_ctk.doctor.facts.docker import DockerFacts, read_docker
 from amd_ctk.doctor.facts.gpus import GpuFacts, read_gpus
+from amd_ctk.doctor.facts.inside import InsideFacts, read_inside
 from amd_ctk.doctor.facts.kernel import KernelFacts, read_kernel
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
+from amd_ctk.explain.running import ask_engines
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -25,16 +27,22 @@ class Facts(Value):
     toolkit: ToolkitFacts
     # None where they could not be read.
     stale_containers: tuple[StaleContainer, ...] | None = ()
+    # Of the one container that was asked about.
+    inside: InsideFacts | None = None
 
 
-def read_facts(host: Host, *, proc: str = "/proc") -> Facts:
-    """Read everything; the program that may keep one waiting is asked meanwhile."""
+def read_facts(host: Host, *, container: str = "", proc: str = "/proc") -> Facts:
+    """Read everything, of a `container` too where one is named; NoContainer for one that does not run.
+
+    Programs that may keep one waiting are asked meanwhile.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(max_workers=1) as pool:
+    with ThreadPoolExecutor(max_workers=2) as pool:
         docker = pool.submit(read_docker, host)
+        told = pool.submit(ask_engines, container) if container else None
         gpus = read_gpus(host)
-        return Facts(
+        facts = Facts(
             kernel=read_kernel(host, proc),
             gpus=gpus,
             cdi=read_cdi(host),
@@ -42,3 +50,5 @@ def read_facts(host: Host, *, proc: str = "/proc") -> Facts:
             stale_containers=read_stale_containers(host, gpus),
             docker=docker.result(),
         )
+    # Behind the threads, because it forks.
+    return facts.replace(inside=read_inside(host, container, told.result())) if told else facts

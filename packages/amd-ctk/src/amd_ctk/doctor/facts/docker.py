@@ -7,6 +7,7 @@ import os
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.engines.docker import DOCKER
+from amd_ctk.explain.running import SECONDS
 from amd_ctk.programs import ask
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
@@ -55,7 +56,7 @@ class DockerFacts(Value):
 def read_docker(host: Host) -> DockerFacts:
     """Return what there is to know; an engine that does not answer is a fact too."""
     facts = _read_file(host)
-    answer = ask(["docker", "info", "--format", "{{json .}}"])
+    answer = ask(["docker", "info", "--format", "{{json .}}"], seconds=SECONDS)
     if answer.problem:
         return facts.replace(is_installed="not installed" not in answer.problem, problem=answer.problem)
     info = _parse(answer.output)

@@ -1,0 +1,112 @@
+"""A container as it is from inside: its first process, the nodes of GPUs, and what its image has."""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
+from amd_ctk.doctor.inside.find import find_first_process
+from amd_ctk.doctor.inside.image_files import look_at_files
+from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
+from amd_ctk.doctor.inside.process import ContainerProcess, read_process
+from amd_gpu_tracker.life.processes import Processes
+from amdgpu_discovery.device_nodes import KFD_NUMBER
+from amdgpu_discovery.errors import reason
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_ctk.explain.running import Told
+    from amdgpu_discovery.host import Host
+
+NUMA_NODES = "/sys/devices/system/node"
+VARIABLES = ("HOME", "HSA_OVERRIDE_GFX_VERSION")
+
+
+class ImageFacts(Value):
+    """What a container's files have of ROCm; `shared_memory` is the size of /dev/shm, None where there is none."""
+
+    rocm_version: str = ""
+    targets: tuple[str, ...] = ()
+    has_lsmod: bool = True
+    shared_memory: int | None = None
+    has_infiniband: bool = False
+
+    @property
+    def has_rocm(self) -> bool:
+        """Return whether there is anything of ROCm."""
+        return bool(self.rocm_version or self.targets)
+
+
+class InsideFacts(Value):
+    """One container; `problem` is why it was not looked at, and `needs` what that would take."""
+
+    # As it was asked for.
+    name: str
+    container_id: str = ""
+    problem: str = ""
+    needs: str = ""
+    process: ContainerProcess = ContainerProcess(pid=0, uid=0, gid=0)
+    nodes: tuple[TriedNode, ...] = ()
+    image: ImageFacts = ImageFacts()
+    variables: dict[str, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    # Where something else than the image's own file system is.
+    mount_points: tuple[str, ...] = ()
+    # False on a simulated host, where no driver answers behind the nodes.
+    has_driver: bool = True
+    numa_nodes: int = 1
+
+
+def read_inside(host: Host, name: str, told: Sequence[Told]) -> InsideFacts:
+    """Return what a container is like from inside; NoContainer. Call it while there are no threads.
+
+    `told` is what engines said of the name.
+    """
+    container_id, pid = find_first_process(host, name, told)
+    facts = InsideFacts(
+        name=name,
+        container_id=container_id,
+        has_driver=host.is_this_machine,
+        numa_nodes=sum(entry.startswith("node") for entry in host.names(NUMA_NODES)) or 1,
+    )
+    if os.geteuid() != 0:
+        return facts.replace(problem=f"container {name} from inside", needs="root")
+    try:
+        return _look(facts, pid, _kfd_number(host))
+    except OSError as error:
+        return facts.replace(problem=f"container {name}: {reason(error)}", needs="a container that runs")
+    except NoAnswer as error:
+        return facts.replace(problem=f"container {name}: {error.message}", needs="a container that can be entered")
+
+
+def _look(facts: InsideFacts, pid: int, kfd: tuple[int, int] | None) -> InsideFacts:
+    process = read_process(pid)
+    nodes = ask_inside(process, lambda: {"nodes": try_nodes(kfd)})["nodes"]
+    return facts.replace(
+        process=process,
+        nodes=tuple(TriedNode(**node) for node in nodes),
+        image=_read_image(process),
+        variables={variable: Processes().variable(pid, variable) for variable in VARIABLES},
+        mount_points=_read_mount_points(pid),
+    )
+
+
+def _read_image(process: ContainerProcess) -> ImageFacts:
+    try:
+        found = ask_inside(process, look_at_files)
+    except NoAnswer:
+        return ImageFacts()
+    return ImageFacts(**{**found, "targets": tuple(found["targets"])})
+
+
+def _read_mount_points(pid: int) -> tuple[str, ...]:
+    lines = read_file(f"/proc/{pid}/mountinfo").decode("utf-8", "replace").splitlines()
+    return tuple(line.split()[4] for line in lines)
+
+
+def _kfd_number(host: Host) -> tuple[int, int] | None:
+    major, _, minor = host.read_attribute(KFD_NUMBER).partition(":")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None

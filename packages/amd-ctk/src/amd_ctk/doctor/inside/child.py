@@ -1,0 +1,110 @@
+"""Ask a question from inside a container: a child becomes like its first process, looks, and answers in JSON.
+
+What it opens may keep it waiting, and what it answers may come from the container, so both have limits.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from amd_ctk.doctor.inside.become import become
+from amd_ctk.doctor.inside.process import parse_status
+from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.files import read_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from amd_ctk.doctor.inside.process import ContainerProcess
+
+SECONDS = 3.0
+LARGEST_ANSWER = 4 * 1024 * 1024
+
+
+class NoAnswer(ToolkitError):
+    """A container that could not be entered, or a device or file system that does not answer."""
+
+
+def ask_inside(process: ContainerProcess, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what `look` returns in a child that is like a process; NoAnswer. Call it while there are no threads."""
+    # Before the child exists, because it cannot import: see become.
+    import ctypes
+    import json
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _answer(process, look, libc, json.dumps, writer)
+    os.close(writer)
+    try:
+        answer = json.loads(_read_until(reader, time.monotonic() + SECONDS))
+    except ValueError as error:
+        raise NoAnswer(f"nothing inside answers within {SECONDS:g} seconds") from error
+    finally:
+        os.close(reader)
+        _end(child)
+    if "problem" in answer:
+        raise NoAnswer(str(answer["problem"]))
+    found: dict[str, Any] = answer
+    return found
+
+
+def _answer(
+    process: ContainerProcess,
+    look: Callable[[], dict[str, Any]],
+    libc: Any,
+    write_json: Callable[[object], str],
+    writer: int,
+) -> None:
+    """Be the child; it never returns."""
+    try:
+        os.dup2(writer, 1)
+        os.closerange(2, 65536)
+        _say(write_json(_look(process, look, libc)))
+    except BaseException as error:
+        _say(write_json({"problem": f"{type(error).__name__}: {error}"}))
+    finally:
+        os._exit(0)
+
+
+def _look(process: ContainerProcess, look: Callable[[], dict[str, Any]], libc: Any) -> dict[str, Any]:
+    own = int(parse_status(read_file("/proc/self/status").decode())["CapPrm"], 16)
+    try:
+        become(process, libc, own_capabilities=own)
+    except OSError as error:
+        return {"problem": f"it cannot be entered: {reason(error)}"}
+    return look()
+
+
+def _say(text: str) -> None:
+    rest = text.encode()
+    while rest:
+        rest = rest[os.write(1, rest) :]
+
+
+def _read_until(reader: int, deadline: float) -> bytes:
+    """Return what is written until the other side closes it, b"" where it takes longer or is too much."""
+    content = b""
+    while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        chunk = os.read(reader, 65536)
+        content += chunk
+        if not chunk:
+            return content
+        if len(content) > LARGEST_ANSWER:
+            break
+    return b""
+
+
+def _end(child: int) -> None:
+    # One that waits in the driver for a GPU that hangs cannot be ended, and is not waited for.
+    os.kill(child, signal.SIGKILL)
+    for _ in range(50):
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return
+        time.sleep(0.002)

@@ -1,0 +1,45 @@
+"""Find the first process of a container."""
+
+from __future__ import annotations
+
+from amd_ctk.explain.running import find_running
+from amd_gpu_tracker.life.processes import Processes
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.files import read_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_ctk.explain.running import Told
+    from amdgpu_discovery.host import Host
+
+
+class NoContainer(ToolkitError):
+    """A name, id or process id that belongs to no running container."""
+
+    exit_code = 2
+
+
+def find_first_process(host: Host, name: str, told: Sequence[Told]) -> tuple[str, int]:
+    """Return the id and the first process of a container by name, id or process id; NoContainer.
+
+    `told` is what engines said of the name.
+    """
+    if name.isascii() and name.isdecimal() and Processes().find(int(name[:10])):
+        return name, int(name)
+    found = find_running(host, name, told)
+    if found:
+        return found.container_id, found.init.pid
+    for one in told:
+        # An engine of another machine, or of a virtual one, counts other processes.
+        if one.pid and one.container_id in _read_cgroups(one.pid):
+            return one.container_id, one.pid
+    raise NoContainer(f"no container {name} is running here", hint="name it by its id or its process id, as root")
+
+
+def _read_cgroups(pid: int) -> str:
+    try:
+        return read_file(f"/proc/{pid}/cgroup").decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,97 @@
+"""What of ROCm a container has in its files: only names in known directories are read."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+OPT = "/opt"
+VERSION = ".info/version"
+PROGRAM_DIRECTORIES = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin")
+INFINIBAND = "/dev/infiniband"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the container's, of which only the size is asked
+# Where libraries keep a file for each target that they have code for; `*` is any name.
+LIBRARIES = (
+    "/opt/rocm*/lib/rocblas/library",
+    "/opt/rocm*/lib/hipblaslt/library",
+    "/usr/lib/x86_64-linux-gnu/rocblas/*/library",
+    "/usr/lib/python3*/*-packages/torch/lib/rocblas/library",
+    "/usr/local/lib/python3*/*-packages/torch/lib/rocblas/library",
+    "/usr/local/lib/python3*/*-packages/_rocm_sdk_libraries*/lib/rocblas/library",
+    "/opt/*/lib/python3*/site-packages/torch/lib/rocblas/library",
+    "/opt/*/envs/*/lib/python3*/site-packages/torch/lib/rocblas/library",
+    "/usr/lib/ollama/rocm/rocblas/library",
+    "/usr/lib/ollama/rocblas/library",
+)
+TARGET = re.compile(r"gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]{3,5})")
+MOST_NAMES = 20000
+LONGEST_VERSION = 64
+
+
+def look_at_files() -> dict[str, Any]:
+    """Return what this process's root directory has of ROCm."""
+    return {
+        "rocm_version": _read_version(),
+        "targets": sorted(_find_targets()),
+        "has_lsmod": any(os.path.exists(f"{directory}/lsmod") for directory in PROGRAM_DIRECTORIES),
+        "shared_memory": _size_of_shared_memory(),
+        "has_infiniband": bool(_names(INFINIBAND)),
+    }
+
+
+def _read_version() -> str:
+    for name in ("rocm", *(name for name in _names(OPT) if name.startswith("rocm-"))):
+        text = _read_line(f"{OPT}/{name}/{VERSION}")
+        if text:
+            return text
+    return ""
+
+
+def _read_line(path: str) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        return file.read(LONGEST_VERSION).decode("utf-8", "replace").partition("\n")[0].strip()
+
+
+def _find_targets() -> set[str]:
+    paths = [path for pattern in LIBRARIES for path in _expand("", pattern.split("/")[1:])]
+    return {target for path in paths for name in _names(path) for target in TARGET.findall(name)}
+
+
+def _expand(directory: str, parts: list[str]) -> Iterator[str]:
+    if not parts:
+        yield directory
+        return
+    begin, star, end = parts[0].partition("*")
+    names = [parts[0]]
+    if star:
+        names = [name for name in _names(directory) if name.startswith(begin) and name.endswith(end)]
+    for name in names:
+        yield from _expand(f"{directory}/{name}", parts[1:])
+
+
+def _names(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry, _ in zip(entries, range(MOST_NAMES), strict=False))
+    except OSError:
+        return []
+
+
+def _size_of_shared_memory() -> int | None:
+    try:
+        found = os.statvfs(SHARED_MEMORY)
+    except OSError:
+        return None
+    return found.f_blocks * found.f_frsize

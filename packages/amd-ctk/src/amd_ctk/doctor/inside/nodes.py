@@ -1,0 +1,86 @@
+"""Open the nodes of GPUs as the container would, and keep what the kernel says."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+DRI = "/dev/dri"
+RENDER = "renderD"
+MOST_NODES = 512
+
+
+class TriedNode(Value):
+    """A device node inside a container; `errno` is what opening it said, 0 where it opens, None where nothing tried.
+
+    `major` and `minor` are None where there is no device at the path.
+    """
+
+    path: str
+    major: int | None = None
+    minor: int | None = None
+    mode: int = 0
+    uid: int = 0
+    gid: int = 0
+    errno: int | None = None
+
+    @property
+    def number(self) -> str:
+        """Return the number of the device."""
+        return f"{self.major}:{self.minor}"
+
+    @property
+    def access_words(self) -> str:
+        """Return mode and owner as people read them."""
+        return f"{self.mode:04o} {self.uid}:{self.gid}"
+
+
+def try_nodes(kfd: tuple[int, int] | None) -> list[dict[str, Any]]:
+    """Return /dev/kfd and every render node, tried; `kfd` is the number of the host's, if it has any."""
+    return [_try(path, kfd).as_dict() for path in (KFD_PATH, *_render_paths())]
+
+
+def _render_paths() -> Iterator[str]:
+    try:
+        names = sorted(os.listdir(DRI))
+    except OSError:
+        return
+    yield from (f"{DRI}/{name}" for name in names[:MOST_NODES] if name.startswith(RENDER))
+
+
+def _try(path: str, kfd: tuple[int, int] | None) -> TriedNode:
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return TriedNode(path=path, errno=error.errno)
+    if not stat.S_ISCHR(found.st_mode):
+        return TriedNode(path=path)
+    number = (os.major(found.st_rdev), os.minor(found.st_rdev))
+    # Another device may act when it is opened, as a watchdog does.
+    is_ours = number[0] == DRM_MAJOR if path != KFD_PATH else number == kfd
+    return TriedNode(
+        path=path,
+        major=number[0],
+        minor=number[1],
+        mode=stat.S_IMODE(found.st_mode),
+        uid=found.st_uid,
+        gid=found.st_gid,
+        errno=_open(path) if is_ours else None,
+    )
+
+
+def _open(path: str) -> int:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
+    except OSError as error:
+        return error.errno or 0
+    return 0

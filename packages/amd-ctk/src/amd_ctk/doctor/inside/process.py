@@ -1,0 +1,113 @@
+"""The first process of a container, as /proc describes it: what decides which devices it may open."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.value import Value
+
+UNLIMITED = "unlimited"
+DEVICES = "devices"
+
+
+class ContainerProcess(Value):
+    """What a process may do.
+
+    `groups` are those beside `gid`. `capabilities` is the effective set as a mask. `cgroups` are the directories by
+    which its device cgroup is joined. `uid_inside` is its user in a user namespace of its own, None where it has none.
+    """
+
+    pid: int
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+    capabilities: int = 0
+    has_seccomp: bool = False
+    # Bytes that it may lock in memory, None for any number.
+    locked_memory: int | None = None
+    cgroups: tuple[str, ...] = ()
+    uid_inside: int | None = None
+
+    def has_capability(self, number: int) -> bool:
+        """Return whether it has a capability, by its number in linux/capability.h."""
+        return bool(self.capabilities >> number & 1)
+
+
+def read_process(pid: int, proc: str = "/proc") -> ContainerProcess:
+    """Return what /proc says of a process; OSError where it is gone or may not be looked at."""
+    status = parse_status(_read(f"{proc}/{pid}/status"))
+    uid = int(status["Uid"].split()[1])
+    mounts = find_cgroup_mounts(_read(f"{proc}/self/mountinfo"))
+    return ContainerProcess(
+        pid=pid,
+        uid=uid,
+        gid=int(status["Gid"].split()[1]),
+        groups=tuple(map(int, status["Groups"].split())),
+        capabilities=int(status["CapEff"], 16),
+        has_seccomp=status.get("Seccomp", "0") != "0",
+        locked_memory=parse_locked_memory(_read(f"{proc}/{pid}/limits")),
+        cgroups=tuple(find_cgroups(_read(f"{proc}/{pid}/cgroup"), mounts)),
+        uid_inside=_uid_inside(proc, pid, uid),
+    )
+
+
+def parse_status(text: str) -> dict[str, str]:
+    """Return the fields of /proc/PID/status."""
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def parse_locked_memory(text: str) -> int | None:
+    """Return the soft limit of locked memory in /proc/PID/limits, None for no limit."""
+    line = next((line for line in text.splitlines() if line.startswith("Max locked memory")), "")
+    soft = next(iter(line.removeprefix("Max locked memory").split()), UNLIMITED)
+    return int(soft) if soft.isdecimal() else None
+
+
+def find_cgroup_mounts(mountinfo: str) -> dict[str, tuple[str, str]]:
+    """Return where the device cgroup of version 1, and version 2, are mounted: {kind: (path, root)}."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in mountinfo.splitlines():
+        before, _, behind = line.partition(" - ")
+        fields, kind = before.split(), behind.partition(" ")[0]
+        if kind == "cgroup2":
+            found.setdefault(kind, (fields[4], fields[3]))
+        elif kind == "cgroup" and DEVICES in behind.split()[-1].split(","):
+            found.setdefault(DEVICES, (fields[4], fields[3]))
+    return found
+
+
+def find_cgroups(text: str, mounts: dict[str, tuple[str, str]]) -> list[str]:
+    """Return the directories of a process's cgroups that decide about devices, from /proc/PID/cgroup."""
+    entries = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
+    # Version 1 has a controller for it; where there is one, a program of version 2 is not used.
+    if DEVICES in mounts:
+        paths = [path for _, controllers, path in entries if DEVICES in controllers.split(",")]
+        return [_directory(*mounts[DEVICES], path) for path in paths]
+    paths = [path for number, controllers, path in entries if (number, controllers) == ("0", "")]
+    return [_directory(*mounts["cgroup2"], path) for path in paths if "cgroup2" in mounts]
+
+
+def translate_id(number: int, id_map: str) -> int | None:
+    """Return an id as a user namespace has it, from the lines "inside outside count" of its map; None for none."""
+    for line in id_map.splitlines():
+        inside, outside, count = map(int, line.split())
+        if outside <= number < outside + count:
+            return inside + number - outside
+    return None
+
+
+def _uid_inside(proc: str, pid: int, uid: int) -> int | None:
+    import os
+
+    if os.stat(f"{proc}/{pid}/ns/user").st_ino == os.stat(f"{proc}/self/ns/user").st_ino:
+        return None
+    return translate_id(uid, _read(f"{proc}/{pid}/uid_map"))
+
+
+def _directory(mount: str, root: str, path: str) -> str:
+    below = path.removeprefix(root) if root != "/" and path.startswith(root) else path
+    return f"{mount}/{below.lstrip('/')}".rstrip("/")
+
+
+def _read(path: str) -> str:
+    return read_file(path).decode("utf-8", "replace")

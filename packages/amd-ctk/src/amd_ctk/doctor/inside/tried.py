@@ -1,0 +1,56 @@
+"""What several checks ask about the nodes that were tried from inside a container."""
+
+from __future__ import annotations
+
+import errno
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.doctor.facts.all import Facts
+    from amd_ctk.doctor.inside.nodes import TriedNode
+    from amd_ctk.doctor.inside.process import ContainerProcess
+    from amdgpu_discovery.gpu import Gpu
+
+# Each has a check of its own.
+SAID_ELSEWHERE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENOTDIR)
+# linux/capability.h
+CAP_DAC_OVERRIDE = 1
+READ_AND_WRITE = 0o6
+# Of a whole id, and of what engines show of it.
+WHOLE_ID = 64
+SHORT_ID = 12
+
+
+def name_of(facts: Facts) -> str:
+    """Return the container as sentences name it."""
+    name = facts.inside.name if facts.inside else ""
+    return f"container {name[:SHORT_ID] if len(name) == WHOLE_ID else name}"
+
+
+def nodes_with(facts: Facts, *numbers: int | None) -> list[TriedNode]:
+    """Return the nodes on which opening said one of these, 0 for those that opened, None for those not tried."""
+    return [node for node in facts.inside.nodes if node.errno in numbers] if facts.inside else []
+
+
+def permitted_nodes(facts: Facts) -> list[TriedNode]:
+    """Return the nodes that may be opened, whether or not a driver answers: the kernel asks for rights first."""
+    return nodes_with(facts, 0, errno.ENXIO, errno.ENODEV)
+
+
+def mode_allows(node: TriedNode, process: ContainerProcess) -> bool:
+    """Return whether a node's mode, owner and group let a process read and write it."""
+    if process.has_capability(CAP_DAC_OVERRIDE):
+        return True
+    if process.uid == node.uid:
+        bits = node.mode >> 6
+    elif node.gid in (process.gid, *process.groups):
+        bits = node.mode >> 3
+    else:
+        bits = node.mode
+    return bits & READ_AND_WRITE == READ_AND_WRITE
+
+
+def gpus_inside(facts: Facts) -> list[Gpu]:
+    """Return the GPUs whose render nodes the container has."""
+    minors = {node.minor for node in facts.inside.nodes if node.path.startswith("/dev/dri/")} if facts.inside else set()
+    return [gpu for gpu in facts.gpus.gpus if gpu.render_minor in minors]

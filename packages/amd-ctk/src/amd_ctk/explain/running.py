@@ -1,0 +1,58 @@
+"""Find a running container by what people call it: its id, or the name that an engine gave it."""
+
+from __future__ import annotations
+
+from amd_ctk.programs import ask
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.running import find_running_containers
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amd_gpu_tracker.life.running import RunningContainer
+    from amdgpu_discovery.host import Host
+
+ENGINES = ("docker", "podman")
+# All of them are asked at once, and a command takes three seconds at most.
+SECONDS = 2.0
+SHORTEST_ID = 3
+
+
+class Told(Value):
+    """A container as its engine knows it; `pid` is its first process as that engine counts, 0 for none."""
+
+    container_id: str
+    pid: int
+
+
+def ask_engines(name: str) -> list[Told]:
+    """Return what each engine says of a container of this name or id."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    if name.startswith("-"):
+        return []
+    with ThreadPoolExecutor(max_workers=len(ENGINES)) as pool:
+        return [told for told in pool.map(_ask, ENGINES, [name] * len(ENGINES)) if told]
+
+
+def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContainer | None:
+    """Return root's running container of this id, begin of an id, or the id that an engine told; None for none."""
+    running = find_running_containers(host, Processes())
+    for known in (name, *(engine.container_id for engine in told)):
+        found = [one for one in running if one.container_id == known or _abbreviates(known, one.container_id)]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _ask(engine: str, name: str) -> Told | None:
+    words = [engine, "inspect", "--type", "container", "--format", "{{.Id}} {{.State.Pid}}", name]
+    answer = ask(words, seconds=SECONDS)
+    container_id, _, pid = answer.output.strip().partition(" ")
+    return Told(container_id=container_id, pid=int(pid)) if answer.succeeded and pid.isdecimal() else None
+
+
+def _abbreviates(short: str, container_id: str) -> bool:
+    return len(short) >= SHORTEST_ID and container_id.startswith(short)

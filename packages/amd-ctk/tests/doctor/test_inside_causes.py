@@ -1,0 +1,210 @@
+"""Each fault of a container is found by its check alone, and a healthy container has none."""
+
+from __future__ import annotations
+
+import errno
+from itertools import combinations
+
+import pytest
+
+from amd_ctk.doctor.facts.inside import ImageFacts, InsideFacts
+from amd_ctk.doctor.inside.nodes import TriedNode
+from amd_ctk.doctor.inside.process import ContainerProcess
+from amd_ctk.doctor.run import check_names
+
+KFD = TriedNode(path="/dev/kfd", major=235, minor=0, mode=0o666, gid=110, errno=0)
+RENDER = TriedNode(path="/dev/dri/renderD128", major=226, minor=128, mode=0o666, gid=110, errno=0)
+# What is in the image is right for the only GPU of the profile, a Radeon AI PRO R9700.
+HEALTHY = InsideFacts(
+    name="comfy",
+    process=ContainerProcess(pid=4711, uid=1000, gid=1000, groups=(44,), has_seccomp=True),
+    nodes=(KFD, RENDER),
+    image=ImageFacts(rocm_version="6.4.1", targets=("gfx1201", "gfx942"), shared_memory=64 << 20),
+    variables={"HOME": "/home/user"},
+    mount_points=("/", "/home/user/.cache"),
+)
+
+
+def node_says(number, node=RENDER, **changes):
+    """Return the healthy container with another answer on one of its nodes."""
+    others = tuple(other for other in HEALTHY.nodes if other is not node)
+    return HEALTHY.replace(nodes=(*others, node.replace(errno=number, **changes)))
+
+
+def image_has(**changes):
+    return HEALTHY.replace(image=HEALTHY.image.replace(**changes))
+
+
+NO_NODES = (TriedNode(path="/dev/kfd", errno=errno.ENOENT),)
+FAULTS = {
+    "inside-nodes": HEALTHY.replace(nodes=NO_NODES),
+    "inside-access": node_says(errno.EACCES, mode=0o660),
+    "inside-cgroup": node_says(errno.EPERM),
+    "inside-kfd": node_says(errno.EINVAL, KFD),
+    "inside-gpu": node_says(errno.EBUSY),
+    "inside-targets": image_has(targets=("gfx90a", "gfx942")),
+    "inside-memlock": image_has(has_infiniband=True).replace(process=HEALTHY.process.replace(locked_memory=8 << 20)),
+}
+NOTES = {
+    "inside-cache": HEALTHY.replace(mount_points=("/",)),
+    "inside-lsmod": image_has(has_lsmod=False),
+    "inside-rocm": image_has(rocm_version="5.7.1"),
+    "inside-numa": HEALTHY.replace(numa_nodes=2),
+    "inside-targets": HEALTHY.replace(variables={**HEALTHY.variables, "HSA_OVERRIDE_GFX_VERSION": "12.0.1"}),
+}
+
+
+@pytest.fixture
+def spoilt(machine):
+    """Return a function that examines a container of a host that is well: {check: state} of what is not ok there."""
+    made = machine()
+    made.write("/sys/module/amdgpu/version", "6.12.12\n")
+    before = made.states()
+
+    def examine(inside):
+        made.inside = inside
+        return {name: state for name, state in made.states().items() if before.get(name) != state and state != "ok"}
+
+    return examine
+
+
+def test_a_healthy_container_has_no_fault(spoilt):
+    assert spoilt(HEALTHY) == {}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_only_its_check_calls_a_fault_bad(spoilt, name):
+    assert spoilt(FAULTS[name]) == {name: "bad"}
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_only_its_check_notes_what_is_no_fault(spoilt, name):
+    assert spoilt(NOTES[name]) == {name: "note"}
+
+
+def together(first, second):
+    """Return a container with what two of them have that the healthy one has not."""
+    changed = {field: value for field, value in second.as_dict().items() if value != getattr(HEALTHY, field)}
+    if "nodes" in changed:
+        changed["nodes"] = tuple(
+            mine if mine not in HEALTHY.nodes else other
+            for mine, other in zip(sorted_nodes(first), sorted_nodes(second), strict=True)
+        )
+    return first.replace(**changed)
+
+
+def sorted_nodes(inside):
+    return sorted(inside.nodes, key=lambda node: node.path)
+
+
+# A container without nodes cannot be refused one, and one node gives one answer.
+ON_ONE_NODE = {"inside-access", "inside-cgroup", "inside-gpu"}
+OF_THE_IMAGE = {"inside-targets", "inside-memlock"}
+PAIRS = [
+    pair
+    for pair in combinations(FAULTS, 2)
+    if "inside-nodes" not in pair and not set(pair) <= ON_ONE_NODE and not set(pair) <= OF_THE_IMAGE
+]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="+".join)
+def test_two_faults_are_both_found(spoilt, pair):
+    first, second = pair
+
+    assert spoilt(together(FAULTS[first], FAULTS[second])) == {first: "bad", second: "bad"}
+
+
+@pytest.mark.parametrize(
+    ("number", "check"),
+    [
+        (errno.EACCES, "inside-access"),
+        (errno.EPERM, "inside-cgroup"),
+        (errno.EINVAL, "inside-kfd"),
+        (errno.ENXIO, "inside-nodes"),
+        (errno.ENODEV, "inside-nodes"),
+        (errno.ENOMEM, "inside-gpu"),
+        (errno.EBUSY, "inside-gpu"),
+        (errno.EIO, "inside-gpu"),
+    ],
+)
+def test_every_answer_of_the_kernel_belongs_to_one_check(spoilt, number, check):
+    assert spoilt(node_says(number, KFD)) == {check: "bad"}
+
+
+@pytest.mark.parametrize(
+    ("inside", "words", "fix"),
+    [
+        (
+            node_says(errno.EACCES, mode=0o660),
+            "user 1000 with groups 1000 44 may not open /dev/dri/renderD128, which is 0660 0:110",
+            "use --runtime=amd, or add --group-add 110",
+        ),
+        (
+            node_says(errno.EACCES),
+            "/dev/dri/renderD128 in container comfy is closed by SELinux, or by a mount with nodev: its mode would do",
+            "sudo setsebool -P container_use_devices on, or mount it without nodev",
+        ),
+    ],
+)
+def test_a_closed_node_is_explained_by_its_mode_or_by_what_else_closes_it(machine, inside, words, fix):
+    made = machine()
+    made.inside = inside
+
+    (result,) = made.examine(only=["inside-access"])
+
+    assert (result.finding.words, result.finding.fix) == (words, fix)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ((RENDER,), "container comfy has no /dev/kfd"),
+        ((KFD,), "container comfy has /dev/kfd and no render node"),
+        (NO_NODES, "container comfy was given no GPU: it has no /dev/kfd and no render node"),
+        ((KFD, RENDER), "container comfy has /dev/kfd and 1 render node"),
+    ],
+)
+def test_the_nodes_of_a_container_are_counted(machine, nodes, words):
+    made = machine()
+    made.inside = HEALTHY.replace(nodes=nodes)
+
+    (result,) = made.examine(only=["inside-nodes"])
+
+    assert result.finding.words == words
+
+
+def test_a_simulated_host_has_no_driver_that_could_answer(spoilt):
+    assert spoilt(node_says(errno.ENXIO).replace(has_driver=False)) == {}
+
+
+def test_who_is_not_root_is_told_what_it_takes(spoilt):
+    inside = InsideFacts(name="comfy", problem="container comfy from inside", needs="root")
+
+    assert spoilt(inside) == {"inside-nodes": "not checked"}
+
+
+@pytest.mark.parametrize(("profile", "size", "state"), [("mi210-4", 64, "note"), ("mi210-4", 16384, "ok")])
+def test_several_gpus_want_shared_memory(machine, profile, size, state):
+    made = machine(profile)
+    nodes = tuple(RENDER.replace(path=f"/dev/dri/renderD{minor}", minor=minor) for minor in (128, 129))
+    made.inside = image_has(shared_memory=size << 20).replace(nodes=(KFD, *nodes))
+
+    (result,) = made.examine(only=["inside-shm"])
+
+    assert result.finding.state == state
+    assert result.finding.words.startswith(f"/dev/shm in container comfy has {size} MiB")
+
+
+def test_tools_that_show_the_whole_host_are_explained(machine):
+    made = machine("mi210-4")
+    made.inside = HEALTHY
+
+    (result,) = made.examine(only=["inside-smi"])
+
+    assert result.finding.words == "rocm-smi in container comfy may list 4 GPUs, and 1 can be used"
+
+
+def test_every_check_of_a_container_is_tried():
+    tried_above = {"inside-shm", "inside-smi"}
+
+    assert {name for name in check_names() if name.startswith("inside-")} == {*FAULTS, *NOTES} | tried_above
