@@ -50,15 +50,22 @@ TYPED = (
     "tests-integration/support",
     "tests-integration/demo.py",
 )
+# What users and maintainers read; the launcher has no suffix by which it would be found.
+READ = (
+    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs", "packaging", "noxfile.py"),
+    *(f"packages/{name}/{part}" for name in NEEDS for part in ("README.md", "src")),
+    "packages/amd-container-runtime/src/scripts/amd-container-runtime",
+)
 
 
 @nox.session(reuse_venv=True)
 def lint(session: nox.Session) -> None:
-    """Check style, formatting, and that no modules import each other. Example: nox -s lint -- --fix"""
+    """Check style, formatting, words, and that no modules import each other. Example: nox -s lint -- --fix"""
     session.install(LINTER)
     session.run("ruff", "check", *session.posargs, ".")
     session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]), ".")
     session.run("python", "checks/import_circles.py", *(f"packages/{name}/src" for name in NEEDS))
+    session.run("python", "checks/words.py", *READ)
 
 
 @nox.session(reuse_venv=True)
@@ -237,7 +244,7 @@ def demo(session: nox.Session) -> None:
 
 
 def run_pytest(session: nox.Session, *words: str, env: dict[str, str] | None = None) -> None:
-    """Run pytest; whoever interrupts it still gets its engines stopped."""
+    """Run pytest; its engines are stopped even if it is interrupted."""
     session.run("pytest", *words, env=env, interrupt_timeout=LONG_ENOUGH)
 
 

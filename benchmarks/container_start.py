@@ -83,7 +83,7 @@ class Bench:
         return f"{self.installed}/usr/bin/{name}"
 
     def create(self, host: str, *request: str, container: str = "c1") -> Program:
-        """Return a `create` of a container with this environment; its bundle is made anew each time."""
+        """Return a `create` of a container with this environment; its bundle is made again each time."""
         bundle = self.directory / f"bundle-{container}"
         bundle.mkdir(exist_ok=True)
         spec = SPEC % "".join(f',"{variable}"' for variable in request)

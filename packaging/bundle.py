@@ -1,6 +1,6 @@
 """The third-party wheels that debs and rpms carry: pinned in bundle.lock, pure Python, checked before they are used.
 
-`python bundle.py lock NAME==VERSION...` writes bundle.lock anew.
+`python bundle.py lock NAME==VERSION...` writes bundle.lock again.
 """
 
 from __future__ import annotations

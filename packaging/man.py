@@ -1,7 +1,7 @@
 """Manual pages and shell completions, made from the commands themselves.
 
 `python -I -S -B man.py LIBRARY DIRECTORY DATE VERSION` reads the commands of the packaged modules in LIBRARY and
-writes DIRECTORY/{man,bash,zsh,fish}/. It runs in a python of its own: what it imports is the bundle, not ours.
+writes DIRECTORY/{man,bash,zsh,fish}/. It runs in an isolated python: what it imports is the bundle.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 # dpkg and rpm want a name and an address. Nobody answers for published packages yet, and below .invalid (RFC 2606) no
-# address will ever be somebody's. Whoever publishes packages puts his own here.
+# address will ever be somebody's. A publisher of packages puts its own here.
 MAINTAINER = "AMD Container Toolkit <nobody@container-toolkit.invalid>"
 # Where the repositories of a release will be found. There is no server yet: this is a directory of the machine itself.
 REPOSITORY = "file:/srv/amd-container-toolkit"
@@ -35,7 +35,7 @@ class Package(NamedTuple):
     recommends: tuple[str, ...] = ()
     # Third-party wheels that no package before this one in the arrow of imports has brought.
     bundled: tuple[str, ...] = ()
-    # Of ours and of what is bundled, in the words of SPDX.
+    # Of the sources and of the bundled libraries, as SPDX expressions.
     licence: str = "Apache-2.0"
     # Where files of this directory go.
     files: tuple[tuple[str, str], ...] = ()

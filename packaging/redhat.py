@@ -32,7 +32,7 @@ SETTINGS = {
 }
 
 
-# Directories that go with the last package that has them: ours, and those of shells that need not be there.
+# Directories that go with the last package that has them: this project's, and those of shells that may be missing.
 OWNED = (f"/{LIBRARY}", "/usr/share/doc/amd", "/usr/share/bash-completion", "/usr/share/fish", "/usr/share/zsh")
 
 
@@ -109,7 +109,7 @@ def format_spec(package: Package, family: Family, tree: Path) -> str:
 
 
 def _list_files(tree: Path) -> list[str]:
-    """Return the lines of %files; of directories, those that are ours alone."""
+    """Return the lines of %files; of directories, only those of this project."""
     lines = []
     for path in sorted(tree.rglob("*")):
         name = f"/{path.relative_to(tree)}"

@@ -114,7 +114,7 @@ def test_an_amount_of_something_else_is_none_of_ours(runtime):
 @pytest.mark.parametrize(
     ("variable", "sentence"),
     [
-        ("VRAM=lots", "DOCKER_RESOURCE_VRAM=lots is not a number of megabytes"),
+        ("VRAM=lots", "DOCKER_RESOURCE_VRAM=lots is not a number of MiB"),
         ("VRAM=65521", "DOCKER_RESOURCE_VRAM=65521 is more than any GPU of this node has, the largest has 65520 MiB"),
         ("AMD_GPU=0x1234", "DOCKER_RESOURCE_AMD_GPU=0x1234: no GPU has the unique id 0x1234, this host has 0xEA35F5"),
         ("AMD_GPU=nonsense", "DOCKER_RESOURCE_AMD_GPU=nonsense: 'nonsense' is not a GPU number, range, unique id or"),

@@ -282,7 +282,7 @@ def test_an_amount_of_a_declared_kind_is_memory_of_a_gpu_yet_to_be_chosen():
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "4e3", "4000,4000", "0x10", "9" * 20, "\u0664"])
 def test_memory_that_is_no_number_of_megabytes_is_refused(value):
-    assert "is not a number of megabytes" in refused(f"DOCKER_RESOURCE_VRAM={value}", settings=SHARING)
+    assert "is not a number of MiB" in refused(f"DOCKER_RESOURCE_VRAM={value}", settings=SHARING)
 
 
 def test_memory_and_whole_gpus_do_not_go_together():

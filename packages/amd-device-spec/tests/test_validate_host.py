@@ -55,7 +55,7 @@ def test_the_node_of_another_gpu_is_told(machine):
     nodes_of(machine, 0)[1] = copy.deepcopy(nodes_of(machine, 1)[1])
 
     assert told(machine) == [
-        "devices[0].containerEdits.deviceNodes[1].path: /dev/dri/renderD131 is no node of GPU 0",
+        "devices[0].containerEdits.deviceNodes[1].path: /dev/dri/renderD131 is not a node of GPU 0",
         "devices[0].containerEdits.deviceNodes: /dev/dri/renderD130 is missing",
     ]
 
@@ -63,8 +63,8 @@ def test_the_node_of_another_gpu_is_told(machine):
 def test_a_gpu_that_is_gone_is_told_under_each_of_its_names(machine):
     assert told(machine, gpus=machine[0][:3]) == [
         "devices[3].name: '3' names no GPU of this machine",
-        "devices[4].containerEdits.deviceNodes[6].path: /dev/dri/card1 is no node of what all names",
-        "devices[4].containerEdits.deviceNodes[7].path: /dev/dri/renderD128 is no node of what all names",
+        "devices[4].containerEdits.deviceNodes[6].path: /dev/dri/card1 is not a node of what all names",
+        "devices[4].containerEdits.deviceNodes[7].path: /dev/dri/renderD128 is not a node of what all names",
         "devices[14].name: '0x12FE4F7FDAF06B9' names no GPU of this machine",
         "devices[15].name: '0x12fe4f7fdaf06b9' names no GPU of this machine",
         "devices[16].name: '01ff740f-0000-1000-802f-e4f7fdaf06b9' names no GPU of this machine",

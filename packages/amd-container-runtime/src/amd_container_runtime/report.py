@@ -30,7 +30,7 @@ def report_failure(call: Call, message: str) -> None:
     try:  # noqa: SIM105 - contextlib is a large import
         posix.write(2, f"{text}\n".encode(errors="backslashreplace"))
     except OSError:
-        pass  # nobody listens; the exit code is still ours
+        pass  # nobody listens; the exit code still says it
 
 
 class Log:
@@ -44,7 +44,7 @@ class Log:
     def __init__(self, host: Host, *, level: str = "info", path: str = "", home: str = "") -> None:
         """Log to `path`, by default LOG_FILE of the host and, for those who may not write that, in `home`."""
         self._level = LEVELS.index(level)
-        # Whoever owns a home directory could lead root elsewhere with a link.
+        # The owner of a home directory could lead root elsewhere with a link.
         at_home = [(f"{home}/{NAME}.log", posix.O_NOFOLLOW)] if home else []
         self._end = "" if host.is_this_machine else f" host_root={as_log_word(host.root)}"
         self._files = [(path, 0)] if path else [(host.path(LOG_FILE), 0), *at_home]

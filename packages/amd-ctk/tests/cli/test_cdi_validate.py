@@ -119,7 +119,7 @@ def test_a_device_outside_dev_dri_is_its_authors_business(spec, amd_ctk):
     answer = amd_ctk("cdi", "validate")
 
     assert "uverbs0" not in answer.stdout
-    assert answer.stdout.count("/dev/dri/renderD200 is no node of GPU 0\n") == 1
+    assert answer.stdout.count("/dev/dri/renderD200 is not a node of GPU 0\n") == 1
     assert len(answer.stdout.splitlines()) == 4
 
 

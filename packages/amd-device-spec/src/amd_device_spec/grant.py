@@ -81,7 +81,7 @@ def _grant_scheduled(request: GpuRequest, node: Node) -> Grant:
             hint="reserve one or the other in a service",
         )
     if not (chosen or vram):
-        # A task must not start without the GPUs it reserved, so somebody has to have asked for others.
+        # A task must not start without the GPUs it reserved, unless it asked for others.
         if problems and request.visible is None and node.settings.unknown_gpus == "error":
             raise problems[0]
         granted = _grant_named(_by_user(request), node)
@@ -144,7 +144,7 @@ def _problem_of_name(variable: str, value: str, item: str, node: Node) -> Reques
             f"{variable}={shown(value)} does not name GPUs as Swarm does",
             hint=f"ask for GPUs with {VISIBLE_DEVICES}, and leave {variable} to Swarm",
         )
-    # Swarm gives out any word that somebody advertises, so a wrong one may be its own; it is refused as no GPU.
+    # Swarm gives out any word that a node advertises, so a wrong one may come from it; it is refused as unknown.
     return None
 
 
@@ -174,7 +174,7 @@ def _vram(request: GpuRequest, settings: Settings) -> VramRequest | None:
         value = request.resources[kind]
         if len(value) > LONGEST_AMOUNT or not is_amount(value) or not int(value):
             raise RequestError(
-                f"{SWARM_PREFIX}{kind}={shown(value)} is not a number of megabytes",
+                f"{SWARM_PREFIX}{kind}={shown(value)} is not a number of MiB",
                 hint=f"write one number in node-generic-resources of the docker daemon: {kind}=65520",
             )
         return VramRequest(kind=kind, megabytes=int(value))
@@ -182,7 +182,7 @@ def _vram(request: GpuRequest, settings: Settings) -> VramRequest | None:
 
 
 def _refuse_unadvertised_memory(request: GpuRequest) -> None:
-    """Refuse memory that nobody keeps account of: the task would start without a GPU and not say so."""
+    """Refuse memory that this node does not count: the task would start without a GPU."""
     from amdgpu_discovery.unknown_gpus import shown
 
     for kind, value in request.unadvertised:

@@ -2,7 +2,7 @@
 
 Edits are made on the JSON as it stands: what this project does not know survives. What was added is listed in an
 annotation, devices and rules in short, so that a spec that comes again (`create` after a failed `create`) is
-edited anew and not twice.
+edited again and not twice.
 Source: OCI runtime-spec, config-linux.md.
 """
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.gpu import DeviceNode
 
-# Everybody in the container may open its GPUs: the device cgroup decides which these are, and a user inside has no way
-# to be in the host's render group (docs/explanation/access.md).
+# Every user in the container may open its GPUs: the device cgroup decides which these are, and a user inside cannot
+# be in the host's render group (docs/explanation/access.md).
 OPEN_MODE = 0o666
 
-# Where a user namespace shows a group that it does not map (/proc/sys/kernel/overflowgid); nobody can be put into it.
+# Where a user namespace shows a group that it does not map (/proc/sys/kernel/overflowgid); no process can join it.
 OVERFLOW_GID = 65534
 
 
@@ -183,7 +183,7 @@ def _missing_rules(present: list[dict[str, Any]], wanted: list[dict[str, Any]]) 
 
 
 def _allows_use(rule: dict[str, Any]) -> bool:
-    """Return whether a rule allows as much as ours, for one character device or more."""
+    """Return whether a rule allows reading and writing of one character device or more."""
     return rule.get("allow") is True and rule.get("type") == "c" and set(ACCESS) <= set(str(rule.get("access")))
 
 

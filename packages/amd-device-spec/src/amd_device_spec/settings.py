@@ -38,7 +38,7 @@ KINDS = {"swarm-resources": "AMD_GPU", "swarm-vram-resources": "VRAM"}
 
 
 class SettingsError(ToolkitError):
-    """Settings that cannot be read or mean nothing; nothing is assumed in their place."""
+    """Settings that cannot be read or are invalid; the defaults are not used instead."""
 
     exit_code = 8
 
@@ -150,7 +150,7 @@ def nearest_key(key: str) -> str:
 
 
 def default(key: str) -> Any:
-    """Return the value of a setting that nobody has set."""
+    """Return the default of a setting."""
     return getattr(Settings(), key.replace("-", "_"))
 
 

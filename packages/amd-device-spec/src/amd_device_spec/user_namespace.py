@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.gpu import DeviceNode
 
-# Everybody may read and write.
+# All users may read and write.
 OPEN_TO_ALL = 0o006
 
 # user_namespaces(7): outside of every namespace all ids stand for themselves.
@@ -26,7 +26,7 @@ def is_user_namespace() -> bool:
 def closed_nodes(nodes: Iterable[DeviceNode], spec: dict[str, Any]) -> list[DeviceNode]:
     """Return the nodes that users of a container will not be able to open if the host's are bound.
 
-    Nobody can make device nodes in a user namespace, so runtimes bind those of the host with the mode they have there.
+    Device nodes cannot be made in a user namespace, so runtimes bind those of the host, with the host's mode.
     """
     closed = [node for node in nodes if node.mode & OPEN_TO_ALL != OPEN_TO_ALL]
     return closed if closed and (_has_user_namespace(spec) or is_user_namespace()) else []

@@ -1,4 +1,4 @@
-"""Whether what a CDI spec says about GPUs is still true of a machine."""
+"""Check whether a CDI spec still matches the GPUs of a machine."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ def host_problems(
 ) -> Iterator[Problem]:
     """Yield where a well-formed CDI `spec` contradicts a machine.
 
-    `gpus` are those it should offer and `nodes` what `find_device_nodes` says of them; `hooks`, in CDI's form, must be
-    among those of the spec. What else a spec holds (mounts, devices under names of its author's) is its author's
-    business.
+    `gpus` are those it should define, and `nodes` those of `find_device_nodes`. `hooks`, in CDI's form, must be among
+    those of the spec. Other content of a spec (mounts, devices with other names) is not checked.
     """
     named = names_of(gpus, ALL_NAMES)
     node_by_path = {node.path: node for node in nodes}
@@ -37,13 +36,13 @@ def host_problems(
         location = ("devices", position)
         if device["name"] in named:
             yield from _grant_problems(device, location, named[device["name"]], node_by_path)
-        elif _is_ours(device["name"]):
+        elif _is_gpu_name(device["name"]):
             yield Problem(location=(*location, "name"), message=f"{device['name']!r} names no GPU of this machine")
     yield from _missing_gpus(spec, gpus)
     yield from _missing_hooks(spec, hooks)
 
 
-def _is_ours(name: str) -> bool:
+def _is_gpu_name(name: str) -> bool:
     return name == ALL or name.isdecimal() or is_identity(name)
 
 
@@ -57,7 +56,7 @@ def _grant_problems(
         path = node.get("hostPath") or node["path"]
         if path not in allowed:
             if path.startswith(DRM_DIRECTORY):
-                message = f"{path} is no node of {_subject(device['name'])}"
+                message = f"{path} is not a node of {_subject(device['name'])}"
                 yield Problem(location=(*location, position, "path"), message=message)
         elif path not in node_by_path:
             yield Problem(location=(*location, position, "path"), message=f"{path} does not exist")

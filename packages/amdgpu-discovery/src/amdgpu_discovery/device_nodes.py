@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 KFD_PATH = "/dev/kfd"
-# The kernel numbers /dev/kfd anew at every boot.
+# The kernel gives /dev/kfd another number at every boot.
 KFD_NUMBER = "/sys/class/kfd/kfd/dev"
 
 

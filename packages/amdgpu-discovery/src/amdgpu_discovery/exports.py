@@ -1,4 +1,4 @@
-"""The names that a package offers on its front page, imported when they are first used.
+"""The public names of a package, imported when they are first used.
 
 Every container start imports the packages, and needs hardly any of these names.
 """

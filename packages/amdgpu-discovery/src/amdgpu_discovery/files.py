@@ -1,4 +1,4 @@
-"""Read a file, append to it, replace it whole or not at all."""
+"""Read files, append to them, and replace them atomically."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def read_plain_file(
 ) -> tuple[bytes, float]:
     """Return the content of a file and when it was written; OSError where it is large or no plain file.
 
-    For what somebody else may have put there: a pipe would keep the reader waiting, a device may act when it is opened,
-    and some never end. Of an `owner` only that user's own files are read, and no symbolic link is followed.
+    For files that an untrusted user may have made: a pipe would block the reader, opening a device may have an effect,
+    and some files never end. Of an `owner` only that user's own files are read, and no symbolic link is followed.
     """
     found_path = posix.O_PATH | posix.O_CLOEXEC | (0 if owner is None else posix.O_NOFOLLOW)
     handle = posix.open(path, found_path, dir_fd=directory)
@@ -104,7 +104,7 @@ def append_to_file(path: str, content: bytes, *, flags: int = 0) -> None:
 
 
 def replace_file(path: str, content: bytes, *, mode: int | None = None, durable: bool = False) -> None:
-    """Put `content` in place of the file at `path`, which readers see either as it was or as it shall be.
+    """Replace the file at `path` by `content`; readers see either the old file or the new one.
 
     An existing file keeps its mode and owner, a new one gets `mode` (0644 if not given). A symbolic link is followed,
     so that the link stays and its target changes. `durable` also waits for the disk. FileError where that fails; the
@@ -129,7 +129,7 @@ def write_beside(path: str, content: bytes, *, mode: int | None = None, durable:
     try:
         descriptor = posix.open(temporary, flags, 0o600)
     except FileExistsError:
-        # Left by a process of our own number that was killed; nobody else has this name now.
+        # Left by a killed process that had this process's number; no other process uses this name.
         posix.unlink(temporary)
         descriptor = posix.open(temporary, flags, 0o600)
     try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology"
 
-# A rebuild takes well under a millisecond; whoever loses this often is not losing a race.
+# A rebuild takes well under a millisecond; losing this often is not a race.
 ATTEMPTS = 100
 # KFD_CRAT heap types: video memory that the CPU can reach through the PCI window, and that it cannot.
 FRAME_BUFFER_HEAPS = (1, 2)

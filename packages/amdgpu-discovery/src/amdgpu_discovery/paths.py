@@ -1,7 +1,7 @@
 """What a container start needs of `os.path`.
 
 Importing `os` takes a millisecond, a tenth of the whole start; `posix`, the C half below it, is there already. So
-modules that every start loads use `posix` and these, which leave whatever is not plain to `os.path`.
+modules that every start loads use `posix` and these, which leave unusual paths to `os.path`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def is_file(path: str) -> bool:
 
 
 def writable_by_others(path: str) -> str:
-    """Return the part of an absolute path that somebody other than root and this user may replace, "" for none."""
+    """Return the part of an absolute path that users other than root and this user may replace, "" for none."""
     status = posix.stat(path)
     others = status.st_mode & (WRITABLE_BY_ALL if status.st_gid == 0 else WRITABLE_BY_ALL | WRITABLE_BY_GROUP)
     # In a directory like /tmp only owners may rename and remove, and what is below belongs to root or this user.

@@ -27,7 +27,7 @@ CONFIGURE = {
 
 
 class RuntimeView(Value):
-    """The runtime that an engine calls for a container: is it ours, or why is it not."""
+    """The runtime that an engine calls for a container: is it amd-container-runtime, and if not, why."""
 
     is_ours: bool
     problem: str = ""

@@ -43,7 +43,7 @@ def is_claim_hook(hook: object) -> bool:
 def _hook(host: Host, command: str, *more: str) -> dict[str, Any]:
     """Return a hook that needs no environment: engines give it an empty one, or the caller's whole one.
 
-    It leaves no bytecode beside modules, where root would write into the directories of whoever installed them.
+    It leaves no bytecode beside modules, where root would write into a user's directories.
     """
     interpreter = absolute(sys.executable or "/usr/bin/python3")
     words = [interpreter, "-I", "-S", "-B", _program(), command, "--import-from", ":".join(_import_roots())]

@@ -138,7 +138,7 @@ def _init_by_state(lease: Lease, processes: Processes, read: Reader, roots: Iter
             try:
                 init = _read_state(read(f"{root}/{lease.container_id}/{name}", LARGEST_STATE)[0], pid, start)
             except PermissionError:
-                # Whoever may read the pid file is the container's user, and has no state where only root may look.
+                # A process that may read the pid file is the container's user and has no state that only root can read.
                 if lease.root or not lease.pid_file:
                     raise
                 continue

@@ -48,7 +48,7 @@ class ProcessId(Value):
 
 
 class Holder(Value):
-    """A container that claims GPUs, as far as whoever makes it knows it."""
+    """A container that claims GPUs, as far as its maker knows it."""
 
     container_id: str
     # The runtime's --root, "" for its default: one id may live under two of them.

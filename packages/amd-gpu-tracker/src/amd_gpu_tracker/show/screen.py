@@ -1,4 +1,4 @@
-"""Print status once, or anew whenever it changes."""
+"""Print status once, or again whenever it changes."""
 
 from __future__ import annotations
 

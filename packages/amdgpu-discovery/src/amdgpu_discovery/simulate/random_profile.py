@@ -1,4 +1,4 @@
-"""Make up hosts that could exist, for property tests of whatever works on the GPUs of a host."""
+"""Make up hosts that could exist, for property tests of code that works on the GPUs of a host."""
 
 from __future__ import annotations
 

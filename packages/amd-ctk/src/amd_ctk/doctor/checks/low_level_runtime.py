@@ -13,7 +13,7 @@ PLACE = "reference/runtime.md#the-low-level-runtime"
 
 
 def check(facts: Facts) -> Finding | None:
-    """Judge whether runc, crun or the configured runtime can be run, where ours is used."""
+    """Judge whether runc, crun or the configured runtime can be run, where amd-container-runtime is used."""
     toolkit = facts.toolkit
     if toolkit.broken_low_level:
         words = f"low-level-runtime is {toolkit.broken_low_level}, which cannot be run"
