@@ -110,6 +110,15 @@ def test_a_rule_that_allows_less_does_not_count():
     assert spec["linux"]["resources"]["devices"] == [rule, KFD_RULE]
 
 
+def test_a_rule_that_denies_the_device_itself_does_not_count():
+    denied = {**KFD_RULE, "allow": False}
+    spec = {"linux": {"resources": {"devices": [KFD_RULE, denied]}}}
+
+    apply_edits(spec, build_edits([KFD]))
+
+    assert spec["linux"]["resources"]["devices"] == [KFD_RULE, denied, KFD_RULE]
+
+
 def test_a_rule_for_another_kind_of_device_or_with_odd_numbers_does_not_count():
     rules = [{**KFD_RULE, "type": "b"}, {**KFD_RULE, "minor": [0]}, {**KFD_RULE, "minor": None}]
     spec = {"linux": {"resources": {"devices": [*rules]}}}
@@ -181,6 +190,7 @@ def test_nothing_to_add_takes_out_what_was_added():
         {"poststop": {}},
         {"mounts": ["/etc/shadow /dev/amd-container-toolkit/226:128"]},
         {"mounts": ["/dev/kfd /etc/shadow"]},
+        {"mounts": ["/dev/kfd /srv/nodes/226:128"]},
         {"mounts": ["/dev/kfd /dev/amd-container-toolkit/../shadow"]},
         {"mounts": [7]},
         {"namespaces": []},

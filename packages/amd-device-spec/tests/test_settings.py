@@ -197,6 +197,12 @@ def test_the_compiled_form_is_lines_that_a_shell_can_read() -> None:
     assert parse_compiled(compiled, "17.43") is None
 
 
+def test_the_source_of_a_compiled_form_counts_in_its_second_line_only() -> None:
+    compiled = b"# Compiled\nsource=17.43\nlow-level-runtime=crun\nsource=17.42\n"
+
+    assert parse_compiled(compiled, "17.42") is None
+
+
 def test_compiled_settings_cost_no_heavy_import(host: Host) -> None:
     write(host, CONFIG_FILE, "")
     compile_settings(host, {"unknown-gpus": "ignore"})

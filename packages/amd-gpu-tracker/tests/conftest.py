@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import posix
 import shutil
 import time
 from collections.abc import Callable
@@ -223,3 +224,18 @@ def machine_of(tmp_path: Path):
         return Machine(directory or tmp_path, profile)
 
     return make
+
+
+@pytest.fixture
+def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the sizes of what is read from now on."""
+    sizes: list[int] = []
+    real = posix.read
+
+    def read(descriptor: int, most: int) -> bytes:
+        content = real(descriptor, most)
+        sizes.append(len(content))
+        return content
+
+    monkeypatch.setattr(posix, "read", read)
+    return sizes

@@ -7,7 +7,6 @@ logind makes one, and root then does what an administrator does: `status` in all
 from __future__ import annotations
 
 import os
-import posix
 import signal
 import subprocess
 import sys
@@ -122,21 +121,6 @@ def look(tracker, capsys):
         return [(use.container_id, use.user) for use in used], shown.err.splitlines()
 
     return show
-
-
-@pytest.fixture
-def bytes_read(monkeypatch):
-    """Return the sizes of what is read from now on."""
-    sizes = []
-    real = posix.read
-
-    def read(descriptor, most):
-        content = real(descriptor, most)
-        sizes.append(len(content))
-        return content
-
-    monkeypatch.setattr(posix, "read", read)
-    return sizes
 
 
 def becomes_exclusive(tracker, number=1):

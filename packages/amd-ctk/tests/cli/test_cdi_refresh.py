@@ -95,6 +95,18 @@ def test_a_spec_whose_directory_is_gone_is_forgotten(host, amd_ctk, tmp_path):
     assert second.stdout == "No CDI spec has been generated, so there is none to refresh\n"
 
 
+@pytest.mark.parametrize("directory", ["/run/cdi", "/var/run/cdi", "/tmp/cdi", "/var/tmp/cdi"])
+def test_a_spec_in_a_directory_that_is_empty_after_a_boot_is_generated_again(host, amd_ctk, tmp_path, directory):
+    host()
+    amd_ctk("cdi", "generate", "--device-name-strategy=index", f"--output={directory}/amd.json")
+    shutil.rmtree(f"{tmp_path}/host{directory}")
+
+    answer = amd_ctk("cdi", "refresh")
+
+    assert (answer.returncode, answer.stdout) == (0, f"Generated CDI spec: {directory}/amd.json\n")
+    assert names(tmp_path / f"host{directory}/amd.json") == ["0", "1", "2", "3", "all"]
+
+
 def test_a_driver_that_is_not_loaded_yet_keeps_the_spec(host, amd_ctk, tmp_path, spec):
     host()
     amd_ctk("cdi", "generate")

@@ -275,21 +275,6 @@ def counted(function, calls):
     return call
 
 
-@pytest.fixture
-def bytes_read(monkeypatch):
-    """Return the sizes of what is read from now on."""
-    sizes = []
-    real = posix.read
-
-    def read(descriptor, most):
-        content = real(descriptor, most)
-        sizes.append(len(content))
-        return content
-
-    monkeypatch.setattr(posix, "read", read)
-    return sizes
-
-
 @pytest.mark.parametrize("part", ["leases", "amd-container-toolkit"])
 @pytest.mark.parametrize("kind", ["link", "file", "pipe"])
 def test_a_directory_that_is_none_is_one_line(machine, user, read, part, kind):
