@@ -25,15 +25,19 @@ LONGEST_INSTALLATION = 600
 
 def debian_root(suite: str) -> Path:
     """Return a root file system of a release with container engines, made once: half a minute and 700 MB each."""
-    root = _cache() / suite
-    packages = [*PACKAGES, *(() if suite in OLDER_SUITES else NEWER_PACKAGES)]
+    return make_root(suite, suite, *PACKAGES, *(() if suite in OLDER_SUITES else NEWER_PACKAGES))
+
+
+def make_root(name: str, suite: str, *packages: str) -> Path:
+    """Return a root file system of a release with these packages; `name` is its own among all that are kept."""
+    root = _cache() / name
     complete = root / ".complete"
     # Two sessions at once would install into each other's half-made root.
     with FileLock(root.with_suffix(".lock"), timeout=LONGEST_INSTALLATION):
-        if not complete.exists() or complete.read_text().split() != packages:
+        if not complete.exists() or complete.read_text().split() != [*packages]:
             subprocess.run(["rm", "-rf", "--one-file-system", root], check=True)
             bootstrap(suite, root)
-            _install(root, packages)
+            _install(root, *packages)
             complete.write_text("\n".join(packages))
     return root
 
@@ -44,7 +48,7 @@ def _cache() -> Path:
     return directory
 
 
-def _install(root: Path, packages: list[str]) -> None:
+def _install(root: Path, *packages: str) -> None:
     # No package may start a service in there.
     policy = root / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")

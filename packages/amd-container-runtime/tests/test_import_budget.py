@@ -84,6 +84,20 @@ def test_create_loads_few_modules(runtime, loaded):
     assert len(ours(modules)) <= MOST_FOR_CREATE
 
 
+def test_only_what_slurm_starts_loads_what_is_for_slurm(runtime, loaded):
+    runtime.write_config("AMD_VISIBLE_DEVICES=none")
+    without = loaded("create", "--bundle", runtime.bundle, "c1")
+    runtime.write_config("AMD_VISIBLE_DEVICES=none", "SLURM_JOB_ID=7")
+
+    modules = loaded("create", "--bundle", runtime.bundle, "c1")
+
+    assert not modules & FORBIDDEN
+    assert modules - without == {
+        *("amd_device_spec.slurm", "amd_device_spec.slurm.conf", "amd_device_spec.slurm.job"),
+        "amdgpu_discovery.unknown_gpus",
+    }
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
 def test_what_makes_nodes_is_loaded_only_where_a_user_namespace_is_asked_for(runtime, loaded):
     runtime.write_config("AMD_VISIBLE_DEVICES=all")

@@ -58,6 +58,7 @@ RULES = '{"linux": {"resources": {"devices": [%s]}}}'
 LOOKED_AT = {
     "process.env[] == AMD_VISIBLE_DEVICES": '{"process": {"env": ["AMD_VISIBLE_DEVICES="]}}',
     "process.env[] startswith DOCKER_RESOURCE_": '{"process": {"env": ["DOCKER_RESOURCE_GPU=0x1"]}}',
+    "process.env[] startswith SLURM": '{"process": {"env": ["SLURM_STEP_GPUS=0,1"]}}',
     "annotations.com.amd.container-toolkit.edits": '{"annotations": {"com.amd.container-toolkit.edits": "{}"}}',
     "annotations.run.oci.keep_original_groups": '{"annotations": {"run.oci.keep_original_groups": "1"}}',
     "linux.devices[].major": '{"linux": {"devices": [{"path": "/dev/x", "type": "c", "major": 226, "minor": 1}]}}',
@@ -144,6 +145,7 @@ def test_every_place_where_a_start_looks_has_an_example(runtime, monkeypatch):
 
 EXAMPLES = list(LOOKED_AT.values())
 MORE_EXAMPLES = [
+    '{"process": {"env": ["SLURM_JOB_ID=7", "SLURM_JOB_GPUS=0"]}}',
     r'{"process": {"env": ["\u0041MD_VISIBLE_DEVICES=0"]}}',
     '{\n "path": "/dev/gpu",\n "major": 226\n}',
     '{"major"\n:\n226}',
@@ -263,7 +265,14 @@ def rules(draw):
     return "{" + ",".join(parts) + "}"
 
 
-VARIABLES = ["PATH=/bin", "AMD_VISIBLE_DEVICES=0", r"\u0041MD_VISIBLE_DEVICES=0", "DOCKER_RESOURCE_GPU=0x1", "A=allow"]
+VARIABLES = [
+    "PATH=/bin",
+    "SLURM_JOB_GPUS=0",
+    "AMD_VISIBLE_DEVICES=0",
+    r"\u0041MD_VISIBLE_DEVICES=0",
+    "DOCKER_RESOURCE_GPU=0x1",
+    "A=allow",
+]
 
 
 @st.composite

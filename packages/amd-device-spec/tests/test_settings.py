@@ -53,6 +53,7 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "swarm_vram_resources": (),
         "visible_devices_env": "always",
         "privileged_claims": "requested",
+        "slurm_filters": "remove",
         "log_level": "info",
         "log_file": "",
     }

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from amd_device_spec.oci import Edits
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
+    from amd_device_spec.slurm.job import Job
     from amd_gpu_tracker import ContainerClaim
     from amdgpu_discovery.gpu import DeviceNode, GpuLocation
     from amdgpu_discovery.host import Host
@@ -69,6 +70,8 @@ def _add(start: Start) -> None:
         nodes = find_device_nodes(start.host, granted.gpus)
         closed = closed_nodes(nodes, start.spec)
         changed = add_edits(start.spec, _edits(start, nodes, closed, granted, claim)) or changed
+        if request and request.job and granted.gpus:
+            changed = _remove_filters(start, request.job) or changed
         if keep_last_request(start.spec) or changed:
             start.bundle.write()
         # Where it is refused because it runs already, runc says so, and its bundle and its GPUs stay as they are.
@@ -82,6 +85,13 @@ def _add(start: Start) -> None:
         start.bundle.discard()
     if request and is_given:
         _log_grant(start, granted, closed_nodes_note(closed, start.spec))
+
+
+def _remove_filters(start: Start, job: Job) -> bool:
+    # Few containers are started by Slurm.
+    from amd_device_spec.slurm.filters import remove_filters
+
+    return remove_filters(start.spec, job, start.settings)
 
 
 def _withdraw(claim: ContainerClaim | None) -> None:

@@ -22,6 +22,7 @@ swarm-resource-names = "uuid"  # default
 swarm-vram-resources = []  # default
 visible-devices-env = "always"  # default
 privileged-claims = "requested"  # default
+slurm-filters = "remove"  # default
 log-level = "info"  # default
 log-file = ""  # default
 """
@@ -61,6 +62,7 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "swarm-vram-resources": [],
             "visible-devices-env": "always",
             "privileged-claims": "requested",
+            "slurm-filters": "remove",
             "log-level": "info",
             "log-file": "",
         },

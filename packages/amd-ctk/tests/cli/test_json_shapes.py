@@ -20,6 +20,7 @@ COMMANDS = {
     "gpu-list": "gpu list",
     "gpu-tracker-refusals": "gpu-tracker status --refusals",
     "gpu-tracker-status": "gpu-tracker status",
+    "slurm-status": "slurm status",
     "swarm-status": "swarm status",
     "version": "version",
 }
@@ -56,7 +57,7 @@ def test_every_schema_is_one_and_has_a_command():
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("name", ["gpu-list", "cdi-list", "swarm-status"])
+@pytest.mark.parametrize("name", ["gpu-list", "cdi-list", "slurm-status", "swarm-status"])
 def test_lists_of_gpus_have_their_shape_on_every_kind_of_host(host, amd_ctk, name, profile):
     host(profile)
 

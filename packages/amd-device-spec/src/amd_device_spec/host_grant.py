@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_device_spec.grant import Grant, decide_grant
-from amdgpu_discovery.errors import DriverUnavailable
+from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
 from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
@@ -22,13 +22,24 @@ def grant_on_host(request: GpuRequest | None, host: Host, settings: Settings) ->
     if request is None:
         return Grant(gpus=()), []
     gpus = [] if request.asks_for_nothing else _locate_gpus(request, host)
-    return decide_grant(request, gpus, settings, unnumbered=lambda: _find_unnumbered_gpus(host)), gpus
+    return _decide(request, gpus, host, settings), gpus
+
+
+def _decide(request: GpuRequest, gpus: list[GpuLocation], host: Host, settings: Settings) -> Grant:
+    def unnumbered() -> list[UnnumberedGpu]:
+        return _find_unnumbered_gpus(host)
+
+    if request.job is None or request.asks_for_nothing:
+        return decide_grant(request, gpus, settings, unnumbered=unnumbered)
+    from amd_device_spec.slurm.grant import grant_in_job
+
+    return grant_in_job(request, request.job, gpus, host, settings, unnumbered=unnumbered)
 
 
 def _locate_gpus(request: GpuRequest, host: Host) -> list[GpuLocation]:
     try:
         return locate_gpus(host, board_ids=request.names_identities)
-    except DriverUnavailable:
+    except (DriverUnavailable, GpusHidden):
         if request.needs_gpus:
             raise
         return []

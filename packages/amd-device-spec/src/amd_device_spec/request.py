@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_device_spec.settings import Settings
+    from amd_device_spec.slurm.job import Job
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
+SLURM_PREFIX = "SLURM"
 SWARM_PREFIX = "DOCKER_RESOURCE_"
 # As `amd-ctk swarm setup --vram` calls it, and as nodes are set up by hand.
 VRAM_KIND = "VRAM"
@@ -49,23 +51,30 @@ class GpuRequest(Value):
         resources: Swarm's resources of the kinds that this node advertises by its settings: what was chosen, by kind.
         unadvertised: Kind and first item of resources of other kinds that may be GPUs of this host or their memory;
             never granted.
+        job: The job of Slurm that the container belongs to, which limits all of these; None where there is none.
     """
 
     visible: str | None
     resources: dict[str, str]
     unadvertised: tuple[tuple[str, str], ...] = ()
+    job: Job | None = None
 
     @property
     def asks_for_nothing(self) -> bool:
         """Return whether no GPU is wanted: `none` in AMD_VISIBLE_DEVICES beats every resource."""
         if self.visible is None:
-            return not (self.resources or self.unadvertised)
+            return not (self.resources or self.unadvertised or (self.job and self.job.gpus))
         return asks_for_nothing(self.visible)
 
     @property
     def needs_gpus(self) -> bool:
         """Return whether a host without GPUs cannot meet this; resources of other kinds may be other devices."""
-        return not self.asks_for_nothing and (self.visible is not None or bool(self.resources))
+        return not self.asks_for_nothing and self.is_named
+
+    @property
+    def is_named(self) -> bool:
+        """Return whether the user or Swarm names GPUs, which have to be given then."""
+        return self.visible is not None or bool(self.resources)
 
     @property
     def names_identities(self) -> bool:
@@ -80,14 +89,17 @@ def requested_gpus(spec: dict[str, Any], settings: Settings) -> GpuRequest | Non
     """
     visible: str | None = None
     resources: dict[str, str] = {}
+    of_slurm: dict[str, str] = {}
     for name, value in _variables(spec):
         if name == VISIBLE_DEVICES:
             visible = value
         elif name.startswith(SWARM_PREFIX):
             resources[name.removeprefix(SWARM_PREFIX)] = value
-    if visible is None and not resources:
+        elif name.startswith(SLURM_PREFIX):
+            of_slurm[name] = value
+    if visible is None and not resources and not of_slurm:
         return None
-    request = GpuRequest(visible=visible, resources=_advertised(resources, settings))
+    request = GpuRequest(visible=visible, resources=_advertised(resources, settings), job=_job(of_slurm))
     if resources:
         request = request.replace(unadvertised=_unadvertised(resources, settings))
     return None if visible is None and request.asks_for_nothing else request
@@ -129,6 +141,15 @@ def _variables(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
             raise SpecError(f"entry {position} of its 'process.env' is not a string")
         name, _, value = entry.partition("=")
         yield name, value
+
+
+def _job(variables: dict[str, str]) -> Job | None:
+    if not variables:
+        return None
+    # Few containers are started by Slurm.
+    from amd_device_spec.slurm.job import parse_job
+
+    return parse_job(variables)
 
 
 def _advertised(resources: dict[str, str], settings: Settings) -> dict[str, str]:

@@ -31,6 +31,7 @@ CHOICES = {
     "swarm-resource-names": ("uuid", "pci"),
     "visible-devices-env": ("always", "privileged", "never"),
     "privileged-claims": ("requested", "all"),
+    "slurm-filters": ("remove", "keep"),
     "log-level": ("info", "debug", "warn", "error"),
 }
 # The keys that take kinds of Swarm's generic resources, each with an example.
@@ -55,6 +56,7 @@ class Settings(Value):
         swarm_vram_resources: Resource kinds of Swarm that count memory, in MiB.
         visible_devices_env: Whether containers may ask by environment: `always`, `privileged` or `never`.
         privileged_claims: What privileged containers claim of the GPU Tracker: `requested` or `all`.
+        slurm_filters: What becomes of Slurm's own ROCR_VISIBLE_DEVICES and its like in containers: `remove` or `keep`.
         log_level: `debug`, `info`, `warn` or `error`.
         log_file: Absolute path of the runtime's log; "" for the default.
     """
@@ -67,6 +69,7 @@ class Settings(Value):
     swarm_vram_resources: tuple[str, ...] = ()
     visible_devices_env: str = "always"
     privileged_claims: str = "requested"
+    slurm_filters: str = "remove"
     log_level: str = "info"
     log_file: str = ""
 

@@ -17,6 +17,8 @@ SHOW_GPUS = "'amd-ctk gpu list' shows them"
 NAMES_SHOWN = 8
 CHARACTERS_SHOWN = 60
 
+NOT_AMONG = "not among the GPUs this process may use"
+
 
 class UnknownGpu(RequestError):
     """An item that names no GPU of this host; `items` as far as they are unknown, numbers one by one.
@@ -133,8 +135,8 @@ def missing_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> Unkno
     usable = [gpu.number for gpu in gpus]
     hidden = [number for number in range(first, last + 1) if number not in usable]
     return UnknownGpu(
-        f"GPU{'s' if len(hidden) > 1 else ''} {format_numbers(hidden)} {'are' if len(hidden) > 1 else 'is'} not among"
-        f" the GPUs this process may use ({format_numbers(usable)})",
+        f"GPU{'s' if len(hidden) > 1 else ''} {format_numbers(hidden)} {'are' if len(hidden) > 1 else 'is'}"
+        f" {NOT_AMONG} ({format_numbers(usable)})",
         items=[str(number) for number in hidden],
         hint="its device cgroup hides the others",
     )

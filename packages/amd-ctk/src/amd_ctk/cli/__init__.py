@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli import cdi, config, doctor, explain, gpu, gpu_tracker, runtime, swarm, version
+from amd_ctk.cli import cdi, config, doctor, explain, gpu, gpu_tracker, runtime, slurm, swarm, version
 from amd_ctk.cli.failures import ReportingGroup
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
 
@@ -29,6 +29,7 @@ app.add_typer(cdi.app, name="cdi")
 app.add_typer(gpu.app, name="gpu")
 app.add_typer(gpu_tracker.app, name="gpu-tracker")
 app.add_typer(swarm.app, name="swarm")
+app.add_typer(slurm.app, name="slurm")
 
 
 @app.callback()

@@ -33,7 +33,9 @@ class UnsupportedOptions(ToolkitError):
 def configure(
     context: typer.Context,
     *,
-    runtime: Annotated[str, typer.Option("--runtime", help="Engine: docker, podman, containerd or crio.")] = "docker",
+    runtime: Annotated[
+        str, typer.Option("--runtime", help="Engine: docker, podman, containerd, crio or slurm.")
+    ] = "docker",
     config_path: Annotated[
         str | None, typer.Option("--config-path", help="Configuration file. Default: the engine's own.")
     ] = None,

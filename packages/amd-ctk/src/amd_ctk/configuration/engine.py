@@ -62,6 +62,8 @@ class Engine(Value):
     check_prints_configuration: bool = False
     # What to hand the checker for the text of the file.
     checked_text: Callable[[str], str] = lambda text: text
+    # What to do where its configuration has another's runtime of the wanted name.
+    foreign_hint: str = "choose another with --runtime-name"
     # What a new file begins with.
     new_text: str
     # Return this engine as it is on a host whose other files matter; None where they do not.

@@ -41,7 +41,7 @@ def configure(document: Document, engine: Engine, runtime: WantedRuntime, change
     if entry is ABSENT:
         wanted.append((entry_path, layout.entry(runtime.program)))
     elif layout.program_of(entry) != runtime.program:
-        _refuse_foreign(entry, layout, runtime.runtime_name, changes)
+        _refuse_foreign(entry, engine, layout, runtime.runtime_name, changes)
         wanted.append(((*entry_path, *layout.program), read_path(layout.entry(runtime.program), layout.program)))
     if runtime.as_default:
         wanted.append((layout.default_runtime, runtime.runtime_name))
@@ -127,11 +127,11 @@ def _refuse_reserved(engine: Engine, name: str) -> None:
         raise ReservedName(f'{engine.name} has a runtime of its own called "{name}"', hint=hint)
 
 
-def _refuse_foreign(entry: object, layout: Layout, name: str, changes: Changes) -> None:
+def _refuse_foreign(entry: object, engine: Engine, layout: Layout, name: str, changes: Changes) -> None:
     if not is_added(entry, layout, name, changes):
         raise ForeignRuntime(
             f'the runtime "{name}" exists already and runs {layout.program_of(entry) or "something else"}',
-            hint="choose another with --runtime-name",
+            hint=engine.foreign_hint,
         )
 
 

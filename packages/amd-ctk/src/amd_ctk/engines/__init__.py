@@ -1,1 +1,1 @@
-"""The four container engines that amd-ctk configures, each as data."""
+"""The five programs that start containers and that amd-ctk configures, each as data."""

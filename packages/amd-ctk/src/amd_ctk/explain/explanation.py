@@ -10,6 +10,7 @@ from amd_ctk.explain.visible_inside import look_inside
 from amd_device_spec.grant import Grant
 from amd_device_spec.request import VISIBLE_DEVICES
 from amd_device_spec.settings import read_settings
+from amd_device_spec.slurm.grant import find_gpus_of_job
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
@@ -59,9 +60,18 @@ def explain_container(container: Container, host: Host) -> Explanation:
 def explain_spec(spec: dict[str, Any], host: Host, *, container_id: str = "") -> Explanation:
     """Return what the runtime would do with a container of this spec; SettingsError, SpecError."""
     plan = plan_start(spec, host, read_settings(host), container_id=container_id)
-    inside = look_inside(plan.gpus, _environment(spec))
-    lines = describe_variables(spec, plan, inside, located=_locate(host))
+    # Without the filters that are taken out.
+    inside = look_inside(plan.gpus, _environment(plan.spec))
+    lines = describe_variables(spec, plan, inside, located=_locate_for(plan, host))
     return Explanation(lines=tuple(lines), plan=plan, hip_gpus=inside.hip_gpus, notes=plan.notes)
+
+
+def _locate_for(plan: Plan, host: Host) -> list[GpuLocation]:
+    """Return the GPUs that a container may name: those of its job, where it belongs to one."""
+    located = _locate(host)
+    if plan.request is None or plan.request.job is None or plan.refusals:
+        return located
+    return find_gpus_of_job(plan.request.job, located, host)
 
 
 def _explain_without_runtime(spec: dict[str, Any], host: Host, view: RuntimeView) -> Explanation:

@@ -14,6 +14,7 @@ from amd_device_spec.host_grant import grant_on_host
 from amd_device_spec.oci import Edits, add_edits, build_edits
 from amd_device_spec.oci_annotation import PRIVATE_NODES, remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, is_permitted, keep_last_request, requested_gpus
+from amd_device_spec.slurm.filters import remove_filters
 from amd_device_spec.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
 from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.hook_entries import release_hook
@@ -122,6 +123,8 @@ def _plan_edits(plan: Plan, host: Host, settings: Settings, *, has_claim: bool) 
     )
     add_edits(plan.spec, edits)
     keep_last_request(plan.spec)
+    if plan.request and plan.request.job and plan.granted.gpus:
+        remove_filters(plan.spec, plan.request.job, settings)
     note = closed_nodes_note(closed, plan.spec)
     return plan.replace(nodes=tuple(nodes), edits=edits, notes=(*plan.notes, *([note] if note else [])))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amd_ctk.explain.visible_inside import FILTERS
 from amd_ctk.targets import parse_override
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
+from amd_device_spec.slurm.filters import FILTERS as SLURM_FILTERS
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.selection import asks_for_nothing, resolve
 from amdgpu_discovery.unknown_gpus import shown
@@ -36,7 +37,8 @@ def describe_variables(
     entries = [entry.partition("=")[::2] for entry in spec.get("process", {}).get("env") or []]
     last = max((place for place, (name, _) in enumerate(entries) if name == VISIBLE_DEVICES), default=-1)
     for place, (name, value) in enumerate(entries):
-        if words := _describe(name, value, plan, inside, located, is_read=is_read, is_last=place == last):
+        words = _describe_in_job(name, value, plan)
+        if words := words or _describe(name, value, plan, inside, located, is_read=is_read, is_last=place == last):
             yield Line(subject=f"{name}={shown(value)}", words=words)
     if last < 0 and not plan.granted.gpus and is_read:
         yield Line(subject=VISIBLE_DEVICES, words="is not set, so the runtime gives no GPU")
@@ -75,6 +77,16 @@ def _describe(
     if name == VISIBLE_DEVICES:
         return _describe_visible(value, plan, located) if is_last else f"not counted: the last {VISIBLE_DEVICES} counts"
     return _describe_resource(name.removeprefix(SWARM_PREFIX), value, plan, located)
+
+
+def _describe_in_job(name: str, value: str, plan: Plan) -> str:
+    """Return what a variable means because the container belongs to a job of Slurm, "" where that changes nothing."""
+    job = plan.request.job if plan.request else None
+    if job and name == job.variable:
+        return "the container can have the GPUs of this Slurm job only"
+    if job and name in SLURM_FILTERS and f"{name}={value}" not in plan.spec["process"]["env"]:
+        return "is taken out of the environment: it would choose a second time among the job's GPUs"
+    return ""
 
 
 def _describe_visible(value: str, plan: Plan, located: Sequence[GpuLocation]) -> str:

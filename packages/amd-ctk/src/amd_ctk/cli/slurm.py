@@ -1,0 +1,88 @@
+"""amd-ctk slurm: the GPUs of a node in a cluster of Slurm."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from amd_ctk.cli.context import host_of
+from amd_ctk.cli.group import command_group
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+app = command_group("Slurm related commands")
+
+Node = Annotated[str, typer.Option("--node", help="What Slurm calls this node, if not by its host name.")]
+
+
+class NoGpu(ToolkitError):
+    """There is nothing to say of GPUs to Slurm."""
+
+
+class WrongWord(ToolkitError):
+    """A name that Slurm's configuration cannot hold."""
+
+
+@app.command("gres")
+def gres(
+    context: typer.Context,
+    *,
+    model: Annotated[str, typer.Option("--type", help="Type of the GPUs, if not their model.")] = "",
+    node: Node = "",
+) -> None:
+    """Print gres.conf for the GPUs of this node, in the order of their numbers."""
+    from amd_ctk.slurm.gres import build_gres, format_gres_conf
+    from amdgpu_discovery.numbering import require_all_gpus
+
+    host = host_of(context)
+    for word in (model, node):
+        _refuse_odd(word)
+    gpus = _find_gpus(host)
+    # All jobs of the node go by it.
+    require_all_gpus(gpus)
+    print(format_gres_conf(build_gres(host, gpus, model), node or _node_name()))
+
+
+@app.command("status")
+def status(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    node: Node = "",
+) -> None:
+    """Show the GPUs of this node as Slurm's configuration names them, and what is wrong with it."""
+    from amd_ctk.slurm.status import read_status
+    from amd_ctk.slurm.status_text import format_json, format_status
+
+    host = host_of(context)
+    found = read_status(host, _find_gpus(host), node or _node_name())
+    print(format_json(found) if as_json else format_status(found), flush=True)
+    for problem in () if as_json else found.problems:
+        print(problem, file=sys.stderr)
+
+
+def _find_gpus(host: Host) -> list[Gpu]:
+    from amdgpu_discovery.discover import find_gpus
+
+    gpus = find_gpus(host)
+    if not gpus:
+        raise NoGpu("this host has no AMD GPU that can compute, so Slurm has none to give")
+    return gpus
+
+
+def _node_name() -> str:
+    """Return what slurmd takes for this node's name."""
+    return os.uname().nodename.partition(".")[0]
+
+
+def _refuse_odd(word: str) -> None:
+    """Refuse what would be another line or key of the file."""
+    if word and not all(character.isalnum() or character in "-_." for character in word):
+        raise WrongWord(f"{word!r} is not a name that Slurm takes", hint="write letters, digits, '-', '_' and '.'")

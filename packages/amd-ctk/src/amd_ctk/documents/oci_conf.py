@@ -1,0 +1,84 @@
+"""oci.conf: how Slurm calls an OCI runtime, as a document in which that runtime is one entry.
+
+Slurm has one runtime for all containers. Whatever name it is asked for by here, it is that one; `{"program": ...}`
+stands for the lines that call it. Source: oci.conf(5), "runc using run" for users without privileges.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any  # noqa: TID253
+
+from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath
+
+# %n node, %u user, %U its id, %j job, %s step, %t task, %b bundle.
+CONTAINER = "%n.%u.%j.%s.%t"
+COMMANDS = {
+    "RunTimeQuery": f"state {CONTAINER}",
+    "RunTimeKill": f"kill -a {CONTAINER}",
+    "RunTimeDelete": f"delete --force {CONTAINER}",
+    "RunTimeRun": f"run {CONTAINER} -b %b",
+}
+# Users have their containers' state in a directory of their own.
+ROOT = "--root=/run/user/%U/"
+# Slurm calls a runtime by either of these.
+STARTING = ("runtimerun", "runtimecreate")
+RUNTIMES = "runtimes"
+
+
+class OciConf:
+    """The text of oci.conf; an edit returns a new one in which every other line is as it was."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return not any(_key_of(line) for line in self.text.splitlines())
+
+    def get(self, path: KeyPath) -> Any:
+        """Return the runtime, or its program, at `path`; ABSENT for everything else."""
+        program = self._program()
+        if program is None or path[:1] != (RUNTIMES,):
+            return {} if path == (RUNTIMES,) and not self.is_empty else ABSENT
+        entry = {"program": program}
+        # Of whatever name.
+        return {"amd": entry} if len(path) == 1 else entry if len(path) == 2 else entry.get(path[2], ABSENT)
+
+    def set(self, path: KeyPath, value: Any) -> OciConf:
+        """Have Slurm call this program; DocumentError for what Slurm cannot be told."""
+        if path[:1] != (RUNTIMES,):
+            raise DocumentError(
+                "Slurm has one runtime, which every container of a job has", hint="leave --set-as-default away"
+            )
+        program = value["program"] if isinstance(value, dict) else value
+        lines = [f'{key}="{shlex.quote(program)} {ROOT} {words}"' for key, words in COMMANDS.items()]
+        return OciConf("".join(f"{line}\n" for line in (*self._others(), *lines)))
+
+    def remove(self, path: KeyPath) -> OciConf:
+        """Leave no line that calls a runtime."""
+        if path[:1] != (RUNTIMES,):
+            return self
+        return OciConf("".join(f"{line}\n" for line in self._others()))
+
+    def _program(self) -> str | None:
+        """Return the program that starts containers, None where none does."""
+        values = (line.partition("=")[2].strip().strip("\"'") for line in self._lines() if _key_of(line) in STARTING)
+        return next((value.split()[0] for value in values if value), None)
+
+    def _lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    def _others(self) -> list[str]:
+        return [line for line in self._lines() if not _key_of(line).startswith("runtime") or _is_environment(line)]
+
+
+def _key_of(line: str) -> str:
+    key, equals, _ = line.partition("#")[0].partition("=")
+    return key.strip().lower() if equals else ""
+
+
+def _is_environment(line: str) -> bool:
+    """Return whether a line says which variables the runtime is given, and not how it is called."""
+    return _key_of(line) == "runtimeenvexclude"

@@ -1,0 +1,106 @@
+"""What Slurm's configuration on a node says of its GPUs, against what the node has."""
+
+from __future__ import annotations
+
+import os.path
+
+from amd_ctk.configuration.config_file import ConfigFile, read_text
+from amd_ctk.documents.oci_conf import RUNTIMES, OciConf
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.slurm.gres import sort_by_type, type_of
+from amd_device_spec.slurm.conf import GRES_CONF, SlurmError, find_conf, read_lines
+from amd_device_spec.slurm.grant import read_device_files
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+CGROUP_CONF = "cgroup.conf"
+OCI_CONF = "oci.conf"
+HOW_TO_CONFIGURE = "'amd-ctk runtime configure --runtime=slurm' changes that"
+
+
+class NodeGpu(Value):
+    """A GPU, and its number in Slurm; None where Slurm does not know it."""
+
+    number: int
+    slurm_number: int | None
+    type: str
+    file: str
+
+
+class SlurmStatus(Value):
+    """All of it, and a sentence about each thing that is not as it should be."""
+
+    gpus: tuple[NodeGpu, ...]
+    constrains_devices: bool
+    # The program that Slurm calls for containers, "" where it calls none.
+    runtime: str
+    problems: tuple[str, ...]
+
+
+def read_status(host: Host, gpus: Sequence[Gpu], node: str) -> SlurmStatus:
+    """Return how Slurm is configured for the GPUs of a node."""
+    problems: list[str] = []
+    try:
+        files = read_device_files(host, node)
+    except SlurmError as error:
+        files, problems = [], [str(error)]
+    constrains, runtime = _constrains_devices(host), _read_runtime(host)
+    problems += [] if problems else _problems_of_gres(host, files, gpus, node)
+    problems += _problems_around(constrains_devices=constrains, runtime=runtime)
+    return SlurmStatus(
+        gpus=tuple(_join(gpu, files) for gpu in gpus),
+        constrains_devices=constrains,
+        runtime=runtime,
+        problems=tuple(problems),
+    )
+
+
+def _join(gpu: Gpu, files: Sequence[str]) -> NodeGpu:
+    position = next((files.index(path) for path in (gpu.render_path, gpu.card_path) if path in files), None)
+    return NodeGpu(number=gpu.number, slurm_number=position, type=type_of(gpu), file=gpu.render_path)
+
+
+def _problems_of_gres(host: Host, files: Sequence[str], gpus: Sequence[Gpu], node: str) -> Iterator[str]:
+    if not files:
+        why = f"names no GPU of {node}" if find_conf(host, GRES_CONF) else "does not exist"
+        yield f"{GRES_CONF} {why}, so Slurm gives jobs no GPU ('amd-ctk slurm gres' prints one)"
+        return
+    joined = [_join(gpu, files) for gpu in sort_by_type(gpus)]
+    for gpu in joined:
+        if gpu.slurm_number is None:
+            yield f"GPU {gpu.number} ({gpu.file}) is not in {GRES_CONF}, so Slurm gives it to no job"
+    known = {path for gpu in gpus for path in (gpu.render_path, gpu.card_path)}
+    for file in files:
+        if file not in known:
+            yield f"{GRES_CONF} names {file}, which is no GPU of this host"
+    positions = [gpu.slurm_number for gpu in joined if gpu.slurm_number is not None]
+    if positions != sorted(positions):
+        yield "Slurm counts the GPUs in another order than the host, see the column Slurm Id"
+
+
+def _problems_around(*, constrains_devices: bool, runtime: str) -> Iterator[str]:
+    if not constrains_devices:
+        yield f"ConstrainDevices=yes is not in {CGROUP_CONF}, so jobs can open the GPUs of others"
+    if not runtime:
+        yield f"{OCI_CONF} names no runtime, so Slurm starts no containers ({HOW_TO_CONFIGURE})"
+    elif os.path.basename(runtime) != RUNTIME_PROGRAM:
+        yield f"{OCI_CONF} calls {runtime}, so containers of Slurm get no GPU ({HOW_TO_CONFIGURE})"
+
+
+def _constrains_devices(host: Host) -> bool:
+    path = find_conf(host, CGROUP_CONF)
+    lines = read_lines(host, path) if path else []
+    return any(line.get("constraindevices", "").lower() == "yes" for line in lines)
+
+
+def _read_runtime(host: Host) -> str:
+    path = find_conf(host, OCI_CONF)
+    text = read_text(ConfigFile(path=host.path(path), shown=path)) if path else None
+    runtimes = OciConf(text or "").get((RUNTIMES,))
+    return runtimes["amd"]["program"] if isinstance(runtimes, dict) and runtimes else ""

@@ -1,0 +1,166 @@
+"""Read the lines of Slurm's configuration files, as far as it takes to know which device has which number in Slurm.
+
+Source: gres.conf(5), slurm.conf(5), and what slurmd 22.05, 24.11 and 26.05 made of such files.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.errors import ToolkitError, reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from amdgpu_discovery.host import Host
+
+# Where Debian and Red Hat build Slurm to look, and where slurmd puts what a controller hands it ("configless").
+DIRECTORIES = ("/etc/slurm", "/run/slurm/conf")
+GRES_CONF = "gres.conf"
+SLURM_CONF = "slurm.conf"
+# A node's part of the biggest clusters' files is a thousandth of this.
+LONGEST_FILE = 2**20
+# 64 partitions are the most GPUs that a host has.
+MOST_DEVICES = 1024
+
+HINT = "write gres.conf as 'amd-ctk slurm gres' prints it"
+
+
+class SlurmError(ToolkitError):
+    """Slurm gave a job GPUs, and its configuration does not say which these are."""
+
+    exit_code = 4
+
+
+def find_conf(host: Host, name: str) -> str | None:
+    """Return the path of a file of Slurm's configuration, None where there is none."""
+    return next((path for path in (f"{place}/{name}" for place in DIRECTORIES) if host.stat(path)), None)
+
+
+def read_lines(host: Host, path: str) -> list[dict[str, str]]:
+    """Return the lines of a file, each as values by the lower-case name of their key; SlurmError."""
+    try:
+        found = host.stat(path)
+        if found and found.st_size > LONGEST_FILE:
+            raise SlurmError(f"{path} has {found.st_size} bytes, and {LONGEST_FILE} are read at most")
+        return parse_lines(host.read(path).decode("utf-8", "replace"))
+    except OSError as error:
+        raise SlurmError(f"{path} cannot be read: {reason(error)}") from error
+
+
+def parse_lines(text: str) -> list[dict[str, str]]:
+    """Return the lines that say anything: `Name=gpu File=/dev/x # y` is {"name": "gpu", "file": "/dev/x"}."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [parsed for line in lines if (parsed := _parse_line(line.partition("#")[0]))]
+
+
+def find_device_files(lines: Sequence[dict[str, str]], node: str, types: Sequence[str] = ()) -> list[str]:
+    """Return the device files of a node's GPUs by their number in Slurm; SlurmError where that cannot be known.
+
+    `types` are the types of the node's GPUs in the order of slurm.conf, which Slurm puts before that of gres.conf.
+    """
+    entries = _entries_of(lines, node)
+    if any(line.get("autodetect", "off").lower() != "off" for line in lines):
+        raise SlurmError("gres.conf has AutoDetect, by which Slurm numbers GPUs in an order of its own", hint=HINT)
+    if any("file" not in line for line in entries):
+        raise SlurmError(f"gres.conf has GPUs of {node} without File=", hint=HINT)
+    if has_several_types(lines, node):
+        unknown = {line.get("type", "") for line in entries} - {*types}
+        if unknown:
+            raise SlurmError(f"slurm.conf gives {node} no GPUs of the type {min(unknown)!r}", hint=HINT)
+        entries.sort(key=lambda line: types.index(line.get("type", "")))
+    return [file for line in entries for file in expand(line["file"])]
+
+
+def has_several_types(lines: Sequence[dict[str, str]], node: str) -> bool:
+    """Return whether gres.conf gives the GPUs of a node more than one type."""
+    return len({line.get("type", "") for line in _entries_of(lines, node)}) > 1
+
+
+def find_types(lines: Sequence[dict[str, str]], node: str) -> list[str]:
+    """Return the types of a node's GPUs in the order in which slurm.conf names them: Gres=gpu:mi210:2,gpu:mi300x:2."""
+    for line in lines:
+        if "gres" in line and matches(line.get("nodename", ""), node):
+            words = [gres.partition("(")[0].split(":") for gres in line["gres"].split(",")]
+            return [parts[1] for parts in words if parts[0] == "gpu" and len(parts) > 1]
+    return []
+
+
+def matches(expression: str, name: str) -> bool:
+    """Return whether a list of names as Slurm writes them (`n[01-16,20],login`) holds a name."""
+    return any(_matches_one(item, name) for item in _split(expression))
+
+
+def expand(expression: str) -> list[str]:
+    """Return the names in a list (`/dev/dri/renderD[128-131]`) in its order; SlurmError where there are too many."""
+    names: list[str] = []
+    for item in _split(expression):
+        for name in _expand_one(item):
+            if len(names) == MOST_DEVICES:
+                raise SlurmError(f"gres.conf names more than {MOST_DEVICES} devices")
+            names.append(name)
+    return names
+
+
+def _parse_line(line: str) -> dict[str, str]:
+    words = line.split()
+    if words and words[0].lower() == "include":
+        raise SlurmError(f"Slurm's configuration includes {' '.join(words[1:])}, which is not read", hint=HINT)
+    pairs = (word.partition("=") for word in words)
+    return {key.lower(): value.strip('"') for key, equals, value in pairs if equals}
+
+
+def _entries_of(lines: Sequence[dict[str, str]], node: str) -> list[dict[str, str]]:
+    gpus = [line for line in lines if line.get("name", "").lower() == "gpu"]
+    return [line for line in gpus if "nodename" not in line or matches(line["nodename"], node)]
+
+
+def _split(expression: str) -> Iterator[str]:
+    """Yield the items of a list; the commas in brackets are theirs."""
+    start = depth = 0
+    for position, character in enumerate(expression):
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            yield expression[start:position]
+            start = position + 1
+    yield expression[start:]
+
+
+def _matches_one(item: str, name: str) -> bool:
+    before, bracket, rest = item.partition("[")
+    if not bracket:
+        return item == name
+    inside, _, behind = rest.partition("]")
+    if not name.startswith(before):
+        return False
+    name = name[len(before) :]
+    digits = len(name) - len(name.lstrip("0123456789"))
+    return any(_holds(inside, name[:end]) and _matches_one(behind, name[end:]) for end in range(1, digits + 1))
+
+
+def _holds(inside: str, number: str) -> bool:
+    return any(
+        int(first) <= int(number) <= int(last) and number == number.lstrip("0").rjust(len(first), "0")
+        for first, last in _ranges(inside)
+    )
+
+
+def _expand_one(item: str) -> Iterator[str]:
+    before, bracket, rest = item.partition("[")
+    if not bracket:
+        yield item
+        return
+    inside, _, behind = rest.partition("]")
+    for first, last in _ranges(inside):
+        for number in range(int(first), int(last) + 1):
+            for end in _expand_one(behind):
+                yield f"{before}{number:0{len(first)}d}{end}"
+
+
+def _ranges(inside: str) -> Iterator[tuple[str, str]]:
+    """Yield the first and the last number of each range in brackets; what is none is left out."""
+    for part in inside.split(","):
+        first, _, last = part.partition("-")
+        last = last or first
+        # Numbers of devices and nodes; whatever is longer would cost time.
+        if all(word.isascii() and word.isdecimal() and len(word) <= 9 for word in (first, last)):
+            yield first, last

@@ -1,0 +1,99 @@
+"""Decide what a container gets in a job of Slurm: the job's GPUs, or those of them that it asks for.
+
+Anybody can write the variables of a job, so they can only take away: what this process may use is the limit.
+"""
+
+from __future__ import annotations
+
+import posix
+
+from amd_device_spec.grant import Grant, decide_grant
+from amd_device_spec.request import VISIBLE_DEVICES
+from amd_device_spec.slurm.conf import (
+    GRES_CONF,
+    HINT,
+    SLURM_CONF,
+    SlurmError,
+    find_conf,
+    find_device_files,
+    find_types,
+    has_several_types,
+    read_lines,
+)
+from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.unknown_gpus import NOT_AMONG, format_numbers, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from amd_device_spec.request import GpuRequest
+    from amd_device_spec.settings import Settings
+    from amd_device_spec.slurm.job import Job
+    from amdgpu_discovery.gpu import GpuLocation, UnnumberedGpu
+    from amdgpu_discovery.host import Host
+
+
+def grant_in_job(
+    request: GpuRequest,
+    job: Job,
+    gpus: Sequence[GpuLocation],
+    host: Host,
+    settings: Settings,
+    *,
+    unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple,
+) -> Grant:
+    """Return what a request gets in a job; RequestError where it cannot be met, SlurmError where nobody can tell.
+
+    `gpus` are those that this process may use.
+    """
+    allowed = find_gpus_of_job(job, gpus, host)
+    if not (request.is_named or request.unadvertised):
+        return Grant(gpus=tuple(allowed))
+    if gpus and not allowed:
+        return _refuse_all(request, settings)
+    try:
+        return decide_grant(request, allowed, settings, unnumbered=unnumbered)
+    except RequestError as error:
+        if NOT_AMONG not in error.message:
+            raise
+        numbers = format_numbers([gpu.number for gpu in allowed])
+        raise RequestError(error.message, hint=f"Slurm gave this job {numbers}") from error
+
+
+def find_gpus_of_job(job: Job, gpus: Sequence[GpuLocation], host: Host) -> list[GpuLocation]:
+    """Return those of `gpus` that a job may use, all where Slurm does not hand out GPUs; SlurmError."""
+    files = read_device_files(host, job.node)
+    return select_gpus_of_job(job, files, gpus) if job.gpus or files else list(gpus)
+
+
+def select_gpus_of_job(job: Job, files: Sequence[str], gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
+    """Return those of `gpus` that a job has, by number; SlurmError where `files` do not say which these are."""
+    positions = set(job.positions)
+    beyond = [position for position in positions if position >= len(files)]
+    if beyond:
+        raise SlurmError(f"{job.variable}={shown(job.gpus)}: gres.conf has no GPU {min(beyond)} here", hint=HINT)
+    paths = {files[position] for position in positions}
+    found = [gpu for gpu in gpus if paths & {gpu.render_path, gpu.card_path}]
+    if len(found) < len(paths) and gpus and gpus[0].host_total == len(gpus):
+        known = {path for gpu in found for path in (gpu.render_path, gpu.card_path)}
+        raise SlurmError(f"gres.conf names {shown(min(paths - known))}, which is no GPU of this host", hint=HINT)
+    return found
+
+
+def read_device_files(host: Host, node: str) -> list[str]:
+    """Return the device files of this node's GPUs by their number in Slurm, [] without a gres.conf; SlurmError."""
+    path = find_conf(host, GRES_CONF)
+    if path is None:
+        return []
+    node = node or posix.uname().nodename.partition(".")[0]
+    lines = read_lines(host, path)
+    slurm_conf = find_conf(host, SLURM_CONF) if has_several_types(lines, node) else None
+    return find_device_files(lines, node, find_types(read_lines(host, slurm_conf), node) if slurm_conf else ())
+
+
+def _refuse_all(request: GpuRequest, settings: Settings) -> Grant:
+    message = f"{VISIBLE_DEVICES}={shown(request.visible or '')}: this Slurm job has no GPU that this process may use"
+    if settings.unknown_gpus == "error":
+        raise RequestError(message, hint="ask for GPUs, as with 'srun --gres=gpu:1'")
+    return Grant(gpus=(), notes=(message,))

@@ -1,0 +1,104 @@
+"""A box that is a node of a Slurm cluster, with the toolkit installed in it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from support.box import Box, add_user, nodes_of
+from support.busybox import build_rootfs
+from support.debs import install_toolkit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from subprocess import CompletedProcess
+
+    from amdgpu_discovery.host import Host
+
+# slurmd asks getaddrinfo, which takes no loopback address for a machine's own.
+ADDRESS = "10.99.9.{}"
+# More processors than the machine has, else no two jobs run at once.
+SLURM_CONF = """\
+ClusterName=test
+SlurmctldHost=n1(10.99.9.1)
+AuthType=auth/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=/run/slurm-test/ctld
+SlurmdSpoolDir=/run/slurm-test/d
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin={task_plugin}
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MpiDefault=none
+GresTypes=gpu
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_min_interval=0,batch_sched_delay=0
+ReturnToService=2
+{nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+NODE = "NodeName=n{number} NodeAddr=10.99.9.{number} CPUs=16 Gres=gpu:{count}\n"
+# 22.05 does not know that cgroups can be left alone, and finds those of the first version.
+CGROUPS_OF_OLD = {"22.05": "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n"}
+WITHOUT_CGROUPS = "CgroupPlugin=disabled\n"
+DEVICE_CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainDevices=yes\n"
+BUNDLE = "/box/bundle"
+MUNGE = "mkdir -p /run/munge && chown munge: /run/munge && setpriv --reuid munge --regid munge --clear-groups munged"
+
+
+class SlurmBox(Box):
+    """Use it as a context, as any box; node 1 is the controller too."""
+
+    def __init__(self, root: Path, directory: Path, host: Host, spec: bytes, debs: Path, *, number: int = 1) -> None:
+        super().__init__(str(root), directory, nodes_of(spec), hardware=host.root)
+        self._debs = debs
+        self.number = number
+
+    def __enter__(self) -> SlurmBox:
+        super().__enter__()
+        self("hostname", f"n{self.number}")
+        self("ip", "address", "add", f"{ADDRESS.format(self.number)}/32", "dev", "lo")
+        add_user(self)
+        install_toolkit(self, self._debs)
+        self("amd-ctk", "runtime", "configure", "--runtime=slurm")
+        build_rootfs(self.share / "bundle/rootfs")
+        self("sh", "-c", f"cd {BUNDLE} && runc spec")
+        self.change_bundle()
+        return self
+
+    def change_bundle(self) -> None:
+        """Make of runc's own bundle one that Slurm can start: it gives the words and the environment."""
+        path = self.share / "bundle/config.json"
+        spec = json.loads(path.read_text())
+        spec["process"]["terminal"] = False
+        path.write_text(json.dumps(spec))
+
+    def version(self) -> str:
+        """Return the version of Slurm: 24.11."""
+        return ".".join(self("slurmd", "-V").stdout.split()[1].split(".")[:2])
+
+    def configure(self, gres_conf: str, counts: dict[int, int], *, device_cgroups: bool = False) -> None:
+        """Write Slurm's configuration; `counts` is how many GPUs each node has."""
+        nodes = "".join(NODE.format(number=number, count=count) for number, count in counts.items())
+        task_plugin = "task/cgroup" if device_cgroups else "task/none"
+        without = CGROUPS_OF_OLD.get(self.version(), WITHOUT_CGROUPS)
+        self.write("/etc/slurm/slurm.conf", SLURM_CONF.format(task_plugin=task_plugin, nodes=nodes).encode())
+        self.write("/etc/slurm/gres.conf", gres_conf.encode())
+        self.write("/etc/slurm/cgroup.conf", (DEVICE_CGROUPS if device_cgroups else without).encode())
+
+    def start_slurm(self) -> None:
+        """Start the daemons of this node."""
+        self("mkdir", "-p", "/run/slurm-test/ctld", "/run/slurm-test/d")
+        self("sh", "-c", MUNGE)
+        if self.number == 1:
+            self.start("slurmctld", "-D", "-i")
+        self.start("slurmd", "-D")
+
+    def srun(self, *words: str, gpus: int | None = 1, ask: str | None = None) -> CompletedProcess[str]:
+        """Run a command in a container of a job; `ask` is its AMD_VISIBLE_DEVICES."""
+        asking = [] if ask is None else ["env", f"AMD_VISIBLE_DEVICES={ask}"]
+        reserving = [] if gpus is None else [f"--gres=gpu:{gpus}"]
+        return self(*asking, "srun", "--quiet", *reserving, f"--container={BUNDLE}", *words, check=False)
