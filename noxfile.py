@@ -108,7 +108,7 @@ def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    chosen = ("-m", "e2e and not engines and not install and not swarm and not fresh")
+    chosen = ("-m", "e2e and not engines and not install and not swarm and not slurm and not fresh")
     run_pytest(session, *TWO_ENGINES, *STOP_ENGINES, "tests-integration", *chosen, *session.posargs)
 
 
@@ -119,6 +119,16 @@ def swarm(session: nox.Session) -> None:
     session.install(*TEST_TOOLS)
     page = {} if session.posargs else {"AMD_SWARM_PAGE": "docs/reference/swarm.md"}
     run_pytest(session, *STOP_ENGINES, "tests-integration/swarm", *session.posargs, env=page)
+
+
+@nox.session
+def slurm(session: nox.Session) -> None:
+    """Run jobs in real clusters of three releases of Slurm; write their table. Example: nox -s slurm -- -k trixie"""
+    install_wheels(session, *NEEDS)
+    # The first two build the debs that are installed beside Slurm.
+    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
+    page = {} if session.posargs else {"AMD_SLURM_PAGE": "docs/reference/slurm.md"}
+    run_pytest(session, *STOP_ENGINES, "tests-integration/slurm", *session.posargs, env=page)
 
 
 @nox.session

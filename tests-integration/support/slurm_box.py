@@ -56,6 +56,8 @@ class SlurmBox(Box):
         super().__init__(str(root), directory, nodes_of(spec), hardware=host.root)
         self._debs = debs
         self.number = number
+        # What amd-ctk printed for it.
+        self.gres = ""
 
     def __enter__(self) -> SlurmBox:
         super().__enter__()
@@ -102,3 +104,9 @@ class SlurmBox(Box):
         asking = [] if ask is None else ["env", f"AMD_VISIBLE_DEVICES={ask}"]
         reserving = [] if gpus is None else [f"--gres=gpu:{gpus}"]
         return self(*asking, "srun", "--quiet", *reserving, f"--container={BUNDLE}", *words, check=False)
+
+
+def gpus_in(printed: str) -> list[str]:
+    """Return the render nodes that a container may open, by what `list-gpus` printed in it."""
+    lines = [line.split() for line in printed.splitlines() if "renderD" in line]
+    return sorted(path.rpartition("/")[2] for path, *_, access in lines if access == "opens")

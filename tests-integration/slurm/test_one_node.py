@@ -1,0 +1,103 @@
+"""Jobs and their containers on one node, whose GPUs 0 to 3 are renderD130, 131, 129 and 128."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from support.slurm_box import BUNDLE, SlurmBox, gpus_in
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slurm]
+
+# Each job has its GPU for itself from the time when its container says which it is until the job ends.
+ARRAY = f"""#!/bin/sh
+gpu=$(srun --quiet --container={BUNDLE} /bin/list-gpus | grep -o 'renderD[0-9]*')
+echo "$gpu" >>/box/array/given
+mkdir "/box/array/$gpu" || echo "$gpu" >>/box/array/conflicts
+sleep 0.3
+rmdir "/box/array/$gpu"
+"""
+
+
+def test_slurm_reads_our_gres_conf(node: SlurmBox) -> None:
+    printed = node("slurmd", "-G")
+
+    lines = [line for line in (printed.stdout + printed.stderr).splitlines() if "Gres Name=gpu" in line]
+    files = [word for line in lines for word in line.split() if word.startswith("File=")]
+    assert files == [f"File=/dev/dri/renderD{minor}" for minor in (130, 131, 129, 128)]
+    assert all("Type=mi210" in line and "Links=" in line for line in lines)
+
+
+def test_status_finds_what_slurm_was_told(node: SlurmBox) -> None:
+    answer = node("amd-ctk", "slurm", "status", "--node=n1")
+
+    assert [line.split()[:2] for line in answer.stdout.splitlines()[3:7]] == [[n, n] for n in "0123"]
+    assert answer.stderr == "ConstrainDevices=yes is not in cgroup.conf, so jobs can open the GPUs of others\n"
+
+
+def test_a_job_of_two_gpus_has_these_in_its_container(node: SlurmBox) -> None:
+    assert gpus_in(node.srun("/bin/list-gpus", gpus=2).stdout) == ["renderD130", "renderD131"]
+
+
+def test_all_means_those_of_the_job(node: SlurmBox) -> None:
+    assert gpus_in(node.srun("/bin/list-gpus", gpus=2, ask="all").stdout) == ["renderD130", "renderD131"]
+
+
+def test_a_container_may_have_fewer_than_its_job(node: SlurmBox) -> None:
+    assert gpus_in(node.srun("/bin/list-gpus", gpus=2, ask="1").stdout) == ["renderD131"]
+    assert gpus_in(node.srun("/bin/list-gpus", gpus=2, ask="none").stdout) == []
+
+
+def test_a_gpu_that_the_job_does_not_have_is_refused(node: SlurmBox) -> None:
+    answer = node.srun("/bin/list-gpus", gpus=2, ask="3")
+
+    assert "AMD_VISIBLE_DEVICES=3: GPU 3 is not among the GPUs this process may use (0, 1)" in answer.stderr
+    assert (gpus_in(answer.stdout), answer.returncode != 0) == ([], True)
+
+
+def test_a_gpu_that_does_not_exist_is_refused(node: SlurmBox) -> None:
+    assert "GPU 9 does not exist, this host has GPUs 0-3" in node.srun("/bin/list-gpus", gpus=2, ask="9").stderr
+
+
+def test_a_job_without_gpus_gets_none(node: SlurmBox) -> None:
+    assert gpus_in(node.srun("/bin/list-gpus", gpus=None).stdout) == []
+    answer = node.srun("/bin/list-gpus", gpus=None, ask="0")
+    assert "this Slurm job has no GPU that this process may use" in answer.stderr
+
+
+def test_slurms_own_filter_does_not_filter_a_second_time(node: SlurmBox) -> None:
+    outside = node("srun", "--quiet", "--gres=gpu:2", "/usr/bin/env").stdout.splitlines()
+    inside = node.srun("/bin/env", gpus=2).stdout.splitlines()
+
+    assert "ROCR_VISIBLE_DEVICES=0,1" in outside
+    assert "SLURM_STEP_GPUS=0,1" in inside
+    assert [line for line in inside if "VISIBLE_DEVICES" in line] == []
+
+
+def test_tasks_of_a_step_have_a_gpu_each(node: SlurmBox) -> None:
+    answer = node.srun("--ntasks=4", "--gpus-per-task=1", "/bin/list-gpus", gpus=4)
+
+    assert gpus_in(answer.stdout) == ["renderD128", "renderD129", "renderD130", "renderD131"]
+
+
+def test_two_jobs_at_once_have_different_gpus(node: SlurmBox) -> None:
+    def run(_: int) -> list[str]:
+        return gpus_in(node.srun("/bin/sh", "-c", "list-gpus; sleep 4", gpus=2).stdout)
+
+    with ThreadPoolExecutor() as pool:
+        first, second = pool.map(run, range(2))
+
+    assert sorted([first, second]) == [["renderD128", "renderD129"], ["renderD130", "renderD131"]]
+
+
+def test_an_array_of_forty_jobs_never_shares_one_of_four_gpus(node: SlurmBox) -> None:
+    (node.share / "array").mkdir()
+    (node.share / "array.sh").write_text(ARRAY)
+
+    node("sbatch", "--wait", "--quiet", "--array=1-40", "--gres=gpu:1", "--output=/box/array/%a.out", "/box/array.sh")
+
+    given = (node.share / "array/given").read_text().split()
+    assert len(given) == 40
+    assert set(given) == {"renderD128", "renderD129", "renderD130", "renderD131"}
+    assert not (node.share / "array/conflicts").exists()
