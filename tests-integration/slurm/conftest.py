@@ -43,6 +43,10 @@ def debs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_debs(tmp_path_factory.mktemp("debs"))
 
 
+def leave_open(_: Host) -> None:
+    """Hide no GPU."""
+
+
 def amd_ctk(host: Host, *words: str) -> bytes:
     """Return what amd-ctk prints on a simulated host."""
     environment = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": host.root}
@@ -57,7 +61,9 @@ def make_node(debs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         engine_program(program)
     with ExitStack() as stack:
 
-        def make(suite: str, profile: str = "mi210-4", number: int = 1, hide: Callable[[Host], None] = print) -> SlurmBox:
+        def make(
+            suite: str, profile: str = "mi210-4", number: int = 1, hide: Callable[[Host], None] = leave_open
+        ) -> SlurmBox:
             directory = tmp_path_factory.mktemp(f"{suite}{number}")
             host = build_host(directory / "host", profile)
             gres = amd_ctk(host, "slurm", "gres", f"--node=n{number}").decode()
@@ -74,7 +80,7 @@ def make_node(debs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def node(request: pytest.FixtureRequest, make_node: Callable[..., SlurmBox]) -> SlurmBox:
     """Return a cluster of one node with four MI210."""
     box = make_node(request.param)
-    box.configure(box.gres, {1: 4})
+    box.configure(box.gres)
     box.start_slurm()
     box.wait_until("srun", "--quiet", "--gres=gpu:4", "--immediate=5", "/bin/true")
     return box

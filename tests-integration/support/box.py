@@ -152,6 +152,11 @@ class Box:
             raise EngineError(f"{' '.join(words)}: {ended.stdout}{ended.stderr}")
         return ended
 
+    @property
+    def pid(self) -> int:
+        """Return the process id of its init, as the machine sees it."""
+        return self._pid
+
     def start(self, *words: str) -> None:
         """Run a command in the background, for as long as the box lives; its output is in the share."""
         with (self.share / f"{words[0]}.log").open("wb") as log:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from support.box import Box, add_user, nodes_of
@@ -10,7 +11,6 @@ from support.busybox import build_rootfs
 from support.debs import install_toolkit
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from subprocess import CompletedProcess
 
     from amdgpu_discovery.host import Host
@@ -40,7 +40,6 @@ ReturnToService=2
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-NODE = "NodeName=n{number} NodeAddr=10.99.9.{number} CPUs=16 Gres=gpu:{count}\n"
 # 22.05 does not know that cgroups can be left alone, and finds those of the first version.
 CGROUPS_OF_OLD = {"22.05": "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n"}
 WITHOUT_CGROUPS = "CgroupPlugin=disabled\n"
@@ -56,13 +55,14 @@ class SlurmBox(Box):
         super().__init__(str(root), directory, nodes_of(spec), hardware=host.root)
         self._debs = debs
         self.number = number
+        self.address = ADDRESS.format(number)
         # What amd-ctk printed for it.
         self.gres = ""
 
     def __enter__(self) -> SlurmBox:
         super().__enter__()
         self("hostname", f"n{self.number}")
-        self("ip", "address", "add", f"{ADDRESS.format(self.number)}/32", "dev", "lo")
+        self("ip", "address", "add", f"{self.address}/32", "dev", "lo")
         add_user(self)
         install_toolkit(self, self._debs)
         self("amd-ctk", "runtime", "configure", "--runtime=slurm")
@@ -70,6 +70,12 @@ class SlurmBox(Box):
         self("sh", "-c", f"cd {BUNDLE} && runc spec")
         self.change_bundle()
         return self
+
+    def __exit__(self, *words: object) -> None:
+        super().__exit__(*words)
+        # Cgroups are the machine's, and outlive those who made them.
+        for path in sorted(Path("/sys/fs/cgroup").glob(f"*/slurm_n{self.number}/**/"), reverse=True):
+            path.rmdir()
 
     def change_bundle(self) -> None:
         """Make of runc's own bundle one that Slurm can start: it gives the words and the environment."""
@@ -82,13 +88,13 @@ class SlurmBox(Box):
         """Return the version of Slurm: 24.11."""
         return ".".join(self("slurmd", "-V").stdout.split()[1].split(".")[:2])
 
-    def configure(self, gres_conf: str, counts: dict[int, int], *, device_cgroups: bool = False) -> None:
-        """Write Slurm's configuration; `counts` is how many GPUs each node has."""
-        nodes = "".join(NODE.format(number=number, count=count) for number, count in counts.items())
+    def configure(self, *gres_confs: str, device_cgroups: bool = False) -> None:
+        """Write Slurm's configuration for the nodes of which these are the parts of gres.conf, by number."""
+        nodes = [_node_line(text, number) for number, text in enumerate(gres_confs, 1)]
         task_plugin = "task/cgroup" if device_cgroups else "task/none"
         without = CGROUPS_OF_OLD.get(self.version(), WITHOUT_CGROUPS)
-        self.write("/etc/slurm/slurm.conf", SLURM_CONF.format(task_plugin=task_plugin, nodes=nodes).encode())
-        self.write("/etc/slurm/gres.conf", gres_conf.encode())
+        self.write("/etc/slurm/slurm.conf", SLURM_CONF.format(task_plugin=task_plugin, nodes="".join(nodes)).encode())
+        self.write("/etc/slurm/gres.conf", "".join(gres_confs).encode())
         self.write("/etc/slurm/cgroup.conf", (DEVICE_CGROUPS if device_cgroups else without).encode())
 
     def start_slurm(self) -> None:
@@ -104,6 +110,12 @@ class SlurmBox(Box):
         asking = [] if ask is None else ["env", f"AMD_VISIBLE_DEVICES={ask}"]
         reserving = [] if gpus is None else [f"--gres=gpu:{gpus}"]
         return self(*asking, "srun", "--quiet", *reserving, f"--container={BUNDLE}", *words, check=False)
+
+
+def _node_line(gres_conf: str, number: int) -> str:
+    """Return the line of slurm.conf that a comment of gres.conf begins."""
+    [begun] = (line.removeprefix("#") for line in gres_conf.splitlines() if line.startswith("#NodeName="))
+    return f"{begun} NodeAddr={ADDRESS.format(number)} CPUs=16\n"
 
 
 def gpus_in(printed: str) -> list[str]:

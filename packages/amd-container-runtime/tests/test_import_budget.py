@@ -93,7 +93,7 @@ def test_only_what_slurm_starts_loads_what_is_for_slurm(runtime, loaded):
 
     assert not modules & FORBIDDEN
     assert modules - without == {
-        *("amd_device_spec.slurm", "amd_device_spec.slurm.conf", "amd_device_spec.slurm.job"),
+        "amd_device_spec.slurm_job",
         "amdgpu_discovery.unknown_gpus",
     }
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from amd_device_spec.oci import Edits
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amd_device_spec.slurm.job import Job
+    from amd_device_spec.slurm_job import Job
     from amd_gpu_tracker import ContainerClaim
     from amdgpu_discovery.gpu import DeviceNode, GpuLocation
     from amdgpu_discovery.host import Host

@@ -217,7 +217,7 @@ class TestOciConf:
         answer = add()
 
         assert answer.stderr == (
-            'the runtime "amd" is there already and runs crun'
+            'the runtime "amd" exists already and runs crun'
             " (Slurm has one runtime; delete the lines RunTime* first)\n"
         )
         assert path.read_text() == 'RunTimeRun="crun run %n -b %b"\n'

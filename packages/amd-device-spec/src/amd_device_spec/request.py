@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_device_spec.settings import Settings
-    from amd_device_spec.slurm.job import Job
+    from amd_device_spec.slurm_job import Job
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 SLURM_PREFIX = "SLURM"
@@ -147,7 +147,7 @@ def _job(variables: dict[str, str]) -> Job | None:
     if not variables:
         return None
     # Few containers are started by Slurm.
-    from amd_device_spec.slurm.job import parse_job
+    from amd_device_spec.slurm_job import parse_job
 
     return parse_job(variables)
 

@@ -6,7 +6,6 @@ import pytest
 
 from amd_device_spec.slurm.conf import (
     MOST_DEVICES,
-    SlurmError,
     expand,
     find_device_files,
     find_types,
@@ -14,6 +13,7 @@ from amd_device_spec.slurm.conf import (
     parse_lines,
     read_lines,
 )
+from amd_device_spec.slurm_job import SlurmError
 from amdgpu_discovery.host import Host
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from amd_device_spec.settings import Settings
 from amd_device_spec.slurm.filters import remove_filters
-from amd_device_spec.slurm.job import parse_job
+from amd_device_spec.slurm_job import parse_job
 
 JOB = parse_job({"SLURM_STEP_GPUS": "2,3"})
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amd_ctk.documents.oci_conf import RUNTIMES, OciConf
 from amd_ctk.configuration.engine import Engine, Layout
+from amd_ctk.documents.oci_conf import RUNTIMES, OciConf
 
 LAYOUT = Layout(
     runtimes=(RUNTIMES,),

@@ -5,7 +5,8 @@ Source: gres.conf(5), slurm.conf(5), and what slurmd 22.05, 24.11 and 26.05 made
 
 from __future__ import annotations
 
-from amdgpu_discovery.errors import ToolkitError, reason
+from amd_device_spec.slurm_job import SlurmError
+from amdgpu_discovery.errors import reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,12 +24,6 @@ LONGEST_FILE = 2**20
 MOST_DEVICES = 1024
 
 HINT = "write gres.conf as 'amd-ctk slurm gres' prints it"
-
-
-class SlurmError(ToolkitError):
-    """Slurm gave a job GPUs, and its configuration does not say which these are."""
-
-    exit_code = 4
 
 
 def find_conf(host: Host, name: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_device_spec.slurm.job import parse_numbers
+from amd_device_spec.slurm_job import parse_numbers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_device_spec.settings import Settings
-    from amd_device_spec.slurm.job import Job
+    from amd_device_spec.slurm_job import Job
 
 # Each makes ROCm or HIP count the GPUs that it finds from 0; HIP obeys that of CUDA too.
 FILTERS = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "CUDA_VISIBLE_DEVICES")

@@ -13,13 +13,13 @@ from amd_device_spec.slurm.conf import (
     GRES_CONF,
     HINT,
     SLURM_CONF,
-    SlurmError,
     find_conf,
     find_device_files,
     find_types,
     has_several_types,
     read_lines,
 )
+from amd_device_spec.slurm_job import SlurmError
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.unknown_gpus import NOT_AMONG, format_numbers, shown
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amd_device_spec.slurm.job import Job
+    from amd_device_spec.slurm_job import Job
     from amdgpu_discovery.gpu import GpuLocation, UnnumberedGpu
     from amdgpu_discovery.host import Host
 

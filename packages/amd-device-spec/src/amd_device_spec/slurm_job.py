@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_device_spec.slurm.conf import SlurmError
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 
@@ -16,6 +16,12 @@ GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 NODE = "SLURMD_NODENAME"
 # A host has 64 GPUs at most, with numbers of two digits.
 LONGEST_LIST = 1024
+
+
+class SlurmError(ToolkitError):
+    """Slurm gave a job GPUs, and its configuration does not say which these are."""
+
+    exit_code = 4
 
 
 class Job(Value):
