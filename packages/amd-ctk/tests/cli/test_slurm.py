@@ -193,7 +193,7 @@ class TestOciConf:
         assert not (tmp_path / "host/etc/slurm/oci.conf").exists()
 
     def test_other_lines_stay_as_they_are(self, conf, add, amd_ctk):
-        text = '# ours\nCreateEnvFile=disabled\nRunTimeEnvExclude="^SLURM_CONF"\n'
+        text = '# theirs\nCreateEnvFile=disabled\nRunTimeEnvExclude="^SLURM_CONF"\n'
         path = conf("oci.conf", text)
 
         add()
@@ -217,8 +217,7 @@ class TestOciConf:
         answer = add()
 
         assert answer.stderr == (
-            'the runtime "amd" exists already and runs crun'
-            " (Slurm has one runtime; delete the lines RunTime* first)\n"
+            'the runtime "amd" exists already and runs crun (Slurm has one runtime; delete the lines RunTime* first)\n'
         )
         assert path.read_text() == 'RunTimeRun="crun run %n -b %b"\n'
 
