@@ -113,7 +113,7 @@ def test_both_spellings_unset_the_default(configure, daemon_json: Path, flag: st
         (["--remove", "--set-as-default"], "remove flag cannot be used along with set-as-default flag"),
         (["--remove", "--unset-as-default"], "remove flag cannot be used along with set-as-default flag"),
         (["--undo", "--remove"], "undo flag cannot be used along with remove or set-as-default flag"),
-        (["--runtime=lxc"], "unsupported runtime engine: lxc (choose from docker, podman, containerd, crio)"),
+        (["--runtime=lxc"], "unsupported runtime engine: lxc (choose from docker, podman, containerd, crio, slurm)"),
         (
             ["--runtime-name=runc"],
             'docker has a runtime of its own called "runc" (choose another with --runtime-name)',
