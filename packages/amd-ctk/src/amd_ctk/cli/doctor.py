@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import host_of
+from amd_ctk.cli.context import announce, host_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.doctor.facts.all import Facts
+    from amd_ctk.doctor.repairs import Repair
+    from amd_ctk.doctor.run import Result
+    from amdgpu_discovery.host import Host
 
 
 def doctor(
@@ -15,21 +23,85 @@ def doctor(
     container: Annotated[str, typer.Option(metavar="NAME|ID|PID", help="Look at this container from inside.")] = "",
     only: Annotated[str, typer.Option(metavar="ID,..", help="Run these checks only.")] = "",
     skip: Annotated[str, typer.Option(metavar="ID,..", help="Leave these checks out.")] = "",
+    fix: Annotated[bool, typer.Option("--fix", help="Offer to fix what is safe to fix; shows what changes.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --fix changes anything.")] = False,
+    bundle: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Write what maintainers need to this file.")] = "",
+    with_serials: Annotated[bool, typer.Option("--with-serials", help="Keep unique ids in the bundle.")] = False,
+    replay: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Check the host of a bundle, not this one.")] = "",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say why each check matters.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Find out why containers have no GPU, and say what to do; nothing is changed.
+    """Find out why containers have no GPU, and say what to do. Nothing is changed without --fix.
 
     The exit code is 1 where something is bad, 0 where all is well or could not be checked.
     """
-    from amd_ctk.doctor.facts.all import read_facts
-    from amd_ctk.doctor.run import run_checks
     from amd_ctk.doctor.text import format_json, format_results, is_healthy
 
-    results = run_checks(read_facts(host_of(context), container=container), only=_split(only), skip=_split(skip))
+    names = (_split(only), _split(skip))
+    if replay:
+        results = _replay(replay, *names)
+    else:
+        host = host_of(context)
+        facts, results = _examine(host, container, *names)
+        if fix and _repair(host, facts, results, ask=not yes):
+            facts, results = _examine(host, container, *names)
+        if bundle:
+            _write_bundle(host, facts, results, bundle, with_serials=with_serials)
     print(format_json(results) if as_json else format_results(results, verbose=verbose))
     if not is_healthy(results):
         raise typer.Exit(1)
+
+
+def _examine(host: Host, container: str, only: list[str], skip: list[str]) -> tuple[Facts, list[Result]]:
+    from amd_ctk.doctor.facts.all import read_facts
+    from amd_ctk.doctor.run import run_checks
+
+    facts = read_facts(host, container=container)
+    return facts, run_checks(facts, only=only, skip=skip)
+
+
+def _repair(host: Host, facts: Facts, results: list[Result], *, ask: bool) -> bool:
+    """Fix what can be fixed, as far as the user agrees; return whether anything was changed."""
+    from amd_ctk.doctor.repairs import find_repairs
+
+    repairs = find_repairs(host, facts, results)
+    if not repairs:
+        print("There is nothing that --fix could change", file=sys.stderr)
+        return False
+    announce(host)
+    applied = [_apply(repair, ask=ask) for repair in repairs]
+    return any(applied)
+
+
+def _apply(repair: Repair, *, ask: bool) -> bool:
+    print(f"{repair.check}: {repair.words}", file=sys.stderr)
+    if repair.difference:
+        print(repair.difference, file=sys.stderr)
+    if ask and not _agrees():
+        return False
+    repair.apply()
+    print("Done", file=sys.stderr)
+    return True
+
+
+def _agrees() -> bool:
+    if not sys.stdin.isatty():
+        print("Not changed: add --yes", file=sys.stderr)
+        return False
+    return typer.confirm("Change this?", default=False, err=True)
+
+
+def _write_bundle(host: Host, facts: Facts, results: list[Result], path: str, *, with_serials: bool) -> None:
+    from amd_ctk.doctor.bundle.write import write_bundle
+
+    write_bundle(host, results, facts.docker, path, with_serials=with_serials)
+    print(f"Wrote {path}; look at it before you send it", file=sys.stderr)
+
+
+def _replay(path: str, only: list[str], skip: list[str]) -> list[Result]:
+    from amd_ctk.doctor.bundle.replay import replay_bundle
+
+    return replay_bundle(path, only=only, skip=skip)
 
 
 def _split(names: str) -> list[str]:

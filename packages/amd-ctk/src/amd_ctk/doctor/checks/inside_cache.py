@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
 WHY = "MIOpen, Triton and the compiler keep kernels below the home directory; lost, each first run takes minutes again"
-PLACE = "how-to/troubleshoot.md#no-sentence-and-no-gpu"
+PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
 
 
 def check(facts: Facts) -> Finding | None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
 WHY = "KFD refuses a process that may use none of its GPUs, before it says which there are"
-PLACE = "how-to/troubleshoot.md#no-sentence-and-no-gpu"
+PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
 
 
 def check(facts: Facts) -> Finding | None:

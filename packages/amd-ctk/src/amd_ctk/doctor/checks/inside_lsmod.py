@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
 WHY = "rocminfo says 'ROCk module is NOT loaded' where it finds no lsmod, whatever the driver does"
-PLACE = "how-to/troubleshoot.md#no-sentence-and-no-gpu"
+PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
 
 
 def check(facts: Facts) -> Finding | None:

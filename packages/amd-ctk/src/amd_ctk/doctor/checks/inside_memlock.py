@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
 WHY = "RDMA registers memory, which the kernel counts as locked; past the limit RCCL and UCX fail"
-PLACE = "how-to/troubleshoot.md#no-sentence-and-no-gpu"
+PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
 # linux/capability.h
 CAP_IPC_LOCK = 14
 GIB = 2**30

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
 WHY = "ROCm opens /dev/kfd and the render node of each GPU, and without them it finds no GPU"
-PLACE = "how-to/troubleshoot.md#no-sentence-and-no-gpu"
+PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
 AGAIN = "start it with --runtime=amd -e AMD_VISIBLE_DEVICES=all"
 
 

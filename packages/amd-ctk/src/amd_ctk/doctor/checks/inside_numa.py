@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
 WHY = "engines' seccomp profiles allow mbind and set_mempolicy with CAP_SYS_NICE alone; RCCL and numactl then complain"
-PLACE = "how-to/troubleshoot.md#no-sentence-and-no-gpu"
+PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
 # linux/capability.h
 CAP_SYS_NICE = 23
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
 WHY = "ROCm in the image speaks to the kernel's driver, and AMD tests neighbouring releases only"
-PLACE = "how-to/troubleshoot.md#no-sentence-and-no-gpu"
+PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
 
 
 def check(facts: Facts) -> Finding | None:

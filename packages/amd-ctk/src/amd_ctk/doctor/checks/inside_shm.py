@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
 WHY = "RCCL and data loaders share memory through /dev/shm; engines make it 64 MiB unless they are told otherwise"
-PLACE = "how-to/troubleshoot.md#no-sentence-and-no-gpu"
+PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
 MIB = 2**20
 SMALL = 1024
 

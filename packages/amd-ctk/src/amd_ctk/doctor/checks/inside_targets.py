@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
 WHY = "a library without code for a GPU's target fails with 'invalid device function', or falls back to the processor"
-PLACE = "how-to/troubleshoot.md#no-sentence-and-no-gpu"
+PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 
 

@@ -1,0 +1,70 @@
+"""Read a bundle that somebody sent: nothing of it is believed, and nothing is unpacked to where it says."""
+
+from __future__ import annotations
+
+from amd_ctk.doctor.bundle.members import (
+    FILES,
+    LARGEST_MEMBER,
+    LARGEST_PACKED,
+    LARGEST_UNPACKED,
+    MOST_MEMBERS,
+    BundleError,
+)
+from amdgpu_discovery.errors import reason
+from amdgpu_discovery.files import read_plain_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# What unpacking may use of memory; xz allows its archives to ask for gigabytes.
+MEMORY = 256 * 1024 * 1024
+# Where files of the host may go.
+DIRECTORIES = ("/etc/cdi/", "/run/cdi/", "/etc/amd-container-toolkit/", "/sys/fs/selinux/")
+
+
+def read_members(path: str) -> dict[str, bytes]:
+    """Return the files of a bundle by name; BundleError."""
+    import io
+    import tarfile
+
+    try:
+        content, _ = read_plain_file(path, largest=LARGEST_PACKED)
+    except OSError as error:
+        raise BundleError(f"{path} cannot be read: {reason(error)}") from error
+    try:
+        with tarfile.open(fileobj=io.BytesIO(_unpack(content)), mode="r:") as archive:
+            return dict(_read(archive))
+    except (tarfile.TarError, ValueError, EOFError) as error:
+        raise BundleError(f"{path} is not a bundle: {error}") from error
+
+
+def host_paths(members: dict[str, bytes]) -> dict[str, bytes]:
+    """Return the files of the host by their path there; what may not be there is left out."""
+    paths = {name.removeprefix(FILES): content for name, content in members.items() if name.startswith(f"{FILES}/")}
+    return {
+        path: content for path, content in paths.items() if path.startswith(DIRECTORIES) and ".." not in path.split("/")
+    }
+
+
+def _unpack(content: bytes) -> bytes:
+    import lzma
+
+    try:
+        unpacker = lzma.LZMADecompressor(memlimit=MEMORY)
+        unpacked = unpacker.decompress(content, LARGEST_UNPACKED)
+    except lzma.LZMAError as error:
+        raise ValueError(str(error)) from error
+    if not unpacker.eof:
+        raise ValueError("it is cut off or too large")
+    return unpacked
+
+
+def _read(archive: Any) -> list[tuple[str, bytes]]:
+    members: list[tuple[str, bytes]] = []
+    for member in archive:
+        if not member.isreg() or member.size > LARGEST_MEMBER or len(members) >= MOST_MEMBERS:
+            raise ValueError(f"{member.name[:80]!r} does not belong there")
+        file = archive.extractfile(member)
+        members.append((member.name, file.read(LARGEST_MEMBER)))
+    return members

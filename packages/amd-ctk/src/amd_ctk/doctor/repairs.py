@@ -1,0 +1,111 @@
+"""What doctor may fix itself: files and states of this toolkit, and nodes that udev makes. No engine, no group."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from amd_ctk.doctor.advice import TRIGGER
+from amd_ctk.doctor.finding import OK
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from amd_ctk.cdi.generate_options import GenerateOptions
+    from amd_ctk.doctor.facts.all import Facts
+    from amd_ctk.doctor.run import Result
+    from amdgpu_discovery.host import Host
+
+MOST_LINES = 200
+
+
+class Repair(Value):
+    """One change: the check that asks for it, a sentence, what would change, and how it is done (ToolkitError)."""
+
+    check: str
+    words: str
+    difference: str
+    apply: Callable[[], object]
+
+
+class RepairError(ToolkitError):
+    """A repair that did not work."""
+
+
+def find_repairs(host: Host, facts: Facts, results: Sequence[Result]) -> list[Repair]:
+    """Return what can be fixed of what the checks found, and change nothing; ToolkitError."""
+    found = {result.check for result in results if result.finding.state != OK}
+    repairs = [*_refresh_cdi(host, facts), *_make_nodes(host, facts), *_prune(host, facts), *_compile(host, facts)]
+    return [repair for repair in repairs if repair.check in found]
+
+
+def _refresh_cdi(host: Host, facts: Facts) -> Iterator[Repair]:
+    from amd_ctk.cdi.generate_options import read_all_generate_options
+    from amd_ctk.cdi.specs import write_spec
+
+    # A spec is written from what the host has, so that has to be right first.
+    if facts.gpus.node_problems or not facts.cdi.untrue:
+        return
+    for wanted in read_all_generate_options(host):
+        difference = _compare(host, wanted)
+        if difference:
+            words = f"refresh {wanted.output}"
+            yield Repair(check="cdi", words=words, difference=difference, apply=partial(write_spec, host, wanted))
+
+
+def _compare(host: Host, wanted: GenerateOptions) -> str:
+    from difflib import unified_diff
+
+    from amd_ctk.cdi.specs import make_spec
+    from amd_device_spec.cdi_text import format_spec
+
+    new = format_spec(make_spec(host, wanted.options), wanted.language).decode()
+    old = host.read(wanted.output).decode("utf-8", "replace") if host.stat(wanted.output) else ""
+    lines = list(unified_diff(old.splitlines(), new.splitlines(), wanted.output, wanted.output, lineterm=""))
+    left_out = [f"... and {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
+    return "\n".join([*lines[:MOST_LINES], *left_out])
+
+
+def _make_nodes(host: Host, facts: Facts) -> Iterator[Repair]:
+    missing = [problem for problem in facts.gpus.node_problems if " is missing " in problem.message]
+    # A simulated host has no udev, and a user namespace gets its nodes from outside.
+    if missing and host.is_this_machine and not facts.kernel.is_user_namespace:
+        check = "partitions" if all(problem.is_partition for problem in missing) else "nodes"
+        words, difference = "have udev make missing nodes", "\n".join(f"+{problem.message}" for problem in missing)
+        yield Repair(check=check, words=words, difference=difference, apply=_trigger)
+
+
+def _trigger() -> None:
+    from amd_ctk.programs import ask
+
+    answer = ask(TRIGGER.removeprefix("sudo ").split())
+    if not answer.succeeded:
+        raise RepairError(f"udevadm did not make the nodes: {answer.problem or answer.errors.strip()}")
+
+
+def _prune(host: Host, facts: Facts) -> Iterator[Repair]:
+    count = facts.toolkit.dead_leases
+    if count:
+        words = f"drop {count} lease{'' if count == 1 else 's'} of containers that are gone"
+        yield Repair(check="tracker", words=words, difference="", apply=partial(_drop_dead_leases, host))
+
+
+def _drop_dead_leases(host: Host) -> None:
+    from amd_gpu_tracker.life.lease_scan import prune_leases
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lock import LibraryLock
+    from amd_gpu_tracker.records.state import State
+
+    state = State(host)
+    with LibraryLock(state.lock_path):
+        prune_leases(state, Processes(), state.lease_paths())
+
+
+def _compile(host: Host, facts: Facts) -> Iterator[Repair]:
+    from amd_ctk.settings_file import compile_settings
+
+    if not facts.toolkit.is_compiled:
+        words = "compile config.toml for container starts"
+        yield Repair(check="settings", words=words, difference="", apply=partial(compile_settings, host))

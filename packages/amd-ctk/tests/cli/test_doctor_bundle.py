@@ -1,0 +1,151 @@
+"""amd-ctk doctor --bundle and --replay: a host in one file."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.simulate import profile_names
+
+# No engine of this machine is asked.
+ALONE = {"PATH": "/nowhere"}
+# What a bundle does not hold.
+OF_THIS_MACHINE = ("containers", "low-level-runtime", "sudo")
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    return tmp_path / "host.tar.xz"
+
+
+def states(answer):
+    assert "Traceback" not in answer.stderr
+    checks = json.loads(answer.stdout)["checks"]
+    return {check["id"]: (check["state"], check["words"]) for check in checks if check["id"] not in OF_THIS_MACHINE}
+
+
+def members_of(path):
+    with tarfile.open(path) as archive:
+        return {member.name: archive.extractfile(member).read().decode() for member in archive}
+
+
+def pack(path, members):
+    with tarfile.open(path, "w:xz") as archive:
+        for name, text in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+
+
+@pytest.mark.parametrize("profile", [name for name in profile_names() if "63" not in name])
+def test_a_host_is_found_in_its_bundle_as_it_was(host, amd_ctk, bundle, profile):
+    host(profile)
+    amd_ctk("cdi", "generate")
+
+    written = amd_ctk("doctor", "--json", f"--bundle={bundle}", **ALONE)
+    replayed = amd_ctk("doctor", "--json", f"--replay={bundle}", **ALONE)
+
+    assert states(replayed) == states(written)
+    assert bundle.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_fault_of_the_host_is_in_its_bundle(host, amd_ctk, bundle):
+    root = host()
+    amd_ctk("cdi", "generate")
+    os.unlink(root.path("/dev/dri/renderD130"))
+    os.chmod(root.path("/dev/kfd"), 0o600)
+    amd_ctk("doctor", f"--bundle={bundle}", **ALONE)
+
+    found = states(amd_ctk("doctor", "--json", f"--replay={bundle}", **ALONE))
+
+    assert sorted(name for name, (state, _) in found.items() if state == "bad") == ["node-access", "nodes"]
+
+
+@pytest.mark.parametrize(("options", "told"), [((), False), (("--with-serials",), True)])
+def test_unique_ids_are_told_only_if_asked_for(host, amd_ctk, bundle, options, told):
+    ids = {f"{gpu.unique_id:x}" for gpu in locate_gpus(host())}
+    amd_ctk("cdi", "generate")
+
+    amd_ctk("doctor", f"--bundle={bundle}", *options, **ALONE)
+
+    text = "".join(members_of(bundle).values()).lower()
+    assert {unique_id in text for unique_id in ids} == {told}
+
+
+def test_nothing_secret_is_in_a_bundle(host, amd_ctk, bundle):
+    root = Path(host().root)
+    (root / "etc/cdi").mkdir(parents=True)
+    (root / "etc/cdi/other.json").write_text('{"kind": "example.com/x", "env": ["TOKEN=secret-1"]}')
+    (root / "etc/docker").mkdir()
+    (root / "etc/docker/daemon.json").write_text('{"proxies": {"http-proxy": "http://me:secret-2@proxy"}}')
+    (root / "var/log/amd-container-runtime.log").write_text("time=1 msg=http://me:secret-3@host\n")
+
+    amd_ctk("doctor", f"--bundle={bundle}", SECRET="secret-4", **ALONE)
+
+    members = members_of(bundle)
+    assert "secret" not in "".join(members.values())
+    assert members["amd-container-runtime.log"] == "time=1 msg=http://***@host\n"
+
+
+def test_a_large_log_is_cut(host, amd_ctk, bundle):
+    log = Path(host().root) / "var/log/amd-container-runtime.log"
+    log.write_text("".join(f"line {number}\n" for number in range(100000)))
+
+    amd_ctk("doctor", f"--bundle={bundle}", **ALONE)
+
+    lines = members_of(bundle)["amd-container-runtime.log"].splitlines()
+    assert (len(lines), lines[-1]) == (200, "line 99999")
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({}, "the bundle has no profile.json"),
+        ({"profile.json": "[]", "nodes.json": "{}"}, "the bundle's profile.json is not a JSON object"),
+        ({"profile.json": '{"gpus": 7}', "nodes.json": "{}"}, "profile bundle cannot be understood"),
+        (
+            {"profile.json": '{"others": [{"path": "../../../../tmp/x", "minors": [0, null]}]}', "nodes.json": "{}"},
+            "the profile of the bundle names",
+        ),
+        ({f"files/etc/cdi/{number}.json": "{}" for number in range(100)}, "does not belong there"),
+        ({"profile.json": "x" * (2 << 20)}, "does not belong there"),
+    ],
+)
+def test_a_bundle_of_an_enemy_is_refused(host, amd_ctk, bundle, members, words):
+    host()
+    pack(bundle, members)
+
+    answer = amd_ctk("doctor", f"--replay={bundle}", **ALONE)
+
+    assert (answer.returncode != 0, answer.stdout) == (True, "")
+    assert words in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"not an archive", b"\xfd7zXZ\0 but not really"])
+def test_what_is_no_bundle_is_refused(host, amd_ctk, bundle, content):
+    host()
+    bundle.write_bytes(content)
+
+    answer = amd_ctk("doctor", f"--replay={bundle}", **ALONE)
+
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(f"{bundle} is not a bundle: ")
+
+
+def test_a_file_of_a_bundle_goes_nowhere_else(host, amd_ctk, bundle, tmp_path):
+    host()
+    amd_ctk("doctor", f"--bundle={bundle}", **ALONE)
+    target = tmp_path / "written"
+    pack(bundle, {**members_of(bundle), f"files/etc/cdi/../../../../../../..{target}": "x", f"files{target}": "x"})
+
+    answer = amd_ctk("doctor", f"--replay={bundle}", **ALONE)
+
+    assert answer.returncode in (0, 1)
+    assert not target.exists()
