@@ -19,7 +19,7 @@ from amd_container_runtime.arguments import COMMAND_VALUES, GLOBAL_VALUES, parse
 from amd_container_runtime.create import add_requested_gpus
 from amd_container_runtime.low_level import maker_for
 from amd_container_runtime.report import Log
-from amd_device_spec.oci_annotation import ANNOTATION
+from amd_device_spec.oci import ANNOTATION
 from amd_device_spec.request import requested_gpus
 from amd_device_spec.settings import Settings
 from amd_gpu_tracker.claims.spec_gpus import names_gpus

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amd_device_spec.errors import SpecError
-from amd_device_spec.oci import apply_edits, build_edits
-from amd_device_spec.oci_annotation import remove_edits
+from amd_device_spec.oci import build_edits
+from amd_device_spec.oci_annotation import apply_edits, remove_edits
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import DeviceNode
 

@@ -16,7 +16,6 @@ from amdgpu_discovery.files import (
     make_directories,
     put_in_place,
     read_file,
-    read_plain_file,
     replace_file,
     write_beside,
 )
@@ -180,56 +179,3 @@ def test_a_directory_is_not_made_where_a_file_is(tmp_path):
         make_directories(f"{tmp_path}/file")
     with pytest.raises(NotADirectoryError):
         make_directories(f"{tmp_path}/file/below")
-
-
-@pytest.mark.parametrize("size", [0, 1, 10])
-def test_a_plain_file_is_read_as_far_as_the_limit(tmp_path, size):
-    path = tmp_path / "file"
-    path.write_bytes(b"x" * size)
-
-    assert read_plain_file(str(path), largest=10) == (b"x" * size, path.stat().st_mtime)
-    with pytest.raises(OSError, match="it is too large"):
-        read_plain_file(str(path), largest=size - 1)
-
-
-def test_a_plain_file_that_grows_while_it_is_read_is_too_large(tmp_path, monkeypatch):
-    def read(descriptor, most):
-        asked.append(most)
-        return b"x" * most
-
-    asked = []
-    path = tmp_path / "file"
-    path.write_bytes(b"x")
-    monkeypatch.setattr("posix.read", read)
-
-    with pytest.raises(OSError, match="it is too large"):
-        read_plain_file(str(path), largest=100)
-
-    assert sum(asked) == 101
-
-
-@pytest.mark.parametrize(
-    ("make", "owner", "reason"),
-    [
-        (os.mkfifo, None, "it is not a plain file"),
-        (os.mkdir, None, "it is not a plain file"),
-        (lambda path: os.symlink("/dev/zero", path), None, "it is not a plain file"),
-        (lambda path: os.symlink("/etc/hostname", path), os.geteuid(), "it is not a plain file"),
-        (lambda path: open(path, "wb").close(), os.geteuid() + 1, "it belongs to another user"),
-    ],
-)
-def test_what_is_no_plain_file_of_its_owner_is_not_read(tmp_path, make, owner, reason):
-    path = str(tmp_path / "file")
-    make(path)
-
-    with pytest.raises(OSError, match=reason):
-        read_plain_file(path, owner=owner)
-
-
-def test_a_plain_file_is_found_from_an_open_directory(tmp_path):
-    (tmp_path / "file").write_bytes(b"x")
-    directory = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        assert read_plain_file("file", directory=directory, owner=os.geteuid())[0] == b"x"
-    finally:
-        os.close(directory)

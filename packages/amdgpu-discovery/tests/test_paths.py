@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amdgpu_discovery.paths import (
+from amdgpu_discovery.files import (
     absolute,
     behind_links,
     directory_of,

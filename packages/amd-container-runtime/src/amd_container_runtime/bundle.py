@@ -5,9 +5,8 @@ from __future__ import annotations
 import posix
 
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import put_in_place, write_beside
+from amdgpu_discovery.files import behind_links, put_in_place, write_beside
 from amdgpu_discovery.oci_spec import read_spec
-from amdgpu_discovery.paths import behind_links
 from amdgpu_discovery.plain_json import dumps
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from amd_container_runtime.bundle import Bundle
 from amd_device_spec.host_grant import grant_on_host
-from amd_device_spec.oci import add_edits, build_edits
-from amd_device_spec.oci_annotation import VRAM_LIMIT, remove_edits
+from amd_device_spec.oci import VRAM_LIMIT, add_edits, build_edits, is_edited
 from amd_device_spec.request import VISIBLE_DEVICES, is_permitted, keep_last_request, requested_gpus
-from amd_device_spec.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
 from amd_gpu_tracker import may_be_tracking
-from amdgpu_discovery.device_nodes import find_device_nodes
+from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
 from amdgpu_discovery.errors import FileError, SpecError, ToolkitError
-from amdgpu_discovery.paths import absolute, directory_of
+from amdgpu_discovery.files import absolute, directory_of
+from amdgpu_discovery.host import is_user_namespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> 
 def _add(start: Start) -> None:
     request = _permitted(start, requested_gpus(start.spec, start.settings))
     # What an earlier start put in is neither asked for nor given by the engine.
-    changed = remove_edits(start.spec)
+    changed = _remove_earlier_edits(start.spec)
     granted, claim = _grant(start, request)
     try:
         nodes = find_device_nodes(start.host, granted.gpus)
@@ -92,6 +91,15 @@ def _remove_filters(start: Start, job: Job) -> bool:
     from amd_device_spec.slurm.filters import remove_filters
 
     return remove_filters(start.spec, job, start.settings)
+
+
+def _remove_earlier_edits(spec: dict[str, Any]) -> bool:
+    if not is_edited(spec):
+        return False
+    # Engines make a container once, but for restarts.
+    from amd_device_spec.oci_annotation import remove_edits
+
+    return remove_edits(spec)
 
 
 def _withdraw(claim: ContainerClaim | None) -> None:

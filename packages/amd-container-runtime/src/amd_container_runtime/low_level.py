@@ -7,8 +7,7 @@ import _signal  # type: ignore[import-not-found]  # typeshed describes signal on
 import posix
 
 from amdgpu_discovery.errors import ToolkitError, reason
-from amdgpu_discovery.files import read_file
-from amdgpu_discovery.paths import exists, is_file
+from amdgpu_discovery.files import exists, is_file, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import posix
 
-from amd_device_spec.oci_annotation import PRIVATE_NODES
+from amd_device_spec.oci import PRIVATE_NODES
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.paths import CHARACTER_DEVICE, DIRECTORY
+from amdgpu_discovery.files import CHARACTER_DEVICE, DIRECTORY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

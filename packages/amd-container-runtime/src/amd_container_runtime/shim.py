@@ -9,8 +9,8 @@ from amd_container_runtime.arguments import parse
 from amd_container_runtime.low_level import find_low_level_runtime, hand_over, maker_for, maker_of
 from amd_device_spec.settings import Settings, read_settings
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.files import absolute, writable_by_others
 from amdgpu_discovery.host import host_from_environment, read_environment
-from amdgpu_discovery.paths import absolute, writable_by_others
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

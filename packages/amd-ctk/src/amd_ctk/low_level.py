@@ -6,7 +6,7 @@ import os
 
 from amd_ctk.settings_file import read_settings_file, set_setting
 from amd_device_spec.settings import SettingsError
-from amdgpu_discovery.paths import writable_by_others
+from amdgpu_discovery.files import writable_by_others
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

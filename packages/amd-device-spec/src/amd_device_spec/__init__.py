@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from amd_device_spec.grant import Grant as Grant
     from amd_device_spec.grant import decide_grant as decide_grant
     from amd_device_spec.oci import Edits as Edits
-    from amd_device_spec.oci import apply_edits as apply_edits
     from amd_device_spec.oci import build_edits as build_edits
+    from amd_device_spec.oci_annotation import apply_edits as apply_edits
     from amd_device_spec.oci_annotation import remove_edits as remove_edits
     from amd_device_spec.request import GpuRequest as GpuRequest
     from amd_device_spec.request import requested_gpus as requested_gpus
@@ -46,7 +46,7 @@ _MODULE_BY_NAME = {
     "Problem": "validate",
     "Edits": "oci",
     "build_edits": "oci",
-    "apply_edits": "oci",
+    "apply_edits": "oci_annotation",
     "remove_edits": "oci_annotation",
     "GpuRequest": "request",
     "requested_gpus": "request",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from amd_device_spec import cdi_names
 from amd_device_spec.cdi_version import VERSIONS, needed_version
 from amd_device_spec.errors import SpecError
-from amd_device_spec.oci import OPEN_MODE
-from amd_device_spec.oci_annotation import ACCESS
+from amd_device_spec.oci import ACCESS, OPEN_MODE
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.value import Value
 

@@ -8,17 +8,6 @@ Source: OCI runtime-spec, config-linux.md.
 
 from __future__ import annotations
 
-from amd_device_spec.oci_annotation import (
-    ACCESS,
-    ANNOTATION,
-    LOCATIONS,
-    VRAM_LIMIT,
-    mount_of,
-    numbers_of,
-    remove_edits,
-    rule_of,
-    summary_of,
-)
 from amdgpu_discovery.errors import RequestError, SpecError
 from amdgpu_discovery.plain_json import dumps
 from amdgpu_discovery.value import Value
@@ -29,6 +18,28 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amdgpu_discovery.gpu import DeviceNode
+
+ANNOTATION = "com.amd.container-toolkit.edits"
+
+# Read and write. Engines allow the making of nodes (`m`) for every number; opening them is what counts.
+ACCESS = "rw"
+
+# Tells a container how much of its GPU's memory is its own, in units of 2^20 bytes.
+VRAM_LIMIT = "AMD_VRAM_LIMIT_MB"
+
+# Where the edits of each section stand in a spec.
+LOCATIONS = {
+    "devices": ("linux", "devices"),
+    "mounts": ("mounts",),
+    "rules": ("linux", "resources", "devices"),
+    "gids": ("process", "user", "additionalGids"),
+    "poststop": ("hooks", "poststop"),
+    "env": ("process", "env"),
+}
+
+# Where the runtime makes the nodes that it binds, on a simulated host below its root. Not in /run, which systemd mounts
+# without devices.
+PRIVATE_NODES = "/dev/amd-container-toolkit"
 
 # Every user in the container may open its GPUs: the device cgroup decides which these are, and a user inside cannot
 # be in the host's render group (docs/explanation/access.md).
@@ -83,13 +94,10 @@ def build_edits(
     )
 
 
-def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
-    """Put edits into an OCI `spec` in place of those of an earlier time; return whether it changed.
-
-    Errors as `add_edits`.
-    """
-    removed = remove_edits(spec)
-    return add_edits(spec, edits) or removed
+def is_edited(spec: dict[str, Any]) -> bool:
+    """Return whether a spec has edits of an earlier time, as it does when an engine makes its container once more."""
+    annotations = spec.get("annotations")
+    return isinstance(annotations, dict) and ANNOTATION in annotations
 
 
 def add_edits(spec: dict[str, Any], edits: Edits) -> bool:
@@ -114,6 +122,28 @@ def add_edits(spec: dict[str, Any], edits: Edits) -> bool:
         {section: new for section, new in listed.items() if new}
     ).decode()
     return True
+
+
+def summary_of(device: dict[str, Any]) -> str:
+    """Return a device as the annotation lists it: path, number, mode and owner; no two that differ look alike."""
+    path, node_type, number = device.get("path"), device.get("type"), numbers_of(device)
+    return f"{path} {node_type} {number} {device.get('fileMode')} {device.get('uid')} {device.get('gid')}"
+
+
+def mount_of(destination: str, source: str) -> dict[str, Any]:
+    """Return the mount that binds a node of the host; with options beyond these, runtimes would mount it again."""
+    return {"destination": destination, "type": "bind", "source": source, "options": ["bind", "rprivate"]}
+
+
+def rule_of(major: int, minor: int) -> dict[str, Any]:
+    """Return the rule of the device cgroup by which a container may use a device of this number."""
+    return {"allow": True, "type": "c", "major": major, "minor": minor, "access": ACCESS}
+
+
+def numbers_of(rule: dict[str, Any]) -> str:
+    """Return the device number of a rule or a device, `major:minor`."""
+    # As text, so that values of any type can be compared.
+    return f"{rule.get('major')}:{rule.get('minor')}"
 
 
 def _device(node: DeviceNode, mode: int) -> dict[str, Any]:

@@ -1,10 +1,21 @@
-"""The annotation that lists what this toolkit added to a spec, and removing that again.
+"""Remove from a spec what its annotation lists as added by this toolkit.
 
 Anybody can write an annotation, an image too, so what it lists is checked before anything is removed.
 """
 
 from __future__ import annotations
 
+from amd_device_spec.oci import (
+    ANNOTATION,
+    LOCATIONS,
+    PRIVATE_NODES,
+    VRAM_LIMIT,
+    add_edits,
+    is_edited,
+    mount_of,
+    rule_of,
+    summary_of,
+)
 from amdgpu_discovery.errors import SpecError
 from amdgpu_discovery.plain_json import loads
 
@@ -12,64 +23,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-ANNOTATION = "com.amd.container-toolkit.edits"
-
-# Read and write. Engines allow the making of nodes (`m`) for every number; opening them is what counts.
-ACCESS = "rw"
-
-# Tells a container how much of its GPU's memory is its own, in units of 2^20 bytes.
-VRAM_LIMIT = "AMD_VRAM_LIMIT_MB"
-
-# Where the edits of each section stand in a spec.
-LOCATIONS = {
-    "devices": ("linux", "devices"),
-    "mounts": ("mounts",),
-    "rules": ("linux", "resources", "devices"),
-    "gids": ("process", "user", "additionalGids"),
-    "poststop": ("hooks", "poststop"),
-    "env": ("process", "env"),
-}
+    from amd_device_spec.oci import Edits
 
 # What the hooks of the GPU Tracker run, which is a distribution that this one does not know.
 HOOK_PROGRAM = "amd_gpu_tracker/hook.py"
-# Where the runtime makes the nodes that it binds, on a simulated host below its root. Not in /run, which systemd mounts
-# without devices.
-PRIVATE_NODES = "/dev/amd-container-toolkit"
 # Of a device; the kernel's have 12 and 20 bits.
 LONGEST_NUMBER = 10
 # The list of 64 partitions, the most a host has, is a quarter of this.
 LONGEST_LIST = 2**16
 
 
+def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
+    """Put edits into an OCI `spec` in place of those of an earlier time; return whether it changed.
+
+    Errors as `add_edits`.
+    """
+    removed = remove_edits(spec)
+    return add_edits(spec, edits) or removed
+
+
 def remove_edits(spec: dict[str, Any]) -> bool:
-    """Take out of an OCI `spec` what an earlier `apply_edits` put in; return whether there was anything. SpecError."""
-    annotations = spec.get("annotations")
-    if not isinstance(annotations, dict) or ANNOTATION not in annotations:
+    """Remove from an OCI `spec` what an earlier `add_edits` added; return whether there was anything. SpecError."""
+    if not is_edited(spec):
         return False
-    _remove_listed(spec, annotations.pop(ANNOTATION))
+    _remove_listed(spec, spec["annotations"].pop(ANNOTATION))
     return True
-
-
-def summary_of(device: dict[str, Any]) -> str:
-    """Return a device as the annotation lists it: path, number, mode and owner; no two that differ look alike."""
-    path, node_type, number = device.get("path"), device.get("type"), numbers_of(device)
-    return f"{path} {node_type} {number} {device.get('fileMode')} {device.get('uid')} {device.get('gid')}"
-
-
-def mount_of(destination: str, source: str) -> dict[str, Any]:
-    """Return the mount that binds a node of the host; with options beyond these, runtimes would mount it again."""
-    return {"destination": destination, "type": "bind", "source": source, "options": ["bind", "rprivate"]}
-
-
-def rule_of(major: int, minor: int) -> dict[str, Any]:
-    """Return the rule of the device cgroup by which a container may use a device of this number."""
-    return {"allow": True, "type": "c", "major": major, "minor": minor, "access": ACCESS}
-
-
-def numbers_of(rule: dict[str, Any]) -> str:
-    """Return the device number of a rule or a device, `major:minor`."""
-    # As text, so that values of any type can be compared.
-    return f"{rule.get('major')}:{rule.get('minor')}"
 
 
 def _remove_listed(spec: dict[str, Any], listed: object) -> None:

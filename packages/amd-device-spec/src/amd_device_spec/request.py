@@ -7,7 +7,7 @@ kind (docs/decisions/0003-swarm-has-the-last-word.md).
 
 from __future__ import annotations
 
-from amdgpu_discovery.errors import SpecError
+from amdgpu_discovery.errors import RequestError, SpecError
 from amdgpu_discovery.oci_spec import holds_sys_admin
 from amdgpu_discovery.selection import asks_for_nothing, names_numbers
 from amdgpu_discovery.value import Value
@@ -127,6 +127,18 @@ def is_permitted(spec: dict[str, Any], settings: Settings) -> bool:
 def is_amount(value: str) -> bool:
     """Return whether a resource is counted: Swarm hands out words or integers, and an integer never is a name."""
     return value.isascii() and value.isdecimal()
+
+
+def by_user(request: GpuRequest) -> dict[str, str]:
+    """Return the variable in which a user asks, {} where there is none."""
+    return {} if request.visible is None else {VISIBLE_DEVICES: request.visible}
+
+
+def with_variable(variable: str, value: str, error: RequestError) -> RequestError:
+    """Return the error for the value of a variable."""
+    from amdgpu_discovery.unknown_gpus import shown
+
+    return RequestError(f"{variable}={shown(value)}: {error.message}", hint=error.hint)
 
 
 def _variables(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:

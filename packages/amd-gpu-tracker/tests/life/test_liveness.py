@@ -14,7 +14,7 @@ import pytest
 from amd_gpu_tracker.life import cgroup, liveness
 from amd_gpu_tracker.life.liveness import ALIVE, DEAD, UNKNOWN, Verdict, is_known_to_runtime, judge
 from amd_gpu_tracker.life.processes import Processes
-from amdgpu_discovery.files import read_plain_file
+from amdgpu_discovery.plain_files import read_plain_file
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""The device nodes through which GPUs are reached, with the driver's numbers and access from /dev."""
+"""The device nodes through which GPUs are reached, with the driver's numbers and access from /dev.
+
+Also which of them a container cannot open, because of a user namespace: that of a rootless engine, or its own.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,21 @@ import posix
 
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.errors import DeviceNodeError
+from amdgpu_discovery.files import CHARACTER_DEVICE, FILE_TYPE, PERMISSIONS
 from amdgpu_discovery.gpu import DeviceNode, DeviceNumber
-from amdgpu_discovery.paths import CHARACTER_DEVICE, FILE_TYPE, PERMISSIONS
+from amdgpu_discovery.host import is_user_namespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import os
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Any
 
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
+# All users may read and write.
+OPEN_TO_ALL = 0o006
 KFD_PATH = "/dev/kfd"
 # The kernel gives /dev/kfd another number at every boot.
 KFD_NUMBER = "/sys/class/kfd/kfd/dev"
@@ -27,8 +35,18 @@ def find_device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNod
     A card node that is not in /dev is left out, because ROCm does without. DeviceNodeError where another node is
     missing or where a node has another number than the driver gave it.
     """
-    nodes = [node for gpu in gpus for node in _gpu_nodes(host, gpu)]
-    return [*nodes, _require_node(host, KFD_PATH, _read_kfd_number(host), "kfd")] if nodes else []
+    paths = [(gpu.card_path, gpu.card_minor or 0, gpu.render_path, gpu.render_minor) for gpu in gpus]
+    if not paths:
+        return []
+    cards = {card: (DRM_MAJOR, card_minor) for card, card_minor, _, _ in paths if card}
+    numbers = {
+        path: (DRM_MAJOR, minor)
+        for card, card_minor, render, render_minor in paths
+        for path, minor in ((card, card_minor), (render, render_minor))
+        if path
+    }
+    nodes = _read_nodes(host, numbers, optional=cards, subsystem="drm")
+    return nodes + _read_nodes(host, {KFD_PATH: _read_kfd_number(host)}, optional=(), subsystem="kfd")
 
 
 def drm_number(path: str, minor: int) -> DeviceNumber:
@@ -36,11 +54,25 @@ def drm_number(path: str, minor: int) -> DeviceNumber:
     return DeviceNumber(path=path, major=DRM_MAJOR, minor=minor)
 
 
-def _gpu_nodes(host: Host, gpu: GpuLocation) -> list[DeviceNode]:
-    render = _require_node(host, gpu.render_path, (DRM_MAJOR, gpu.render_minor), "drm")
-    card_path = gpu.card_path
-    card = _find_node(host, card_path, (DRM_MAJOR, gpu.card_minor or 0)) if card_path else None
-    return [card, render] if card else [render]
+def closed_nodes(nodes: Iterable[DeviceNode], spec: dict[str, Any]) -> list[DeviceNode]:
+    """Return the nodes that users of a container will not be able to open if the host's are bound.
+
+    Device nodes cannot be made in a user namespace, so runtimes bind those of the host, with the host's mode.
+    """
+    closed = [node for node in nodes if node.mode & OPEN_TO_ALL != OPEN_TO_ALL]
+    return closed if closed and (_has_user_namespace(spec) or is_user_namespace()) else []
+
+
+def closed_nodes_note(closed: Sequence[DeviceNode], spec: dict[str, Any]) -> str:
+    """Return a sentence about the closed nodes that an edited spec has as devices, "" if there is none."""
+    devices = {str(device.get("path")) for device in spec["linux"]["devices"]} if closed else set()
+    paths = [node.path for node in closed if node.path in devices]
+    if not paths:
+        return ""
+    return (
+        f"in this user namespace {', '.join(paths)} keep the host's mode and open only to their"
+        " group: use crun with '--group-add keep-groups', or a udev rule that sets MODE=\"0666\""
+    )
 
 
 def _read_kfd_number(host: Host) -> tuple[int, int]:
@@ -53,33 +85,46 @@ def _read_kfd_number(host: Host) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _require_node(host: Host, path: str, number: tuple[int, int], subsystem: str) -> DeviceNode:
-    node = _find_node(host, path, number)
-    if node is None:
-        raise DeviceNodeError(
-            f"{path} is missing although the driver has this device",
-            hint=f"udev makes it: 'udevadm trigger --action=add --subsystem-match={subsystem}'",
+def _read_nodes(
+    host: Host, numbers: Mapping[str, tuple[int, int]], *, optional: Collection[str], subsystem: str
+) -> list[DeviceNode]:
+    """Return the nodes at these paths, which have to have these numbers; `optional` ones may be missing."""
+    found = {path: status for path, status in zip(numbers, host.stats(numbers), strict=True) if status}
+    for path, number in numbers.items():
+        if path in found:
+            _check_number(path, number, found[path])
+        elif path not in optional:
+            raise DeviceNodeError(
+                f"{path} is missing although the driver has this device",
+                hint=f"udev makes it: 'udevadm trigger --action=add --subsystem-match={subsystem}'",
+            )
+    return [
+        DeviceNode(
+            path=path,
+            major=numbers[path][0],
+            minor=numbers[path][1],
+            mode=status.st_mode & PERMISSIONS,
+            uid=status.st_uid,
+            gid=status.st_gid,
         )
-    return node
+        for path, status in found.items()
+    ]
 
 
-def _find_node(host: Host, path: str, number: tuple[int, int]) -> DeviceNode | None:
-    access = host.stat(path)
-    if access is None:
-        return None
-    mode = access.st_mode
-    if mode & FILE_TYPE == CHARACTER_DEVICE:
-        _check_number(path, number, access.st_rdev)
-    major, minor = number
-    return DeviceNode(
-        path=path, major=major, minor=minor, mode=mode & PERMISSIONS, uid=access.st_uid, gid=access.st_gid
-    )
-
-
-def _check_number(path: str, number: tuple[int, int], rdev: int) -> None:
-    actual = (posix.major(rdev), posix.minor(rdev))
-    if actual != number:
+def _check_number(path: str, number: tuple[int, int], found: os.stat_result) -> None:
+    actual = (posix.major(found.st_rdev), posix.minor(found.st_rdev))
+    # On a simulated host nodes are plain files.
+    if found.st_mode & FILE_TYPE == CHARACTER_DEVICE and actual != number:
         raise DeviceNodeError(
             f"{path} is device {actual[0]}:{actual[1]}, but the driver's is {number[0]}:{number[1]}",
             hint="it is left over from an earlier boot; remove it and run 'udevadm trigger'",
         )
+
+
+def _has_user_namespace(spec: dict[str, Any]) -> bool:
+    """Return whether a container gets a user namespace, as by userns-remap of Docker."""
+    linux = spec.get("linux")
+    namespaces = linux.get("namespaces") if isinstance(linux, dict) else None
+    return isinstance(namespaces, list) and any(
+        isinstance(namespace, dict) and namespace.get("type") == "user" for namespace in namespaces
+    )

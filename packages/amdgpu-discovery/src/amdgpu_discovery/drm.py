@@ -6,7 +6,7 @@ drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c.
 
 from __future__ import annotations
 
-from amdgpu_discovery.gpu import PciAddress, parse_pci_address
+from amdgpu_discovery.gpu import PciAddress, parse_pci_address, parse_pci_addresses
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -46,33 +46,49 @@ class DrmDevice(Value):
 
 def find_drm_devices(host: Host, render_minors: Iterable[int]) -> list[DrmDevice]:
     """Return the devices with these render nodes. A host has many more: each MI300X brings seven for partitions."""
-    found: list[DrmDevice] = []
-    for minor in render_minors:
-        path = device_path(host, f"renderD{minor}")
-        if path:
-            guess = _card_in_step(found[-1], minor) if found else None
-            found.append(make_device(path, minor, find_card(host, path, guess)))
-    return found
+    minors = list(render_minors)
+    paths = [_device_of(link) for link in host.links([f"{DRM_CLASS}/renderD{minor}" for minor in minors])]
+    minor_by_path = {path: minor for path, minor in zip(paths, minors, strict=True) if path}
+    cards = _find_cards(host, minor_by_path)
+    addresses = parse_pci_addresses([path.rpartition("/")[2] for path in minor_by_path])
+    return [
+        DrmDevice(path=path, pci_address=address, render_minor=minor, card_minor=cards[path])
+        for (path, minor), address in zip(minor_by_path.items(), addresses, strict=True)
+    ]
 
 
-def _card_in_step(before: DrmDevice, render_minor: int) -> int | None:
-    """Guess a card's minor: devices of one driver mostly get both minors in turn, but nothing binds them to that."""
-    if before.card_minor is None or before.render_minor is None:
-        return None
-    return before.card_minor + render_minor - before.render_minor
+def _find_cards(host: Host, minor_by_path: Mapping[str, int]) -> dict[str, int | None]:
+    """Return the minors of the devices' cards by path, None for those that have none.
+
+    Devices of one driver mostly get both minors in turn, but nothing binds them to that: one device's card tells which
+    the others will be, and a link that confirms it saves the names of a directory.
+    """
+    cards: dict[str, int | None] = {}
+    for path, minor in minor_by_path.items():
+        if path in cards:
+            continue
+        card = cards[path] = find_card(host, path)
+        if card is not None:
+            ahead = {f"card{card + other - minor}": each for each, other in minor_by_path.items() if each not in cards}
+            links = host.links([f"{DRM_CLASS}/{name}" for name in ahead])
+            in_step = [each for each in zip(ahead.items(), links, strict=True) if _device_of(each[1]) == each[0][1]]
+            cards.update({device: int(name.removeprefix("card")) for (name, device), _ in in_step})
+    return cards
 
 
 def device_path(host: Host, name: str) -> str:
     """Return the directory in sysfs of the device behind a card or render node, "" where there is none."""
     # /sys/class/drm/renderD128 -> ../../devices/pci0000:00/0000:03:00.0/drm/renderD128
-    device, drm, _ = host.link(f"{DRM_CLASS}/{name}").rpartition("/drm/")
+    return _device_of(host.link(f"{DRM_CLASS}/{name}"))
+
+
+def _device_of(link: str) -> str:
+    device, drm, _ = link.rpartition("/drm/")
     return device.replace("../..", "/sys", 1) if drm else ""
 
 
-def find_card(host: Host, path: str, guess: int | None = None) -> int | None:
-    """Return the minor of a device's card, None for one that has none; a good `guess` saves a directory's names."""
-    if guess is not None and guess >= 0 and device_path(host, f"card{guess}") == path:
-        return guess
+def find_card(host: Host, path: str) -> int | None:
+    """Return the minor of a device's card, None for one that has none."""
     names = (name.removeprefix("card") for name in host.names(f"{path}/drm") if name.startswith("card"))
     return next((int(number) for number in names if number.isdecimal()), None)
 

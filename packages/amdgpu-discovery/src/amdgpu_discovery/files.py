@@ -1,29 +1,33 @@
-"""Read files, append to them, and replace them atomically."""
+"""Files and their paths: read, append, replace atomically, and what a container start needs of `os.path`.
+
+Importing `os` takes a millisecond, a tenth of a container start; `posix`, the C half below it, is there already. So
+modules that every start loads use `posix` and these functions, which leave unusual paths to `os.path`.
+"""
 
 from __future__ import annotations
 
 import posix
 
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.paths import (
-    DIRECTORY,
-    FILE_TYPE,
-    REGULAR_FILE,
-    SYMBOLIC_LINK,
-    behind_links,
-    directory_of,
-    exists,
-    is_directory,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
+
+# inode(7); the module `stat` says the same and has to be imported.
+FILE_TYPE = 0o170000
+DIRECTORY = 0o040000
+REGULAR_FILE = 0o100000
+SYMBOLIC_LINK = 0o120000
+CHARACTER_DEVICE = 0o020000
+PERMISSIONS = 0o007777
+STICKY = 0o001000
+WRITABLE_BY_GROUP = 0o000020
+WRITABLE_BY_ALL = 0o000002
 
 READ_AT_ONCE = 65536
 DIRECTORY_MODE = 0o755
-# Many times what a file of this toolkit comes to.
-LARGEST_PLAIN_FILE = 1024 * 1024
 
 
 def read_file(path: str, *, flags: int = 0) -> bytes:
@@ -44,53 +48,15 @@ def _read_rest(descriptor: int) -> bytes:
     return b"".join(chunks)
 
 
-def read_plain_file(
-    path: str, *, largest: int = LARGEST_PLAIN_FILE, directory: int | None = None, owner: int | None = None
-) -> tuple[bytes, float]:
-    """Return the content of a file and when it was written; OSError where it is large or no plain file.
-
-    For files that an untrusted user may have made: a pipe would block the reader, opening a device may have an effect,
-    and some files never end. Of an `owner` only that user's own files are read, and no symbolic link is followed.
-    """
-    found_path = posix.O_PATH | posix.O_CLOEXEC | (0 if owner is None else posix.O_NOFOLLOW)
-    handle = posix.open(path, found_path, dir_fd=directory)
-    try:
-        found = posix.fstat(handle)
-        _require_plain(found, largest, owner)
-        descriptor = posix.open(f"/proc/self/fd/{handle}", posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
-    finally:
-        posix.close(handle)
-    try:
-        return _read_all(descriptor, largest), found.st_mtime
-    finally:
-        posix.close(descriptor)
-
-
-def _require_plain(found: os.stat_result, largest: int, owner: int | None) -> None:
-    file_type = found.st_mode & FILE_TYPE
-    is_plain = file_type == REGULAR_FILE and owner in (None, found.st_uid)
-    if is_plain and found.st_size <= largest:
-        return
-    import errno
-
-    if is_plain:
-        raise OSError(errno.EFBIG, "it is too large")
-    if file_type in (DIRECTORY, SYMBOLIC_LINK):
-        # What `reason` has words for.
-        raise OSError(errno.EISDIR if file_type == DIRECTORY else errno.ELOOP, "it is not a plain file")
-    raise OSError(errno.EINVAL, "it is not a plain file" if file_type != REGULAR_FILE else "it belongs to another user")
-
-
-def _read_all(descriptor: int, largest: int) -> bytes:
-    """Return what is left to read; OSError where a file grew beyond its limit meanwhile."""
-    content = b""
-    while chunk := posix.read(descriptor, min(READ_AT_ONCE, largest + 1 - len(content))):
-        content += chunk
-        if len(content) > largest:
-            import errno
-
-            raise OSError(errno.EFBIG, "it is too large")
-    return content
+def read_files(paths: Iterable[str]) -> list[bytes | OSError]:
+    """Return the content of each file; of one that cannot be read, the error."""
+    found: list[bytes | OSError] = []
+    for path in paths:
+        try:
+            found.append(read_file(path))
+        except OSError as error:
+            found.append(error)
+    return found
 
 
 def append_to_file(path: str, content: bytes, *, flags: int = 0) -> None:
@@ -208,3 +174,63 @@ def _sync_directory(directory: str) -> None:
         posix.fsync(descriptor)
     finally:
         posix.close(descriptor)
+
+
+def absolute(path: str) -> str:
+    """Return what os.path.abspath returns."""
+    odd = "//" in path or "/./" in path or "/../" in path or path.endswith(("/", "/.", "/.."))
+    if path == "/" or (path.startswith("/") and not odd):
+        return path
+    import os
+
+    return os.path.abspath(path)
+
+
+def behind_links(path: str) -> str:
+    """Return the absolute path of the file that a path leads to; directories on the way may still be links."""
+    try:
+        if posix.lstat(path).st_mode & FILE_TYPE != SYMBOLIC_LINK:
+            return absolute(path)
+    except OSError:
+        return absolute(path)
+    import os
+
+    return os.path.realpath(path)
+
+
+def directory_of(path: str) -> str:
+    """Return the directory a path is in, "." for a name alone."""
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
+def is_directory(path: str) -> bool:
+    """Return whether a path leads to a directory, False also where nobody can tell."""
+    return _mode(path) & FILE_TYPE == DIRECTORY
+
+
+def exists(path: str) -> bool:
+    """Return whether a path leads to anything, False also where nobody can tell."""
+    return bool(_mode(path))
+
+
+def is_file(path: str) -> bool:
+    """Return whether a path leads to a regular file, False also where nobody can tell."""
+    return _mode(path) & FILE_TYPE == REGULAR_FILE
+
+
+def writable_by_others(path: str) -> str:
+    """Return the part of an absolute path that users other than root and this user may replace, "" for none."""
+    status = posix.stat(path)
+    others = status.st_mode & (WRITABLE_BY_ALL if status.st_gid == 0 else WRITABLE_BY_ALL | WRITABLE_BY_GROUP)
+    # In a directory like /tmp only owners may rename and remove, and what is below belongs to root or this user.
+    is_guarded = status.st_mode & STICKY and status.st_mode & FILE_TYPE == DIRECTORY
+    if status.st_uid not in (0, posix.geteuid()) or (others and not is_guarded):
+        return path
+    return "" if path == "/" else writable_by_others(directory_of(path))
+
+
+def _mode(path: str) -> int:
+    try:
+        return posix.stat(path).st_mode
+    except (OSError, ValueError):  # ValueError: a null byte
+        return 0

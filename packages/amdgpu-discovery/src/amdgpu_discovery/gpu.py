@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from amdgpu_discovery.value import Value
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 HEXADECIMAL = "0123456789abcdefABCDEF"
 
 
@@ -34,6 +38,22 @@ class PciAddress(Value):
 
 def parse_pci_address(text: str) -> PciAddress | None:
     """Read `0000:03:00.0`, or `03:00.0` for domain 0 as lspci prints it; None for anything else."""
+    return parse_pci_addresses([text])[0]
+
+
+def parse_pci_addresses(texts: Iterable[str]) -> list[PciAddress | None]:
+    """Read each text as `parse_pci_address` does."""
+    numbers = [_parse_pci_number(text) for text in texts]
+    return [
+        None
+        if number is None
+        else PciAddress(domain=number >> 20, bus=number >> 12 & 0xFF, device=number >> 4 & 0xFF, function=number & 0xF)
+        for number in numbers
+    ]
+
+
+def _parse_pci_number(text: str) -> int | None:
+    """Return the digits of a PCI address as one number."""
     slot, dot, function = text.rpartition(".")
     parts = slot.split(":")
     if not dot or len(parts) not in (2, 3) or len(function) != 1:
@@ -42,8 +62,7 @@ def parse_pci_address(text: str) -> PciAddress | None:
     digits = f"{domain}{bus}{device}{function}"
     if len(domain) not in range(4, 9) or len(bus) != 2 or len(device) != 2 or digits.strip(HEXADECIMAL):
         return None
-    number = int(digits, 16)
-    return PciAddress(domain=number >> 20, bus=number >> 12 & 0xFF, device=number >> 4 & 0xFF, function=number & 0xF)
+    return int(digits, 16)
 
 
 class GpuLocation(Value):

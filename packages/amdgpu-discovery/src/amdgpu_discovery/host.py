@@ -10,14 +10,15 @@ import posix
 import sys
 
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.files import read_file
-from amdgpu_discovery.paths import absolute, is_directory
+from amdgpu_discovery.files import absolute, is_directory, read_file, read_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+# What /proc/self/uid_map says outside of every user namespace (user_namespaces(7)): all ids stand for themselves.
+IDENTITY_UID_MAP = "0 0 4294967295"
 ROOT_VARIABLE = "AMD_CTK_HOST_ROOT"
 # What a program says on standard error before it changes such a host.
 SIMULATED_NOTICE = "Working on the simulated host {root}, not on this machine"
@@ -67,6 +68,15 @@ class Host:
         except OSError:
             return ""
 
+    def read_each(self, paths: Iterable[str]) -> list[bytes | OSError]:
+        """Return the content of each file; of one that cannot be read, the error."""
+        return read_files([self.path(path) for path in paths])
+
+    def read_attributes(self, paths: Iterable[str]) -> list[str]:
+        """Return each sysfs attribute as `read_attribute` does."""
+        contents = self.read_each(paths)
+        return ["" if isinstance(each, OSError) else each.decode("utf-8", "replace").strip() for each in contents]
+
     def names(self, path: str) -> list[str]:
         """Return the names in a directory in no order, [] where there is none."""
         try:
@@ -81,6 +91,10 @@ class Host:
         except OSError:
             return ""
 
+    def links(self, paths: Iterable[str]) -> list[str]:
+        """Return what each symbolic link says, "" where there is none."""
+        return [self.link(path) for path in paths]
+
     def stat(self, path: str) -> os.stat_result | None:
         """Return what `path` leads to, None where there is nothing."""
         try:
@@ -88,11 +102,20 @@ class Host:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def stats(self, paths: Iterable[str]) -> list[os.stat_result | None]:
+        """Return what each path leads to, None where there is nothing."""
+        return [self.stat(path) for path in paths]
+
 
 def read_environment() -> dict[str, str]:
     """Return this process's environment as os.environ has it; reading it by itself costs less than `os`."""
     encoding, errors = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
     return {name.decode(encoding, errors): value.decode(encoding, errors) for name, value in posix.environ.items()}
+
+
+def is_user_namespace() -> bool:
+    """Return whether this process runs in a user namespace other than the initial one."""
+    return read_file("/proc/self/uid_map").split() != IDENTITY_UID_MAP.encode().split()
 
 
 def host_from_environment(environment: Mapping[str, str]) -> Host:

@@ -105,28 +105,29 @@ def _read_nodes(host: Host) -> list[KfdNode | None]:
     """Return the nodes by number, None for one that is gone."""
     # As numbers: 10 comes after 2.
     numbers = sorted(int(name) for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal())
-    return [_read_node(host, number) for number in numbers]
+    paths = [f"{TOPOLOGY}/nodes/{number}/properties" for number in numbers]
+    texts = [_as_text(path, content) for path, content in zip(paths, host.read_each(paths), strict=True)]
+    minors = [read_property(text, "drm_render_minor") if text else HIDDEN for text in texts]
+    return [
+        None if text is None else KfdNode(number=number, render_minor=minor, properties=text)
+        for number, minor, text in zip(numbers, minors, texts, strict=True)
+    ]
 
 
-def _read_node(host: Host, number: int) -> KfdNode | None:
-    path = f"{TOPOLOGY}/nodes/{number}/properties"
-    try:
-        properties = host.read(path).decode("ascii", "replace")
-    except PermissionError:
-        # EPERM of the device cgroup (kfd_priv.h, kfd_devcgroup_check_permission), of which nodes of CPUs know nothing;
-        # EACCES of a security module comes to the same.
-        return KfdNode(number=number, render_minor=HIDDEN, properties="")
-    except FileNotFoundError:
+def _as_text(path: str, content: bytes | OSError) -> str | None:
+    """Return the properties of a node between newlines, "" for a node that is hidden, None for one that is gone."""
+    if isinstance(content, bytes):
+        return f"\n{content.decode('ascii', 'replace')}\n"
+    # EPERM of the device cgroup (kfd_priv.h, kfd_devcgroup_check_permission), of which nodes of CPUs know nothing;
+    # EACCES of a security module comes to the same.
+    if isinstance(content, PermissionError):
+        return ""
+    import errno
+
+    # ENODEV: gone while it was open (fs/kernfs/file.c).
+    if content.errno in (errno.ENOENT, errno.ENODEV):
         return None
-    except OSError as error:
-        import errno
-
-        # Gone while it was open (fs/kernfs/file.c).
-        if error.errno == errno.ENODEV:
-            return None
-        raise ToolkitError(f"{path} cannot be read: {reason(error)}") from error
-    properties = f"\n{properties}\n"
-    return KfdNode(number=number, render_minor=read_property(properties, "drm_render_minor"), properties=properties)
+    raise ToolkitError(f"{path} cannot be read: {reason(content)}") from content
 
 
 def read_gpu_id(host: Host, node: KfdNode) -> int:

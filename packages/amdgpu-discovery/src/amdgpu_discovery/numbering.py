@@ -82,7 +82,7 @@ def join_gpus(host: Host) -> JoinedGpus:
     parents: Mapping[int, Parent] = {}
     if partitions:
         parents = find_partition_parents(host, partitions, devices, is_whole=topology.is_whole)
-    found = [_join(node_by_minor[device.render_minor or 0], device, parents) for device in devices]
+    found = _join(node_by_minor, devices, parents)
     if topology.hidden and not found:
         raise GpusHidden(topology.hidden, topology.hidden)
     return JoinedGpus(found=sorted(found, key=lambda gpu: gpu.sort_key), hidden=topology.hidden)
@@ -100,12 +100,9 @@ def number_gpus(host: Host, joined: JoinedGpus, *, board_ids: bool = True) -> li
         positions = count_around_hidden(host, list(groups.values()), joined.hidden)
     else:
         positions = _count(groups.values())
-    ids = {key: _read_pci_unique_id(host, group[0].parent) if board_ids else 0 for key, group in groups.items()}
-    total = len(joined.found) + joined.hidden
-    return [
-        _locate(gpu, position, ids[gpu.sort_key[0]], total)
-        for gpu, position in zip(joined.found, positions, strict=True)
-    ]
+    boards = [group[0].parent for group in groups.values()]
+    ids = dict(zip(groups, _read_pci_unique_ids(host, boards) if board_ids else [0] * len(boards), strict=True))
+    return _locate(joined, positions, [ids[gpu.sort_key[0]] for gpu in joined.found])
 
 
 def _find_devices(host: Host, node_by_minor: Mapping[int, KfdNode]) -> list[DrmDevice]:
@@ -132,35 +129,54 @@ def _require_driver(host: Host) -> None:
         )
 
 
-def _join(node: KfdNode, device: DrmDevice, parents: Mapping[int, Parent]) -> FoundGpu:
-    address, parent = (device.pci_address, device) if device.pci_address else parents[node.render_minor]
-    key = (address.sort_key, node.render_minor)
-    return FoundGpu(node=node, device=device, parent=parent, pci_address=address, sort_key=key)
+def _join(
+    node_by_minor: Mapping[int, KfdNode], devices: Sequence[DrmDevice], parents: Mapping[int, Parent]
+) -> list[FoundGpu]:
+    nodes = [node_by_minor[device.render_minor or 0] for device in devices]
+    functions = [
+        (device.pci_address, device) if device.pci_address else parents[node.render_minor]
+        for node, device in zip(nodes, devices, strict=True)
+    ]
+    keys = [address.sort_key for address, _ in functions]
+    return [
+        FoundGpu(node=node, device=device, parent=parent, pci_address=address, sort_key=(key, node.render_minor))
+        for node, device, (address, parent), key in zip(nodes, devices, functions, keys, strict=True)
+    ]
 
 
-def _read_pci_unique_id(host: Host, parent: DrmDevice | None) -> int:
-    """Return the board's id (amdgpu_pm.c, hexadecimal); the file is absent or empty where there is none."""
-    text = host.read_attribute(f"{parent.path}/unique_id") if parent else ""
+def _read_pci_unique_ids(host: Host, boards: Sequence[DrmDevice | None]) -> list[int]:
+    """Return the boards' ids (amdgpu_pm.c, hexadecimal); the file is absent or empty where there is none."""
+    texts = iter(host.read_attributes([f"{board.path}/unique_id" for board in boards if board]))
+    return [_parse_hexadecimal(next(texts)) if board else 0 for board in boards]
+
+
+def _parse_hexadecimal(text: str) -> int:
     try:
         return int(text, 16)
     except ValueError:
         return 0
 
 
-def _locate(gpu: FoundGpu, position: Position, pci_unique_id: int, host_total: int) -> GpuLocation:
-    number, rank, total = position
-    return GpuLocation(
-        number=number,
-        pci_address=gpu.pci_address,
-        render_minor=gpu.node.render_minor,
-        card_minor=gpu.device.card_minor,
-        kfd_node=gpu.node.number,
-        kfd_unique_id=gpu.node.read("unique_id"),
-        pci_unique_id=pci_unique_id,
-        partition_rank=rank,
-        partition_total=total,
-        host_total=host_total,
-    )
+def _locate(joined: JoinedGpus, positions: Sequence[Position], pci_unique_ids: Sequence[int]) -> list[GpuLocation]:
+    kfd_unique_ids = [gpu.node.read("unique_id") for gpu in joined.found]
+    host_total = len(joined.found) + joined.hidden
+    return [
+        GpuLocation(
+            number=number,
+            pci_address=gpu.pci_address,
+            render_minor=gpu.node.render_minor,
+            card_minor=gpu.device.card_minor,
+            kfd_node=gpu.node.number,
+            kfd_unique_id=kfd_unique_id,
+            pci_unique_id=pci_unique_id,
+            partition_rank=rank,
+            partition_total=total,
+            host_total=host_total,
+        )
+        for gpu, (number, rank, total), kfd_unique_id, pci_unique_id in zip(
+            joined.found, positions, kfd_unique_ids, pci_unique_ids, strict=True
+        )
+    ]
 
 
 def find_partition_parents(

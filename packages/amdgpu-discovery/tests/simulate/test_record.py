@@ -210,6 +210,10 @@ def test_a_host_of_which_a_part_is_hidden_is_not_recorded(simulated):
                 raise PermissionError(errno.EPERM, "Operation not permitted", path)
             return super().read(path)
 
+        def read_each(self, paths):
+            hidden = PermissionError(errno.EPERM, "Operation not permitted")
+            return [hidden if "/topology/nodes/4/" in path else super(Hiding, self).read(path) for path in paths]
+
     with pytest.raises(GpusHidden, match="1 of 4 GPUs is hidden from this process by its device cgroup"):
         record_profile(Hiding(simulated("mi210-4").root), "mine")
 

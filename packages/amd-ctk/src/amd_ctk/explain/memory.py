@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_device_spec.oci_annotation import VRAM_LIMIT
+from amd_device_spec.oci import VRAM_LIMIT
 from amd_gpu_tracker.claims.conflicts import require_readable
 from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec
 from amd_gpu_tracker.claims.vram import choose_gpu, free_vram, require_enabled

@@ -11,19 +11,18 @@ from amd_ctk.explain.memory import plan_memory
 from amd_ctk.explain.reservation import refusal_of_tracker
 from amd_device_spec.grant import Grant
 from amd_device_spec.host_grant import grant_on_host
-from amd_device_spec.oci import Edits, add_edits, build_edits
-from amd_device_spec.oci_annotation import PRIVATE_NODES, remove_edits
+from amd_device_spec.oci import PRIVATE_NODES, Edits, add_edits, build_edits
+from amd_device_spec.oci_annotation import remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, is_permitted, keep_last_request, requested_gpus
 from amd_device_spec.slurm.filters import remove_filters
-from amd_device_spec.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
 from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.hook_entries import release_hook
 from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec, names_gpus
 from amd_gpu_tracker.records.state import open_state
-from amdgpu_discovery.device_nodes import find_device_nodes
+from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, RequestError, SpecError, ToolkitError
-from amdgpu_discovery.host import read_environment
+from amdgpu_discovery.host import is_user_namespace, read_environment
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import resolve
 from amdgpu_discovery.unknown_gpus import shown

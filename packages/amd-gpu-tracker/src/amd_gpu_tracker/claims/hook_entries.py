@@ -6,7 +6,7 @@ import sys
 
 import amd_gpu_tracker
 import amdgpu_discovery
-from amdgpu_discovery.paths import absolute, directory_of
+from amdgpu_discovery.files import absolute, directory_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.user_files import UserFiles
-from amdgpu_discovery.files import read_plain_file
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False

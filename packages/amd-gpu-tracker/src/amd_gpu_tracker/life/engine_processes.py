@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from amdgpu_discovery.files import read_plain_file
 from amdgpu_discovery.host import ROOT_VARIABLE
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.value import Value
 

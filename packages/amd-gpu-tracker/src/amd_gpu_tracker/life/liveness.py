@@ -11,8 +11,8 @@ import errno
 import posix
 
 from amd_gpu_tracker.records.lease import ProcessId, boot_offset
-from amdgpu_discovery.files import read_plain_file
 from amdgpu_discovery.host import read_environment
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.value import Value
 

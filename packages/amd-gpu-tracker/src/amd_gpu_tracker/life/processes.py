@@ -5,8 +5,7 @@ from __future__ import annotations
 import posix
 
 from amd_gpu_tracker.records.lease import LARGEST_PID, ProcessId
-from amdgpu_discovery.files import read_file
-from amdgpu_discovery.paths import exists
+from amdgpu_discovery.files import exists, read_file
 
 
 class Processes:

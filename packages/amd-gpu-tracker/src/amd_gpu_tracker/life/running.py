@@ -13,7 +13,7 @@ import posix
 from amd_gpu_tracker.life.engine_processes import find_runtime_roots
 from amd_gpu_tracker.life.liveness import DEFAULT_ROOTS, STATE_FILES
 from amd_gpu_tracker.records.lease import ProcessId
-from amdgpu_discovery.paths import FILE_TYPE, REGULAR_FILE
+from amdgpu_discovery.files import FILE_TYPE, REGULAR_FILE
 from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.value import Value
 

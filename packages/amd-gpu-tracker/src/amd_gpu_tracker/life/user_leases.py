@@ -17,7 +17,7 @@ from amd_gpu_tracker.records.lease import parse_lease
 from amd_gpu_tracker.records.plain_text import one_line
 from amd_gpu_tracker.records.user_files import find_users
 from amdgpu_discovery.errors import reason
-from amdgpu_discovery.paths import directory_of
+from amdgpu_discovery.files import directory_of
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -94,21 +94,30 @@ def _identity(gpu: TrackedGpu) -> tuple[str, str, str, int]:
 
 def read_tracked_gpus(host: Host, gpus: Sequence[GpuLocation]) -> tuple[TrackedGpu, ...]:
     """Return what the policy records of the GPUs of a host, all of them shared."""
-    partitions = {address: _read_partition(host, address) for address in {str(gpu.pci_address) for gpu in gpus}}
+    keys = [(gpu.key, str(gpu.pci_address)) for gpu in gpus]
+    partitions = _read_partitions(host, dict.fromkeys(address for _, address in keys))
     return tuple(
-        TrackedGpu(
-            key=gpu.key,
-            # The PCI function's comes first: newer drivers give partitions their own, but no driver makes a new GPU.
-            unique_id=f"0x{gpu.pci_unique_id or gpu.kfd_unique_id:x}",
-            partition=partitions[str(gpu.pci_address)],
-            partition_total=gpu.partition_total,
-        )
-        for gpu in gpus
+        [
+            TrackedGpu(
+                key=key,
+                # The PCI function's comes first: newer drivers give partitions ids of their own, but none to a GPU.
+                unique_id=f"0x{gpu.pci_unique_id or gpu.kfd_unique_id:x}",
+                partition=partitions[address],
+                partition_total=gpu.partition_total,
+            )
+            for gpu, (key, address) in zip(gpus, keys, strict=True)
+        ]
     )
 
 
-def _read_partition(host: Host, address: str) -> str:
-    device = f"{AMDGPU_PCI_DEVICES}/{address}"
-    compute = host.read_attribute(f"{device}/current_compute_partition")
-    memory = host.read_attribute(f"{device}/current_memory_partition")
-    return f"{compute}_{memory}".lower() if compute or memory else ""
+def _read_partitions(host: Host, addresses: Iterable[str]) -> dict[str, str]:
+    """Return the compute and memory partition modes by PCI address, "" for hardware without partitions."""
+    addresses = list(addresses)
+    modes = [
+        host.read_attributes([f"{AMDGPU_PCI_DEVICES}/{address}/current_{each}_partition" for address in addresses])
+        for each in ("compute", "memory")
+    ]
+    return {
+        address: f"{compute}_{memory}".lower() if compute or memory else ""
+        for address, compute, memory in zip(addresses, *modes, strict=True)
+    }

@@ -10,8 +10,8 @@ from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.identity import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy, TrackedGpu
 from amdgpu_discovery.errors import DriverUnavailable, reason
-from amdgpu_discovery.files import read_plain_file
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posix
 
-from amdgpu_discovery.paths import FILE_TYPE, SYMBOLIC_LINK
+from amdgpu_discovery.files import FILE_TYPE, SYMBOLIC_LINK
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -100,11 +100,8 @@ def _parse(document: dict[str, Any]) -> Policy:
         raise ValueError(f"it is not version {VERSION} of the tracker's state")
     if type(document["enabled"]) is not bool:
         raise ValueError("'enabled' is not true or false")
-    return Policy(enabled=document["enabled"], gpus=tuple(_parse_gpu(fields) for fields in document["gpus"]))
-
-
-def _parse_gpu(fields: dict[str, Any]) -> TrackedGpu:
-    for name, kind in _GPU_FIELDS.items():
-        if type(fields[name]) is not kind:
-            raise ValueError(f"'{name}' of a GPU is not of the right kind")
-    return TrackedGpu(**fields)
+    for fields in document["gpus"]:
+        for name, expected in _GPU_FIELDS.items():
+            if type(fields[name]) is not expected:
+                raise ValueError(f"'{name}' of a GPU is not of the right kind")
+    return Policy(enabled=document["enabled"], gpus=tuple([TrackedGpu(**fields) for fields in document["gpus"]]))

@@ -7,7 +7,8 @@ import time
 
 from amd_gpu_tracker.records.lease import NEVER
 from amdgpu_discovery.errors import FileError
-from amdgpu_discovery.files import append_to_file, read_plain_file, replace_file
+from amdgpu_discovery.files import append_to_file, replace_file
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 

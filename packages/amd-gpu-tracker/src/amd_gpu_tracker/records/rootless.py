@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import posix
 
-from amdgpu_discovery.files import read_file
-from amdgpu_discovery.paths import is_directory
+from amdgpu_discovery.files import is_directory, read_file
+from amdgpu_discovery.host import IDENTITY_UID_MAP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-IDENTITY = ["0", "0", "4294967295"]
 # What logind makes for each user who is there, mode 0700.
 USER_DIRECTORIES = "/run/user"
 DIRECTORY_NAME = "amd-container-toolkit"
@@ -37,7 +36,7 @@ def find_user() -> int | None:
     """Return the user for whom this process runs containers, None for root."""
     uid = posix.geteuid()
     uid_map = _read_uid_map()
-    if uid_map.split() == IDENTITY or _owner_of_root_directory() == 0:
+    if uid_map.split() == IDENTITY_UID_MAP.split() or _owner_of_root_directory() == 0:
         return uid or None
     return outer_uid(uid_map, uid)
 
@@ -54,7 +53,7 @@ def _read_uid_map() -> str:
     try:
         return read_file("/proc/self/uid_map").decode("ascii")
     except OSError:  # a kernel without user namespaces
-        return " ".join(IDENTITY)
+        return IDENTITY_UID_MAP
 
 
 def _owner_of_root_directory() -> int:

@@ -12,15 +12,19 @@ from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, format_lease
 from amd_gpu_tracker.records.policy import POLICY_FILE, Policy, format_policy, is_link, parse_policy
 from amd_gpu_tracker.records.rootless import find_user_directory
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import make_directories, put_in_place, read_plain_file, replace_file, write_beside
-from amdgpu_discovery.paths import (
+from amdgpu_discovery.files import (
     DIRECTORY,
     FILE_TYPE,
     SYMBOLIC_LINK,
     directory_of,
     is_directory,
     is_file,
+    make_directories,
+    put_in_place,
+    replace_file,
+    write_beside,
 )
+from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

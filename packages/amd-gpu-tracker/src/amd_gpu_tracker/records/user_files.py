@@ -10,7 +10,7 @@ import os
 from contextlib import ExitStack, contextmanager
 
 from amd_gpu_tracker.records.rootless import DIRECTORY_NAME, USER_DIRECTORIES
-from amdgpu_discovery.files import read_plain_file
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

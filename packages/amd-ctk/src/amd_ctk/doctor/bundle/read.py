@@ -11,7 +11,7 @@ from amd_ctk.doctor.bundle.members import (
     BundleError,
 )
 from amdgpu_discovery.errors import reason
-from amdgpu_discovery.files import read_plain_file
+from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from amd_ctk.doctor.bundle.redact import Redaction, without_credentials
 from amd_ctk.doctor.text import format_json
 from amd_device_spec.settings import CONFIG_FILE
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
-from amdgpu_discovery.files import read_plain_file, replace_file
+from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

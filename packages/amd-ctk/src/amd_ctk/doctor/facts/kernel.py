@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amdgpu_discovery.drm import AMDGPU_DRIVER
 from amdgpu_discovery.files import read_file
+from amdgpu_discovery.host import IDENTITY_UID_MAP
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -17,7 +18,6 @@ SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 DKMS = "/var/lib/dkms/amdgpu"
 # What Windows gives to Linux in place of a driver.
 DXG = "/dev/dxg"
-IDENTITY = "0 0 4294967295"
 
 
 class KernelFacts(Value):
@@ -57,7 +57,7 @@ def read_kernel(host: Host, proc: str) -> KernelFacts:
         selinux_enforcing=enforce == "1" if enforce else None,
         selinux_devices=_boolean(host, "container_use_devices"),
         selinux_dri_devices=_boolean(host, "container_use_dri_devices"),
-        is_user_namespace=" ".join(_read(f"{proc}/self/uid_map").split()) not in ("", IDENTITY),
+        is_user_namespace=" ".join(_read(f"{proc}/self/uid_map").split()) not in ("", IDENTITY_UID_MAP),
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amd_device_spec.user_namespace import closed_nodes, closed_nodes_note, is_user_namespace
+from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note
 from amdgpu_discovery.gpu import DeviceNode
+from amdgpu_discovery.host import is_user_namespace
 
 USER_NAMESPACE = {"linux": {"namespaces": [{"type": "mount"}, {"type": "user"}]}}
 

@@ -1,0 +1,162 @@
+"""What did Docker Swarm choose for a task, as far as that can be told from the task's environment?
+
+Swarm writes `DOCKER_RESOURCE_<KIND>`, and anybody else can write that too: decision 3,
+docs/decisions/0003-swarm-has-the-last-word.md.
+"""
+
+from __future__ import annotations
+
+from amd_device_spec.request import (
+    SWARM_PREFIX,
+    VISIBLE_DEVICES,
+    VRAM_KIND,
+    VramRequest,
+    by_user,
+    is_amount,
+    with_variable,
+)
+from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.identities import FORMS, form_of
+from amdgpu_discovery.selection import names_numbers, resolve, split_items
+from amdgpu_discovery.unknown_gpus import shown
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from amd_device_spec.grant import Node
+    from amd_device_spec.request import GpuRequest
+    from amd_device_spec.settings import Settings
+
+# Swarm's amounts are 64-bit integers.
+LONGEST_AMOUNT = 19
+
+
+class Choice(Value):
+    """What counts of a request in which Swarm may have had a say: `variables` that name GPUs, with their values.
+
+    `kinds` are the resource kinds by which Swarm chose, `vram` is memory that it gave, and `notes` say what is ignored.
+    """
+
+    variables: dict[str, str]
+    kinds: tuple[str, ...] = ()
+    vram: VramRequest | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_choice(request: GpuRequest, node: Node) -> Choice:
+    """Return what Swarm chose; where it chose nothing, what the user asks for. RequestError."""
+    _refuse_unadvertised_memory(request)
+    vram = _vram(request, node.settings)
+    chosen, problems = _split_by_author(request, node)
+    if chosen and vram:
+        raise RequestError(
+            f"{vram} is memory of a shared GPU and {' and '.join(chosen)} names whole ones",
+            hint="reserve one or the other in a service",
+        )
+    notes = tuple(f"{problem.message}, and is ignored" for problem in problems)
+    if chosen or vram:
+        return _choice(request, chosen, vram, notes)
+    # A task must not start without the GPUs it reserved, unless it asked for others.
+    if problems and request.visible is None and node.settings.unknown_gpus == "error":
+        raise problems[0]
+    return Choice(variables=by_user(request), notes=notes)
+
+
+def _choice(request: GpuRequest, chosen: dict[str, str], vram: VramRequest | None, notes: tuple[str, ...]) -> Choice:
+    variables = [f"{SWARM_PREFIX}{vram.kind}"] if vram else list(chosen)
+    kinds = tuple(variable.removeprefix(SWARM_PREFIX) for variable in variables)
+    if request.visible is not None:
+        reason = f"{' and '.join(variables)} {'reserves memory' if vram else 'names GPUs'}"
+        notes = (f"{VISIBLE_DEVICES}={shown(request.visible)} is ignored because {reason}", *notes)
+    return Choice(variables=chosen, kinds=kinds, vram=vram, notes=notes)
+
+
+def _split_by_author(request: GpuRequest, node: Node) -> tuple[dict[str, str], list[RequestError]]:
+    """Return the variables that may be Swarm's choice, and why each other that names GPUs cannot be."""
+    chosen: dict[str, str] = {}
+    problems: list[RequestError] = []
+    for kind in sorted(request.resources.keys() - set(node.settings.swarm_vram_resources)):
+        variable, value = SWARM_PREFIX + kind, request.resources[kind]
+        if problem := _problem_of_choice(variable, value, node):
+            problems.append(problem)
+        else:
+            chosen[variable] = value
+    return chosen, problems + list(_problems_of_unadvertised(request, node))
+
+
+def _problem_of_choice(variable: str, value: str, node: Node) -> RequestError | None:
+    """Return why Swarm cannot have written this on this node, None where it can; RequestError for an amount."""
+    try:
+        items = split_items(value)
+    except RequestError as error:
+        return with_variable(variable, value, error)
+    # Swarm does write amounts, so this may be its own: other GPUs than the reserved ones would be given instead.
+    if any(map(is_amount, items)):
+        _refuse_amount(variable, value)
+    return next(filter(None, (_problem_of_name(variable, value, item, node) for item in items)), None)
+
+
+def _problem_of_name(variable: str, value: str, item: str, node: Node) -> RequestError | None:
+    form, advertised = form_of(item), node.settings.swarm_resource_names
+    if form not in ("", advertised):
+        return RequestError(
+            f"{variable}={shown(value)} names a GPU by {FORMS[form]}, and this node advertises GPUs by"
+            f" {FORMS[advertised]}",
+            hint=f"if it does not, run 'amd-ctk config set swarm-resource-names {form}' there",
+        )
+    if names_numbers(item):
+        return RequestError(
+            f"{variable}={shown(value)} does not name GPUs as Swarm does",
+            hint=f"ask for GPUs with {VISIBLE_DEVICES}, and leave {variable} to Swarm",
+        )
+    # Swarm gives out any word that a node advertises, so a wrong one may come from it; it is refused as unknown.
+    return None
+
+
+def _problems_of_unadvertised(request: GpuRequest, node: Node) -> Iterator[RequestError]:
+    """Yield why each resource of another kind that names a GPU of this host does not count."""
+    for kind, name in request.unadvertised:
+        if resolve(node.gpus, name).gpus:
+            yield RequestError(
+                f"{shown(f'{SWARM_PREFIX}{kind}={name}')} is of a kind by which this node does not advertise GPUs",
+                hint="if it does, add the kind to swarm-resources with 'amd-ctk config set' there",
+            )
+
+
+def _vram(request: GpuRequest, settings: Settings) -> VramRequest | None:
+    """Return the amount of memory that Swarm gave, None for none; RequestError where it is no amount of one kind."""
+    kinds = sorted(kind for kind in settings.swarm_vram_resources if kind in request.resources)
+    if len(kinds) > 1:
+        raise RequestError(
+            f"{' and '.join(SWARM_PREFIX + kind for kind in kinds)} each reserve memory of a GPU",
+            hint="reserve one of them in a service",
+        )
+    for kind in kinds:
+        value = request.resources[kind]
+        if len(value) > LONGEST_AMOUNT or not is_amount(value) or not int(value):
+            raise RequestError(
+                f"{SWARM_PREFIX}{kind}={shown(value)} is not a number of MiB",
+                hint=f"write one number in node-generic-resources of the docker daemon: {kind}=65520",
+            )
+        return VramRequest(kind=kind, megabytes=int(value))
+    return None
+
+
+def _refuse_unadvertised_memory(request: GpuRequest) -> None:
+    """Refuse memory that this node does not count: the task would start without a GPU."""
+    for kind, value in request.unadvertised:
+        if kind == VRAM_KIND and is_amount(value):
+            raise RequestError(
+                f"{SWARM_PREFIX}{kind}={shown(value)} is memory of a GPU, which this node does not hand out",
+                hint="run 'amd-ctk swarm setup --vram' there",
+            )
+
+
+def _refuse_amount(variable: str, value: str) -> None:
+    kind = variable.removeprefix(SWARM_PREFIX)
+    raise RequestError(
+        f"{variable}={shown(value)} is an amount and names no GPU",
+        hint=f"give every GPU its name in node-generic-resources of the docker daemon: {kind}=0x<unique id>",
+    )

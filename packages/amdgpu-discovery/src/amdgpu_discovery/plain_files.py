@@ -1,0 +1,63 @@
+"""Read files that somebody else may have written: within limits, and nothing but plain files."""
+
+from __future__ import annotations
+
+import posix
+
+from amdgpu_discovery.files import DIRECTORY, FILE_TYPE, READ_AT_ONCE, REGULAR_FILE, SYMBOLIC_LINK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+
+# Many times what a file of this toolkit comes to.
+LARGEST_PLAIN_FILE = 1024 * 1024
+
+
+def read_plain_file(
+    path: str, *, largest: int = LARGEST_PLAIN_FILE, directory: int | None = None, owner: int | None = None
+) -> tuple[bytes, float]:
+    """Return the content of a file and when it was written; OSError where it is large or no plain file.
+
+    For files that an untrusted user may have made: a pipe would block the reader, opening a device may have an effect,
+    and some files never end. Of an `owner` only that user's own files are read, and no symbolic link is followed.
+    """
+    found_path = posix.O_PATH | posix.O_CLOEXEC | (0 if owner is None else posix.O_NOFOLLOW)
+    handle = posix.open(path, found_path, dir_fd=directory)
+    try:
+        found = posix.fstat(handle)
+        _require_plain(found, largest, owner)
+        descriptor = posix.open(f"/proc/self/fd/{handle}", posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+    finally:
+        posix.close(handle)
+    try:
+        return _read_all(descriptor, largest), found.st_mtime
+    finally:
+        posix.close(descriptor)
+
+
+def _require_plain(found: os.stat_result, largest: int, owner: int | None) -> None:
+    file_type = found.st_mode & FILE_TYPE
+    is_plain = file_type == REGULAR_FILE and owner in (None, found.st_uid)
+    if is_plain and found.st_size <= largest:
+        return
+    import errno
+
+    if is_plain:
+        raise OSError(errno.EFBIG, "it is too large")
+    if file_type in (DIRECTORY, SYMBOLIC_LINK):
+        # What `reason` has words for.
+        raise OSError(errno.EISDIR if file_type == DIRECTORY else errno.ELOOP, "it is not a plain file")
+    raise OSError(errno.EINVAL, "it is not a plain file" if file_type != REGULAR_FILE else "it belongs to another user")
+
+
+def _read_all(descriptor: int, largest: int) -> bytes:
+    """Return what is left to read; OSError where a file grew beyond its limit meanwhile."""
+    content = b""
+    while chunk := posix.read(descriptor, min(READ_AT_ONCE, largest + 1 - len(content))):
+        content += chunk
+        if len(content) > largest:
+            import errno
+
+            raise OSError(errno.EFBIG, "it is too large")
+    return content
