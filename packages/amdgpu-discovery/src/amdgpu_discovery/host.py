@@ -69,11 +69,11 @@ class Host:
             return ""
 
     def read_each(self, paths: Iterable[str]) -> list[bytes | OSError]:
-        """Return the content of each file; of one that cannot be read, the error."""
+        """Return the content of each file of `paths`; of one that cannot be read, the error."""
         return read_files([self.path(path) for path in paths])
 
     def read_attributes(self, paths: Iterable[str]) -> list[str]:
-        """Return each sysfs attribute as `read_attribute` does."""
+        """Return each sysfs attribute of `paths` as `read_attribute` does."""
         contents = self.read_each(paths)
         return ["" if isinstance(each, OSError) else each.decode("utf-8", "replace").strip() for each in contents]
 
@@ -92,7 +92,7 @@ class Host:
             return ""
 
     def links(self, paths: Iterable[str]) -> list[str]:
-        """Return what each symbolic link says, "" where there is none."""
+        """Return what each symbolic link of `paths` says, "" where there is none."""
         return [self.link(path) for path in paths]
 
     def stat(self, path: str) -> os.stat_result | None:
@@ -103,7 +103,7 @@ class Host:
             return None
 
     def stats(self, paths: Iterable[str]) -> list[os.stat_result | None]:
-        """Return what each path leads to, None where there is nothing."""
+        """Return what each of `paths` leads to, None where there is nothing."""
         return [self.stat(path) for path in paths]
 
 
