@@ -469,6 +469,15 @@ class TestOptionsOfTheDaemonsUnit:
         assert daemon_json.read_text() == FRESH
         assert configure("--remove").returncode == 0
 
+    def test_a_directive_that_the_file_has_already_is_not_this_commands(
+        self, configure, daemon_json: Path, options
+    ) -> None:
+        options("--default-runtime=runc --feature=cdi=true")
+        daemon_json.write_text('{"default-runtime": "runc", "features": {"cdi": true}}')
+
+        assert configure().returncode == 0
+        assert json.loads(daemon_json.read_text())["default-runtime"] == "runc"
+
     def test_another_file_is_not_that_daemons(self, configure, options) -> None:
         options("--default-runtime=runc")
 
