@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.state import make_directory
 from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.numbering import locate_gpus
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -72,3 +73,19 @@ def test_whatever_a_policy_says_it_is_read_or_refused(machine):
             assert policy.exclusive_keys == frozenset()
 
     check()
+
+
+def test_a_lease_that_was_cut_off_may_name_any_gpu(machine):
+    machine.create("web", [0, 1])
+    path = machine.state.lease_path(("/run/runc", "web"))
+    keys = [gpu.key.encode() for gpu in locate_gpus(machine.host, board_ids=False)]
+
+    assert [machine.state.may_name(path, [key]) for key in keys] == [True, True, False, False]
+
+    whole = Path(path).read_bytes()
+    for damaged in (whole[:-3], whole[20:], b""):
+        Path(path).write_bytes(damaged)
+        assert [machine.state.may_name(path, [key]) for key in keys] == [True, True, True, True]
+
+    Path(path).unlink()
+    assert not machine.state.may_name(path, keys)
