@@ -135,6 +135,7 @@ CHOICES = st.builds(
     device_mode=st.sampled_from(["open", "host"]),
     swarm_resource_names=st.sampled_from(["uuid", "pci"]),
     swarm_vram_resources=st.sampled_from([(), ("MEMORY",)]),
+    privileged_claims=st.sampled_from(["requested", "all"]),
     visible_devices_env=st.sampled_from(["always", "always", "privileged", "never"]),
 )
 

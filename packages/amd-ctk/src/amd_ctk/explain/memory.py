@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from amd_device_spec.oci import VRAM_LIMIT
 from amd_gpu_tracker.claims.conflicts import require_readable
-from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec
+from amd_gpu_tracker.claims.container import require_no_devices
 from amd_gpu_tracker.claims.vram import choose_gpu, free_vram, require_enabled
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.identity import require_same_gpus
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.oci_spec import is_privileged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,11 +31,7 @@ def plan_memory(spec: dict[str, Any], host: Host, granted: Grant, asked: VramReq
     Limits of memory in the environment of `spec` are dropped, as at a start.
     """
     gpus = find_gpus(host)
-    if gpus_in_spec(spec, gpus) and not is_privileged(spec):
-        raise RequestError(
-            f"{asked} is memory of a GPU that is yet to be chosen, and the container was given GPUs as devices",
-            hint="leave out one or the other",
-        )
+    require_no_devices(spec, gpus, str(asked))
     gpu = _choose(host, gpus, asked)
     environment = spec["process"]["env"]
     environment[:] = [entry for entry in environment if entry.partition("=")[0] != VRAM_LIMIT]

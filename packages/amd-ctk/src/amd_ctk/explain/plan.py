@@ -24,6 +24,7 @@ from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, RequestError, SpecError, ToolkitError
 from amdgpu_discovery.host import is_user_namespace, read_environment
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.oci_spec import is_privileged
 from amdgpu_discovery.selection import resolve
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
@@ -82,12 +83,20 @@ def _plan(plan: Plan, host: Host, settings: Settings, container_id: str) -> Plan
     else:
         plan = plan.replace(given=tuple(find_given(plan.spec, host, located, granted)))
     plan = plan.replace(granted=granted, notes=(*plan.notes, *granted.notes))
+    claimed = _find_claimed(plan, host, located, settings)
     # Memory is always reserved; what else is claimed only where it is tracked.
-    has_claim = bool(granted.vram) or (may_be_tracking(host) and bool(plan.gpus))
+    has_claim = bool(granted.vram) or (may_be_tracking(host) and bool(claimed))
     plan = _plan_edits(plan, host, settings, has_claim=has_claim)
-    if not granted.vram and (refusal := refusal_of_tracker(host, plan.gpus, container_id)):
+    if not granted.vram and (refusal := refusal_of_tracker(host, claimed, container_id)):
         return plan.replace(refusals=(refusal,))
     return plan
+
+
+def _find_claimed(plan: Plan, host: Host, located: Sequence[GpuLocation], settings: Settings) -> Sequence[GpuLocation]:
+    """Return the GPUs that the container claims of the tracker: what it has, or all where settings say so."""
+    if settings.privileged_claims == "all" and is_privileged(plan.spec):
+        return located or _locate_gpus(host)
+    return plan.gpus
 
 
 def _further_refusals(first: ToolkitError, request: GpuRequest | None, host: Host) -> list[RequestError]:

@@ -151,6 +151,15 @@ def claim_container(
     return kind(state, claim, processes)
 
 
+def require_no_devices(spec: dict[str, Any], gpus: Sequence[GpuLocation], asked: str) -> None:
+    """Raise RequestError where a container that asks for memory was given GPUs as devices too."""
+    if gpus_in_spec(spec, gpus) and not is_privileged(spec):
+        raise RequestError(
+            f"{asked} is memory of a GPU that is yet to be chosen, and the container was given GPUs as devices",
+            hint="leave out one or the other",
+        )
+
+
 def _claim_memory(state: State, container: StartingContainer, kinds: tuple[str, ...], vram_mb: int) -> ContainerClaim:
     from amd_gpu_tracker.claims.vram import asked, reserve_vram
     from amdgpu_discovery.discover import find_gpus
@@ -165,11 +174,7 @@ def _claim_memory(state: State, container: StartingContainer, kinds: tuple[str, 
         is_privileged=is_privileged(container.spec),
     )
     gpus = find_gpus(state.host)
-    if gpus_in_spec(container.spec, gpus) and not is_privileged(container.spec):
-        raise RequestError(
-            f"{asked(claim)} is memory of a GPU that is yet to be chosen, and the container was given GPUs as devices",
-            hint="leave out one or the other",
-        )
+    require_no_devices(container.spec, gpus, asked(claim))
     vram_mb_by_gpu = {gpu.number: (gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus}
     gpu = reserve_vram(state, claim, gpus, vram_mb_by_gpu, processes=processes, lock=KernelLock)
     wanted = (gpu,) if gpu else ()
