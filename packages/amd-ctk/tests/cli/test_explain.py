@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
+
+import jsonschema
+import pytest
 
 from amd_gpu_tracker.tracker import Tracker
 
@@ -153,3 +157,53 @@ def test_what_is_no_command_is_refused(host, amd_ctk):
 
     assert amd_ctk("explain", "run", "it", "now").returncode == 2
     assert amd_ctk("explain", "--container", "nobody").stderr.startswith("no container nobody is running")
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """Return a function that makes a docker which says what an image's environment is, and PATH with it."""
+
+    def make(environment):
+        program = tmp_path / "bin/docker"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\n[ \"$1 $2\" = 'image inspect' ] && echo '{json.dumps(environment)}'\n")
+        program.chmod(0o755)
+        return {"PATH": f"{program.parent}:/usr/bin:/bin"}
+
+    return make
+
+
+def test_what_the_image_sets_is_asked_of_its_engine(host, amd_ctk, engine):
+    host()
+    program = "/usr/bin/amd-container-runtime"
+    amd_ctk("runtime", "configure", f"--runtime-path={program}", "--no-validate")
+    environment = engine(["AMD_VISIBLE_DEVICES=1", "HIP_VISIBLE_DEVICES=0"])
+
+    answer = amd_ctk("explain", "docker", "run", "--runtime=amd", "-e", "HIP_VISIBLE_DEVICES=", "img", **environment)
+
+    assert answer.stdout == (
+        "AMD_VISIBLE_DEVICES=1  GPU 1\n"
+        "HIP_VISIBLE_DEVICES=   hides everything: the container sees one GPU, which HIP counts 0\n"
+        "GPU  in the container           HIP  unique id             on the host\n"
+        "1    /dev/dri/renderD131 card4  -    GPU-89caa15875ff5a43  0000:26:00.0\n"
+        "/dev/kfd 510:0 mode 0666; rules c 226:4 rw, c 226:131 rw, c 510:0 rw; nothing else is changed\n"
+    )
+
+
+@pytest.mark.parametrize("profile", ["mi210-4", "mi300x-8-cpx", "strix-halo", "no-driver"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-e AMD_VISIBLE_DEVICES=all",
+        "-e AMD_VISIBLE_DEVICES=0,99,x",
+        "-- docker run --gpus all img",
+        "--device /dev/kfd",
+    ],
+)
+def test_json_is_what_the_shipped_schema_says(host, amd_ctk, profile, words):
+    host(profile)
+    schema = json.loads(files("amd_ctk").joinpath("explain/schema/explain.json").read_text(encoding="utf-8"))
+
+    answer = amd_ctk("explain", "--json", *words.split(), PATH="/nowhere")
+
+    jsonschema.validate(json.loads(answer.stdout), schema)

@@ -53,6 +53,7 @@ def _explain(host: Host, words: list[str], described: Container, *, container: s
     from amd_ctk.explain.bundle import read_bundle, read_running
     from amd_ctk.explain.compose import read_service
     from amd_ctk.explain.explanation import explain_container, explain_spec
+    from amd_ctk.explain.image import add_image
     from amd_ctk.explain.run_words import is_engine_command, parse_run
 
     if container:
@@ -66,4 +67,4 @@ def _explain(host: Host, words: list[str], described: Container, *, container: s
         described = read_service(words[0], words[1], os.environ)
     elif words:
         raise typer.BadParameter("expected docker run ARGS..., podman run ARGS..., or COMPOSE.yaml SERVICE")
-    return explain_container(described, host)
+    return explain_container(add_image(described), host)

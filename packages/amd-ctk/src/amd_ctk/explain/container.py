@@ -26,3 +26,5 @@ class Container(Value):
     # What gives the container a user namespace of its own, "" where nothing does.
     user_namespace: str = ""
     image: str = ""
+    # Whether the environment has what the image sets.
+    is_image_known: bool = False

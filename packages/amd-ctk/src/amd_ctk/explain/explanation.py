@@ -109,6 +109,6 @@ def _notes_of(container: Container) -> list[str]:
     notes = []
     if container.privileged:
         notes.append("a privileged container can use every GPU of the host, whatever it asks for")
-    if container.image:
+    if container.image and not container.is_image_known:
         notes.append(f"what the image {container.image} sets itself is not known here")
     return notes

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from amd_ctk.explain.plan import Plan
     from amdgpu_discovery.gpu import GpuLocation
 
+# What `--json` prints is of this version.
+VERSION = 1
 HEADER = ("GPU", "in the container", "HIP", "unique id", "on the host")
 
 
@@ -32,12 +34,13 @@ def format_explanation(explanation: Explanation) -> str:
 
 
 def format_json(explanation: Explanation) -> str:
-    """Return everything as JSON; unique ids are strings."""
+    """Return everything as JSON, as schema/explain.json describes it."""
     import json
 
     plan = explanation.plan
     return json.dumps(
         {
+            "version": VERSION,
             "starts": explanation.starts,
             "variables": [line.as_dict() for line in explanation.lines],
             "gpus": [_gpu_fields(gpu, explanation) for gpu in plan.gpus] if explanation.starts else [],
@@ -57,7 +60,7 @@ def _gpu_fields(gpu: GpuLocation, explanation: Explanation) -> dict[str, object]
         "render_node": gpu.render_path,
         "card_node": gpu.card_path,
         "hip": _hip_index(gpu, explanation),
-        "unique_id": _unique_id(gpu),
+        "unique_id": _unique_id(gpu) or None,
         "pci_address": str(gpu.pci_address),
         "partition_rank": gpu.partition_rank,
     }
@@ -86,7 +89,7 @@ def _row(gpu: GpuLocation, explanation: Explanation) -> tuple[str, ...]:
         str(gpu.number),
         f"{gpu.render_path}{card}",
         "-" if index is None else str(index),
-        _unique_id(gpu),
+        _unique_id(gpu) or "N/A",
         f"{gpu.pci_address}{partition}",
     )
 
@@ -96,7 +99,7 @@ def _hip_index(gpu: GpuLocation, explanation: Explanation) -> int | None:
 
 
 def _unique_id(gpu: GpuLocation) -> str:
-    return f"GPU-{gpu.unique_id:016x}" if gpu.unique_id else "N/A"
+    return f"GPU-{gpu.unique_id:016x}" if gpu.unique_id else ""
 
 
 def _format_changes(plan: Plan) -> str:
