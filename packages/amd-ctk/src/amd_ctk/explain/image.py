@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.explain.running import ENGINES, SECONDS
-from amd_ctk.programs import ask
+from amd_ctk.explain.running import ENGINES, ask_engine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +13,8 @@ def add_image(container: Container) -> Container:
     """Return a container with the environment of its image; as it is where no engine knows that."""
     if container.engine not in ENGINES or not container.image or container.image.startswith("-"):
         return container
-    words = [container.engine, "image", "inspect", "--format", "{{json .Config.Env}}", container.image]
-    answer = ask(words, seconds=SECONDS)
+    words = ("image", "inspect", "--format", "{{json .Config.Env}}", container.image)
+    answer = ask_engine(container.engine, *words)
     if not answer.succeeded:
         return container
     own = {entry.partition("=")[0] for entry in container.environment}

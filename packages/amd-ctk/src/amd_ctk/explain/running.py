@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from amd_ctk.programs import ask
+import os
+
+from amd_ctk.programs import Answer, ask
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.running import find_running_containers
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from amd_gpu_tracker.life.running import RunningContainer
     from amdgpu_discovery.host import Host
@@ -37,6 +39,14 @@ def ask_engines(name: str) -> list[Told]:
         return [told for told in pool.map(_ask, ENGINES, [name] * len(ENGINES)) if told]
 
 
+def ask_engine(engine: str, *words: str) -> Answer:
+    """Return what an engine answers, without making it set itself up."""
+    # Podman makes its database at its first call, whatever that is, and keeps to the settings of that call.
+    if engine == "podman" and not any(map(os.path.exists, _podman_storage())):
+        return Answer(problem="podman has no containers and no images")
+    return ask([engine, *words], seconds=SECONDS)
+
+
 def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContainer | None:
     """Return root's running container of this id, begin of an id, or the id that an engine told; None for none."""
     running = find_running_containers(host, Processes())
@@ -48,10 +58,14 @@ def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContaine
 
 
 def _ask(engine: str, name: str) -> Told | None:
-    words = [engine, "inspect", "--type", "container", "--format", "{{.Id}} {{.State.Pid}}", name]
-    answer = ask(words, seconds=SECONDS)
+    answer = ask_engine(engine, "inspect", "--type", "container", "--format", "{{.Id}} {{.State.Pid}}", name)
     container_id, _, pid = answer.output.strip().partition(" ")
     return Told(container_id=container_id, pid=int(pid)) if answer.succeeded and pid.isdecimal() else None
+
+
+def _podman_storage() -> Iterator[str]:
+    yield "/var/lib/containers/storage"
+    yield os.path.join(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "containers", "storage")
 
 
 def _abbreviates(short: str, container_id: str) -> bool:

@@ -27,7 +27,7 @@ def check(facts: Facts) -> Finding | None:
     if mode_allows(node, process):
         words = f"{node.path} in {name_of(facts)} is closed by SELinux, or by a mount with nodev: its mode would do"
         return bad(words, fix="sudo setsebool -P container_use_devices on, or mount it without nodev")
-    groups = " ".join(map(str, (process.gid, *process.groups)))
+    groups = " ".join(map(str, dict.fromkeys((process.gid, *process.groups))))
     return bad(
         f"user {process.uid} with groups {groups} may not open {node.path}, which is {node.access_words}",
         fix=f"use --runtime=amd, or add --group-add {node.gid}" if node.gid else "use --runtime=amd",
