@@ -12,7 +12,8 @@ import pytest
 
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from support.slurm_box import SlurmBox, gpus_in
+from support.box import USER
+from support.slurm_box import BUNDLE_OF_USER, SlurmBox, gpus_in
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slurm]
 
@@ -44,13 +45,13 @@ def second_job(request: pytest.FixtureRequest, make_node: Callable[..., SlurmBox
 
 def test_under_constraindevices_a_container_has_the_gpus_of_its_job(second_job: SlurmBox) -> None:
     for ask in (None, "all", "2-3"):
-        answer = second_job.srun("/bin/list-gpus", gpus=2, ask=ask)
+        answer = second_job.srun("/bin/list-gpus", gpus=2, ask=ask, user=USER)
 
-        assert (gpus_in(answer.stdout), answer.stderr) == (["renderD128", "renderD129"], "")
+        assert (gpus_in(answer.stdout), answer.returncode) == (["renderD128", "renderD129"], 0)
 
 
 def test_under_constraindevices_a_hidden_gpu_is_refused(second_job: SlurmBox) -> None:
-    answer = second_job.srun("/bin/list-gpus", gpus=2, ask="0")
+    answer = second_job.srun("/bin/list-gpus", gpus=2, ask="0", user=USER)
 
     assert "GPU 0 is not among the GPUs this process may use (2, 3)" in answer.stderr
     assert gpus_in(answer.stdout) == []
@@ -58,15 +59,16 @@ def test_under_constraindevices_a_hidden_gpu_is_refused(second_job: SlurmBox) ->
 
 def test_under_constraindevices_forged_variables_give_nothing(second_job: SlurmBox) -> None:
     """A user may write any environment into a bundle; the device cgroup is the limit."""
-    spec = json.loads((second_job.share / "bundle/config.json").read_text())
+    spec = json.loads((second_job.share / "bundle-of-user/config.json").read_text())
     spec["process"]["args"] = ["/bin/list-gpus"]
     spec["process"]["env"] += ["SLURMD_NODENAME=n1", "SLURM_STEP_GPUS=0,1,2"]
-    spec["root"]["path"] = "/box/bundle/rootfs"
+    spec["root"]["path"] = f"{BUNDLE_OF_USER}/rootfs"
     (second_job.share / "forged").mkdir()
     (second_job.share / "forged/config.json").write_text(json.dumps(spec))
-    forged = "cd /box/forged && exec amd-container-runtime run forged"
+    second_job("chown", "-R", f"{USER}:", "/box/forged")
+    forged = "cd /box/forged && exec amd-container-runtime --root=/run/user/1100 run forged"
 
-    answer = second_job("srun", "--quiet", "--gres=gpu:2", "/bin/sh", "-c", forged)
+    answer = second_job("srun", "--quiet", "--gres=gpu:2", "/bin/sh", "-c", forged, user=USER)
 
     assert gpus_in(answer.stdout) == ["renderD129"]
 

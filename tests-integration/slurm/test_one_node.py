@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from support.box import USER
 from support.slurm_box import BUNDLE, SlurmBox, gpus_in
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slurm]
@@ -79,6 +80,12 @@ def test_tasks_of_a_step_have_a_gpu_each(node: SlurmBox) -> None:
     answer = node.srun("--ntasks=4", "--gpus-per-task=1", "/bin/list-gpus", gpus=4)
 
     assert gpus_in(answer.stdout) == ["renderD128", "renderD129", "renderD130", "renderD131"]
+
+
+def test_a_user_without_privileges_has_the_gpus_of_the_job(node: SlurmBox) -> None:
+    answer = node.srun("/bin/list-gpus", gpus=2, user=USER)
+
+    assert (gpus_in(answer.stdout), answer.returncode) == (["renderD130", "renderD131"], 0)
 
 
 def test_two_jobs_at_once_have_different_gpus(node: SlurmBox) -> None:

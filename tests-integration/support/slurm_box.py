@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from support.box import Box, add_user, nodes_of
+from support.box import USER, Box, add_user, nodes_of
 from support.busybox import build_rootfs
 from support.debs import install_toolkit
 
@@ -45,6 +47,7 @@ CGROUPS_OF_OLD = {"22.05": "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgr
 WITHOUT_CGROUPS = "CgroupPlugin=disabled\n"
 DEVICE_CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainDevices=yes\n"
 BUNDLE = "/box/bundle"
+BUNDLE_OF_USER = "/box/bundle-of-user"
 MUNGE = "mkdir -p /run/munge && chown munge: /run/munge && setpriv --reuid munge --regid munge --clear-groups munged"
 
 
@@ -66,23 +69,14 @@ class SlurmBox(Box):
         add_user(self)
         install_toolkit(self, self._debs)
         self("amd-ctk", "runtime", "configure", "--runtime=slurm")
-        build_rootfs(self.share / "bundle/rootfs")
-        self("sh", "-c", f"cd {BUNDLE} && runc spec")
-        self.change_bundle()
+        self._make_bundle(BUNDLE, "runc spec")
+        self._make_bundle(BUNDLE_OF_USER, "runc spec --rootless", {"containerID": 0, "hostID": 1100, "size": 1})
+        self("chown", "-R", f"{USER}:", BUNDLE_OF_USER)
         return self
 
     def __exit__(self, *words: object) -> None:
         super().__exit__(*words)
-        # Cgroups are the machine's, and outlive those who made them.
-        for path in sorted(Path("/sys/fs/cgroup").glob(f"*/slurm_n{self.number}/**/"), reverse=True):
-            path.rmdir()
-
-    def change_bundle(self) -> None:
-        """Make of runc's own bundle one that Slurm can start: it gives the words and the environment."""
-        path = self.share / "bundle/config.json"
-        spec = json.loads(path.read_text())
-        spec["process"]["terminal"] = False
-        path.write_text(json.dumps(spec))
+        _remove_cgroups(f"slurm_n{self.number}")
 
     def version(self) -> str:
         """Return the version of Slurm: 24.11."""
@@ -105,11 +99,33 @@ class SlurmBox(Box):
             self.start("slurmctld", "-D", "-i")
         self.start("slurmd", "-D")
 
-    def srun(self, *words: str, gpus: int | None = 1, ask: str | None = None) -> CompletedProcess[str]:
+    def srun(self, *words: str, gpus: int | None = 1, ask: str | None = None, user: str = "") -> CompletedProcess[str]:
         """Run a command in a container of a job; `ask` is its AMD_VISIBLE_DEVICES."""
         asking = [] if ask is None else ["env", f"AMD_VISIBLE_DEVICES={ask}"]
         reserving = [] if gpus is None else [f"--gres=gpu:{gpus}"]
-        return self(*asking, "srun", "--quiet", *reserving, f"--container={BUNDLE}", *words, check=False)
+        bundle = BUNDLE_OF_USER if user else BUNDLE
+        return self(*asking, "srun", "--quiet", *reserving, f"--container={bundle}", *words, user=user, check=False)
+
+    def _make_bundle(self, path: str, make_spec: str, mapping: dict[str, int] | None = None) -> None:
+        """Make a bundle, of a user where a `mapping` says which; Slurm gives it the words and the environment."""
+        directory = self.share / path.removeprefix("/box/")
+        # Slurm mounts files of its own there, and a user cannot make the directory where it is missing.
+        (build_rootfs(directory / "rootfs") / "var/run/slurm").mkdir(parents=True)
+        self("sh", "-c", f"cd {path} && {make_spec}")
+        spec = json.loads((directory / "config.json").read_text())
+        spec["process"]["terminal"] = False
+        spec["linux"] |= {"uidMappings": [mapping], "gidMappings": [mapping]} if mapping else {}
+        (directory / "config.json").write_text(json.dumps(spec))
+
+
+def _remove_cgroups(name: str) -> None:
+    """Remove cgroups that Slurm made: they are the machine's, and are busy until the last process is gone."""
+    for path in sorted(Path("/sys/fs/cgroup").glob(f"*/{name}/**/"), reverse=True):
+        for _ in range(50):
+            with suppress(OSError):
+                path.rmdir()
+                break
+            time.sleep(0.1)
 
 
 def _node_line(gres_conf: str, number: int) -> str:
@@ -120,5 +136,6 @@ def _node_line(gres_conf: str, number: int) -> str:
 
 def gpus_in(printed: str) -> list[str]:
     """Return the render nodes that a container may open, by what `list-gpus` printed in it."""
-    lines = [line.split() for line in printed.splitlines() if "renderD" in line]
+    # srun --label puts the number of the task in front.
+    lines = [line.split()[-5:] for line in printed.splitlines() if "renderD" in line]
     return sorted(path.rpartition("/")[2] for path, *_, access in lines if access == "opens")

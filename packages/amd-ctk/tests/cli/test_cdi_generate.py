@@ -340,3 +340,37 @@ def test_a_spec_that_is_up_to_date_was_not_generated_where_it_cannot_be_written(
     assert answer.stderr.splitlines()[-1] == (
         f"failed to write CDI spec: {spec} cannot be written: the file system is read-only"
     )
+
+
+class TestLxd:
+    """What LXD 6.7 expects of the program that it runs at each start of an instance with an AMD GPU."""
+
+    @pytest.mark.parametrize("directory", ["/var/log/lxd/c1", "/var/snap/lxd/common/lxd/logs/c1"])
+    @pytest.mark.parametrize("profile", ["mi210-4", "mi300x-8-cpx", "one-gpu"])
+    def test_the_spec_of_an_instance_has_what_lxd_looks_for(self, host, amd_ctk, tmp_path, profile, directory):
+        host(profile)
+        output = f"{directory}/amd.json"
+
+        answer = amd_ctk("cdi", "generate", "--output", output)
+
+        assert (answer.returncode, answer.stdout) == (0, f"Generated CDI spec: {output}\n")
+        spec = tmp_path / f"host{output}"
+        assert {"0", "all"} <= {*names(spec)}
+        assert json.loads(spec.read_text())["kind"] == "amd.com/gpu"
+
+    def test_each_hook_has_three_arguments_or_more(self, host, amd_ctk, tmp_path):
+        host()
+        amd_ctk("gpu-tracker", "enable")
+
+        amd_ctk("cdi", "generate", "--output=/var/log/lxd/c1/amd.json")
+
+        spec = json.loads((tmp_path / "host/var/log/lxd/c1/amd.json").read_text())
+        assert [len(hook["args"]) >= 3 for hook in spec["containerEdits"]["hooks"]] == [True, True]
+
+    def test_nothing_is_remembered_of_the_spec_of_an_instance(self, host, amd_ctk, tmp_path):
+        host()
+
+        amd_ctk("cdi", "generate", "--output=/var/log/lxd/c1/amd.json")
+
+        assert amd_ctk("cdi", "refresh").stdout == "No CDI spec has been generated, so there is none to refresh\n"
+        assert not (tmp_path / "host/var/lib/amd-container-toolkit/cdi").exists()

@@ -176,12 +176,12 @@ class TestStatus:
 
 
 class TestOciConf:
-    def configure(self, amd_ctk, *words):
-        return amd_ctk("runtime", "configure", "--runtime=slurm", *words)
+    def configure(self, amd_ctk, *words, **variables):
+        return amd_ctk("runtime", "configure", "--runtime=slurm", *words, **variables)
 
     @pytest.fixture
     def add(self, amd_ctk):
-        return lambda *words: self.configure(amd_ctk, f"--runtime-path={PROGRAM}", *words)
+        return lambda *words, **variables: self.configure(amd_ctk, f"--runtime-path={PROGRAM}", *words, **variables)
 
     def test_a_new_file(self, conf, add, amd_ctk, tmp_path):
         assert add("--dry-run").stdout == OCI
@@ -191,6 +191,16 @@ class TestOciConf:
         self.configure(amd_ctk, "--remove")
 
         assert not (tmp_path / "host/etc/slurm/oci.conf").exists()
+
+    def test_an_old_slurm_is_told_nothing_that_it_does_not_know(self, conf, add, tmp_path):
+        slurmd = tmp_path / "bin/slurmd"
+        slurmd.parent.mkdir()
+        slurmd.write_text("#!/bin/sh\necho slurm-wlm 22.05.8\n")
+        slurmd.chmod(0o755)
+
+        answer = add("--dry-run", PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+
+        assert answer.stdout == OCI.replace(" --root=/run/user/%U/", "")
 
     def test_other_lines_stay_as_they_are(self, conf, add, amd_ctk):
         text = '# theirs\nCreateEnvFile=disabled\nRunTimeEnvExclude="^SLURM_CONF"\n'

@@ -28,6 +28,9 @@ from amd_device_spec.cdi_version import engines_without
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
+# LXD 6.7 generates a spec there at each start of an instance that has an AMD GPU, and reads it once.
+OF_INSTANCES = ("/var/log/lxd/", "/var/lib/lxd/", "/var/snap/lxd/")
+
 app = command_group("Container Device Interface related commands")
 
 STANDARD_OUTPUT = "-"
@@ -208,6 +211,8 @@ def refresh_and_report(host: Host) -> bool:
 
 
 def _save_options(host: Host, wanted: GenerateOptions) -> None:
+    if wanted.output.startswith(OF_INSTANCES):
+        return
     try:
         save_generate_options(host, wanted)
     except ToolkitError as error:

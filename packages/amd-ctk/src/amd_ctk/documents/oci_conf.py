@@ -1,7 +1,8 @@
 """oci.conf: how Slurm calls an OCI runtime, as a document in which that runtime is one entry.
 
-Slurm has one runtime for all containers. Whatever name it is asked for by here, it is that one; `{"program": ...}`
-stands for the lines that call it. Source: oci.conf(5), "runc using run" for users without privileges.
+Slurm has one runtime for all containers. Whatever name it is asked for by here, it is that one;
+`{"program": ..., "options": "--root=..."}` stands for the lines that call it.
+Source: oci.conf(5), "runc using run" for users without privileges.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ COMMANDS = {
     "RunTimeDelete": f"delete --force {CONTAINER}",
     "RunTimeRun": f"run {CONTAINER} -b %b",
 }
-# Users have their containers' state in a directory of their own.
-ROOT = "--root=/run/user/%U/"
 # Slurm calls a runtime by either of these.
 STARTING = ("runtimerun", "runtimecreate")
 RUNTIMES = "runtimes"
@@ -42,7 +41,7 @@ class OciConf:
         program = self._program()
         if program is None or path[:1] != (RUNTIMES,):
             return {} if path == (RUNTIMES,) and not self.is_empty else ABSENT
-        entry = {"program": program}
+        entry = {"program": program, "options": self._root_option()}
         # Of whatever name.
         return {"amd": entry} if len(path) == 1 else entry if len(path) == 2 else entry.get(path[2], ABSENT)
 
@@ -52,8 +51,9 @@ class OciConf:
             raise DocumentError(
                 "Slurm has one runtime, which every container of a job has", hint="leave --set-as-default away"
             )
-        program = value["program"] if isinstance(value, dict) else value
-        lines = [f'{key}="{shlex.quote(program)} {ROOT} {words}"' for key, words in COMMANDS.items()]
+        entry = value if isinstance(value, dict) else {"program": value, "options": self._root_option()}
+        start = " ".join(filter(None, (shlex.quote(entry["program"]), entry["options"])))
+        lines = [f'{key}="{start} {words}"' for key, words in COMMANDS.items()]
         return OciConf("".join(f"{line}\n" for line in (*self._others(), *lines)))
 
     def remove(self, path: KeyPath) -> OciConf:
@@ -64,8 +64,15 @@ class OciConf:
 
     def _program(self) -> str | None:
         """Return the program that starts containers, None where none does."""
+        return next(iter(self._starting_words()), None)
+
+    def _root_option(self) -> str:
+        """Return the option by which the program is told where containers' state is, "" for none."""
+        return next((word for word in self._starting_words() if word.startswith("--root=")), "")
+
+    def _starting_words(self) -> list[str]:
         values = (line.partition("=")[2].strip().strip("\"'") for line in self._lines() if _key_of(line) in STARTING)
-        return next((value.split()[0] for value in values if value), None)
+        return next((value.split() for value in values if value), [])
 
     def _lines(self) -> list[str]:
         return self.text.splitlines()

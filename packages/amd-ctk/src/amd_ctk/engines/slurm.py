@@ -4,20 +4,41 @@ from __future__ import annotations
 
 from amd_ctk.configuration.engine import Engine, Layout
 from amd_ctk.documents.oci_conf import RUNTIMES, OciConf
+from amd_ctk.programs import ask
 
-LAYOUT = Layout(
-    runtimes=(RUNTIMES,),
-    entry=lambda program: {"program": program},
-    program=("program",),
-    default_runtime=("default",),
-)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.host import Host
+
+# Users have their containers' state in a directory of their own.
+STATE_OF_USER = "--root=/run/user/%U/"
+# slurmstepd 22.05 ends at %U: "unexpected replacement character: U".
+WITHOUT_USER_ID = ("20.", "21.", "22.")
+
+
+def on_host(_: Host) -> Engine:
+    """Return Slurm with the options that its installed version takes."""
+    version = ask(("slurmd", "-V")).output.removeprefix("slurm-wlm").removeprefix("slurm").strip()
+    return SLURM.replace(find_layout=lambda _: _layout("")) if version.startswith(WITHOUT_USER_ID) else SLURM
+
+
+def _layout(options: str) -> Layout:
+    return Layout(
+        runtimes=(RUNTIMES,),
+        entry=lambda program: {"program": program, "options": options},
+        program=("program",),
+        default_runtime=("default",),
+    )
+
+
 SLURM = Engine(
     name="slurm",
     config_path="/etc/slurm/oci.conf",
     read=OciConf,
-    find_layout=lambda _: LAYOUT,
+    find_layout=lambda _: _layout(STATE_OF_USER),
     service="slurmd",
     built_in=(),
     foreign_hint="Slurm has one runtime; delete the lines RunTime* first",
     new_text="# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=slurm --remove' takes this out again.\n",
+    on_host=on_host,
 )
