@@ -88,11 +88,10 @@ def cli_page() -> str:
             "# Command line",
             "",
             NOTE,
-            "Every command takes `-h` and `--help`. A group without a command prints its help. An answer goes to",
-            "standard output; what is said about it goes to standard error. [Exit codes](exit-codes.md) have a page",
-            "of their own. `help` as a word and long options with one dash are read too, as AMD's toolkit takes them.",
-            "`amd-ctk --version` says the version in one line. `--install-completion` teaches your shell (bash, zsh or",
-            "fish) to complete the commands.",
+            "Every command takes `-h` and `--help`. A group without a command prints its help. Results go to",
+            "standard output, messages to standard error. [Exit codes](exit-codes.md) are on their own page. `help` as a",
+            "word and long options with one dash work too, as in AMD's toolkit. `amd-ctk --version` prints the version",
+            "in one line. `--install-completion` installs command completion for your shell (bash, zsh or fish).",
             "",
             "Where only the distribution `amd-gpu-tracker` is installed, `amd-gpu-tracker` is the same command as",
             "`amd-ctk gpu-tracker`.",
@@ -109,16 +108,16 @@ def exit_codes_page() -> str:
             "# Exit codes",
             "",
             NOTE,
-            "Every program ends with 0 when it did what it was asked, else with one sentence on standard error and one",
-            "of these codes. [Troubleshooting](../how-to/troubleshoot.md) explains the sentences.",
+            "Every program ends with 0 on success. On failure it prints one message on standard error and ends with one",
+            "of these codes. [Troubleshooting](../how-to/troubleshoot.md) explains the messages.",
             "",
-            "| code | error | what it means |",
+            "| code | error | meaning |",
             "|--:|---|---|",
-            "| 2 | | A command line that means nothing; `--help` says more. |",
+            "| 2 | | An invalid command line; see `--help`. |",
             *(f"| {error.exit_code} | `{error.__name__}` | {_contract(error)} |" for error in _errors()),
             "",
-            "`amd-container-runtime` becomes runc once it has done its part, and from then on the exit code is runc's.",
-            "`docker run` shows the sentence and ends with a code of its own: 125 for every refusal of the runtime.",
+            "`amd-container-runtime` becomes runc when its work is done; the exit code is then that of runc. `docker run`",
+            "shows the message and ends with its own code: 125 for every refusal of the runtime.",
             "",
             "In Python, each error is a class, and all of them are an `amdgpu_discovery.errors.ToolkitError` with",
             "`message`, `hint` and `exit_code`.",
@@ -213,7 +212,7 @@ def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
     yield from (f"{'#' * depth} {words}", "", _sentences(prose), "", "```text", usage, "```", "")
     rows = [_parameter_row(parameter) for parameter in command.params if _is_shown(parameter)]
     if rows:
-        yield from ("| argument or option | what it says |", "|---|---|", *rows, "")
+        yield from ("| argument or option | description |", "|---|---|", *rows, "")
     for name, child in getattr(command, "commands", {}).items():
         if not child.hidden:
             yield from _command_lines(child, f"{words} {name}", depth=min(depth + 1, 4))

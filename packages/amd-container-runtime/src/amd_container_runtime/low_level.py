@@ -27,7 +27,7 @@ USUAL_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin
 
 
 class NoLowLevelRuntime(ToolkitError):
-    """There is no runtime to hand over to."""
+    """There is no low-level runtime to call."""
 
     exit_code = 7
 

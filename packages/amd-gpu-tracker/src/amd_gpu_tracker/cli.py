@@ -121,7 +121,7 @@ def status(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     wide: Annotated[
-        bool, typer.Option("--wide", "-w", help="Show container names, since when, and by which way.")
+        bool, typer.Option("--wide", "-w", help="Also show container names, since when, and how they got their GPUs.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again whenever it changes, until Ctrl-C.")] = False,
     refusals: Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")] = False,

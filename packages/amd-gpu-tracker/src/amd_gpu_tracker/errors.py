@@ -17,17 +17,17 @@ class GpusChanged(ToolkitError):
 
 
 class StateError(FileError):
-    """A state file that cannot be understood; nothing is granted on the strength of it."""
+    """A state file that cannot be understood; no GPU is given out while it is like that."""
 
 
 class NotPermitted(ToolkitError):
-    """A change of the tracker by somebody who may not make it."""
+    """A change of the tracker by a user who may not make it."""
 
     exit_code = 3
 
 
 class LockTimeout(ToolkitError):
-    """The tracker's lock was not to be had in time."""
+    """The tracker's lock was not free in time."""
 
     exit_code = 10
 
@@ -39,7 +39,7 @@ class NotDone(ToolkitError):
 
 
 class TrackerDisabled(NotDone):
-    """A reservation by the library while the GPU Tracker is disabled, which nobody would respect."""
+    """A reservation by the library while the GPU Tracker is disabled; it would have no effect."""
 
     def __init__(self) -> None:
         super().__init__(

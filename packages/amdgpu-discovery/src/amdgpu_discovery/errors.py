@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ToolkitError(Exception):
-    """A failure that its reader can do something about.
+    """An expected failure; the hint says what to do.
 
     Programs catch this class in one place, print it and end with `exit_code`; anything else is a bug and shows its
     trace.
@@ -31,7 +31,7 @@ class DriverUnavailable(ToolkitError):
 
 
 class GpusHidden(ToolkitError):
-    """The device cgroup of this process hides GPUs, so that it cannot speak for the host."""
+    """The device cgroup of this process hides GPUs, so it must not act for the whole host."""
 
     def __init__(self, hidden: int, total: int) -> None:
         """Say that `hidden` of the `total` GPUs of the host are hidden."""
@@ -52,7 +52,7 @@ class RequestError(ToolkitError):
 
 
 class SpecError(ToolkitError):
-    """A spec of a shape that no engine writes; `message` says what is wrong without naming the file."""
+    """A spec with a structure that no engine writes; `message` says what is wrong without naming the file."""
 
     exit_code = 6
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NumbersUnknown(ToolkitError):
-    """So much is hidden that the numbers of the other GPUs cannot be known."""
+    """So many GPUs are hidden that the others cannot be numbered."""
 
     def __init__(self, hidden: int, candidates: int) -> None:
         are, they = ("is", "it") if hidden == 1 else ("are", "they")

@@ -35,7 +35,7 @@ class UnknownGpu(RequestError):
 
 
 class BrokenRange(RequestError):
-    """An item that looks like a range and is none."""
+    """An item that looks like a range but is not one."""
 
     def __init__(self, message: str, *, item: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)

@@ -6,7 +6,7 @@ from amdgpu_discovery.errors import ToolkitError
 
 
 class CdiError(ToolkitError):
-    """A CDI spec that cannot be made, written or read; begins with the words of the original."""
+    """A CDI spec that cannot be made, written or read."""
 
 
 def cannot_generate(error: ToolkitError, doing: str = "") -> CdiError:

@@ -177,7 +177,7 @@ def remove(
     context: typer.Context,
     *,
     output: Annotated[str, typer.Option(help="Full path of the file.")] = DEFAULT_OUTPUT,
-    every: Annotated[bool, typer.Option("--all", help="Every generated CDI spec where engines look.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Remove every generated CDI spec that engines read.")] = False,
 ) -> None:
     """Remove a generated CDI spec and stop refreshing it."""
     from amd_ctk.cdi.refresh import find_generated, remove_spec

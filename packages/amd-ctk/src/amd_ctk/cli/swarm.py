@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 app = command_group("Docker Swarm related commands")
 
-ConfigPath = Annotated[str, typer.Option("--config-path", help="Docker's configuration file, if not the usual one.")]
+ConfigPath = Annotated[str, typer.Option("--config-path", help="Docker's configuration file. Default: its own.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, without doing it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
@@ -74,7 +74,7 @@ def setup(
     dry_run: DryRun = False,
     show_diff: Annotated[bool, typer.Option("--diff", help="Print what changes.")] = False,
     validate: Annotated[
-        bool, typer.Option("--validate/--no-validate", help="Have Docker, where installed, check the file first.")
+        bool, typer.Option("--validate/--no-validate", help="Let Docker, where installed, check the file first.")
     ] = True,
     config_path: ConfigPath = "",
 ) -> None:

@@ -18,7 +18,7 @@ BACKUP_SUFFIX = ".before-amd-ctk"
 
 
 class ConfigFileError(FileError):
-    """An engine's configuration cannot be read or saved; it is as it was."""
+    """An engine's configuration cannot be read or saved; it was not changed."""
 
     exit_code = 1
 

@@ -14,7 +14,7 @@ KeyPath = tuple[str, ...]
 
 
 class DocumentError(ToolkitError):
-    """A text that is no configuration, or one of a shape that cannot hold our keys."""
+    """A text that is not a configuration, or has a structure that cannot hold the keys of the toolkit."""
 
 
 class Absent:
