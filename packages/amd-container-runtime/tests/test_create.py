@@ -619,7 +619,7 @@ def test_what_went_wrong_is_said_even_where_the_claim_cannot_be_given_back(runti
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
     # The bundle can be written, and then neither put in place nor, later, can the lease be read.
     broken = (
-        "import amd_container_runtime.bundle as b, amd_gpu_tracker.claims.container as c;"
+        "import amd_container_runtime.create as b, amd_gpu_tracker.claims.container as c;"
         " b.put_in_place = lambda *_: exec('raise OSError(28, \"No space left on device\")');"
         " c.withdraw = lambda *_: exec('raise OSError(5, \"Input/output error\")');"
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from amd_container_runtime.bundle import Bundle
+import posix
+
 from amd_device_spec.host_grant import grant_on_host
 from amd_device_spec.oci import VRAM_LIMIT, add_edits, build_edits, is_edited
 from amd_device_spec.request import VISIBLE_DEVICES, is_permitted, keep_last_request, requested_gpus
 from amd_gpu_tracker import may_be_tracking
 from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
-from amdgpu_discovery.errors import FileError, SpecError, ToolkitError
-from amdgpu_discovery.files import absolute, directory_of
+from amdgpu_discovery.errors import FileError, SpecError, ToolkitError, reason
+from amdgpu_discovery.files import absolute, behind_links, directory_of, put_in_place, write_beside
 from amdgpu_discovery.host import is_user_namespace
+from amdgpu_discovery.oci_spec import read_spec
+from amdgpu_discovery.plain_json import dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +30,47 @@ if TYPE_CHECKING:
     from amd_gpu_tracker import ContainerClaim
     from amdgpu_discovery.gpu import DeviceNode, GpuLocation
     from amdgpu_discovery.host import Host
+
+
+class Bundle:
+    """A bundle's config.json: read once, edited in `spec`, written beside and put in place.
+
+    Errors are FileError and name the file.
+    """
+
+    __slots__ = ("_temporary", "path", "spec")
+
+    def __init__(self, directory: str, config: str = "config.json") -> None:
+        self.path = behind_links(config if config.startswith("/") else f"{directory}/{config}")
+        self.spec = read_spec(
+            self.path, name=f"the bundle's {self.path}", hint="name the bundle's directory with --bundle"
+        )
+        self._temporary = ""
+
+    def write(self) -> None:
+        """Write the edited spec beside the file, so that a full disk is noticed before anything else is done."""
+        try:
+            self._temporary = write_beside(self.path, dumps(self.spec), durable=False)
+        except OSError as error:
+            raise FileError(f"{self.path} cannot be written: {reason(error)}") from error
+        except (ValueError, RecursionError) as error:
+            # Read it can be: 1e999 is infinity to python, and reading goes a little deeper than writing.
+            raise FileError(f"the bundle's {self.path} holds what cannot be written again: {error}") from error
+
+    def commit(self) -> None:
+        """Put what `write` wrote, if it was called, in place of config.json."""
+        temporary, self._temporary = self._temporary, ""
+        try:
+            if temporary:
+                put_in_place(temporary, self.path)
+        except OSError as error:
+            raise FileError(f"{self.path} cannot be replaced: {reason(error)}") from error
+
+    def discard(self) -> None:
+        """Forget what `write` wrote and `commit` did not take; config.json is as it was."""
+        if self._temporary:
+            posix.unlink(self._temporary)
+            self._temporary = ""
 
 
 class Start:

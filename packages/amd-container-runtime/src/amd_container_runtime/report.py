@@ -53,8 +53,9 @@ class Log:
         """Append one line; where no file can be written there is no log, and the container starts all the same."""
         if LEVELS.index(level) < self._level:
             return
-        values = "".join(f" {name}={as_log_word(str(value))}" for name, value in fields.items())
-        line = f"time={_now()} level={level.upper()} msg={as_log_word(f'{NAME} {message}')}{values}{self._end}\n"
+        words = map(as_log_word, [f"{NAME} {message}", *map(str, fields.values())])
+        values = "".join([f" {name}={word}" for name, word in zip(("msg", *fields), words, strict=True)])
+        line = f"time={_now()} level={level.upper()}{values}{self._end}\n"
         # No container waits for the reader of a pipe.
         any(_append(path, line.encode(), flags | posix.O_NONBLOCK) for path, flags in self._files)
 
