@@ -28,6 +28,7 @@ MATRIX = Matrix(
         "python3": ("rpm", "dnf, `python3`"),
         "el9": ("rpm for EL 9", "dnf, `python3.12`"),
         "test_pip.py": ("pip", "virtual environments"),
+        "test_run_without_installing.py": ("uvx, pipx", "nothing installed"),
     },
     other=("as built", "debs, rpms"),
 )

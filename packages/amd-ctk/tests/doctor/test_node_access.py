@@ -1,0 +1,47 @@
+"""Who may open the nodes, by their modes and groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from amd_ctk.doctor.checks import node_access
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.cdi import CdiFacts
+from amd_ctk.doctor.facts.docker import DockerFacts
+from amd_ctk.doctor.facts.gpus import GpuFacts
+from amd_ctk.doctor.facts.kernel import KernelFacts
+from amd_ctk.doctor.facts.toolkit import ToolkitFacts
+from amdgpu_discovery.gpu import DeviceNode
+
+KFD = DeviceNode(path="/dev/kfd", major=235, minor=0, mode=0o660, uid=0, gid=110)
+RENDER = DeviceNode(path="/dev/dri/renderD128", major=226, minor=128, mode=0o660, uid=0, gid=110)
+CARD = DeviceNode(path="/dev/dri/card0", major=226, minor=0, mode=0o600, uid=0, gid=44)
+
+
+def judge(*nodes):
+    facts = Facts(
+        kernel=KernelFacts(),
+        gpus=GpuFacts(nodes=nodes),
+        docker=DockerFacts(),
+        cdi=CdiFacts(),
+        toolkit=ToolkitFacts(),
+    )
+    finding = node_access.check(facts)
+    return finding and (finding.state, finding.words)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "finding"),
+    [
+        ((), None),
+        ((CARD,), None),
+        ((KFD, RENDER, CARD), ("ok", "the nodes are open to group 110")),
+        ((KFD.replace(mode=0o666), RENDER.replace(mode=0o666)), ("ok", "the nodes are open to everybody")),
+        ((KFD.replace(mode=0o666), RENDER), ("ok", "the nodes are open to group 110")),
+        ((KFD.replace(gid=44), RENDER), ("bad", "the nodes belong to several groups: 44, 110")),
+        ((KFD, RENDER.replace(mode=0o600)), ("bad", "/dev/dri/renderD128 has mode 0600: only root may open it")),
+        ((KFD.replace(mode=0o640), RENDER), ("bad", "/dev/kfd has mode 0640: only root may open it")),
+    ],
+)
+def test_the_group_of_every_node_has_to_be_one(nodes, finding):
+    assert judge(*nodes) == finding

@@ -1,0 +1,122 @@
+"""`uvx` and `pipx run` start doctor and explain from built wheels on a machine where nothing is installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+
+pytestmark = [pytest.mark.e2e, pytest.mark.install]
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+# A command may take half as long on a machine at rest; this one may be busy with other tests.
+SECONDS = 10.0
+# A user without any right.
+NOBODY = 65534
+REPORT = """\
+driver  ok           amdgpu 6.10.5 is loaded
+kfd     ok           KFD lists 4 GPUs
+nodes   ok           9 nodes with the driver's numbers; /dev/dri/renderD128 is 0660
+3 checks: 3 ok, 0 bad, 0 notes, 0 not checked
+"""
+
+
+class Runner:
+    """A program that runs others from wheels; `words` go in front of amd-ctk."""
+
+    def __init__(self, directory: Path, words: list[str | Path]) -> None:
+        self.directory = directory
+        self._words = words
+
+    def __call__(self, *words: str, host: str) -> subprocess.CompletedProcess[str]:
+        """Run amd-ctk, without root where there is a choice."""
+        return subprocess.run(
+            [*map(str, self._words), *words],
+            env={
+                **{name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))},
+                "PATH": f"{self.directory}/bin:/usr/bin:/bin",
+                "HOME": f"{self.directory}/home",
+                "AMD_CTK_HOST_ROOT": host,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, CHECKOUT / "packaging/wheels.py", directory], check=True, capture_output=True)
+    return directory
+
+
+@pytest.fixture(scope="module", params=["uvx", "pipx"])
+def runner(request, tmp_path_factory, wheels):
+    directory = tmp_path_factory.mktemp(request.param)
+    subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+    package = "uv" if request.param == "uvx" else "pipx"
+    subprocess.run([directory / "bin/python", "-m", "pip", "install", "-q", package], check=True)
+    (wheel,) = wheels.glob("amd_ctk-*.whl")
+    words = {
+        "uvx": ["uvx", "--find-links", wheels, "--prerelease=allow", "--from", wheel, "amd-ctk"],
+        "pipx": ["pipx", "run", f"--pip-args=--find-links {wheels} --pre", "--spec", wheel, "amd-ctk"],
+    }[request.param]
+    return Runner(directory, [directory / "bin" / words[0], *words[1:]])
+
+
+@pytest.fixture
+def host(tmp_path):
+    return build_host(tmp_path / "host", "mi210-4").root
+
+
+def test_doctor_runs_with_nothing_installed(runner, host):
+    answer = runner("doctor", "--only=driver,kfd,nodes", host=host)
+
+    assert (answer.returncode, answer.stdout) == (0, REPORT), answer.stderr
+
+
+def test_explain_runs_with_nothing_installed(runner, host):
+    answer = runner("explain", "-e", "AMD_VISIBLE_DEVICES=1", host=host)
+
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("AMD_VISIBLE_DEVICES=1  GPU 1\n")
+
+
+def test_every_check_is_done_in_time(runner, host):
+    runner("version", host=host)
+    begin = time.monotonic()
+
+    answer = runner("doctor", host=host)
+
+    assert time.monotonic() - begin < SECONDS
+    assert "Traceback" not in answer.stderr
+    assert " 0 bad," in answer.stdout
+
+
+@pytest.mark.parametrize("words", ["doctor", "doctor --container=1", "doctor --fix", "explain --container web"])
+def test_without_root_there_is_never_a_trace(runner, wheels, host, words):
+    """The programs that the runner has made are those that a user has made."""
+    if os.geteuid() != 0:
+        pytest.skip("this is no test for users, who run the others as themselves")
+    for directory in (runner.directory, *runner.directory.parents[:2], Path(host).parent):
+        directory.chmod(0o755)
+    limited = ["setpriv", "--reuid", f"{NOBODY}", "--regid", f"{NOBODY}", "--clear-groups", "--"]
+    (program,) = list(runner.directory.rglob("home/**/bin/amd-ctk"))[:1]
+
+    answer = subprocess.run(
+        [*limited, program, *words.split()],
+        env={"PATH": "/usr/bin:/bin", "AMD_CTK_HOST_ROOT": host},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "Traceback" not in answer.stderr
+    assert answer.returncode in (0, 1, 2)
