@@ -133,10 +133,25 @@ def test_what_cannot_be_met_is_refused_and_leaves_nothing_behind(node, variable,
 
 
 def test_memory_is_given_back_where_the_bundle_cannot_be_edited(node):
-    node.write_config("DOCKER_RESOURCE_VRAM=4000", linux=7)
+    null = {"path": "/dev/dri/renderD130", "type": "c", "major": 1, "minor": 3}
+    node.write_config("DOCKER_RESOURCE_VRAM=4000", linux={"devices": [null]})
 
-    assert node.create().returncode == 5
-    assert leases(node) == []
+    answer = node.create()
+
+    assert (answer.returncode, answer.stderr) == (
+        4,
+        "amd-container-runtime: the container has device 1:3 at /dev/dri/renderD130, where 226:130 belongs"
+        " (leave out the --device that puts it there)\n",
+    )
+    assert (node.runc_words, leases(node)) == (None, [])
+
+
+def test_memory_is_given_back_where_a_device_node_is_missing(node):
+    os.unlink(node.host.path("/dev/kfd"))
+    node.write_config("DOCKER_RESOURCE_VRAM=4000")
+
+    assert node.create().returncode == 1
+    assert (node.runc_words, leases(node)) == (None, [])
 
 
 def test_memory_and_devices_of_the_engine_do_not_go_together(node):
