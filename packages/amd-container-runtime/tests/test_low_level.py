@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amd_container_runtime import low_level
-from amd_container_runtime.low_level import NoLowLevelRuntime, find_low_level_runtime
+from amd_container_runtime.low_level import NoLowLevelRuntime, find_low_level_runtime, maker_of
 
 
 @pytest.fixture
@@ -79,3 +79,33 @@ def test_a_machine_without_any_runtime_is_told_what_to_install(directory):
         "there is no runc and no crun to hand the container to (install runc with 'apt install runc')"
     )
     assert refusal.value.exit_code == 7
+
+
+def keep_state(directory, container_id, file):
+    (directory / container_id).mkdir(parents=True, exist_ok=True)
+    (directory / container_id / file).write_text("{}")
+
+
+def test_the_maker_of_a_container_is_the_runtime_whose_state_file_is_there(tmp_path):
+    keep_state(tmp_path, "c1", "state.json")
+    keep_state(tmp_path, "c2", "status")
+
+    assert maker_of(["c1"], str(tmp_path), {}) == "runc"
+    assert maker_of(["c2"], str(tmp_path), {}) == "crun"
+    assert maker_of(["--force", "no-container", "c2", "c1"], str(tmp_path), {}) == "crun"
+    assert maker_of(["c3"], str(tmp_path), {}) == ""
+
+
+def test_a_container_of_which_both_runtimes_keep_state_has_no_known_maker(tmp_path):
+    keep_state(tmp_path, "c1", "state.json")
+    keep_state(tmp_path, "c1", "status")
+    keep_state(tmp_path, "c2", "status")
+
+    assert maker_of(["c1", "c2"], str(tmp_path), {}) == ""
+
+
+def test_without_a_root_the_state_is_looked_for_in_the_users_runtime_directory_too(tmp_path):
+    keep_state(tmp_path / "crun", "of-a-user", "status")
+
+    assert maker_of(["of-a-user"], "", {"XDG_RUNTIME_DIR": str(tmp_path)}) == "crun"
+    assert maker_of(["of-a-user"], "", {}) == ""

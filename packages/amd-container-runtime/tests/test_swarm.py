@@ -140,8 +140,10 @@ def test_memory_is_given_back_where_the_bundle_cannot_be_edited(node):
 
     assert (answer.returncode, answer.stderr) == (
         4,
-        "amd-container-runtime: the container has device 1:3 at /dev/dri/renderD130, where 226:130 belongs"
-        " (leave out the --device that puts it there)\n",
+        (
+            "amd-container-runtime: the container has device 1:3 at /dev/dri/renderD130, where 226:130 belongs"
+            " (leave out the --device that puts it there)\n"
+        ),
     )
     assert (node.runc_words, leases(node)) == (None, [])
 
