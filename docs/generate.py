@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from amd_ctk.cli import app
+from amd_ctk.doctor.run import check_names, load_check
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
@@ -47,6 +48,7 @@ def main(arguments: list[str]) -> int:
     pages = {
         "decisions/index.md": decisions_page(),
         "reference/cli.md": cli_page(),
+        "reference/doctor.md": doctor_page(),
         "reference/exit-codes.md": exit_codes_page(),
         "reference/profiles.md": profiles_page(),
         **{f"reference/python/{name}.md": python_page(name) for name in FRONT_PAGES},
@@ -97,6 +99,25 @@ def cli_page() -> str:
             "`amd-ctk gpu-tracker`.",
             "",
             *_command_lines(typer.main.get_command(app), "amd-ctk"),
+        ]
+    )
+
+
+def doctor_page() -> str:
+    """Return the list of doctor's checks: what each asks, and why."""
+    return "\n".join(
+        [
+            "# Checks of amd-ctk doctor",
+            "",
+            NOTE,
+            "In the order in which they are shown. A check that has nothing to say about a host is left out;",
+            "those that begin with `inside-` look at the container behind `--container`.",
+            "[How to use it](../how-to/doctor.md) says what the states mean.",
+            "",
+            "| id | question | why it matters | more |",
+            "|---|---|---|---|",
+            *map(_check_row, check_names()),
+            "",
         ]
     )
 
@@ -196,6 +217,13 @@ def _profile_row(name: str) -> str:
         except DriverUnavailable:
             gpus = "-"
     return f"| `{name}` | {gpus} | {load_profile(name).about} |"
+
+
+def _check_row(name: str) -> str:
+    check = load_check(name)
+    question = (check.__doc__ or "").strip().partition("\n")[0]
+    page = check.PLACE.partition("#")[0]
+    return f"| `{name}` | {question} | {check.WHY} | [{Path(page).stem}](../{check.PLACE}) |"
 
 
 def _decision_row(page: Path) -> str:

@@ -1,17 +1,15 @@
-"""docs/how-to/doctor.md lists every check, and every check names a page that exists."""
+"""Every check names a page that exists, and where that is the page of troubles, its section names the check."""
 
 from __future__ import annotations
 
 import re
-from importlib import import_module
 
 import pytest
 
-from amd_ctk.doctor.run import check_names
+from amd_ctk.doctor.run import check_names, load_check
 from support.documentation import read_page
 
-LISTED = re.findall(r"^\| `([a-z-]+)` \| [a-z]", read_page("docs/how-to/doctor.md"), re.MULTILINE)
-STATES = {"ok", "bad", "note"}
+TROUBLES = "how-to/troubleshoot.md"
 
 
 def headings_of(page: str) -> set[str]:
@@ -20,13 +18,26 @@ def headings_of(page: str) -> set[str]:
     return {re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_every_check_is_listed() -> None:
-    assert sorted(set(LISTED) - STATES) == sorted(check_names())
-
-
 @pytest.mark.parametrize("name", check_names())
 def test_a_check_names_a_place_that_exists(name: str) -> None:
-    page, _, heading = import_module(f"amd_ctk.doctor.checks.{name.replace('-', '_')}").PLACE.partition("#")
+    page, _, heading = load_check(name).PLACE.partition("#")
 
     assert not heading or heading in headings_of(page)
     assert read_page(f"docs/{page}")
+
+
+def sections_of(page: str) -> dict[str, str]:
+    """Return the text of each section by its heading as links write it."""
+    parts = re.split(r"^## (.+)$", read_page(f"docs/{page}"), flags=re.MULTILINE)[1:]
+    return {
+        title.lower().replace(",", "").replace(" ", "-"): text for title, text in zip(*[iter(parts)] * 2, strict=True)
+    }
+
+
+def test_troubles_and_checks_go_together() -> None:
+    sections = sections_of(TROUBLES)
+    places = {name: load_check(name).PLACE.partition("#") for name in check_names()}
+    wanted = {(heading, name) for name, (page, _, heading) in places.items() if page == TROUBLES}
+    said = {(heading, name) for heading, text in sections.items() for name in check_names() if f"`{name}`" in text}
+
+    assert wanted <= said

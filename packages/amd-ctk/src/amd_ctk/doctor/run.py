@@ -49,11 +49,12 @@ def run_checks(facts: Facts, *, only: Iterable[str] = (), skip: Iterable[str] = 
         if name not in known:
             raise DoctorError(f"there is no check {name}", hint=f"there are {', '.join(known)}")
     chosen = [name for name in known if (not only or name in only) and name not in skip]
-    results = (_run(name, _load(name), facts) for name in chosen)
+    results = (_run(name, load_check(name), facts) for name in chosen)
     return [result for result in results if result]
 
 
-def _load(name: str) -> ModuleType:
+def load_check(name: str) -> ModuleType:
+    """Return the module of a check, as checks/__init__.py describes it."""
     from importlib import import_module
 
     return import_module(f"amd_ctk.doctor.checks.{name.replace('-', '_')}")
