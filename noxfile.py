@@ -40,6 +40,7 @@ LINTER = "ruff==0.17.5"
 SITE_TOOLS = ("mkdocs==1.6.1", "mkdocstrings[python]==1.0.8", "mkdocstrings-python==2.0.11", "typer==0.29.2")
 # Knows since when python has what.
 FLOOR_TOOL = "vermin==1.9.2"
+SBOM_TOOLS = ("cyclonedx-python-lib>=11.12",)
 TYPE_CHECKERS = ("mypy==2.4.1", "types-jsonschema", "nox")
 
 TYPED = (
@@ -147,7 +148,7 @@ def engines(session: nox.Session) -> None:
 def install(session: nox.Session) -> None:
     """Install and remove debs, rpms and wheels in whole systems, as root. Example: nox -s install -- -k trixie"""
     install_wheels(session, *NEEDS)
-    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
+    session.install("hatchling>=1.22", "pip", *SBOM_TOOLS, *TEST_TOOLS)
     # A part of the tests makes a part of the table.
     page = {} if session.posargs else {"AMD_PACKAGES_PAGE": "docs/reference/packages.md"}
     run_pytest(session, *STOP_ENGINES, "tests-integration/install", *session.posargs, env=page)
@@ -223,8 +224,8 @@ def rpm(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Build everything, check it, and sign it with a key of gpg. Example: nox -s release -- KEY"""
-    session.install("hatchling>=1.22", "pip")
+    """Build everything, check it, sign it, and make repositories of it. Example: nox -s release -- KEY"""
+    session.install("hatchling>=1.22", "pip", *SBOM_TOOLS)
     session.run("python", "packaging/release.py", "dist", *session.posargs)
 
 

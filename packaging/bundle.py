@@ -70,8 +70,12 @@ def _pip_download(directory: Path) -> list[str]:
 
 def _pin(wheel: Path) -> str:
     name, version = wheel.name.split("-")[:2]
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    return f"{_normal(name)}=={version} --hash=sha256:{digest}\n"
+    return f"{_normal(name)}=={version} --hash=sha256:{digest_of(wheel)}\n"
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _normal(name: str) -> str:

@@ -6,19 +6,21 @@ what a web server serves; a third word is its address, by default REPOSITORY of 
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import bundle
 from debian import build_debs
 from packages import REPOSITORY, ROOT, read_version
 from redhat import build_rpms
 from repositories import build_repositories
+from sbom import write_sbom
 from wheels import build_wheels
 
+SBOM = "amd-container-toolkit.cdx.json"
 # What makes, checks and signs packages, and which package of Debian brings it.
 PROGRAMS = {
     "dpkg-deb": "dpkg",
@@ -55,7 +57,9 @@ def main(directory: Path, key: str, address: str = REPOSITORY) -> None:
 
 
 def _build(directory: Path) -> None:
-    build_wheels(directory, "sdist", "wheel")
+    wheels = build_wheels(directory, "sdist", "wheel")
+    with tempfile.TemporaryDirectory() as bundled:
+        write_sbom(directory / SBOM, wheels, bundle.download(Path(bundled)))
     build_debs(directory)
     build_rpms(directory)
 
@@ -79,7 +83,7 @@ def _refuse_other_bytes(directory: Path, again: Path) -> None:
 
 
 def _digests(directory: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(directory.glob("*.*"))}
+    return {path.name: bundle.digest_of(path) for path in sorted(directory.glob("*.*"))}
 
 
 if __name__ == "__main__":

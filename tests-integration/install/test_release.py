@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 import socket
@@ -92,7 +93,7 @@ def test_a_release_has_every_kind_of_package(released):
     kinds = [path.name.rpartition(".")[2] for path in released.iterdir()]
 
     assert {kind: kinds.count(kind) for kind in sorted(set(kinds))} == {
-        "SHA256SUMS": 1, "asc": 1, "deb": 6, "gz": 5, "repository": 1, "rpm": 18, "whl": 5,
+        "SHA256SUMS": 1, "asc": 1, "deb": 6, "gz": 5, "json": 1, "repository": 1, "rpm": 18, "whl": 5,
     }  # fmt: skip
 
 
@@ -146,6 +147,23 @@ def test_packages_name_the_wheels_they_carry(released):
 
     assert field == "tomlkit (= 0.15.2)\n"
     assert "bundled(python3dist(tomlkit)) = 0.15.2" in provided.splitlines()
+
+
+def test_the_bill_of_materials_lists_ours_and_every_wheel_that_packages_carry(released):
+    bill = json.loads((released / "amd-container-toolkit.cdx.json").read_text())
+
+    parts = {part["name"]: part for part in bill["components"]}
+    carried = {need["ref"]: need.get("dependsOn", []) for need in bill["dependencies"]}
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    assert sorted(parts) == [
+        *("amd-container-runtime", "amd-ctk", "amd-device-spec", "amd-gpu-tracker", "amdgpu-discovery", "attrs"),
+        *("click", "filelock", "jsonschema", "pyrsistent", "pyudev", "ruamel-yaml", "tomlkit", "typer-slim"),
+        "typing-extensions",
+    ]
+    assert parts["tomlkit"]["purl"] == "pkg:pypi/tomlkit@0.15.2"
+    assert parts["tomlkit"]["hashes"][0]["content"].startswith("05562412163a3037b9")
+    assert parts["click"]["licenses"] == [{"license": {"name": "BSD License"}}]
+    assert carried["amd-ctk"] == ["tomlkit"]
 
 
 @pytest.mark.parametrize("suite", ["bookworm", "trixie"])
