@@ -37,7 +37,13 @@ LONG_ENOUGH = 60
 # Rules change between releases; a new one must not stop a change that has nothing to do with it.
 LINTER = "ruff==0.17.5"
 # The page of commands is made from Typer's inside, which changes.
-SITE_TOOLS = ("mkdocs==1.6.1", "mkdocstrings[python]==1.0.8", "mkdocstrings-python==2.0.11", "typer==0.29.2")
+SITE_TOOLS = (
+    *("mkdocs==1.6.1", "mkdocs-material==9.8.1"),
+    *("mkdocstrings[python]==1.0.8", "mkdocstrings-python==2.0.11", "typer==0.29.2"),
+)
+BROWSER_TOOLS = ("playwright>=1.60",)
+# It speaks to every page builder about the future of mkdocs.
+SITE_ENVIRONMENT = {"NO_MKDOCS_2_WARNING": "1"}
 # Knows since when python has what.
 FLOOR_TOOL = "vermin==1.9.2"
 SBOM_TOOLS = ("cyclonedx-python-lib>=11.12",)
@@ -99,8 +105,8 @@ def integration(session: nox.Session) -> None:
     """Run every program on every simulated host; needs neither root nor engines. Example: nox -s integration -- -x"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    # What the documentation shows is run by its own session.
-    chosen = ("--ignore=tests-integration/docs", "-m", "not e2e")
+    # What the documentation shows, and how it looks, has sessions of its own.
+    chosen = ("--ignore=tests-integration/docs", "--ignore=tests-integration/browser", "-m", "not e2e")
     run_pytest(session, *ON_EVERY_CORE, "tests-integration", *chosen, *session.posargs)
 
 
@@ -109,7 +115,10 @@ def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    chosen = ("-m", "e2e and not engines and not install and not swarm and not slurm and not fresh")
+    chosen = (
+        *("--ignore=tests-integration/browser", "-m"),
+        "e2e and not engines and not install and not swarm and not slurm and not fresh and not site",
+    )
     run_pytest(session, *TWO_ENGINES, *STOP_ENGINES, "tests-integration", *chosen, *session.posargs)
 
 
@@ -243,8 +252,16 @@ def docs(session: nox.Session) -> None:
     install_editable(session)
     session.install(*SITE_TOOLS, *TEST_TOOLS)
     session.run("python", "docs/generate.py", "--check")
-    session.run("mkdocs", "build", "--strict", "--quiet")
+    session.run("mkdocs", "build", "--strict", "--quiet", env=SITE_ENVIRONMENT)
     run_pytest(session, "tests-integration/docs", "-m", "not e2e", *session.posargs)
+
+
+@nox.session(reuse_venv=True)
+def site(session: nox.Session) -> None:
+    """Look at the documentation with Chromium, on a phone and on a screen. Example: nox -s site -- -k phone"""
+    install_editable(session)
+    session.install(*SITE_TOOLS, *BROWSER_TOOLS, *TEST_TOOLS)
+    run_pytest(session, "tests-integration/browser", *session.posargs, env=SITE_ENVIRONMENT)
 
 
 @nox.session(reuse_venv=True)
