@@ -28,10 +28,10 @@ RELEASE = {
     "Architectures": ARCHITECTURES,
     "Components": "main",
 }
+# apt looks for an index only if Release lists it uncompressed, too.
 LAYOUT = """
 Dir::ArchiveDir "{directory}";
-Default::Packages::Compress "xz";
-Default::Contents false;
+Default::Packages::Compress ". xz";
 TreeDefault::Directory "pool";
 Tree "dists/{suite}" {{ Sections "main"; Architectures "{architectures}"; }};
 """

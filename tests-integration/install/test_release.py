@@ -181,10 +181,10 @@ def test_apt_installs_from_what_a_server_serves(released, tmp_path, suite):
         machine.run(f"{FETCH} {ADDRESS}/amd-container-toolkit.sources {sources}")
         only_ours = f"-o Dir::Etc::sourcelist={sources} -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
         updated = machine.run(f"apt-get {only_ours} update")
+        assert (f"{ADDRESS}/apt stable InRelease" in updated, "W:" in updated) == (True, False), updated
+
         machine.run("apt-get -qq -y install amd-container-toolkit")
 
-        assert "Warning" not in updated
-        assert f"{ADDRESS}/apt stable InRelease" in updated
         assert f"{ADDRESS}/apt stable/main" in machine.run("apt-cache policy amd-container-toolkit")
         assert machine.run("amd-ctk --version").startswith("amd-ctk version 2.")
     finally:
@@ -210,8 +210,7 @@ def test_dnf_installs_from_what_a_server_serves(released, tmp_path, served, fami
     root.dnf_from(definitions, "install amd-container-toolkit")
 
     release = {"fedora": "1", "el10": "1.el10", "el9": "1.el9"}[family]
-    installed = root.run("rpm -q --qf '%{RELEASE}' amd-container-toolkit", check=False)
-    assert installed in (release, "sh: 1: rpm: not found\n")
+    assert f"-{release} " in root.dnf_from(definitions, "list --installed amd-container-toolkit")
     assert root.run("amd-ctk --version").startswith("amd-ctk version 2.")
 
 
