@@ -161,6 +161,10 @@ class PodmanInBox:
         """End and remove a container."""
         self._podman("rm", "--force", "--time=0", container)
 
+    def call(self, *words: str) -> CompletedProcess[str]:
+        """Run any command of Podman, which has to succeed."""
+        return self._podman(*words, check=True)
+
     def _podman(self, *words: str, check: bool = False) -> CompletedProcess[str]:
         return self.box(*self._words, *words, user=self._user, check=check)
 

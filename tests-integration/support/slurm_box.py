@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -48,6 +49,16 @@ WITHOUT_CGROUPS = "CgroupPlugin=disabled\n"
 DEVICE_CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainDevices=yes\n"
 BUNDLE = "/box/bundle"
 BUNDLE_OF_USER = "/box/bundle-of-user"
+# $1: what the job does; the rest: what it is given. Prints what the job printed.
+IN_BATCH = """
+step=$1 directory=$(mktemp -d)
+shift
+sbatch --wait --quiet --chdir=/ --output="$directory/out" --error="$directory/err" "$@" --wrap="$step"
+code=$?
+cat "$directory/out"
+cat "$directory/err" >&2
+exit $code
+"""
 MUNGE = "mkdir -p /run/munge && chown munge: /run/munge && setpriv --reuid munge --regid munge --clear-groups munged"
 
 
@@ -82,6 +93,11 @@ class SlurmBox(Box):
         """Return the version of Slurm: 24.11."""
         return ".".join(self("slurmd", "-V").stdout.split()[1].split(".")[:2])
 
+    @property
+    def tells_steps(self) -> bool:
+        """Return whether this Slurm tells containers the GPUs of their step; 22.05 tells those of batch jobs only."""
+        return self.version() not in CGROUPS_OF_OLD
+
     def configure(self, *gres_confs: str, device_cgroups: bool = False) -> None:
         """Write Slurm's configuration for the nodes of which these are the parts of gres.conf, by number."""
         nodes = [_node_line(text, number) for number, text in enumerate(gres_confs, 1)]
@@ -103,8 +119,11 @@ class SlurmBox(Box):
         """Run a command in a container of a job; `ask` is its AMD_VISIBLE_DEVICES."""
         asking = [] if ask is None else ["env", f"AMD_VISIBLE_DEVICES={ask}"]
         reserving = [] if gpus is None else [f"--gres=gpu:{gpus}"]
-        bundle = BUNDLE_OF_USER if user else BUNDLE
-        return self(*asking, "srun", "--quiet", *reserving, f"--container={bundle}", *words, user=user, check=False)
+        container = f"--container={BUNDLE_OF_USER if user else BUNDLE}"
+        if self.tells_steps:
+            return self(*asking, "srun", "--quiet", *reserving, container, *words, user=user, check=False)
+        step = shlex.join([*asking, "srun", "--quiet", container, *words])
+        return self("sh", "-c", IN_BATCH, "sh", step, *reserving, user=user, check=False)
 
     def _make_bundle(self, path: str, make_spec: str, mapping: dict[str, int] | None = None) -> None:
         """Make a bundle, of a user where a `mapping` says which; Slurm gives it the words and the environment."""
