@@ -274,14 +274,14 @@ def test_an_amount_of_a_declared_kind_is_memory_of_a_gpu_yet_to_be_chosen():
 
     assert decide(environment, SHARING) == Grant(
         gpus=(),
-        vram=VramRequest(kind="VRAM", megabytes=4000),
+        vram=VramRequest(kind="VRAM", mib=4000),
         kinds=("VRAM",),
         notes=("AMD_VISIBLE_DEVICES=all is ignored because DOCKER_RESOURCE_VRAM reserves memory",),
     )
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "4e3", "4000,4000", "0x10", "9" * 20, "\u0664"])
-def test_memory_that_is_no_number_of_megabytes_is_refused(value):
+def test_memory_that_is_no_number_of_mib_is_refused(value):
     assert "is not a number of MiB" in refused(f"DOCKER_RESOURCE_VRAM={value}", settings=SHARING)
 
 
@@ -325,7 +325,7 @@ def test_a_gpu_that_kfd_does_not_list_is_refused_for_that_reason():
     )
 
 
-def test_a_request_of_megabytes_is_not_repeated_in_full():
+def test_a_request_of_memory_is_not_repeated_in_full():
     assert len(refused("AMD_VISIBLE_DEVICES=" + "x" * 100_000)) < 300
     assert len(refused("AMD_VISIBLE_DEVICES=" + "x" * 1_000_000)) < 300
 

@@ -188,7 +188,7 @@ def _claim(start: Start, granted: Grant, gpus: Sequence[GpuLocation]) -> Contain
         root=call.root,
         pid_file=absolute(call.pid_file) if call.pid_file else "",
     )
-    vram_mb = granted.vram.megabytes if granted.vram else 0
+    vram_mb = granted.vram.mib if granted.vram else 0
     return claim_container(
         start.host,
         container,
@@ -218,7 +218,7 @@ def _edits(
         keep_host_mode=start.settings.device_mode == "host",
         sources=_open_sources(start, closed),
         poststop=claim.poststop_hooks if claim else (),
-        vram_mb=granted.vram.megabytes if granted.vram else 0,
+        vram_mb=granted.vram.mib if granted.vram else 0,
     )
 
 

@@ -36,11 +36,11 @@ class VramRequest(Value):
     """MiB of the memory of one GPU, which Swarm has taken from the node's pool of a `kind`."""
 
     kind: str
-    megabytes: int
+    mib: int
 
     def __str__(self) -> str:
         """Return it as it stands in the environment."""
-        return f"{SWARM_PREFIX}{self.kind}={self.megabytes}"
+        return f"{SWARM_PREFIX}{self.kind}={self.mib}"
 
 
 class GpuRequest(Value):

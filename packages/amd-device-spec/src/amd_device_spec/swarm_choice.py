@@ -140,7 +140,7 @@ def _vram(request: GpuRequest, settings: Settings) -> VramRequest | None:
                 f"{SWARM_PREFIX}{kind}={shown(value)} is not a number of MiB",
                 hint=f"write one number in node-generic-resources of the docker daemon: {kind}=65520",
             )
-        return VramRequest(kind=kind, megabytes=int(value))
+        return VramRequest(kind=kind, mib=int(value))
     return None
 
 

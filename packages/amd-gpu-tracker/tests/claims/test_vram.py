@@ -24,14 +24,14 @@ VRAM_MB = 65520
 def swarm(machine):
     """Return a function that reserves memory for a task as the runtime does, and gives the number of its GPU."""
 
-    def reserve_memory(container_id, megabytes, *, kind="VRAM", sizes=(VRAM_MB,) * 4, creator=None):
+    def reserve_memory(container_id, mib, *, kind="VRAM", sizes=(VRAM_MB,) * 4, creator=None):
         gpus = locate_gpus(machine.host)
         claim = Claim(
             holder=machine.holder(container_id, creator=creator or machine.start_process()),
             wanted=(),
             ways=("swarm",),
             kinds=(kind,),
-            vram_mb=megabytes,
+            vram_mb=mib,
         )
         gpu = reserve_vram(
             machine.state, claim, gpus, dict(enumerate(sizes)), processes=machine.processes, lock=LibraryLock

@@ -47,4 +47,4 @@ def _choose(host: Host, gpus: Sequence[Gpu], asked: VramRequest) -> GpuLocation:
     require_readable(leases.unreadable)
     sizes = {gpu.number: (gpu.vram_bytes or 0) // MIB for gpu in gpus}
     free = free_vram(gpus, sizes, leases, policy)
-    return choose_gpu(gpus, free, sizes, asked=str(asked), megabytes=asked.megabytes)
+    return choose_gpu(gpus, free, sizes, asked=str(asked), mib=asked.mib)

@@ -127,7 +127,7 @@ def _plan_edits(plan: Plan, host: Host, settings: Settings, *, has_claim: bool) 
         keep_host_mode=settings.device_mode == "host",
         sources=_sources(closed, host, settings),
         poststop=[release_hook(host, state.run_directory if state.is_rootless else "")] if has_claim else (),
-        vram_mb=plan.granted.vram.megabytes if plan.granted.vram else 0,
+        vram_mb=plan.granted.vram.mib if plan.granted.vram else 0,
     )
     add_edits(plan.spec, edits)
     keep_last_request(plan.spec)

@@ -103,7 +103,7 @@ def _describe_resource(kind: str, value: str, plan: Plan, located: Sequence[GpuL
     if kind not in plan.granted.kinds:
         return "is not counted"
     if plan.granted.vram:
-        return f"{plan.granted.vram.megabytes} MiB of {name_gpus(plan.granted.gpus)}, if it starts now"
+        return f"{plan.granted.vram.mib} MiB of {name_gpus(plan.granted.gpus)}, if it starts now"
     return _name_what_resolves(value, located)
 
 

@@ -73,16 +73,16 @@ def choose_gpu(
     vram_mb_by_gpu: Mapping[int, int],
     *,
     asked: str,
-    megabytes: int,
+    mib: int,
 ) -> GpuLocation:
     """Return the GPU that has enough memory and least to spare; GpusRefused, which says what was `asked`, for none."""
     largest = max(vram_mb_by_gpu.values(), default=0)
-    if megabytes > largest:
+    if mib > largest:
         raise GpusRefused(
             f"{asked} is more than any GPU of this node has, the largest has {largest} MiB",
             hint="reserve whole GPUs by name instead",
         )
-    fitting = [gpu for gpu in gpus if free_mb_by_gpu[gpu.number] >= megabytes]
+    fitting = [gpu for gpu in gpus if free_mb_by_gpu[gpu.number] >= mib]
     if not fitting:
         raise GpusRefused(f"{asked}: {_no_room(free_mb_by_gpu)}", hint=HINT)
     return min(fitting, key=lambda gpu: (free_mb_by_gpu[gpu.number], gpu.number))
@@ -110,7 +110,7 @@ def _choose(
     vram_mb_by_gpu: Mapping[int, int],
 ) -> GpuLocation:
     try:
-        return choose_gpu(gpus, free_mb_by_gpu, vram_mb_by_gpu, asked=asked(claim), megabytes=claim.vram_mb)
+        return choose_gpu(gpus, free_mb_by_gpu, vram_mb_by_gpu, asked=asked(claim), mib=claim.vram_mb)
     except GpusRefused as error:
         raise refused(state, claim, error.message, hint=error.hint) from None
 
