@@ -37,6 +37,9 @@ class Scene:
         self.gpus = [] if profile == "no-driver" else find_gpus(self.host)
         self.bundle = directory / "bundle"
         self.bundle.mkdir()
+        os.makedirs(self.host.path("/etc/slurm"))
+        with open(self.host.path("/etc/slurm/gres.conf"), "w", encoding="utf-8") as file:
+            file.writelines(f"Name=gpu File={gpu.render_path}\n" for gpu in reversed(self.gpus))
         if tracked and self.gpus:
             tracker = Tracker(self.host)
             tracker.enable()
@@ -104,7 +107,11 @@ def environments(draw, gpus):
     visible = st.tuples(st.just("AMD_VISIBLE_DEVICES"), requests(gpus))
     resources = st.tuples(swarm, st.one_of(requests(gpus), amounts))
     others = st.tuples(st.sampled_from(["HIP_VISIBLE_DEVICES", "AMD_VRAM_LIMIT_MB", "PATH"]), st.just("1"))
-    variables = draw(st.lists(st.one_of(visible, visible, resources, others), max_size=4))
+    jobs = st.tuples(
+        st.sampled_from(["SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "ROCR_VISIBLE_DEVICES", "SLURM_JOB_ID"]),
+        st.sampled_from(["0", "0,1", "1", "9", "", "x"]),
+    )
+    variables = draw(st.lists(st.one_of(visible, visible, resources, others, jobs), max_size=5))
     return ["=".join(variable) for variable in variables]
 
 
@@ -136,6 +143,7 @@ CHOICES = st.builds(
     swarm_resource_names=st.sampled_from(["uuid", "pci"]),
     swarm_vram_resources=st.sampled_from([(), ("MEMORY",)]),
     privileged_claims=st.sampled_from(["requested", "all"]),
+    slurm_filters=st.sampled_from(["remove", "keep"]),
     visible_devices_env=st.sampled_from(["always", "always", "privileged", "never"]),
 )
 

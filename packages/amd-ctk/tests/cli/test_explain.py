@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -43,6 +44,20 @@ def test_everything_that_is_refused_is_said_at_once(host, amd_ctk):
         "  AMD_VISIBLE_DEVICES=0,7,first: 'first' is not a GPU number, range, unique id or PCI address"
         " (write GPUs 0-3)\n"
     )
+
+
+def test_a_container_of_a_slurm_job_can_have_the_gpus_of_the_job(host, amd_ctk):
+    slurm = Path(host().path("/etc/slurm/gres.conf"))
+    slurm.parent.mkdir()
+    slurm.write_text("".join(f"Name=gpu File=/dev/dri/renderD{minor}\n" for minor in (130, 131, 129, 128)))
+
+    answer = amd_ctk("explain", "-e", "SLURM_STEP_GPUS=2,3", "-e", "ROCR_VISIBLE_DEVICES=2,3")
+
+    assert answer.stdout.splitlines()[:2] == [
+        "SLURM_STEP_GPUS=2,3       the container can have the GPUs of this Slurm job only",
+        "ROCR_VISIBLE_DEVICES=2,3  is taken out of the environment: it would choose a second time among the job's GPUs",
+    ]
+    assert [line.split()[::3] for line in answer.stdout.splitlines()[3:5]] == [["3", "0"], ["2", "1"]]
 
 
 def test_docker_run_without_the_runtime_gives_nothing(host, amd_ctk):
