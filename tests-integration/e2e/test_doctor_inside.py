@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 
 import pytest
 
@@ -149,3 +150,28 @@ def test_a_user_is_told_that_it_takes_root(start, examine):
         pytest.skip("other users cannot reach the installed program")
 
     assert examine(pid, user=limited) == {"inside-nodes": ("not checked", f"container {pid} from inside")}
+
+
+def test_what_does_not_answer_inside_is_not_waited_for(start):
+    pid = start("0")
+    question = (
+        "import time; from amd_ctk.doctor.inside.child import ask_inside;"
+        " from amd_ctk.doctor.inside.process import read_process;"
+        f" ask_inside(read_process({pid}), lambda: time.sleep(600))"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=60, check=False)
+
+    assert ended.stderr.endswith("NoAnswer: nothing inside answers within 3 seconds\n")
+
+
+def test_nothing_is_imported_from_inside(start):
+    pid = start("0")
+    question = (
+        "from amd_ctk.doctor.inside.child import ask_inside; from amd_ctk.doctor.inside.process import read_process;"
+        f" ask_inside(read_process({pid}), lambda: __import__('wave'))"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=60, check=False)
+
+    assert ended.stderr.endswith("NoAnswer: ModuleNotFoundError: No module named 'wave'\n")

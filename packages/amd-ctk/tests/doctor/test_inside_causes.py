@@ -35,6 +35,7 @@ def image_has(**changes):
     return HEALTHY.replace(image=HEALTHY.image.replace(**changes))
 
 
+TWO = "the container sees 2 GPUs, which HIP counts 0-1"
 NO_NODES = (TriedNode(path="/dev/kfd", errno=errno.ENOENT),)
 FAULTS = {
     "inside-nodes": HEALTHY.replace(nodes=NO_NODES),
@@ -43,6 +44,7 @@ FAULTS = {
     "inside-kfd": node_says(errno.EINVAL, KFD),
     "inside-gpu": node_says(errno.EBUSY),
     "inside-targets": image_has(targets=("gfx90a", "gfx942")),
+    "inside-filters": HEALTHY.replace(variables={**HEALTHY.variables, "HIP_VISIBLE_DEVICES": "2"}),
     "inside-memlock": image_has(has_infiniband=True).replace(process=HEALTHY.process.replace(locked_memory=8 << 20)),
 }
 NOTES = {
@@ -208,3 +210,37 @@ def test_every_check_of_a_container_is_tried():
     tried_above = {"inside-shm", "inside-smi"}
 
     assert {name for name in check_names() if name.startswith("inside-")} == {*FAULTS, *NOTES} | tried_above
+
+
+@pytest.mark.parametrize(
+    ("variables", "state", "words"),
+    [
+        (
+            {"HIP_VISIBLE_DEVICES": "2"},
+            "bad",
+            f"HIP_VISIBLE_DEVICES=2 in container comfy hides everything: {TWO}",
+        ),
+        (
+            {"CUDA_VISIBLE_DEVICES": "1"},
+            "note",
+            f"CUDA_VISIBLE_DEVICES=1 in container comfy leaves GPU 2 of this host: {TWO}",
+        ),
+    ],
+)
+def test_a_filter_inside_is_explained(machine, variables, state, words):
+    made = machine("mi210-4")
+    nodes = tuple(RENDER.replace(path=f"/dev/dri/renderD{minor}", minor=minor) for minor in (128, 129))
+    made.inside = HEALTHY.replace(nodes=(KFD, *nodes), variables=variables)
+
+    (result,) = made.examine(only=["inside-filters"])
+
+    assert (result.finding.state, result.finding.words) == (state, words)
+
+
+@pytest.mark.parametrize(("name", "fault"), [("nodes", "/dev/kfd"), ("nodes", "/dev/dri/renderD128")])
+def test_a_fault_of_the_host_and_one_of_a_container_are_both_found(machine, name, fault):
+    made = machine()
+    made.remove(fault)
+    made.inside = FAULTS["inside-access"]
+
+    assert made.bad() == [name, "inside-access"]

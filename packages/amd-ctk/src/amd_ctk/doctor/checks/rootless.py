@@ -17,7 +17,7 @@ def check(facts: Facts) -> Finding | None:
     """Judge the modes of the nodes where Docker runs without root."""
     if not facts.docker.is_rootless:
         return None
-    closed = [node for node in facts.gpus.nodes if node.mode & EVERYBODY != EVERYBODY and "/card" not in node.path]
+    closed = [node for node in facts.gpus.compute_nodes if node.mode & EVERYBODY != EVERYBODY]
     if closed:
         return bad(
             f"Docker is rootless, and {closed[0].path} has mode {closed[0].mode:04o}",

@@ -52,6 +52,11 @@ class GpuFacts(Value):
     # Bytes of video memory by GPU number, as the PCI function has it: on an APU what the firmware has set aside.
     carve_outs: dict[int, int] = {}  # noqa: RUF012 - a default of a value, which nobody changes
 
+    @property
+    def compute_nodes(self) -> list[DeviceNode]:
+        """Return the nodes that ROCm opens; cards are for displays."""
+        return [node for node in self.nodes if not node.path.startswith("/dev/dri/card")]
+
 
 def read_gpus(host: Host) -> GpuFacts:
     """Return what is there; a host that cannot be understood is a fact too."""

@@ -9,6 +9,7 @@ from amd_ctk.doctor.inside.find import find_first_process
 from amd_ctk.doctor.inside.image_files import look_at_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
 from amd_ctk.doctor.inside.process import ContainerProcess, read_process
+from amd_ctk.explain.visible_inside import FILTERS
 from amd_gpu_tracker.life.processes import Processes
 from amdgpu_discovery.device_nodes import KFD_NUMBER
 from amdgpu_discovery.errors import reason
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 NUMA_NODES = "/sys/devices/system/node"
-VARIABLES = ("HOME", "HSA_OVERRIDE_GFX_VERSION")
+VARIABLES = ("HOME", "HSA_OVERRIDE_GFX_VERSION", *FILTERS)
 
 
 class ImageFacts(Value):
