@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from amd_container_runtime import bundle
+from amd_container_runtime import create
 from amd_container_runtime.arguments import COMMAND_VALUES, GLOBAL_VALUES, parse
 from amd_container_runtime.create import add_requested_gpus
 from amd_container_runtime.low_level import maker_for
@@ -134,7 +134,7 @@ def test_every_place_where_a_start_looks_has_an_example(runtime, monkeypatch):
     """Fails where a check is added to a container start: give it an example here and the launcher a word."""
     Tracker(runtime.host).enable()
     looked_at = set()
-    monkeypatch.setattr(bundle, "read_spec", lambda *_, **__: traced(ORDINARY, "", looked_at))
+    monkeypatch.setattr(create, "read_spec", lambda *_, **__: traced(ORDINARY, "", looked_at))
     call = parse(["create", "--bundle", str(runtime.bundle), "c1"])
 
     spec = add_requested_gpus(call, runtime.host, Settings(), Log(runtime.host))
@@ -309,7 +309,7 @@ def test_a_spec_that_python_reads_means_the_same_to_every_runtime(tmp_path, text
     path = tmp_path / "config.json"
     path.write_text(text)
     try:
-        spec = bundle.read_spec(str(path), name="config.json")
+        spec = create.read_spec(str(path), name="config.json")
     except FileError:
         return
 
