@@ -703,7 +703,7 @@ def test_an_id_that_has_gpus_and_no_container_is_refused_rather_than_started_wit
         9,
         (
             "amd-container-runtime: the id c1 has GPUs already, and the runtime has no container of that id yet"
-            " ('amd-ctk gpu-tracker status --wide' shows who has them)\n"
+            " (run 'amd-ctk gpu-tracker status --wide' to see which container uses them)\n"
         ),
     )
     assert runtime.config == before

@@ -1,6 +1,6 @@
 """Device nodes that every user may open, for containers with a user namespace of their own.
 
-runc binds the host's node into such a container, with the host's mode and owner. Nobody in there is in the host's
+runc binds the host's node into such a container, with the host's mode and owner. No user in there is in the host's
 render group, and the container's root is not root of the host. So these containers get binds of other nodes of the same
 numbers, with mode 0666. There is one set of them, which ends with the boot, as all of /dev does.
 
@@ -75,7 +75,7 @@ def _make_node(directory: str, node: DeviceNode, *, label: bytes) -> str:
     if _is_private_node(path, device):
         return path
     temporary = f"{path}.{posix.getpid()}.tmp"
-    # Left by a process of the same number that was killed; nobody else has this name now.
+    # Left by a process of the same number that was killed; no other process uses this name.
     _remove(temporary)
     posix.mknod(temporary, CHARACTER_DEVICE, device)
     try:

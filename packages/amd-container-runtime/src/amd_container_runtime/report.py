@@ -30,7 +30,7 @@ def report_failure(call: Call, message: str) -> None:
     try:  # noqa: SIM105 - contextlib is a large import
         posix.write(2, f"{text}\n".encode(errors="backslashreplace"))
     except OSError:
-        pass  # nobody listens; the exit code still says it
+        pass  # stderr is closed; the exit code still tells
 
 
 class Log:

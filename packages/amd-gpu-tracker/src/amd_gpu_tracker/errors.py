@@ -54,7 +54,7 @@ class ContainerRunning(ToolkitError):
 
 
 def needs_root() -> NotPermitted:
-    """Return the error for a change by somebody who may not make it."""
+    """Return the error for a change by a user who is not root."""
     return NotPermitted("changing the GPU Tracker needs root", hint="run the command with sudo")
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def keep_quiet(_: str) -> None:
-    """Say nothing to nobody."""
+    """Ignore a sentence."""
 
 
 def do_nothing() -> None:
@@ -104,7 +104,7 @@ class Tracker:
     def reset(self, *, tell: Tell = keep_quiet) -> bool:
         """Make all GPUs shared and find out again who uses what; return whether the tracker is enabled.
 
-        This also repairs state that cannot be read; as nobody knows then what it said, the tracker is enabled. `tell`
+        This also repairs state that cannot be read; what it said is unknown then, so the tracker is enabled. `tell`
         is as for `enable`.
         """
         self._state.prepare()

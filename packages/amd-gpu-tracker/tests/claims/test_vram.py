@@ -100,7 +100,7 @@ def test_a_pool_that_is_large_enough_does_not_help_where_no_gpu_is(machine, swar
 
     assert str(refusal.value) == (
         "DOCKER_RESOURCE_VRAM=20000: no GPU has that much free memory: 62074 MiB free on this node, at most 15520 MiB"
-        " on one GPU (GPU 0) ('amd-ctk swarm status' shows who has what)"
+        " on one GPU (GPU 0) (run 'amd-ctk swarm status' to see which containers use the GPUs)"
     )
     assert [(r.container_id, r.ways) for r in machine.tracker.refusals()] == [("late", ("swarm",))]
     assert machine.users() == {0: ["t0"], 1: ["t1"], 2: ["t2"], 3: ["t3"]}
@@ -169,7 +169,7 @@ def test_a_gpu_promised_by_one_kind_is_not_given_by_another(whole, held_kinds):
 
     assert str(refusal.value) == (
         f"GPU 1 is reserved as {', '.join(held_kinds)} by container first, not free as GPU_COMPUTE"
-        " ('amd-ctk swarm status' shows who has what)"
+        " (run 'amd-ctk swarm status' to see which containers use the GPUs)"
     )
 
 

@@ -1,7 +1,7 @@
 """Adopt the containers that run when the tracker is enabled or reset: give them leases as if they had claimed.
 
 Who starts a container reads the policy before it claims, so: the policy is written first, then containers are looked
-for, and again until nobody who may have read the policy before is still making one.
+for, and again until no process that may have read the policy before is still making one.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def read_own_lease(state: State, claim: Claim, processes: Processes) -> Lease | 
 
 
 def _is_left_over(lease: Lease, claim: Claim) -> bool:
-    """Return whether a lease that nobody can judge is one of an earlier life of the container that claims.
+    """Return whether a lease that cannot be judged is left over from an earlier run of the container that claims.
 
     An engine that was started again in another pid namespace starts its containers again under their ids. A runtime
     makes none while it has one of the same id; what is reserved by the API is no container.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     # A container's name and the numbers of the GPUs that it uses.
     Use = tuple[str, Sequence[int]]
 
-HINT = "'amd-ctk swarm status' shows who has what"
+HINT = "run 'amd-ctk swarm status' to see which containers use the GPUs"
 
 
 def require_readable(unreadable: Sequence[StateError]) -> None:
@@ -60,7 +60,7 @@ def refusal(container_id: str, free: Sequence[int], uses: Sequence[Use]) -> str:
 
 
 def rootless_refusal(exclusive: Sequence[int]) -> str:
-    """Return the line for a rootless container: what it reserves nobody else would see."""
+    """Return the line for a rootless container: other users would not see its reservation."""
     return f"GPUs {_list(exclusive)} are exclusive, which only containers of root can reserve"
 
 

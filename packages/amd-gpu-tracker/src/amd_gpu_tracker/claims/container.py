@@ -206,7 +206,7 @@ def _require_known_container(holder: Holder) -> None:
     if not is_known_to_runtime(holder.root, holder.container_id):
         raise ContainerRunning(
             f"the id {holder.container_id} has GPUs already, and the runtime has no container of that id yet",
-            hint="'amd-ctk gpu-tracker status --wide' shows who has them",
+            hint="run 'amd-ctk gpu-tracker status --wide' to see which container uses them",
         )
 
 

@@ -63,7 +63,7 @@ def _read(state: State, path: str) -> Lease | None:
     try:
         return state.read_lease(path)
     except StateError:
-        # Of an id that is too long for a name nobody knows whether it is this one.
+        # The name of a longer id is cut, so the lease may be that of another container.
         if len(_id_in_name(path)) < LONGEST_ID_IN_NAME:
             state.remove_lease(path)
         return None

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
 
-# A claim of shared GPUs needs no lease of others, but what is over must not pile up. Of few leases it looks at all; of
-# more, one claim in so many looks at so many, which is twice what claims bring, and the rest save the time.
+# A claim of shared GPUs needs no lease of others, but leases that are over must not accumulate. Of few leases it
+# reads all; of more, one claim in SWEEP_ONE_CLAIM_IN reads SWEPT_AT_ONCE, twice as many as claims add meanwhile.
 FEW = 2
 SWEEP_ONE_CLAIM_IN = 8
 SWEPT_AT_ONCE = 16
@@ -47,7 +47,7 @@ def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> 
 
 
 def withdraw(state: State, holder: Holder) -> None:
-    """Take back what this holder's creator itself reserved. Needs no lock: while it lives nobody else touches it."""
+    """Remove what this holder's creator itself reserved. Needs no lock: nothing else changes it while that lives."""
     path = state.lease_path((holder.root, holder.container_id))
     lease = state.read_lease(path)
     if lease is not None and lease.creator == holder.creator:
@@ -138,7 +138,7 @@ def _title(lease: Lease) -> str:
 
 
 def _look_again(state: State, claim: Claim, own: Lease | None) -> None:
-    """Take a rootless claim back if root, whose lock is another, made one of its GPUs exclusive meanwhile."""
+    """Withdraw a rootless claim if root, who has another lock, made one of its GPUs exclusive meanwhile."""
     try:
         _refuse_exclusive(state, claim, state.read_policy().exclusive_among(claim.wanted))
     except BaseException:

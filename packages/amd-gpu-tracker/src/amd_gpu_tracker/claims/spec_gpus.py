@@ -52,7 +52,7 @@ def _minors_in_spec(spec: dict[str, Any]) -> set[int | None]:
 def _is_about_drm(rule: dict[str, Any]) -> bool:
     """Return whether a rule is about opening render and card nodes, for which a container needs no node in its spec.
 
-    It may make them: everybody has the rule "c *:* m".
+    It may make them: every container has the rule "c *:* m".
     """
     is_block = (rule.get("type") or "a").startswith("b")
     # A general rule without a number is what `allows_every_device` is about.

@@ -89,7 +89,7 @@ def choose_gpu(
 
 
 def require_enabled(policy: Policy, asked: str) -> None:
-    """Raise GpusRefused where nobody keeps account of memory."""
+    """Raise GpusRefused where memory is not tracked."""
     if not policy.enabled:
         raise GpusRefused(
             f"{asked}: memory can be reserved only while the GPU Tracker is enabled",

@@ -68,5 +68,5 @@ def _write_down(state: State, path: str, lease: Lease, verdict: Verdict) -> None
         try:
             state.write_lease(lease.replace(init=verdict.found_init))
         except FileError:
-            # A full disk must not turn somebody else away: the next look finds the init again.
+            # A full disk must not refuse another container: the next scan finds the init again.
             return

@@ -57,7 +57,7 @@ def find_running_containers(host: Host, processes: Processes) -> list[RunningCon
 
 
 def read_own_file(path: str) -> bytes:
-    """Return the content of a file that nobody but its reader can have written; OSError."""
+    """Return the content of a file that only the caller's user can have written; OSError."""
     descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK | posix.O_NOFOLLOW)
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)

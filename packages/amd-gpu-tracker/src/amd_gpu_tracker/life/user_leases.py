@@ -1,7 +1,7 @@
 """What root believes of the leases that users wrote: what a process of that user proves, and nothing else.
 
 Reading them costs no more than `records/user_files.py` allows. Whatever is wrong with one is a line that names the user
-and the file; it is a doubt about the GPUs that the lease names, or about every GPU where nobody knows which.
+and the file; it is a doubt about the GPUs that the lease names, or about every GPU where it does not tell.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ def take_stamp(state: State, processes: Processes) -> bytes:
     generation = read_generation(state.host)
     if nodes is None or policy is None or not generation:
         return b""
-    ours = f"{policy.st_dev} {policy.st_ino} {policy.st_size} {policy.st_mtime_ns}"
-    return f"{processes.boot_id} {nodes.st_dev} {nodes.st_ino} {generation} {ours}\n".encode()
+    version = f"{policy.st_dev} {policy.st_ino} {policy.st_size} {policy.st_mtime_ns}"
+    return f"{processes.boot_id} {nodes.st_dev} {nodes.st_ino} {generation} {version}\n".encode()
 
 
 def require_tracked_gpus(state: State, policy: Policy, stamp: bytes, wanted: Iterable[GpuLocation]) -> None:

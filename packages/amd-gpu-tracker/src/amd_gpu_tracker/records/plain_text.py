@@ -1,4 +1,4 @@
-"""Text that somebody else chose, made fit for a terminal and a log; for all wings of the tracker."""
+"""Text from untrusted sources, made safe for a terminal and a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ LONGEST_LINE = 500
 
 
 def printable(text: str) -> str:
-    """Return text without what a terminal would obey."""
+    """Return text without control characters, which a terminal would execute."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

@@ -42,7 +42,7 @@ def find_user() -> int | None:
 
 
 def outer_uid(uid_map: str, uid: int) -> int | None:
-    """Return who a user of a user namespace is outside of it, None where that is nobody."""
+    """Return the uid outside of a user namespace of a user inside, None where it is not mapped."""
     for inside, outside, length in (line.split() for line in uid_map.splitlines()):
         if int(inside) <= uid < int(inside) + int(length):
             return int(outside) + uid - int(inside)

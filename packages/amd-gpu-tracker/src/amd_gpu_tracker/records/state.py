@@ -154,7 +154,7 @@ class State:
 
 
 def open_state(host: Host, environment: Mapping[str, str]) -> State:
-    """Return the tracker's files for this process; a simulated host is served alike to everybody."""
+    """Return the tracker's files for this process; on a simulated host they are the same for every user."""
     return State(host, find_user_directory(environment) if host.is_this_machine else "")
 
 
@@ -182,7 +182,7 @@ def clear(path: str) -> None:
 def make_directory(path: str) -> None:
     """Make a directory that all may read and only its owner may change; NotPermitted to those who may not."""
     try:
-        # Everybody may ask for the status.
+        # Every user may ask for the status.
         make_directories(path, ignore_umask=True)
     except PermissionError as error:
         raise needs_root() from error

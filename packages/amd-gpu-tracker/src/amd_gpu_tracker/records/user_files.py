@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Below DIRECTORY_NAME.
 LEASES = "leases"
-# Of one user. A lease of 64 GPUs with long paths has 2 KiB; the rest is room for what nobody has thought of.
+# Of one user. A lease of 64 GPUs with long paths has 2 KiB; the rest is reserve.
 MOST_LEASES = 1000
 LARGEST_LEASE = 16 * 1024
 MOST_BYTES = 4 * 1024 * 1024
@@ -51,7 +51,7 @@ class UserFiles:
         self._bytes_left = most_bytes
 
     def read(self, path: str, largest: int, *, directory: int | None = None) -> tuple[bytes, float]:
-        """Return the content of a file of the user and when it was written; OSError where it is somebody else's."""
+        """Return the content of a file of the user and when it was written; OSError where another user owns it."""
         allowed = min(largest, self._bytes_left)
         try:
             content, written = read_plain_file(path, largest=allowed, directory=directory, owner=self.uid)
