@@ -71,3 +71,23 @@ def test_a_spec_is_not_refreshed_while_nodes_are_missing(stale, amd_ctk, host, t
 
     assert answer.stderr == "There is nothing that --fix could change\n"
     assert stale.read_bytes() == before
+
+
+def test_options_that_cannot_be_read_do_not_end_doctor(stale, amd_ctk, tmp_path):
+    for path in (tmp_path / "host/var/lib/amd-container-toolkit").rglob("*.json"):
+        path.write_text("[")
+
+    answer = amd_ctk("doctor", "--only=cdi", "--fix", "--yes", **ALONE)
+
+    assert (answer.returncode, answer.stderr) == (1, "There is nothing that --fix could change\n")
+    assert answer.stdout.startswith("cdi  bad ")
+
+
+def test_what_cannot_be_written_is_said(stale, limited_amd_ctk):
+    stale.parent.chmod(0o555)
+
+    answer = limited_amd_ctk("doctor", "--only=cdi", "--fix", "--yes")
+
+    assert answer.returncode == 1
+    assert "\nNot changed: failed to write CDI spec: " in answer.stderr
+    assert answer.stdout.startswith("cdi  bad ")

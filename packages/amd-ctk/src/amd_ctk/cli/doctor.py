@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from amd_ctk.cli.context import announce, host_of
+from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ def _apply(repair: Repair, *, ask: bool) -> bool:
         print(repair.difference, file=sys.stderr)
     if ask and not _agrees():
         return False
-    repair.apply()
+    try:
+        repair.apply()
+    except ToolkitError as error:
+        print(f"Not changed: {error}", file=sys.stderr)
+        return False
     print("Done", file=sys.stderr)
     return True
 

@@ -35,10 +35,19 @@ class RepairError(ToolkitError):
 
 
 def find_repairs(host: Host, facts: Facts, results: Sequence[Result]) -> list[Repair]:
-    """Return what can be fixed of what the checks found, and change nothing; ToolkitError."""
+    """Return what can be fixed of what the checks found, and change nothing."""
     found = {result.check for result in results if result.finding.state != OK}
-    repairs = [*_refresh_cdi(host, facts), *_make_nodes(host, facts), *_prune(host, facts), *_compile(host, facts)]
+    finders = (_refresh_cdi, _make_nodes, _prune, _compile)
+    repairs = [repair for find in finders for repair in _try(find, host, facts)]
     return [repair for repair in repairs if repair.check in found]
+
+
+def _try(find: Callable[[Host, Facts], Iterator[Repair]], host: Host, facts: Facts) -> list[Repair]:
+    try:
+        return list(find(host, facts))
+    except ToolkitError:
+        # What keeps a repair from being planned is a finding already.
+        return []
 
 
 def _refresh_cdi(host: Host, facts: Facts) -> Iterator[Repair]:
