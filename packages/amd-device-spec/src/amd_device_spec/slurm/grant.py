@@ -1,6 +1,7 @@
 """Decide what a container gets in a job of Slurm: the job's GPUs, or those of them that it asks for.
 
-Anybody can write the variables of a job, so they can only take away: what this process may use is the limit.
+Anybody can write the variables of a job. They give nothing that AMD_VISIBLE_DEVICES could not give, and what this
+process may use is the limit.
 """
 
 from __future__ import annotations
