@@ -534,7 +534,7 @@ def test_a_missing_node_refuses_the_container(runtime):
         ),
         (
             b'{"linux": {"devices": [{"major": 226, "major": 5}]}}',
-            "is not a spec: its key 'major' is given twice in one object (runtimes differ in which they take)",
+            "is not a spec: its key 'major' is given twice in one object (runtimes differ in which one they use)",
         ),
     ],
 )
@@ -598,7 +598,8 @@ def test_a_number_that_cannot_be_written_again_is_named(runtime):
 
     assert answer.returncode == 5
     assert answer.stderr.startswith(
-        f"amd-container-runtime: the bundle's {runtime.bundle}/config.json holds what cannot be written again: Out of"
+        f"amd-container-runtime: the bundle's {runtime.bundle}/config.json contains values that cannot be written"
+        " again: Out of"
     )
     assert (runtime.bundle / "config.json").read_bytes() == content
     assert runtime.files() == ["config.json"]

@@ -67,8 +67,8 @@ def test_a_configured_runtime_that_others_may_replace_is_told_in_the_log(runtime
 
     assert [line for line in runtime.own_log if "level=WARN" in line] == [
         (
-            f'level=WARN msg="amd-container-runtime {runtime.runc} can be replaced by others than root:'
-            f' {runtime.runc.parent} is theirs to write"'
+            f'level=WARN msg="amd-container-runtime {runtime.runc} can be replaced by users other than root,'
+            f' who may write to {runtime.runc.parent}"'
         )
     ]
 

@@ -98,7 +98,7 @@ def test_memory_of_a_node_that_was_set_up_by_hand_is_refused_and_not_left_out(ru
     assert answer.returncode == 4
     assert answer.stderr == (
         "amd-container-runtime: DOCKER_RESOURCE_VRAM=4000 is memory of a GPU, which this node does not hand out"
-        " (run 'amd-ctk swarm setup --vram' there)\n"
+        " (run 'amd-ctk swarm setup --vram' on that node)\n"
     )
     assert runtime.runc_words is None
 
@@ -234,7 +234,7 @@ def test_twenty_thousand_resources_are_refused_in_a_short_sentence(runtime):
     assert answer.returncode == 4
     assert answer.stderr == (
         f"amd-container-runtime: DOCKER_RESOURCE_X0={GPU_0} is of a kind by which this node does not advertise GPUs"
-        " (if it does, add the kind to swarm-resources with 'amd-ctk config set' there)\n"
+        " (if it does, add the kind to swarm-resources with 'amd-ctk config set' on that node)\n"
     )
 
 

@@ -149,9 +149,9 @@ def test_a_config_that_is_a_directory_is_an_error(host: Host) -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"unknown-gpu": "error"}, "there is no setting unknown-gpu (the nearest is unknown-gpus)"),
-        ({"device_mode": "open"}, "there is no setting device_mode (the nearest is device-mode)"),
-        ({"LogFile": "open"}, "there is no setting LogFile (the nearest is log-file)"),
+        ({"unknown-gpu": "error"}, "there is no setting unknown-gpu (did you mean unknown-gpus?)"),
+        ({"device_mode": "open"}, "there is no setting device_mode (did you mean device-mode?)"),
+        ({"LogFile": "open"}, "there is no setting LogFile (did you mean log-file?)"),
         ({"device-mode": "0660"}, 'device-mode cannot be "0660" (it is one of open, host)'),
         ({"log-level": 3}, 'log-level is not a line of text (as in log-level = "info")'),
         (

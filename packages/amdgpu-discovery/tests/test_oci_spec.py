@@ -115,7 +115,8 @@ def test_a_key_given_twice_is_refused(read, text, key):
         read(text)
 
     assert str(refusal.value) == (
-        f"config.json is not a spec: its key '{key}' is given twice in one object (runtimes differ in which they take)"
+        f"config.json is not a spec: its key '{key}' is given twice in one object"
+        " (runtimes differ in which one they use)"
     )
 
 

@@ -55,7 +55,9 @@ class Bundle:
             raise FileError(f"{self.path} cannot be written: {reason(error)}") from error
         except (ValueError, RecursionError) as error:
             # Read it can be: 1e999 is infinity to python, and reading goes a little deeper than writing.
-            raise FileError(f"the bundle's {self.path} holds what cannot be written again: {error}") from error
+            raise FileError(
+                f"the bundle's {self.path} contains values that cannot be written again: {error}"
+            ) from error
 
     def commit(self) -> None:
         """Put what `write` wrote, if it was called, in place of config.json."""

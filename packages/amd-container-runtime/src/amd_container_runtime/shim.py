@@ -95,7 +95,7 @@ def _prepare_start(call: Call, environment: Mapping[str, str]) -> str:
     log = Log(host, level=settings.log_level, path=settings.log_file, home=environment.get("HOME", ""))
     # Those of PATH are the distribution's.
     if "/" in settings.low_level_runtime and (replaceable := writable_by_others(program)):
-        log.write("warn", f"{program} can be replaced by others than root: {replaceable} is theirs to write")
+        log.write("warn", f"{program} can be replaced by users other than root, who may write to {replaceable}")
     try:
         spec = add_requested_gpus(call, host, settings, log)
     except ToolkitError as error:

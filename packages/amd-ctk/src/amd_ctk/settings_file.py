@@ -47,7 +47,7 @@ def unset_setting(host: Host, key: str) -> bool:
     document = _read_document(host)
     # An unknown key in the file can be removed too.
     if document.get((key,)) is ABSENT and not is_setting(key):
-        raise SettingsError(f"there is no setting {key}", hint=f"the nearest is {nearest_key(key)}")
+        raise SettingsError(f"there is no setting {key}", hint=f"did you mean {nearest_key(key)}?")
     return _write(host, document, document.remove((key,)))
 
 

@@ -154,7 +154,7 @@ def test_a_gpu_that_kfd_does_not_list_is_refused_for_that_reason(host, amd_ctk):
         (["--vendor=a"], "the vendor 'a' has fewer than two characters (as in --vendor=example.com)"),
         (["--class=gpu!"], "the class 'gpu!' does not end with a letter or digit (as in --class=gpu)"),
         (["--gpus=7"], "GPU 7 does not exist, this host has GPUs 0-3 ('amd-ctk gpu list' shows them)"),
-        (["--gpus=none"], "it would offer no GPU (name GPUs, or leave out --gpus)"),
+        (["--gpus=none"], "it would contain no GPU (name GPUs, or leave out --gpus)"),
         (
             ["--additional-gids", "--spec-version=0.6.0"],
             (
@@ -217,7 +217,7 @@ def test_what_is_not_ours_is_not_overwritten(host, amd_ctk, spec, content):
     host()
     spec.parent.mkdir(parents=True)
     spec.write_text(content)
-    holds = "a CDI spec of nvidia.com/gpu" if "nvidia" in content else "something else than a CDI spec"
+    holds = "a CDI spec of nvidia.com/gpu" if "nvidia" in content else "content that is not a CDI spec"
 
     answer = amd_ctk("cdi", "generate")
 

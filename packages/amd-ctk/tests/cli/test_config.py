@@ -132,9 +132,9 @@ def test_compiling_without_a_config_takes_the_old_form_away(served: Host, config
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["set", "unknown-gpu", "error"], "there is no setting unknown-gpu (the nearest is unknown-gpus)"),
-        (["unset", "loglevel"], "there is no setting loglevel (the nearest is log-level)"),
-        (["show", "swarm"], "there is no setting swarm (the nearest is swarm-resources)"),
+        (["set", "unknown-gpu", "error"], "there is no setting unknown-gpu (did you mean unknown-gpus?)"),
+        (["unset", "loglevel"], "there is no setting loglevel (did you mean log-level?)"),
+        (["show", "swarm"], "there is no setting swarm (did you mean swarm-resources?)"),
         (["set", "log-level", "loud"], 'log-level cannot be "loud" (it is one of info, debug, warn, error)'),
         (
             ["set", "log-file", "x.log"],
@@ -157,7 +157,7 @@ def test_a_config_that_means_nothing_is_named_and_left_alone(served: Host, confi
     for words in [("show",), ("compile",), ("set", "log-level", "warn")]:
         answer = amd_ctk("config", *words)
         assert answer.returncode == 8
-        assert answer.stderr == f"{config_toml}: there is no setting unkown-gpus (the nearest is unknown-gpus)\n"
+        assert answer.stderr == f"{config_toml}: there is no setting unkown-gpus (did you mean unknown-gpus?)\n"
 
     assert config_toml.read_text() == 'unkown-gpus = "ignore"\n'
     assert amd_ctk("config", "unset", "unkown-gpus").stdout == UPDATED

@@ -119,8 +119,11 @@ def test_both_spellings_unset_the_default(configure, daemon_json: Path, flag: st
             'docker has a runtime of its own called "runc" (choose another with --runtime-name)',
         ),
         (["--runtime-name= "], "the name of the runtime is empty (choose another with --runtime-name)"),
-        (["--all"], "all flag goes with remove flag, and with no configuration file"),
-        (["--all", "--remove", "--config-path=/x"], "all flag goes with remove flag, and with no configuration file"),
+        (["--all"], "all flag can only be used along with remove flag, and without config-path flag"),
+        (
+            ["--all", "--remove", "--config-path=/x"],
+            "all flag can only be used along with remove flag, and without config-path flag",
+        ),
         (
             ["--runtime-path=bin/x"],
             "the runtime path bin/x is not absolute (give an absolute path; an engine may have another PATH)",

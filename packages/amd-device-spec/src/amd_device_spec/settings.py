@@ -128,7 +128,7 @@ def check_settings(values: Mapping[str, Any], where: str) -> Settings:
 def problem(key: str, value: object) -> tuple[str, str] | None:
     """Return what is wrong with a key or its value and a hint, None where nothing is."""
     if not is_setting(key):
-        return f"there is no setting {key}", f"the nearest is {nearest_key(key)}"
+        return f"there is no setting {key}", f"did you mean {nearest_key(key)}?"
     if key in KINDS:
         wrong = (f"{key} is not a list of resource kinds", f'as in {key} = ["{KINDS[key]}"]')
         return None if _is_kinds(value) else wrong

@@ -104,7 +104,7 @@ def _problem_of_name(variable: str, value: str, item: str, node: Node) -> Reques
         return RequestError(
             f"{variable}={shown(value)} names a GPU by {FORMS[form]}, and this node advertises GPUs by"
             f" {FORMS[advertised]}",
-            hint=f"if it does not, run 'amd-ctk config set swarm-resource-names {form}' there",
+            hint=f"if it does not, run 'amd-ctk config set swarm-resource-names {form}' on that node",
         )
     if names_numbers(item):
         return RequestError(
@@ -121,7 +121,7 @@ def _problems_of_unadvertised(request: GpuRequest, node: Node) -> Iterator[Reque
         if resolve(node.gpus, name).gpus:
             yield RequestError(
                 f"{shown(f'{SWARM_PREFIX}{kind}={name}')} is of a kind by which this node does not advertise GPUs",
-                hint="if it does, add the kind to swarm-resources with 'amd-ctk config set' there",
+                hint="if it does, add the kind to swarm-resources with 'amd-ctk config set' on that node",
             )
 
 
@@ -150,7 +150,7 @@ def _refuse_unadvertised_memory(request: GpuRequest) -> None:
         if kind == VRAM_KIND and is_amount(value):
             raise RequestError(
                 f"{SWARM_PREFIX}{kind}={shown(value)} is memory of a GPU, which this node does not hand out",
-                hint="run 'amd-ctk swarm setup --vram' there",
+                hint="run 'amd-ctk swarm setup --vram' on that node",
             )
 
 

@@ -117,7 +117,7 @@ def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise SpecError(f"its key '{twice}' is given twice in one object", hint="runtimes differ in which they take")
+        raise SpecError(f"its key '{twice}' is given twice in one object", hint="runtimes differ in which one they use")
     return fields
 
 

@@ -221,7 +221,7 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path):
     with pytest.raises(BuildError) as caught:
         build_host(tmp_path, "one-gpu")
 
-    assert caught.value.message == f"{tmp_path} is not empty and no simulated host"
+    assert caught.value.message == f"{tmp_path} is not empty and not a simulated host"
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 

@@ -115,7 +115,7 @@ def test_a_directory_that_is_in_use_is_refused(tmp_path):
     assert simulate("build", "one-gpu", str(tmp_path)) == (
         5,
         "",
-        f"{tmp_path} is not empty and no simulated host (name a new or empty directory)\n",
+        f"{tmp_path} is not empty and not a simulated host (name a new or empty directory)\n",
     )
 
 

@@ -74,7 +74,7 @@ def test_a_gpu_that_kfd_does_not_list_keeps_its_render_node():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"pci_address": "03:00.0"}, "'03:00.0' is no PCI address"),
+        ({"pci_address": "03:00.0"}, "'03:00.0' is not a PCI address"),
         ({"pci_address": "0000:26:00.0"}, "two devices of the profile are at 0000:26:00.0"),
         ({"minors": ((1, 128), (1, 129))}, "two nodes of the profile have DRM minor 1"),
         ({"xcp_numbers": (0, 0)}, "two partition devices of the profile have the same number"),

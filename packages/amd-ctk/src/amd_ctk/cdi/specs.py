@@ -94,7 +94,7 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
     asked = select_gpus(gpus, options.request, unnumbered=lambda: find_unnumbered_gpus(host))
     numbers = {gpu.number for gpu in asked}
     if not numbers:
-        raise CdiError("failed to generate CDI spec: it would offer no GPU", hint="name GPUs, or leave out --gpus")
+        raise CdiError("failed to generate CDI spec: it would contain no GPU", hint="name GPUs, or leave out --gpus")
     return [gpu for gpu in gpus if gpu.number in numbers]
 
 
@@ -133,7 +133,7 @@ def _refuse_foreign(path: str, content: bytes, wanted: GenerateOptions) -> None:
     except SpecError:
         kind = None
     if kind != wanted.options.kind:
-        holds = f"a CDI spec of {kind}" if isinstance(kind, str) else "something else than a CDI spec"
+        holds = f"a CDI spec of {kind}" if isinstance(kind, str) else "content that is not a CDI spec"
         raise cannot_write(f"{path} holds {holds}", "move it away, or give another file with --output")
 
 

@@ -81,7 +81,7 @@ def configure(
     engine = _find_engine(runtime)
     _refuse_contradictions(options, host)
     if every and (not remove or config_path is not None):
-        raise UnsupportedOptions("all flag goes with remove flag, and with no configuration file")
+        raise UnsupportedOptions("all flag can only be used along with remove flag, and without config-path flag")
     if config_path == "":
         _print_fresh(engine, options, host)
         return

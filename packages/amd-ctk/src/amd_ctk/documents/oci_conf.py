@@ -49,7 +49,7 @@ class OciConf:
         """Have Slurm call this program; DocumentError for what Slurm cannot be told."""
         if path[:1] != (RUNTIMES,):
             raise DocumentError(
-                "Slurm has one runtime, which every container of a job has", hint="leave --set-as-default away"
+                "Slurm has one runtime, which every container of a job has", hint="remove --set-as-default"
             )
         entry = value if isinstance(value, dict) else {"program": value, "options": self._root_option()}
         start = " ".join(filter(None, (shlex.quote(entry["program"]), entry["options"])))

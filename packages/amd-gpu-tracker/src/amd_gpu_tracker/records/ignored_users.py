@@ -25,7 +25,7 @@ def read_ignored_users(host: Host) -> frozenset[int]:
     words = _read(path).split()
     if not all(word.isdigit() and len(word) <= len(str(LARGEST_UID)) for word in words):
         raise StateError(
-            f"{path} cannot be understood: it has something else than a user's number on a line",
+            f"{path} cannot be understood: it has a line that is not a user's number",
             hint="fix it, or delete it to ignore no user",
         )
     return frozenset(map(int, words))

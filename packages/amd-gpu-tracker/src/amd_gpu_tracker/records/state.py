@@ -176,7 +176,7 @@ def clear(path: str) -> None:
     except PermissionError as error:
         raise needs_root() from error
     except OSError as error:
-        raise FileError(f"{path} is no file and cannot be removed: {reason(error)}") from error
+        raise FileError(f"{path} is not a file and cannot be removed: {reason(error)}") from error
 
 
 def make_directory(path: str) -> None:

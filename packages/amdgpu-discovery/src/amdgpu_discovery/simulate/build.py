@@ -73,7 +73,7 @@ def _clear(root: str) -> None:
     os.makedirs(root, exist_ok=True)
     names = os.listdir(root)
     if names and MARK not in names:
-        raise BuildError(f"{root} is not empty and no simulated host", hint="name a new or empty directory")
+        raise BuildError(f"{root} is not empty and not a simulated host", hint="name a new or empty directory")
     for name in names:
         path = os.path.join(root, name)
         shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)

@@ -98,7 +98,7 @@ def read_address(text: str) -> PciAddress:
     """Read the address that a profile gives; ProfileError if it is none."""
     address = parse_pci_address(text)
     if address is None or str(address) != text:
-        raise ProfileError(f"{text!r} is no PCI address", hint="write it as lspci -D does: 0000:03:00.0")
+        raise ProfileError(f"{text!r} is not a PCI address", hint="write it as lspci -D does: 0000:03:00.0")
     return address
 
 
