@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -26,6 +28,11 @@ SECONDS = {
     "e2e": 240,
     "fresh-e2e": 480,
 }
+# What tests and the engines that they start keep outside this directory, whatever they are told.
+OUTSIDE = (
+    *(f"{tempfile.gettempdir()}/pytest-of-{getpass.getuser()}", "~/.cache/amd-container-toolkit"),
+    *("/etc/docker/key.json", "/opt/containerd", "/etc/cni/net.d/cni.lock", "/var/lib/containers"),
+)
 CHECKOUT = Path(__file__).resolve().parents[1]
 LOGS = CHECKOUT / ".nox/logs"
 TIMES = LOGS / "seconds.json"
@@ -67,14 +74,23 @@ def run_all(names: list[str], passed_on: list[str]) -> int:
     """Run sessions until all have ended or one is interrupted, and sum up; 0 if all succeeded."""
     # An interrupt at the keyboard goes to the session as well, and that is waited for: it has engines to stop.
     signal.signal(signal.SIGINT, lambda *_: None)
+    before = find_outside()
     outcomes: dict[str, Outcome] = {}
     for name in names:
         status, outcomes[name] = run_and_say(name, passed_on)
         if status == INTERRUPTED:
             return INTERRUPTED
     print(say_failures(outcomes), end="")
+    left = sorted(find_outside() - before)
+    if left:
+        print(f"Left outside this directory: {' '.join(left)}")
     print(f"check: {say_sum(list(outcomes.values()))}")
     return 0 if all(outcome.succeeded for outcome in outcomes.values()) else 1
+
+
+def find_outside() -> set[str]:
+    """Return what there is of OUTSIDE."""
+    return {path for path in map(os.path.expanduser, OUTSIDE) if os.path.exists(path)}
 
 
 def run_and_say(name: str, passed_on: list[str]) -> tuple[int, Outcome]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -73,6 +74,17 @@ def test_each_session_has_a_line_and_all_have_a_sum(checkout):
         "check: 7 passed, 0 failed, 2 skipped\n"
     )
     assert (checkout / ".nox/logs/tests.log").read_text() == "== 7 passed, 2 skipped in 1.00s ==\n"
+
+
+def test_what_is_left_outside_the_directory_is_said(checkout, tmp_path):
+    left = tmp_path / f"pytest-of-{getpass.getuser()}"
+    nox = checkout / ".venv/bin/nox"
+    nox.write_text(NOX.replace("tests)", f"tests) mkdir {left};"))
+
+    assert check(checkout, "tests", TMPDIR=f"{tmp_path}")[1].splitlines()[-2:] == [
+        f"Left outside this directory: {left}",
+        "check: 7 passed, 0 failed, 2 skipped",
+    ]
 
 
 def test_what_failed_is_named_at_the_end_and_other_sessions_run_all_the_same(checkout):

@@ -16,7 +16,10 @@ from pathlib import Path
 NO_NETWORK = ("--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false")
 OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'echo 1 >/proc/sys/net/ipv4/ip_forward && exec "$@"', "sh")
 IMAGE = "busybox:local"
-CONTAINERD_CONFIG = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
+# The second makes a directory in /opt.
+CONTAINERD_CONFIG = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"]\n'
+# Docker 20.10 writes it when it starts, wherever its data is.
+KEY = Path("/etc/docker/key.json")
 # Long enough for a machine that does much else.
 PATIENCE = 180.0
 
@@ -41,6 +44,7 @@ class Docker:
         self.directory = Path(tempfile.mkdtemp(prefix="amd-docker-", dir=parent))
         self.host_root = host_root
         self.socket = self.directory / "docker.sock"
+        self._had_key = KEY.exists()
         self._processes: list[subprocess.Popen[bytes]] = []
         configuration = {"runtimes": {"amd": {"path": os.fspath(runtime)}}, "storage-driver": "vfs", **settings}
         (self.directory / "daemon.json").write_text(json.dumps(configuration))
@@ -124,6 +128,8 @@ class Docker:
             if containers:
                 self("rm", "-f", *containers, check=False)
         self.halt()
+        if not self._had_key:
+            KEY.unlink(missing_ok=True)
         _unmount_below(self.directory)
         shutil.rmtree(self.directory)
 
