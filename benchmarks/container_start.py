@@ -131,7 +131,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     every = "AMD_VISIBLE_DEVICES=all"
     yield from pass_through(bench)
     yield over_bare(bench, "`create`, no GPU asked", bench.create(EIGHT), 0.35)
-    yield over_bare(bench, "`create`, 8 GPUs", bench.create(EIGHT, every), 1.5)
+    yield over_bare(bench, "`create`, 8 GPUs", bench.create(EIGHT, every), 1.75)
     yield over_bare(bench, "`create`, 64 partitions, all", bench.create(PARTITIONED, every), 1.9)
     yield over_bare(bench, "`create`, 64 partitions, one", bench.create(PARTITIONED, "AMD_VISIBLE_DEVICES=5"), 1.9)
     yield tracker_on_top(bench, every)

@@ -124,8 +124,8 @@ class DeviceNumber(Value):
 
     Attributes:
         path: Path in `/dev`.
-        major: Major number, from sysfs; 226 for DRM.
-        minor: Minor number, from sysfs.
+        major: Major number; 226 for DRM nodes, and for `/dev/kfd` what its `dev` file in sysfs says.
+        minor: Minor number, as KFD or the name in sysfs tells it. Never read from `/dev`.
     """
 
     path: str
@@ -134,7 +134,7 @@ class DeviceNumber(Value):
 
 
 class DeviceNode(DeviceNumber):
-    """A device node as it stands in `/dev`.
+    """A device node: the number is the driver's, mode and owner are those of the node in `/dev`.
 
     Attributes:
         mode: Permission bits, `0o660` for example.
