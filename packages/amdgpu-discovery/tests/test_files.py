@@ -18,6 +18,7 @@ from amdgpu_discovery.files import (
     read_file,
     replace_file,
     write_beside,
+    write_new_file,
 )
 
 
@@ -86,6 +87,35 @@ def test_a_planted_link_is_not_followed(target, tmp_path):
     replace_file(str(target), b"new")
 
     assert victim.read_bytes() == b"precious"
+
+
+def test_a_new_file_takes_the_place_of_a_link_and_leaves_its_target(target):
+    link = target.parent / "link"
+    link.symlink_to("config.json")
+
+    write_new_file(str(link), b"new", mode=0o600)
+
+    assert not link.is_symlink()
+    assert (link.read_bytes(), stat.S_IMODE(link.stat().st_mode)) == (b"new", 0o600)
+    assert (target.read_bytes(), names(target.parent)) == (b"old", ["config.json", "link"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_new_file_has_nothing_of_the_one_that_it_replaces(target):
+    os.chown(target, 1234, 2345)
+    target.chmod(0o666)
+
+    write_new_file(str(target), b"new", mode=0o600)
+
+    found = target.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, os.getegid(), 0o600)
+
+
+def test_a_new_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(FileError) as failure:
+        write_new_file(f"{tmp_path}/nowhere/file", b"x", mode=0o600)
+
+    assert str(failure.value) == f"{tmp_path}/nowhere/file cannot be written: it does not exist"
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(target):

@@ -103,6 +103,30 @@ def test_a_large_log_is_cut(host, amd_ctk, bundle):
     assert (len(lines), lines[-1]) == (200, "line 99999")
 
 
+def test_a_link_at_the_place_of_a_bundle_is_not_followed(host, amd_ctk, bundle, tmp_path):
+    host()
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    bundle.symlink_to(victim)
+
+    amd_ctk("doctor", f"--bundle={bundle}", **ALONE)
+
+    assert victim.read_text() == "precious"
+    assert "doctor.json" in members_of(bundle)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_of_another_user_does_not_get_the_bundle(host, amd_ctk, bundle):
+    host()
+    bundle.write_bytes(b"")
+    bundle.chmod(0o666)
+    os.chown(bundle, 1234, 1234)
+
+    amd_ctk("doctor", f"--bundle={bundle}", **ALONE)
+
+    assert (bundle.stat().st_uid, bundle.stat().st_mode & 0o777) == (0, 0o600)
+
+
 @pytest.mark.parametrize(
     ("members", "words"),
     [

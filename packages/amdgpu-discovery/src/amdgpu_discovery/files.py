@@ -84,12 +84,26 @@ def replace_file(path: str, content: bytes, *, mode: int | None = None, durable:
         raise FileError(f"{path} cannot be written: {reason(error)}") from error
 
 
-def write_beside(path: str, content: bytes, *, mode: int | None = None, durable: bool = False) -> str:
+def write_new_file(path: str, content: bytes, *, mode: int) -> None:
+    """Write a new file of the caller, in place of a file or a symbolic link at `path`; FileError as `replace_file`.
+
+    Nothing of what is there is kept or followed, for directories in which other users may write.
+    """
+    try:
+        put_in_place(write_beside(path, content, mode=mode, keep_owner=False), path)
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {reason(error)}") from error
+
+
+def write_beside(
+    path: str, content: bytes, *, mode: int | None = None, durable: bool = False, keep_owner: bool = True
+) -> str:
     """Write `content` to a new file beside `path` with the mode and owner of `path`; return its name; OSError.
 
-    The caller either calls `put_in_place` or unlinks it.
+    Without `keep_owner` it gets `mode` and the caller as its owner, whatever is at `path`. The caller either calls
+    `put_in_place` or unlinks it.
     """
-    old = _stat_or_none(path)
+    old = _stat_or_none(path) if keep_owner else None
     temporary = f"{path}.{posix.getpid()}.tmp"
     flags = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC | posix.O_NOFOLLOW
     try:

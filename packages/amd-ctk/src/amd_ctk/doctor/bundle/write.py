@@ -22,7 +22,7 @@ from amd_ctk.doctor.bundle.redact import Redaction, without_credentials
 from amd_ctk.doctor.text import format_json
 from amd_device_spec.settings import CONFIG_FILE
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
-from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.files import write_new_file
 from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
@@ -71,7 +71,7 @@ def write_bundle(
 
         content[PROFILE] = format_profile(profile)
     try:
-        replace_file(path, _pack(content), mode=0o600)
+        write_new_file(path, _pack(content), mode=0o600)
     except FileError as error:
         raise BundleError(f"the bundle cannot be written: {error.message}") from error
 
