@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 
 from amd_ctk.doctor.inside.process import (
+    CannotEnter,
     find_cgroup_mounts,
     find_cgroups,
     parse_locked_memory,
@@ -59,3 +61,19 @@ def test_this_process_is_read():
 
     assert (process.uid, process.gid, process.uid_inside) == (os.geteuid(), os.getegid(), None)
     assert set(process.groups) == set(os.getgroups())
+
+
+@pytest.fixture
+def unmapped():
+    """Return the id of a process whose user namespace has no map."""
+    words = ["unshare", "--user", "sh", "-c", "echo there; exec sleep 60"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        if process.stdout.readline() != "there\n":
+            pytest.skip(f"no user namespace can be made: {process.stderr.read().strip()}")
+        yield process.pid
+        process.kill()
+
+
+def test_a_user_namespace_without_a_map_is_not_taken_for_the_callers(unmapped):
+    with pytest.raises(CannotEnter, match="its user namespace does not map its user"):
+        read_process(unmapped)

@@ -8,7 +8,7 @@ from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
 from amd_ctk.doctor.inside.find import find_first_process
 from amd_ctk.doctor.inside.image_files import look_at_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
-from amd_ctk.doctor.inside.process import ContainerProcess, read_process
+from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process
 from amd_ctk.explain.visible_inside import FILTERS
 from amd_gpu_tracker.life.processes import Processes
 from amdgpu_discovery.device_nodes import KFD_NUMBER
@@ -77,9 +77,11 @@ def read_inside(host: Host, name: str, told: Sequence[Told]) -> InsideFacts:
         return facts.replace(problem=f"container {name} from inside", needs="root")
     try:
         return _look(facts, pid, _kfd_number(host))
-    except OSError as error:
+    except (FileNotFoundError, ProcessLookupError) as error:
         return facts.replace(problem=f"container {name}: {reason(error)}", needs="a container that runs")
-    except NoAnswer as error:
+    except OSError as error:
+        return facts.replace(problem=f"container {name}: {reason(error)}", needs="a container that can be entered")
+    except (CannotEnter, NoAnswer) as error:
         return facts.replace(problem=f"container {name}: {error.message}", needs="a container that can be entered")
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.value import Value
 
 UNLIMITED = "unlimited"
 DEVICES = "devices"
+
+
+class CannotEnter(ToolkitError):
+    """A process of which nobody can become a copy that may do no more than it."""
 
 
 class ContainerProcess(Value):
@@ -33,7 +40,7 @@ class ContainerProcess(Value):
 
 
 def read_process(pid: int, proc: str = "/proc") -> ContainerProcess:
-    """Return what /proc says of a process; OSError where it is gone or may not be looked at."""
+    """Return what /proc says of a process; OSError where it is gone or may not be looked at, CannotEnter."""
     status = parse_status(_read(f"{proc}/{pid}/status"))
     uid = int(status["Uid"].split()[1])
     mounts = find_cgroup_mounts(_read(f"{proc}/self/mountinfo"))
@@ -97,11 +104,13 @@ def translate_id(number: int, id_map: str) -> int | None:
 
 
 def _uid_inside(proc: str, pid: int, uid: int) -> int | None:
-    import os
-
     if os.stat(f"{proc}/{pid}/ns/user").st_ino == os.stat(f"{proc}/self/ns/user").st_ino:
         return None
-    return translate_id(uid, _read(f"{proc}/{pid}/uid_map"))
+    inside = translate_id(uid, _read(f"{proc}/{pid}/uid_map"))
+    if inside is None:
+        # None would say that its capabilities are those of the caller's namespace.
+        raise CannotEnter("its user namespace does not map its user")
+    return inside
 
 
 def _directory(mount: str, root: str, path: str) -> str:
