@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import socket
 import stat
 from contextlib import contextmanager
 
@@ -16,6 +17,7 @@ from amdgpu_discovery.files import (
     make_directories,
     put_in_place,
     read_file,
+    read_to_end,
     replace_file,
     write_beside,
     write_new_file,
@@ -209,3 +211,28 @@ def test_a_directory_is_not_made_where_a_file_is(tmp_path):
         make_directories(f"{tmp_path}/file")
     with pytest.raises(NotADirectoryError):
         make_directories(f"{tmp_path}/file/below")
+
+
+@pytest.mark.parametrize("size", [1, 10, 65536, 200_000])
+def test_a_file_is_read_as_far_as_the_limit(target, size):
+    target.write_bytes(b"x" * size)
+
+    assert read_file(str(target), largest=size) == b"x" * size
+    with pytest.raises(OSError, match="it is too large"):
+        read_file(str(target), largest=size - 1)
+
+
+@pytest.mark.timeout(10)
+def test_a_file_without_end_is_left_at_the_limit():
+    with pytest.raises(OSError, match="it is too large"):
+        read_file("/dev/zero", largest=1000)
+
+
+def test_what_comes_in_pieces_is_read_to_its_end():
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with reader, writer:
+        writer.send(b"one ")
+        writer.send(b"two")
+        writer.shutdown(socket.SHUT_WR)
+
+        assert read_to_end(reader.fileno(), 10) == b"one two"

@@ -30,10 +30,15 @@ READ_AT_ONCE = 65536
 DIRECTORY_MODE = 0o755
 
 
-def read_file(path: str, *, flags: int = 0) -> bytes:
-    """Return the content of a file; OSError as from the kernel. `flags` are further ones of open(2)."""
+def read_file(path: str, *, flags: int = 0, largest: int | None = None) -> bytes:
+    """Return the content of a file; OSError as from the kernel. `flags` are further ones of open(2).
+
+    Name the `largest` size where an untrusted process decides what there is to read; more is an OSError.
+    """
     descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | flags)
     try:
+        if largest is not None:
+            return read_to_end(descriptor, largest)
         content = posix.read(descriptor, READ_AT_ONCE)
         # Files end where less comes than was asked for; most of sysfs and /proc is smaller than one page.
         return content if len(content) < READ_AT_ONCE else content + _read_rest(descriptor)
@@ -45,6 +50,22 @@ def _read_rest(descriptor: int) -> bytes:
     chunks = [posix.read(descriptor, READ_AT_ONCE)]
     while len(chunks[-1]) == READ_AT_ONCE:
         chunks.append(posix.read(descriptor, READ_AT_ONCE))
+    return b"".join(chunks)
+
+
+def read_to_end(descriptor: int, largest: int) -> bytes:
+    """Return all that is left to read; OSError where that is more than `largest` bytes.
+
+    Lists such as /proc/PID/mountinfo come in pieces of a page, so that only an empty read is their end.
+    """
+    chunks, left = [], largest
+    while chunk := posix.read(descriptor, min(READ_AT_ONCE, left + 1)):
+        chunks.append(chunk)
+        left -= len(chunk)
+        if left < 0:
+            import errno
+
+            raise OSError(errno.EFBIG, "it is too large")
     return b"".join(chunks)
 
 

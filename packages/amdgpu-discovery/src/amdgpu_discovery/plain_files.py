@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posix
 
-from amdgpu_discovery.files import DIRECTORY, FILE_TYPE, READ_AT_ONCE, REGULAR_FILE, SYMBOLIC_LINK
+from amdgpu_discovery.files import DIRECTORY, FILE_TYPE, REGULAR_FILE, SYMBOLIC_LINK, read_to_end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def read_plain_file(
     finally:
         posix.close(handle)
     try:
-        return _read_all(descriptor, largest), found.st_mtime
+        # It may have grown meanwhile.
+        return read_to_end(descriptor, largest), found.st_mtime
     finally:
         posix.close(descriptor)
 
@@ -49,15 +50,3 @@ def _require_plain(found: os.stat_result, largest: int, owner: int | None) -> No
         # What `reason` has words for.
         raise OSError(errno.EISDIR if file_type == DIRECTORY else errno.ELOOP, "it is not a plain file")
     raise OSError(errno.EINVAL, "it is not a plain file" if file_type != REGULAR_FILE else "it belongs to another user")
-
-
-def _read_all(descriptor: int, largest: int) -> bytes:
-    """Return what is left to read; OSError where a file grew beyond its limit meanwhile."""
-    content = b""
-    while chunk := posix.read(descriptor, min(READ_AT_ONCE, largest + 1 - len(content))):
-        content += chunk
-        if len(content) > largest:
-            import errno
-
-            raise OSError(errno.EFBIG, "it is too large")
-    return content

@@ -7,6 +7,14 @@ import posix
 from amd_gpu_tracker.records.lease import LARGEST_PID, ProcessId
 from amdgpu_discovery.files import exists, read_file
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# The kernel passes 6 MiB of words and variables at most, but a process may say with prctl(2) that they lie anywhere in
+# its memory.
+LARGEST_WORDS = 8 * 1024 * 1024
+
 
 class Processes:
     """The processes of this machine as the caller's pid namespace shows them.
@@ -57,7 +65,8 @@ class Processes:
 
     def words(self, pid: int) -> list[str]:
         """Return a process's command line, [] where it cannot be read."""
-        return [word.decode("utf-8", "surrogateescape") for word in self._strings(pid, "cmdline")]
+        words = self._text(pid, "cmdline").split(b"\0")[:-1]
+        return [word.decode("utf-8", "surrogateescape") for word in words]
 
     def pids(self) -> list[int]:
         """Return the ids of all processes that are visible."""
@@ -85,10 +94,13 @@ class Processes:
 
     def variable(self, pid: int, name: str) -> str:
         """Return a variable of the environment with which a process was started, "" where it cannot be read."""
-        begin = f"{name}=".encode()
-        entries = self._strings(pid, "environ")
-        found = next((entry for entry in entries if entry.startswith(begin)), begin)
-        return found.removeprefix(begin).decode("utf-8", "surrogateescape")
+        return self.variables(pid, (name,))[name]
+
+    def variables(self, pid: int, names: Iterable[str]) -> dict[str, str]:
+        """Return several variables, each as `variable` does."""
+        # Not as a list: millions of short variables would take far more memory than their text.
+        text = b"\0" + self._text(pid, "environ")
+        return {name: _value_in(text, name) for name in names}
 
     def sees_others(self) -> bool:
         """Return whether processes of other users are visible; a /proc mounted with hidepid hides them."""
@@ -116,11 +128,12 @@ class Processes:
             return None
         return content.rpartition(b")")[2].decode().split()
 
-    def _strings(self, pid: int, name: str) -> list[bytes]:
+    def _text(self, pid: int, name: str) -> bytes:
+        """Return strings that each end with a null byte, b"" where they cannot be read or never end."""
         try:
-            return read_file(f"{self._proc}/{pid}/{name}").split(b"\0")[:-1]
+            return read_file(f"{self._proc}/{pid}/{name}", largest=LARGEST_WORDS)
         except OSError:
-            return []
+            return b""
 
     def _uids(self, pid: int) -> list[int]:
         """Return a process's real, effective, saved and file system user, [] where it is gone."""
@@ -137,3 +150,8 @@ class Processes:
             return len(posix.listdir(f"{self._proc}/{pid}/task")) > 1
         except OSError:
             return False
+
+
+def _value_in(text: bytes, name: str) -> str:
+    value = text.rpartition(b"\0")[0].partition(f"\0{name}=".encode())[2]
+    return value.partition(b"\0")[0].decode("utf-8", "surrogateescape")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 NUMA_NODES = "/sys/devices/system/node"
+# A container with a user namespace can mount 100,000 times, and each path may have 4096 bytes.
+LARGEST_MOUNTS = 16 * 1024 * 1024
 VARIABLES = ("HOME", "HSA_OVERRIDE_GFX_VERSION", *FILTERS)
 
 
@@ -92,8 +94,8 @@ def _look(facts: InsideFacts, pid: int, kfd: tuple[int, int] | None) -> InsideFa
         process=process,
         nodes=tuple(TriedNode(**node) for node in nodes),
         image=_read_image(process),
-        variables={variable: Processes().variable(pid, variable) for variable in VARIABLES},
-        mount_points=_read_mount_points(pid),
+        variables=Processes().variables(pid, VARIABLES),
+        mount_points=read_mount_points(pid),
     )
 
 
@@ -105,9 +107,11 @@ def _read_image(process: ContainerProcess) -> ImageFacts:
     return ImageFacts(**{**found, "targets": tuple(found["targets"])})
 
 
-def _read_mount_points(pid: int) -> tuple[str, ...]:
-    lines = read_file(f"/proc/{pid}/mountinfo").decode("utf-8", "replace").splitlines()
-    return tuple(line.split()[4] for line in lines)
+def read_mount_points(pid: int) -> tuple[str, ...]:
+    """Return where a process has file systems; OSError."""
+    content = read_file(f"/proc/{pid}/mountinfo", largest=LARGEST_MOUNTS)
+    # Only at what the kernel writes between fields: a form feed in a path is not escaped.
+    return tuple(line.split(b" ")[4].decode("utf-8", "replace") for line in content.split(b"\n")[:-1])
 
 
 def _kfd_number(host: Host) -> tuple[int, int] | None:

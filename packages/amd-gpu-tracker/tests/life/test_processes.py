@@ -1,0 +1,64 @@
+"""What a process says of itself is read as far as the kernel can have passed it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from amd_gpu_tracker.life.processes import Processes
+
+# Words and variables of 64 GiB, which cost no memory. The fields of /proc/self/stat are those of proc(5).
+ENDLESS = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.mmap.restype = libc.sbrk.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+PROT_READ, MAP_PRIVATE_ANONYMOUS_NORESERVE, SIZE = 1, 0x4022, 64 << 30
+start = libc.mmap(None, SIZE, PROT_READ, MAP_PRIVATE_ANONYMOUS_NORESERVE, -1, 0)
+stat = open("/proc/self/stat").read().rpartition(")")[2].split()
+code, stack, data = (int(stat[field - 3]) for field in (26, 28, 45))
+code_end, data_end, brk_start = (int(stat[field - 3]) for field in (27, 46, 47))
+area = (start, start + SIZE)
+addresses = (code, code_end, data, data_end, brk_start, libc.sbrk(0), stack, *area, *area, 0, 0xFFFFFFFF << 32)
+PR_SET_MM, PR_SET_MM_MAP = 35, 14
+prctl_mm_map = (ctypes.c_uint64 * 13)(*addresses)
+print(libc.prctl(PR_SET_MM, PR_SET_MM_MAP, prctl_mm_map, ctypes.sizeof(prctl_mm_map), 0), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def start():
+    """Return a function that starts a Python with this code and these variables, and returns its id and first line."""
+    running = []
+
+    def start(code, **variables):
+        command = [sys.executable, "-c", code]
+        running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables))
+        return running[-1].pid, running[-1].stdout.readline()
+
+    yield start
+    for process in running:
+        process.communicate()
+
+
+@pytest.mark.timeout(20)
+def test_what_a_process_says_of_itself_without_end_is_not_read(start):
+    pid, answer = start(ENDLESS)
+    if answer != b"0\n":
+        pytest.skip("this kernel has no PR_SET_MM_MAP")
+
+    assert Processes().words(pid) == []
+    assert Processes().variables(pid, ("HOME", "PATH")) == {"HOME": "", "PATH": ""}
+
+
+def test_variables_are_found_by_their_whole_name(start):
+    pid, _ = start("print(flush=True); input()", HOMES="no", HOME="/root", EMPTY="", OTHER="HOME=no")
+
+    found = Processes().variables(pid, ("HOME", "EMPTY", "OTHER", "HOM", "NONE"))
+
+    assert found == {"HOME": "/root", "EMPTY": "", "OTHER": "HOME=no", "HOM": "", "NONE": ""}
+    assert Processes().variable(pid, "HOME") == "/root"
+    assert Processes().words(pid) == [sys.executable, "-c", "print(flush=True); input()"]
