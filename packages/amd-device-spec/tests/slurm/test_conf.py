@@ -107,6 +107,18 @@ def test_names_of_nodes(expression, name, expected):
     assert matches(expression, name) is expected
 
 
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("name", ["1" * 5000, "n" + "1" * 5000, "n1" * 30_000])
+def test_a_name_of_any_length_costs_little(name):
+    assert not matches("n[1-999999999][1-999999999],[1-999999999][1-999999999]", name)
+
+
+def test_a_name_in_a_message_is_bounded_and_printable():
+    message = refused("Name=gpu Count=2\n", node="\033[2J" + "x" * 100)
+
+    assert message.startswith(f"gres.conf has GPUs of '\\x1b[2J{'x' * 56}...' without File= ")
+
+
 def test_lists_of_devices():
     assert expand("/dev/a[08-10,3],/dev/b") == ["/dev/a08", "/dev/a09", "/dev/a10", "/dev/a3", "/dev/b"]
 

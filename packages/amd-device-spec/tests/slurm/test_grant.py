@@ -129,6 +129,12 @@ def test_an_answer_that_slurm_does_not_write_is_refused(grant, value):
     assert "is not a list of numbers" in refusal(grant, *JOB, f"SLURM_STEP_GPUS={value}")
 
 
+def test_a_name_that_no_node_has_is_refused(grant):
+    assert refusal(grant, "SLURM_JOB_ID=7", "SLURM_JOB_GPUS=0", f"SLURMD_NODENAME={'1' * 5000}") == (
+        f"SLURMD_NODENAME={'1' * 60}... is no name of a node"
+    )
+
+
 def location(number, total):
     return GpuLocation(
         number=number,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from amd_device_spec.slurm_job import SlurmError
 from amdgpu_discovery.errors import reason
+from amdgpu_discovery.unknown_gpus import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ SLURM_CONF = "slurm.conf"
 LONGEST_FILE = 2**20
 # 64 partitions are the most GPUs that a host has.
 MOST_DEVICES = 1024
+# Of a number in a name; longer ones would cost time.
+MOST_DIGITS = 9
 
 HINT = "write gres.conf as 'amd-ctk slurm gres' prints it"
 
@@ -57,11 +60,11 @@ def find_device_files(lines: Sequence[dict[str, str]], node: str, types: Sequenc
     if any(line.get("autodetect", "off").lower() != "off" for line in lines):
         raise SlurmError("gres.conf has AutoDetect, by which Slurm numbers GPUs in an order of its own", hint=HINT)
     if any("file" not in line for line in entries):
-        raise SlurmError(f"gres.conf has GPUs of {node} without File=", hint=HINT)
+        raise SlurmError(f"gres.conf has GPUs of {shown(node)} without File=", hint=HINT)
     if has_several_types(lines, node):
         unknown = {line.get("type", "") for line in entries} - {*types}
         if unknown:
-            raise SlurmError(f"slurm.conf gives {node} no GPUs of the type {min(unknown)!r}", hint=HINT)
+            raise SlurmError(f"slurm.conf gives {shown(node)} no GPUs of the type {min(unknown)!r}", hint=HINT)
         entries.sort(key=lambda line: types.index(line.get("type", "")))
     return [file for line in entries for file in expand(line["file"])]
 
@@ -128,7 +131,7 @@ def _matches_one(item: str, name: str) -> bool:
     if not name.startswith(before):
         return False
     name = name[len(before) :]
-    digits = len(name) - len(name.lstrip("0123456789"))
+    digits = min(len(name) - len(name.lstrip("0123456789")), MOST_DIGITS)
     return any(_holds(inside, name[:end]) and _matches_one(behind, name[end:]) for end in range(1, digits + 1))
 
 
@@ -156,6 +159,5 @@ def _ranges(inside: str) -> Iterator[tuple[str, str]]:
     for part in inside.split(","):
         first, _, last = part.partition("-")
         last = last or first
-        # Numbers of devices and nodes; whatever is longer would cost time.
-        if all(word.isascii() and word.isdecimal() and len(word) <= 9 for word in (first, last)):
+        if all(word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS for word in (first, last)):
             yield first, last

@@ -20,7 +20,7 @@ from amd_device_spec.slurm.conf import (
     has_several_types,
     read_lines,
 )
-from amd_device_spec.slurm_job import SlurmError
+from amd_device_spec.slurm_job import NODE, SlurmError
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.unknown_gpus import NOT_AMONG, format_numbers, shown
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from amd_device_spec.slurm_job import Job
     from amdgpu_discovery.gpu import GpuLocation, UnnumberedGpu
     from amdgpu_discovery.host import Host
+
+# The longest name that a host can have; Slurm's own are no longer.
+LONGEST_NODE = 64
 
 
 def grant_in_job(
@@ -87,6 +90,8 @@ def read_device_files(host: Host, node: str) -> list[str]:
     path = find_conf(host, GRES_CONF)
     if path is None:
         return []
+    if len(node) > LONGEST_NODE:
+        raise SlurmError(f"{NODE}={shown(node)} is no name of a node")
     node = node or posix.uname().nodename.partition(".")[0]
     lines = read_lines(host, path)
     slurm_conf = find_conf(host, SLURM_CONF) if has_several_types(lines, node) else None
