@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from amd_gpu_tracker.errors import NotDone
@@ -11,8 +12,11 @@ from support.debs import install_toolkit
 from support.docker import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
+
+    import pytest
 
     from amdgpu_discovery.host import Host
 
@@ -24,6 +28,22 @@ CLAIMS = "GPU Tracker: `--device amd.com/gpu=0` is seen"
 REFUSES = "GPU Tracker: an exclusive GPU in use is refused"
 REASON_ELSEWHERE = "yes, reason in `status --refusals`"
 STATE = "/var/lib/amd-container-toolkit"
+
+
+@contextmanager
+def keep_boxes(
+    make: Callable[[str, Path], AbstractContextManager[TrackedBox]], directories: pytest.TempPathFactory
+) -> Iterator[Callable[[str], TrackedBox]]:
+    """Yield a function that gives the box of a Debian release, made when it is first asked for."""
+    boxes: dict[str, TrackedBox] = {}
+    with ExitStack() as stack:
+
+        def find(suite: str) -> TrackedBox:
+            if suite not in boxes:
+                boxes[suite] = stack.enter_context(make(suite, directories.mktemp(suite)))
+            return boxes[suite]
+
+        yield find
 
 
 class TrackedBox(Box):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,7 +14,7 @@ from support.debs import build_debs
 from support.docker import IMAGE
 from support.installed import our_program, require_root
 from support.oci_archive import pack_oci
-from support.tracked_box import TrackedBox
+from support.tracked_box import TrackedBox, keep_boxes
 
 
 @pytest.fixture(scope="session")
@@ -39,12 +39,5 @@ def make_box(tmp_path_factory, image_archive):
 @pytest.fixture(scope="session")
 def box(tmp_path_factory, make_box):
     """Return a function that gives a running box over a release of Debian in which the tracker is enabled."""
-    boxes = {}
-
-    def find(suite):
-        if suite not in boxes:
-            boxes[suite] = stack.enter_context(make_box(suite, tmp_path_factory.mktemp(suite)))
-        return boxes[suite]
-
-    with ExitStack() as stack:
+    with keep_boxes(make_box, tmp_path_factory) as find:
         yield find

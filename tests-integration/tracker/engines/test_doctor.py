@@ -7,6 +7,7 @@ import json
 import pytest
 
 from support.cdi_engines import DAEMON_JSON, DockerInBox, PodmanInBox
+from support.tracked_box import keep_boxes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 
@@ -22,6 +23,13 @@ def bad_of(box, *words):
     assert "Traceback" not in ended.stderr
     checks = json.loads(ended.stdout)["checks"]
     return {check["id"]: check["words"] for check in checks if check["state"] == "bad"}
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory, make_box):
+    """Return a function that gives a box of this file's own: no other test has started an engine in it."""
+    with keep_boxes(make_box, tmp_path_factory) as find:
+        yield find
 
 
 @pytest.fixture(scope="module")
