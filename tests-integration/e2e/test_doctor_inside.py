@@ -157,7 +157,8 @@ def test_what_does_not_answer_inside_is_not_waited_for(start):
     question = (
         "import time; from amd_ctk.doctor.inside.child import ask_inside;"
         " from amd_ctk.doctor.inside.process import read_process;"
-        f" ask_inside(read_process({pid}), lambda: time.sleep(600))"
+        " from amd_gpu_tracker.life.processes import Processes;"
+        f" ask_inside(read_process(Processes().find({pid})), lambda _: time.sleep(600))"
     )
 
     ended = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=60, check=False)
@@ -169,7 +170,8 @@ def test_nothing_is_imported_from_inside(start):
     pid = start("0")
     question = (
         "from amd_ctk.doctor.inside.child import ask_inside; from amd_ctk.doctor.inside.process import read_process;"
-        f" ask_inside(read_process({pid}), lambda: __import__('wave'))"
+        " from amd_gpu_tracker.life.processes import Processes;"
+        f" ask_inside(read_process(Processes().find({pid})), lambda _: __import__('wave'))"
     )
 
     ended = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=60, check=False)

@@ -11,13 +11,14 @@ from amd_ctk.doctor.facts.inside import ImageFacts, InsideFacts
 from amd_ctk.doctor.inside.nodes import TriedNode
 from amd_ctk.doctor.inside.process import ContainerProcess
 from amd_ctk.doctor.run import check_names
+from amd_gpu_tracker.records.lease import ProcessId
 
 KFD = TriedNode(path="/dev/kfd", major=235, minor=0, mode=0o666, gid=110, errno=0)
 RENDER = TriedNode(path="/dev/dri/renderD128", major=226, minor=128, mode=0o666, gid=110, errno=0)
 # What is in the image is right for the only GPU of the profile, a Radeon AI PRO R9700.
 HEALTHY = InsideFacts(
     name="comfy",
-    process=ContainerProcess(pid=4711, uid=1000, gid=1000, groups=(44,), has_seccomp=True),
+    process=ContainerProcess(identity=ProcessId(pid=4711, start=1), uid=1000, gid=1000, groups=(44,), has_seccomp=True),
     nodes=(KFD, RENDER),
     image=ImageFacts(rocm_version="6.4.1", targets=("gfx1201", "gfx942"), shared_memory=64 << 20),
     variables={"HOME": "/home/user"},
@@ -82,6 +83,15 @@ def test_only_its_check_calls_a_fault_bad(spoilt, name):
 @pytest.mark.parametrize("name", NOTES)
 def test_only_its_check_notes_what_is_no_fault(spoilt, name):
     assert spoilt(NOTES[name]) == {name: "note"}
+
+
+def test_targets_without_end_are_not_listed(machine):
+    made = machine()
+    made.inside = image_has(targets=tuple(f"gfx{number}" for number in range(1000, 1065)))
+
+    (result,) = made.examine(only=["inside-targets"])
+
+    assert (result.finding.state, result.finding.words) == ("note", "the image has code for too many targets to list")
 
 
 def together(first, second):

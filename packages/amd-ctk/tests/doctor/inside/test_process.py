@@ -15,6 +15,7 @@ from amd_ctk.doctor.inside.process import (
     read_process,
     translate_id,
 )
+from amd_gpu_tracker.life.processes import Processes
 
 VERSION_1 = """\
 29 23 0:26 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -57,7 +58,7 @@ def test_an_id_is_translated_into_a_user_namespace(number, inside):
 
 
 def test_this_process_is_read():
-    process = read_process(os.getpid())
+    process = read_process(Processes().myself())
 
     assert (process.uid, process.gid, process.uid_inside) == (os.geteuid(), os.getegid(), None)
     assert set(process.groups) == set(os.getgroups())
@@ -76,4 +77,4 @@ def unmapped():
 
 def test_a_user_namespace_without_a_map_is_not_taken_for_the_callers(unmapped):
     with pytest.raises(CannotEnter, match="its user namespace does not map its user"):
-        read_process(unmapped)
+        read_process(Processes().find(unmapped))

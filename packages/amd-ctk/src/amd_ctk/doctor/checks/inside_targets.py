@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.doctor.finding import Finding, bad, note, ok
+from amd_ctk.doctor.inside.image_files import MOST_TARGETS
 from amd_ctk.doctor.inside.tried import gpus_inside
 from amd_ctk.targets import fits, parse_override
 
@@ -21,6 +22,8 @@ def check(facts: Facts) -> Finding | None:
     gpus = [gpu for gpu in gpus_inside(facts) if gpu.gfx_target]
     if inside is None or not inside.image.targets or not gpus:
         return None
+    if len(inside.image.targets) > MOST_TARGETS:
+        return note("the image has code for too many targets to list")
     override, known = parse_override(inside.variables.get(OVERRIDE, "")), " ".join(inside.image.targets)
     lacking = [gpu for gpu in gpus if not fits(override or gpu.gfx_target, inside.image.targets)]
     if lacking and override:

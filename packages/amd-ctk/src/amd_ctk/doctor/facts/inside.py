@@ -8,9 +8,10 @@ from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
 from amd_ctk.doctor.inside.find import find_first_process
 from amd_ctk.doctor.inside.image_files import look_at_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
-from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process
+from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running
 from amd_ctk.explain.visible_inside import FILTERS
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.device_nodes import KFD_NUMBER
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file
@@ -52,7 +53,7 @@ class InsideFacts(Value):
     container_id: str = ""
     problem: str = ""
     needs: str = ""
-    process: ContainerProcess = ContainerProcess(pid=0, uid=0, gid=0)
+    process: ContainerProcess = ContainerProcess(identity=ProcessId(pid=0, start=0), uid=0, gid=0)
     nodes: tuple[TriedNode, ...] = ()
     image: ImageFacts = ImageFacts()
     variables: dict[str, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
@@ -68,7 +69,7 @@ def read_inside(host: Host, name: str, told: Sequence[Told]) -> InsideFacts:
 
     `told` is what engines said of the name.
     """
-    container_id, pid = find_first_process(host, name, told)
+    container_id, first = find_first_process(host, name, told)
     facts = InsideFacts(
         name=name,
         container_id=container_id,
@@ -78,7 +79,7 @@ def read_inside(host: Host, name: str, told: Sequence[Told]) -> InsideFacts:
     if os.geteuid() != 0:
         return facts.replace(problem=f"container {name} from inside", needs="root")
     try:
-        return _look(facts, pid, _kfd_number(host))
+        return _look(facts, first, _kfd_number(host))
     except (FileNotFoundError, ProcessLookupError) as error:
         return facts.replace(problem=f"container {name}: {reason(error)}", needs="a container that runs")
     except OSError as error:
@@ -87,16 +88,18 @@ def read_inside(host: Host, name: str, told: Sequence[Told]) -> InsideFacts:
         return facts.replace(problem=f"container {name}: {error.message}", needs="a container that can be entered")
 
 
-def _look(facts: InsideFacts, pid: int, kfd: tuple[int, int] | None) -> InsideFacts:
-    process = read_process(pid)
-    nodes = ask_inside(process, lambda: {"nodes": try_nodes(kfd)})["nodes"]
-    return facts.replace(
+def _look(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None) -> InsideFacts:
+    process = read_process(first)
+    nodes = ask_inside(process, lambda own_files: {"nodes": try_nodes(kfd, own_files)})["nodes"]
+    found = facts.replace(
         process=process,
         nodes=tuple(TriedNode(**node) for node in nodes),
         image=_read_image(process),
-        variables=Processes().variables(pid, VARIABLES),
-        mount_points=read_mount_points(pid),
+        variables=Processes().variables(first.pid, VARIABLES),
+        mount_points=read_mount_points(first.pid),
     )
+    require_running(first)
+    return found
 
 
 def _read_image(process: ContainerProcess) -> ImageFacts:

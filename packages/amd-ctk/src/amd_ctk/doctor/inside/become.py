@@ -10,6 +10,8 @@ import os
 import struct
 import sys
 
+from amd_ctk.doctor.inside.process import require_running
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes
@@ -27,12 +29,15 @@ CAPABILITY_VERSION = 0x20080522
 def become(process: ContainerProcess, libc: ctypes.CDLL, *, own_capabilities: int) -> None:
     """Take the cgroup, root directory, user namespace, ids and capabilities of a process; OSError.
 
-    `own_capabilities` is the mask of what the caller is permitted.
+    That is refused where the process has ended, or where no device cgroup is known. `own_capabilities` is the mask of
+    what the caller is permitted.
     """
     # A container with the host's pid namespace must not trace a process that holds more than it does.
     _call(libc.prctl, PR_SET_DUMPABLE, 0, 0, 0, 0)
     namespace = os.open(f"/proc/{process.pid}/ns/user", os.O_RDONLY) if process.uid_inside is not None else -1
     root = os.open(f"/proc/{process.pid}/root", os.O_RDONLY | os.O_DIRECTORY)
+    # Of both descriptors: if it runs now, they are not another process's.
+    require_running(process.identity)
     _join(process.cgroups)
     # Whatever is imported from here on would be the container's own file.
     sys.meta_path.clear()
@@ -53,6 +58,8 @@ def become(process: ContainerProcess, libc: ctypes.CDLL, *, own_capabilities: in
 
 
 def _join(cgroups: tuple[str, ...]) -> None:
+    if not cgroups:
+        raise OSError("its device cgroup was not found")
     for directory in cgroups:
         descriptor = os.open(f"{directory}/cgroup.procs", os.O_WRONLY)
         try:

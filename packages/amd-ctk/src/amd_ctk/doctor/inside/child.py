@@ -12,6 +12,7 @@ import time
 
 from amd_ctk.doctor.inside.become import become
 from amd_ctk.doctor.inside.process import parse_status
+from amd_ctk.doctor.inside.reopen import open_own_files
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
 
@@ -24,23 +25,28 @@ if TYPE_CHECKING:
 
 SECONDS = 3.0
 LARGEST_ANSWER = 4 * 1024 * 1024
+# linux/prctl.h
+PR_SET_PDEATHSIG = 1
 
 
 class NoAnswer(ToolkitError):
     """A container that could not be entered, or a device or file system that does not answer."""
 
 
-def ask_inside(process: ContainerProcess, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what `look` returns in a child that is like a process; NoAnswer. Call it while there are no threads."""
+def ask_inside(process: ContainerProcess, look: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+    """Return what `look` returns in a child that is like a process; NoAnswer. Call it while there are no threads.
+
+    `look` is given what `open_own_files` gave.
+    """
     # Before the child exists, because it cannot import: see become.
     import ctypes
     import json
 
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        _answer(process, look, libc, json.dumps, writer)
+        _answer(lambda: _look(process, look, libc, parent), json.dumps, writer)
     os.close(writer)
     try:
         answer = json.loads(_read_until(reader, time.monotonic() + SECONDS))
@@ -55,31 +61,38 @@ def ask_inside(process: ContainerProcess, look: Callable[[], dict[str, Any]]) ->
     return found
 
 
-def _answer(
-    process: ContainerProcess,
-    look: Callable[[], dict[str, Any]],
-    libc: Any,
-    write_json: Callable[[object], str],
-    writer: int,
-) -> None:
+def _answer(ask: Callable[[], dict[str, Any]], write_json: Callable[[object], str], writer: int) -> None:
     """Be the child; it never returns."""
     try:
         os.dup2(writer, 1)
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.closerange(2, 65536)
-        _say(write_json(_look(process, look, libc)))
+        _say(write_json(ask()))
     except BaseException as error:
         _say(write_json({"problem": f"{type(error).__name__}: {error}"}))
     finally:
         os._exit(0)
 
 
-def _look(process: ContainerProcess, look: Callable[[], dict[str, Any]], libc: Any) -> dict[str, Any]:
+def _look(process: ContainerProcess, look: Callable[[int], dict[str, Any]], libc: Any, parent: int) -> dict[str, Any]:
+    own_files = open_own_files()
+    _be_ended_first()
     own = int(parse_status(read_file("/proc/self/status").decode())["CapPrm"], 16)
     try:
         become(process, libc, own_capabilities=own)
     except OSError as error:
         return {"problem": f"it cannot be entered: {reason(error)}"}
-    return look()
+    # Not before: a change of ids makes the kernel forget it.
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+    return look(own_files)
+
+
+def _be_ended_first() -> None:
+    """Where memory runs out, in the container's cgroup too, end before what runs there."""
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("1000")
 
 
 def _say(text: str) -> None:

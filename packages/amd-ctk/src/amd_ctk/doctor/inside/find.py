@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amd_ctk.explain.running import Told
+    from amd_gpu_tracker.records.lease import ProcessId
     from amdgpu_discovery.host import Host
 
 
@@ -21,20 +22,23 @@ class NoContainer(ToolkitError):
     exit_code = 2
 
 
-def find_first_process(host: Host, name: str, told: Sequence[Told]) -> tuple[str, int]:
+def find_first_process(host: Host, name: str, told: Sequence[Told]) -> tuple[str, ProcessId]:
     """Return the id and the first process of a container by name, id or process id; NoContainer.
 
     `told` is what engines said of the name.
     """
-    if name.isascii() and name.isdecimal() and Processes().find(int(name[:10])):
-        return name, int(name)
+    processes = Processes()
+    process = processes.find(int(name[:10])) if name.isascii() and name.isdecimal() else None
+    if process:
+        return name, process
     found = find_running(host, name, told)
     if found:
-        return found.container_id, found.init.pid
+        return found.container_id, found.init
     for one in told:
         # An engine of another machine, or of a virtual one, counts other processes.
-        if one.pid and one.container_id in _read_cgroups(one.pid):
-            return one.container_id, one.pid
+        process = processes.find(one.pid)
+        if process and one.container_id in _read_cgroups(one.pid):
+            return one.container_id, process
     raise NoContainer(f"no container {name} is running here", hint="name it by its id or its process id, as root")
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import re
 import stat
+from itertools import islice
+
+from amd_ctk.doctor.inside.reopen import held, reopen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,41 +34,47 @@ LIBRARIES = (
 )
 TARGET = re.compile(r"gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]{3,5})")
 MOST_NAMES = 20000
+MOST_DIRECTORIES = 1000
+MOST_TARGETS = 64
 LONGEST_VERSION = 64
 
 
-def look_at_files() -> dict[str, Any]:
-    """Return what this process's root directory has of ROCm."""
+def look_at_files(own_files: int) -> dict[str, Any]:
+    """Return what this process's root directory has of ROCm; one target more than MOST_TARGETS stands for any more.
+
+    `own_files` is what `open_own_files` gave.
+    """
     return {
-        "rocm_version": _read_version(),
-        "targets": sorted(_find_targets()),
+        "rocm_version": _read_version(own_files),
+        "targets": sorted(_find_targets())[: MOST_TARGETS + 1],
         "has_lsmod": any(os.path.exists(f"{directory}/lsmod") for directory in PROGRAM_DIRECTORIES),
         "shared_memory": _size_of_shared_memory(),
         "has_infiniband": bool(_names(INFINIBAND)),
     }
 
 
-def _read_version() -> str:
+def _read_version(own_files: int) -> str:
     for name in ("rocm", *(name for name in _names(OPT) if name.startswith("rocm-"))):
-        text = _read_line(f"{OPT}/{name}/{VERSION}")
+        text = _read_line(f"{OPT}/{name}/{VERSION}", own_files)
         if text:
             return text
     return ""
 
 
-def _read_line(path: str) -> str:
+def _read_line(path: str, own_files: int) -> str:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with held(path) as handle:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return ""
+            descriptor = reopen(handle, os.O_RDONLY, own_files)
     except OSError:
         return ""
     with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
         return file.read(LONGEST_VERSION).decode("utf-8", "replace").partition("\n")[0].strip()
 
 
 def _find_targets() -> set[str]:
-    paths = [path for pattern in LIBRARIES for path in _expand("", pattern.split("/")[1:])]
+    paths = [path for pattern in LIBRARIES for path in islice(_expand("", pattern.split("/")[1:]), MOST_DIRECTORIES)]
     return {target for path in paths for name in _names(path) for target in TARGET.findall(name)}
 
 
@@ -84,7 +93,7 @@ def _expand(directory: str, parts: list[str]) -> Iterator[str]:
 def _names(path: str) -> list[str]:
     try:
         with os.scandir(path) as entries:
-            return sorted(entry.name for entry, _ in zip(entries, range(MOST_NAMES), strict=False))
+            return sorted(entry.name for entry in islice(entries, MOST_NAMES))
     except OSError:
         return []
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from itertools import islice
 
+from amd_ctk.doctor.inside.reopen import held, reopen
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.value import Value
@@ -44,24 +46,38 @@ class TriedNode(Value):
         return f"{self.mode:04o} {self.uid}:{self.gid}"
 
 
-def try_nodes(kfd: tuple[int, int] | None) -> list[dict[str, Any]]:
-    """Return /dev/kfd and every render node, tried; `kfd` is the number of the host's, if it has any."""
-    return [_try(path, kfd).as_dict() for path in (KFD_PATH, *_render_paths())]
+def try_nodes(kfd: tuple[int, int] | None, own_files: int) -> list[dict[str, Any]]:
+    """Return /dev/kfd and every render node, tried; `kfd` is the number of the host's, if it has any.
+
+    `own_files` is what `open_own_files` gave.
+    """
+    return [_try(path, kfd, own_files).as_dict() for path in (KFD_PATH, *_render_paths())]
 
 
 def _render_paths() -> Iterator[str]:
     try:
-        names = sorted(os.listdir(DRI))
+        with os.scandir(DRI) as entries:
+            names = sorted(entry.name for entry in islice(entries, MOST_NODES))
     except OSError:
         return
-    yield from (f"{DRI}/{name}" for name in names[:MOST_NODES] if name.startswith(RENDER))
+    yield from (f"{DRI}/{name}" for name in names if _is_render_node(name))
 
 
-def _try(path: str, kfd: tuple[int, int] | None) -> TriedNode:
+def _is_render_node(name: str) -> bool:
+    minor = name.removeprefix(RENDER)
+    return minor != name and minor.isascii() and minor.isdecimal()
+
+
+def _try(path: str, kfd: tuple[int, int] | None, own_files: int) -> TriedNode:
     try:
-        found = os.stat(path)
+        with held(path) as handle:
+            return _look(path, handle, kfd, own_files)
     except OSError as error:
         return TriedNode(path=path, errno=error.errno)
+
+
+def _look(path: str, handle: int, kfd: tuple[int, int] | None, own_files: int) -> TriedNode:
+    found = os.fstat(handle)
     if not stat.S_ISCHR(found.st_mode):
         return TriedNode(path=path)
     number = (os.major(found.st_rdev), os.minor(found.st_rdev))
@@ -74,13 +90,13 @@ def _try(path: str, kfd: tuple[int, int] | None) -> TriedNode:
         mode=stat.S_IMODE(found.st_mode),
         uid=found.st_uid,
         gid=found.st_gid,
-        errno=_open(path) if is_ours else None,
+        errno=_open(handle, own_files) if is_ours else None,
     )
 
 
-def _open(path: str) -> int:
+def _open(handle: int, own_files: int) -> int:
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
+        os.close(reopen(handle, os.O_RDWR, own_files))
     except OSError as error:
         return error.errno or 0
     return 0

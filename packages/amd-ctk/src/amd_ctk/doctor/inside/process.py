@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.value import Value
@@ -13,7 +16,7 @@ DEVICES = "devices"
 
 
 class CannotEnter(ToolkitError):
-    """A process of which nobody can become a copy that may do no more than it."""
+    """A container that cannot be entered with the rights of its first process and no more."""
 
 
 class ContainerProcess(Value):
@@ -23,7 +26,7 @@ class ContainerProcess(Value):
     which its device cgroup is joined. `uid_inside` is its user in a user namespace of its own, None where it has none.
     """
 
-    pid: int
+    identity: ProcessId
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
@@ -34,18 +37,30 @@ class ContainerProcess(Value):
     cgroups: tuple[str, ...] = ()
     uid_inside: int | None = None
 
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return self.identity.pid
+
     def has_capability(self, number: int) -> bool:
         """Return whether it has a capability, by its number in linux/capability.h."""
         return bool(self.capabilities >> number & 1)
 
 
-def read_process(pid: int, proc: str = "/proc") -> ContainerProcess:
+def require_running(identity: ProcessId) -> None:
+    """Raise ProcessLookupError where a process has ended; its id, and all of /proc/PID, may be of another one then."""
+    if not Processes().is_running(identity):
+        raise ProcessLookupError(errno.ESRCH, "its first process has ended")
+
+
+def read_process(identity: ProcessId, proc: str = "/proc") -> ContainerProcess:
     """Return what /proc says of a process; OSError where it is gone or may not be looked at, CannotEnter."""
+    pid = identity.pid
     status = parse_status(_read(f"{proc}/{pid}/status"))
     uid = int(status["Uid"].split()[1])
     mounts = find_cgroup_mounts(_read(f"{proc}/self/mountinfo"))
     return ContainerProcess(
-        pid=pid,
+        identity=identity,
         uid=uid,
         gid=int(status["Gid"].split()[1]),
         groups=tuple(map(int, status["Groups"].split())),
