@@ -85,6 +85,25 @@ def test_only_its_check_notes_what_is_no_fault(spoilt, name):
     assert spoilt(NOTES[name]) == {name: "note"}
 
 
+@pytest.mark.parametrize("home", ["/home/u; reboot", "/home/$(id)", "home", "/home/\nu", f"/{'u' * 300}", ""])
+def test_a_home_directory_that_is_no_plain_path_is_not_in_advice(machine, home):
+    made = machine()
+    made.inside = HEALTHY.replace(variables={"HOME": home}, mount_points=("/",))
+
+    (result,) = made.examine(only=["inside-cache"])
+
+    assert result.finding.fix == "add --volume=rocm-cache:/root/.cache"
+
+
+def test_what_a_node_is_called_is_quoted_in_advice(machine):
+    made = machine()
+    made.inside = node_says(errno.EPERM, path="/dev/dri/renderD128;reboot")
+
+    (result,) = made.examine(only=["inside-cgroup"])
+
+    assert result.finding.fix == "start it with --device '/dev/dri/renderD128;reboot', or with --runtime=amd"
+
+
 def test_targets_without_end_are_not_listed(machine):
     made = machine()
     made.inside = image_has(targets=tuple(f"gfx{number}" for number in range(1000, 1065)))

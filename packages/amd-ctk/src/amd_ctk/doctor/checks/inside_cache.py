@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from amd_ctk.doctor.finding import Finding, note, ok
 from amd_ctk.doctor.inside.tried import name_of
 
@@ -11,6 +13,9 @@ if TYPE_CHECKING:
 
 WHY = "MIOpen, Triton and the compiler keep kernels below the home directory; lost, each first run takes minutes again"
 PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
+# In the container's own words; what looks like anything else is not taken into advice.
+HOME = re.compile(r"/[\w./-]{1,200}", re.ASCII)
+USUAL_HOME = "/root"
 
 
 def check(facts: Facts) -> Finding | None:
@@ -18,7 +23,9 @@ def check(facts: Facts) -> Finding | None:
     inside = facts.inside
     if inside is None or not inside.image.has_rocm:
         return None
-    home = inside.variables.get("HOME") or "/root"
+    home = inside.variables.get("HOME", "")
+    if not HOME.fullmatch(home):
+        home = USUAL_HOME
     cache = f"{home.rstrip('/')}/.cache"
     if any(cache == point or cache.startswith(f"{point}/") for point in inside.mount_points if point != "/"):
         return ok(f"{cache} is on a volume")

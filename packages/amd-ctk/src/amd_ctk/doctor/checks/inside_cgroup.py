@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 
 from amd_ctk.doctor.finding import Finding, bad, ok
 from amd_ctk.doctor.inside.tried import name_of, nodes_with, permitted_nodes
@@ -20,5 +21,5 @@ def check(facts: Facts) -> Finding | None:
     refused = nodes_with(facts, errno.EPERM)
     if refused:
         words = f"the device cgroup of {name_of(facts)} refuses {refused[0].path} ({refused[0].number})"
-        return bad(words, fix=f"start it with --device {refused[0].path}, or with --runtime=amd")
+        return bad(words, fix=f"start it with --device {shlex.quote(refused[0].path)}, or with --runtime=amd")
     return ok(f"the device cgroup of {name_of(facts)} refuses no node") if permitted_nodes(facts) else None
