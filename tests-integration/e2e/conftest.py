@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from amdgpu_discovery.host import Host
 from support.docker import IMAGE, Docker
+from support.installed import engine_program, our_program, require_root
+from support.podman import Podman
 from support.seen import SeenNode, parse_seen
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory, image_archive: Path, mi300x: Host) -> Iterator[Podman]:
+    """Return Podman of this machine with an image; its containers under the AMD runtime have the GPUs of `mi300x`."""
+    require_root()
+    engine_program("runc")
+    directory = tmp_path_factory.mktemp("podman")
+    podman = Podman(engine_program("podman"), directory, our_program("amd-container-runtime"), mi300x.root)
+    podman.import_image(image_archive)
+    yield podman
+    podman("rm", "--all", "--force", "--time=0", check=False)
 
 
 @pytest.fixture

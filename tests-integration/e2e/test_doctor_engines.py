@@ -12,7 +12,6 @@ import pytest
 from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE
 from support.installed import engine_program, our_program, require_root
-from support.podman import Podman
 
 pytestmark = pytest.mark.e2e
 
@@ -104,17 +103,6 @@ def test_an_engine_that_does_not_answer_is_not_waited_for(mi300x, tmp_path):
         "                     needs: docker gave no answer within 2 seconds\n"
         "2 checks: 1 ok, 0 bad, 0 notes, 1 not checked\n"
     )
-
-
-@pytest.fixture(scope="module")
-def podman(tmp_path_factory, image_archive, mi300x):
-    require_root()
-    engine_program("runc")
-    directory = tmp_path_factory.mktemp("podman")
-    podman = Podman(engine_program("podman"), directory, our_program("amd-container-runtime"), mi300x.root)
-    podman.import_image(image_archive)
-    yield podman
-    podman("rm", "--all", "--force", "--time=0", check=False)
 
 
 @pytest.mark.podman

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from support.docker import IMAGE
-from support.installed import engine_program, our_program, require_root
-from support.podman import Podman
 from support.seen import SeenNode, parse_seen
 
 pytestmark = [pytest.mark.e2e, pytest.mark.podman]
@@ -16,17 +14,6 @@ GPU_0 = [
     SeenNode("/dev/dri/card1", "226:1", "666", "0:44", "opens"),
     SeenNode("/dev/dri/renderD128", "226:128", "666", "0:110", "opens"),
 ]
-
-
-@pytest.fixture(scope="module")
-def podman(tmp_path_factory, image_archive, mi300x):
-    require_root()
-    engine_program("runc")
-    directory = tmp_path_factory.mktemp("podman")
-    podman = Podman(engine_program("podman"), directory, our_program("amd-container-runtime"), mi300x.root)
-    podman.import_image(image_archive)
-    yield podman
-    podman("rm", "--all", "--force", "--time=0", check=False)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import pytest
 
 from support.docker import IMAGE, Docker
 from support.installed import engine_program, our_program, require_root
-from support.podman import Podman
 from support.seen import SeenNode, parse_seen
 
 pytestmark = pytest.mark.e2e
@@ -49,17 +48,6 @@ def docker(image_archive, mi300x):
     engine.import_image(image_archive)
     yield engine
     engine.stop()
-
-
-@pytest.fixture(scope="module")
-def podman(tmp_path_factory, image_archive, mi300x):
-    require_root()
-    engine_program("runc")
-    directory = tmp_path_factory.mktemp("podman")
-    podman = Podman(engine_program("podman"), directory, our_program("amd-container-runtime"), mi300x.root)
-    podman.import_image(image_archive)
-    yield podman
-    podman("rm", "--all", "--force", "--time=0", check=False)
 
 
 @pytest.mark.docker
