@@ -46,6 +46,40 @@ def test_everything_that_is_refused_is_said_at_once(host, amd_ctk):
     )
 
 
+def test_what_an_image_wrote_reaches_no_terminal_as_a_command(host, amd_ctk, tmp_path):
+    host()
+    (tmp_path / "config.json").write_text(json.dumps({"process": {"env": [f"DOCKER_RESOURCE_\33]0;{'x' * 99}\a=1"]}}))
+
+    answer = amd_ctk("explain", "--bundle", str(tmp_path))
+
+    assert answer.stdout.splitlines()[0] == f"'DOCKER_RESOURCE_\\x1b]0;{'x' * 40}...'=1  is not counted"
+
+
+def test_what_a_compose_file_wrote_reaches_no_terminal_as_a_command(host, amd_ctk, tmp_path):
+    host()
+    path = tmp_path / "compose.yaml"
+    path.write_text('services: {web: {image: "i\\e[2J", runtime: "r\\nnote: all is well"}, "s\\e[2J": {}}')
+
+    answer = amd_ctk("explain", str(path), "web")
+    missing = amd_ctk("explain", str(path), "db")
+
+    assert answer.stdout.splitlines()[-1] == "note: what the image i?[2J sets itself is not known here"
+    assert "note: all is well" not in answer.stdout.splitlines()
+    assert missing.stderr == f"{path} has no service db (it has web, s?[2J)\n"
+
+
+def test_a_broken_compose_file_is_named_in_words_that_a_terminal_shows(host, amd_ctk, tmp_path):
+    host()
+    path = tmp_path / "compose.yaml"
+    path.write_text('"a\\e[2J": 1\n"a\\e[2J": 2\n')
+
+    answer = amd_ctk("explain", str(path), "web")
+
+    assert answer.stderr.startswith(f"{path}:2:1: ")
+    assert answer.stderr.endswith("\n")
+    assert answer.stderr.strip().isprintable()
+
+
 def test_a_container_of_a_slurm_job_can_have_the_gpus_of_the_job(host, amd_ctk):
     slurm = Path(host().path("/etc/slurm/gres.conf"))
     slurm.parent.mkdir()

@@ -27,7 +27,7 @@ class ReportingGroup(TyperGroup):
         except ToolkitError as error:
             if ctx.params.get("debug"):
                 _show_trace()
-            print(error, file=sys.stderr)
+            print(_printable_lines(error), file=sys.stderr)
             raise typer.Exit(error.exit_code) from error
         except OSError as error:
             # Errors of named files are ToolkitErrors; what is left is standard output.
@@ -35,6 +35,13 @@ class ReportingGroup(TyperGroup):
                 raise
             _give_up_answer(error)
         return answer
+
+
+def _printable_lines(error: ToolkitError) -> str:
+    from amd_gpu_tracker.records.plain_text import printable
+
+    # Some repeat a word of a file that others wrote.
+    return "\n".join(map(printable, str(error).split("\n")))
 
 
 def _show_trace() -> None:

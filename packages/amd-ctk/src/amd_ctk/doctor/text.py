@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.doctor.finding import BAD, NOT_CHECKED, NOTE, OK
+from amd_gpu_tracker.records.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,8 +65,3 @@ def _sums(results: Sequence[Result]) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def printable(text: str) -> str:
-    """Return text that others wrote without what a terminal would obey."""
-    return "".join(character if character.isprintable() else "?" for character in text)

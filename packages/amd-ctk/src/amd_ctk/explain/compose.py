@@ -9,6 +9,7 @@ from amd_ctk.explain.container import Container
 from amd_ctk.explain.errors import ExplainError
 from amd_ctk.explain.run_words import read_env_file
 from amd_device_spec.cdi_text import BrokenText, parse_spec
+from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import reason
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ def read_service(path: str, name: str, environment: Mapping[str, str]) -> Contai
     """Return a service of a Compose file as a container; ExplainError."""
     services = _read(path).get("services")
     if not isinstance(services, dict) or not isinstance(services.get(name), dict):
-        known = ", ".join(map(str, services)) if isinstance(services, dict) else "none"
+        known = one_line(", ".join(map(str, services))) if isinstance(services, dict) else "none"
         raise ExplainError(f"{path} has no service {name}", hint=f"it has {known}")
     service = _expand(services[name], environment)
     variables = [*_from_files(path, service), *_environment_of(service, environment)]

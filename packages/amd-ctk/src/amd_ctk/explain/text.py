@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amd_device_spec.oci import OPEN_MODE
+from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.device_nodes import KFD_PATH
 
 TYPE_CHECKING = False
@@ -30,7 +31,8 @@ def format_explanation(explanation: Explanation) -> str:
         lines += [f"  {line}" for error in explanation.plan.refusals for line in str(error).splitlines()]
     lines += [f"problem: {problem}" for problem in explanation.problems]
     lines += [f"note: {note}" for note in explanation.notes]
-    return "\n".join(lines)
+    # An image or a Compose file wrote some of it.
+    return "\n".join(map(printable, lines))
 
 
 def format_json(explanation: Explanation) -> str:

@@ -39,7 +39,7 @@ def describe_variables(
     for place, (name, value) in enumerate(entries):
         words = _describe_in_job(name, value, plan)
         if words := words or _describe(name, value, plan, inside, located, is_read=is_read, is_last=place == last):
-            yield Line(subject=f"{name}={shown(value)}", words=words)
+            yield Line(subject=f"{shown(name)}={shown(value)}", words=words)
     if last < 0 and not plan.granted.gpus and is_read:
         yield Line(subject=VISIBLE_DEVICES, words="is not set, so the runtime gives no GPU")
 
