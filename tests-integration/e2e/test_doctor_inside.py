@@ -177,3 +177,36 @@ def test_nothing_is_imported_from_inside(start):
     ended = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=60, check=False)
 
     assert ended.stderr.endswith("NoAnswer: ModuleNotFoundError: No module named 'wave'\n")
+
+
+ESCAPE = """
+import os, sys
+from amd_ctk.doctor.inside.child import ask_inside
+from amd_ctk.doctor.inside.process import read_process
+from amd_ctk.doctor.inside.reopen import held
+from amd_gpu_tracker.life.processes import Processes
+
+def look(own_files):
+    os.symlink(f"/proc/self/fd/{own_files}/../../..{sys.argv[2]}", "/tmp/link")
+    found = {"by path": os.stat("/tmp/link").st_size}
+    try:
+        with held("/tmp/link") as handle:
+            found["held"] = os.fstat(handle).st_size
+    except FileNotFoundError:
+        found["held"] = None
+    return found
+
+print(ask_inside(read_process(Processes().find(int(sys.argv[1]))), look))
+"""
+
+
+@pytest.mark.usefixtures("open_to_users")
+def test_a_link_by_a_descriptor_does_not_lead_out_of_a_container_that_sees_the_hosts_processes(start, tmp_path):
+    pid = start("0", namespaces=[{"type": name} for name in ("network", "ipc", "uts", "mount")])
+    secret = tmp_path / "secret"
+    secret.write_text("of the host")
+
+    words = [sys.executable, "-c", ESCAPE, str(pid), str(secret)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (ended.stdout, ended.stderr) == ("{'by path': 11, 'held': None}\n", "")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -40,3 +43,36 @@ def test_the_child_has_no_input_and_is_ended_first(myself):
             return {"input": os.readlink("/proc/self/fd/0"), "oom": file.read().strip()}
 
     assert ask_inside(myself, look) == {"input": "/dev/null", "oom": "1000"}
+
+
+WAITING = """
+import sys, time
+from pathlib import Path
+from amd_ctk.doctor.inside.child import ask_inside
+from amd_ctk.doctor.inside.process import read_process
+from amd_gpu_tracker.life.processes import Processes
+
+def look(_):
+    Path(sys.argv[1]).touch()
+    time.sleep(600)
+
+ask_inside(read_process(Processes().myself()), look)
+"""
+
+
+def test_the_child_ends_with_the_command_that_asks(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", WAITING, str(tmp_path / "there")]) as command:
+        wait_until((tmp_path / "there").exists)
+        with open(f"/proc/{command.pid}/task/{command.pid}/children") as file:
+            child = Processes().find(int(file.read()))
+        command.kill()
+
+    wait_until(lambda: not Processes().is_running(child))
+
+
+def wait_until(happened):
+    for _ in range(500):
+        if happened():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen within 5 seconds")
