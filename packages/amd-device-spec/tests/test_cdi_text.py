@@ -110,3 +110,17 @@ def test_a_broken_text_says_where_it_breaks(content, line, column, message):
 )
 def test_the_end_of_a_name_says_the_language(path, language):
     assert language_of(path) == language
+
+
+DOUBLED = "".join(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" for i in range(60))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ["&a [*a]", f"a0: &a0 [1]\n{DOUBLED}"])
+def test_aliases_that_stand_for_too_much_are_refused(text):
+    with pytest.raises(BrokenText, match="its aliases stand for too much"):
+        parse_spec(text.encode())
+
+
+def test_an_alias_stands_for_what_it_names():
+    assert parse_spec(b"a: &a [1, 2]\nb: *a\n").tree == {"a": [1, 2], "b": [1, 2]}

@@ -156,3 +156,7 @@ PLACES = [
 def test_whatever_stands_in_a_spec_is_answered_with_problems_and_no_trace(location, value):
     for problem in form_problems(changed(location, value)):
         assert problem.message
+
+
+def test_problems_without_number_are_not_all_named():
+    assert len(form_problems({**SPEC, "devices": [1] * 5000})) == 1000

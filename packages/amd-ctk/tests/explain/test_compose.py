@@ -86,3 +86,29 @@ def test_a_file_without_the_service_is_named(compose, text, message):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ExplainError, match="it does not exist"):
         read_service(str(tmp_path / "compose.yaml"), "web", {})
+
+
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize(
+    ("env_file", "why"), [("/dev/zero", "it is not a plain file"), ("large", "it is too large"), ("none", "exist")]
+)
+def test_a_file_of_variables_is_read_within_limits(compose, tmp_path, env_file, why):
+    (tmp_path / "large").write_bytes(b"x" * (2**20 + 1))
+
+    with pytest.raises(ExplainError, match=rf"the file \S*{env_file} of variables cannot be read: .*{why}"):
+        read_service(compose(f"services: {{web: {{env_file: {env_file}}}}}"), "web", {})
+
+
+@pytest.mark.timeout(20)
+def test_aliases_that_multiply_are_refused(compose):
+    lines = "".join(f"x{i + 1}: &x{i + 1} [{', '.join([f'*x{i}'] * 9)}]\n" for i in range(30))
+
+    with pytest.raises(ExplainError, match="its aliases stand for too much"):
+        read_service(compose(f"x0: &x0 [1]\n{lines}services: {{web: {{devices: *x30}}}}\n"), "web", {})
+
+
+@pytest.mark.timeout(5)
+def test_a_variable_that_is_never_closed_costs_little(compose):
+    path = compose(f"services: {{web: {{image: '{'${a-' * 100_000}'}}}}")
+
+    assert read_service(path, "web", {}).image == "${a-" * 100_000

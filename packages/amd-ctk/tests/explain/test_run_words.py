@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from amd_ctk.explain.container import Container
@@ -56,6 +58,21 @@ def test_variables_of_a_file_come_before_those_of_the_command_line(tmp_path):
     container = parse(f"docker run --env-file {file} -e AMD_VISIBLE_DEVICES=0 image")
 
     assert container.environment == ("AMD_VISIBLE_DEVICES=0", "B=2")
+
+
+def test_a_file_of_variables_may_be_a_pipe():
+    reader, writer = os.pipe()
+    os.write(writer, b"A=1\n")
+    os.close(writer)
+
+    assert parse(f"docker run --env-file /dev/fd/{reader} image").environment == ("A=1",)
+    os.close(reader)
+
+
+@pytest.mark.timeout(5)
+def test_a_file_of_variables_that_never_ends_is_refused():
+    with pytest.raises(ExplainError, match="the file /dev/zero of variables cannot be read: it is too large"):
+        parse("docker run --env-file /dev/zero image")
 
 
 @pytest.mark.parametrize(

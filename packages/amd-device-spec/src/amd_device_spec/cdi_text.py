@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 JSON = "json"
 YAML = "yaml"
 FORMATS = (JSON, YAML)
+# A spec of 64 GPUs has some thousands.
+MOST_PARTS = 200_000
 
 
 class BrokenText(SpecError):
@@ -117,7 +119,7 @@ def _parse_yaml(text: str) -> Any:
     # The one of the Go library in all engines, in which fileMode: 0666 is octal.
     reader.version = (1, 1)
     try:
-        return reader.load(text)
+        tree = reader.load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -126,6 +128,21 @@ def _parse_yaml(text: str) -> Any:
         raise BrokenText(" ".join(str(error).split()), line=1, column=1) from error
     except RecursionError as error:
         raise BrokenText("it is nested too deeply", line=1, column=1) from error
+    if "*" in text:
+        _bound_aliases(tree)
+    return tree
+
+
+def _bound_aliases(tree: Any) -> None:
+    """Refuse what is far larger than its text: an alias may stand for aliases, or for what it is in itself."""
+    waiting, parts = [tree], 0
+    while waiting:
+        part = waiting.pop()
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        parts += len(inner)
+        if parts > MOST_PARTS:
+            raise BrokenText("its aliases stand for too much", line=1, column=1)
+        waiting += inner
 
 
 def _format_yaml(spec: dict[str, Any]) -> bytes:

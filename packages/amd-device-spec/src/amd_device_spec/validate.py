@@ -29,6 +29,8 @@ _PATTERN_WORDS = {
 # Of all annotations of a device together, in bytes.
 LONGEST_ANNOTATIONS = 256 * 1024
 LONGEST_LABEL = 63
+# Nobody reads more.
+MOST_ERRORS = 1000
 LONGEST_PREFIX = 253
 
 
@@ -55,9 +57,11 @@ def form_problems(spec: object) -> list[Problem]:
 
 def schema_problems(spec: object) -> list[Problem]:
     """Return which fields are missing, unknown or of the wrong kind."""
+    from itertools import islice
+
     from jsonschema import Draft7Validator
 
-    errors = Draft7Validator(_read_schema()).iter_errors(spec)
+    errors = islice(Draft7Validator(_read_schema()).iter_errors(spec), MOST_ERRORS)
     # jsonschema names two missing fields in two errors, each of which knows of both.
     return list(dict.fromkeys(problem for error in errors for problem in _describe(error)))
 

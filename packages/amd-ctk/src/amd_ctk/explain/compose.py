@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # Compose: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}; $$ is a dollar.
-VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?::?([-?+])([^}]*))?\})")
+VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?::?([-?+])([^${}]*))?\})")
 LARGEST_FILE = 4 * 1024 * 1024
 
 
@@ -79,7 +79,7 @@ def _value_of(match: re.Match[str], environment: Mapping[str, str]) -> str:
 def _from_files(path: str, service: dict[str, Any]) -> Iterator[str]:
     for entry in _list(service.get("env_file")):
         name = entry.get("path", "") if isinstance(entry, dict) else entry
-        yield from read_env_file(os.path.join(os.path.dirname(path), str(name)))
+        yield from read_env_file(os.path.join(os.path.dirname(path), str(name)), is_plain=True)
 
 
 def _environment_of(service: dict[str, Any], environment: Mapping[str, str]) -> Iterator[str]:

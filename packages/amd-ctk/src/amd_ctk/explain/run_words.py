@@ -6,6 +6,9 @@ import os
 
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.errors import ExplainError
+from amdgpu_discovery.errors import reason
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
 
 ENGINES = ("docker", "podman", "nerdctl")
 COMMANDS = ("run", "create")
+# Of variables.
+LARGEST_FILE = 1024 * 1024
 # Options of `run` without a value, of Docker 28 and Podman 5; every other takes one.
 FLAGS = frozenset(
     (
@@ -131,13 +136,15 @@ def _from_files(options: Mapping[str, list[str]]) -> Iterator[str]:
         yield from read_env_file(path)
 
 
-def read_env_file(path: str) -> Iterator[str]:
-    """Yield the variables of a file as engines read it; ExplainError."""
+def read_env_file(path: str, *, is_plain: bool = False) -> Iterator[str]:
+    """Yield the variables of a file as engines read it; ExplainError, also where it has to be plain and is not."""
     try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().splitlines()
+        # What the caller names may be the pipe of <(command).
+        read = read_plain_file(path, largest=LARGEST_FILE)[0] if is_plain else read_file(path, largest=LARGEST_FILE)
+        lines = read.decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ExplainError(f"the file {path} of variables cannot be read: {error}") from error
+        why = reason(error) if isinstance(error, OSError) else error
+        raise ExplainError(f"the file {path} of variables cannot be read: {why}") from error
     for line in lines:
         entry = line.lstrip()
         if entry and not entry.startswith("#"):
