@@ -80,6 +80,15 @@ def test_a_broken_compose_file_is_named_in_words_that_a_terminal_shows(host, amd
     assert answer.stderr.strip().isprintable()
 
 
+def test_a_bundle_that_is_nested_too_deeply_is_refused(host, amd_ctk, tmp_path):
+    host()
+    (tmp_path / "config.json").write_text('{"a":' * 600 + "1" + "}" * 600)
+
+    answer = amd_ctk("explain", "--bundle", str(tmp_path))
+
+    assert (answer.stdout, answer.stderr) == ("", "the container's config.json is nested too deeply\n")
+
+
 def test_a_container_of_a_slurm_job_can_have_the_gpus_of_the_job(host, amd_ctk):
     slurm = Path(host().path("/etc/slurm/gres.conf"))
     slurm.parent.mkdir()

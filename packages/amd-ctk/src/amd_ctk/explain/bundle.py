@@ -7,6 +7,7 @@ import os
 from amd_ctk.explain.errors import ExplainError
 from amd_ctk.explain.running import ask_engines, find_running
 from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ def read_bundle(directory: str) -> dict[str, Any]:
 
     path = os.path.join(directory, "config.json")
     try:
-        with open(path, "rb") as file:
-            spec = json.loads(file.read(LARGEST_CONFIG))
+        spec = json.loads(read_plain_file(path, largest=LARGEST_CONFIG)[0])
     except OSError as error:
         raise FileError(f"the bundle's {path} cannot be read: {reason(error)}") from error
     except (ValueError, RecursionError) as error:

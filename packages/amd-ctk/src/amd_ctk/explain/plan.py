@@ -21,7 +21,7 @@ from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec, names_gpus
 from amd_gpu_tracker.records.state import open_state
 from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
 from amdgpu_discovery.discover import find_unnumbered_gpus
-from amdgpu_discovery.errors import DriverUnavailable, RequestError, SpecError, ToolkitError
+from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, SpecError, ToolkitError
 from amdgpu_discovery.host import is_user_namespace, read_environment
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.oci_spec import is_privileged
@@ -62,11 +62,11 @@ class Plan(Value):
 
 
 def plan_start(spec: dict[str, Any], host: Host, settings: Settings, *, container_id: str = "") -> Plan:
-    """Return what the runtime would do with a container of this spec, which is not changed; SpecError."""
+    """Return what the runtime would do with a container of this spec, which is not changed; SpecError, FileError."""
     asked = requested_gpus(spec, settings)
     request = asked if asked and is_permitted(spec, settings) else None
     notes = () if request is asked else (_not_permitted(settings),)
-    plan = Plan(request=request, spec=deepcopy(spec), notes=notes)
+    plan = Plan(request=request, spec=_copy(spec), notes=notes)
     remove_edits(plan.spec)
     try:
         return _plan(plan, host, settings, container_id)
@@ -74,6 +74,13 @@ def plan_start(spec: dict[str, Any], host: Host, settings: Settings, *, containe
         raise
     except ToolkitError as error:
         return plan.replace(spec=deepcopy(spec), refusals=(error, *_further_refusals(error, request, host)))
+
+
+def _copy(spec: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return deepcopy(spec)
+    except RecursionError as error:
+        raise FileError("the container's config.json is nested too deeply") from error
 
 
 def _plan(plan: Plan, host: Host, settings: Settings, container_id: str) -> Plan:

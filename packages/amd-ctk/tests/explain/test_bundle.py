@@ -1,0 +1,33 @@
+"""The spec of a bundle, which anybody may have written."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from amd_ctk.explain import bundle
+from amd_ctk.explain.bundle import read_bundle
+from amdgpu_discovery.errors import FileError
+
+
+def test_a_bundle_is_read(tmp_path):
+    (tmp_path / "config.json").write_text('{"process": {}}')
+
+    assert read_bundle(str(tmp_path)) == {"process": {}}
+
+
+@pytest.mark.timeout(5)
+def test_a_pipe_is_no_bundle(tmp_path):
+    os.mkfifo(tmp_path / "config.json")
+
+    with pytest.raises(FileError, match=r"config\.json cannot be read: it is not a plain file"):
+        read_bundle(str(tmp_path))
+
+
+def test_a_large_bundle_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle, "LARGEST_CONFIG", 10)
+    (tmp_path / "config.json").write_text('{"process": {}}')
+
+    with pytest.raises(FileError, match=r"config\.json cannot be read: it is too large"):
+        read_bundle(str(tmp_path))
