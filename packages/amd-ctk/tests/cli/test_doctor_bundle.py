@@ -115,6 +115,16 @@ def test_a_link_at_the_place_of_a_bundle_is_not_followed(host, amd_ctk, bundle, 
     assert "doctor.json" in members_of(bundle)
 
 
+def test_what_is_no_file_is_not_replaced_by_a_bundle(host, amd_ctk, tmp_path):
+    host()
+    os.mkfifo(tmp_path / "pipe")
+
+    ended = amd_ctk("doctor", f"--bundle={tmp_path}/pipe", **ALONE)
+
+    assert f"the bundle cannot be written: {tmp_path}/pipe is not a file (name a new file)" in ended.stderr
+    assert (tmp_path / "pipe").is_fifo()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_file_of_another_user_does_not_get_the_bundle(host, amd_ctk, bundle):
     host()

@@ -22,7 +22,7 @@ from amd_ctk.doctor.bundle.redact import Redaction, without_credentials
 from amd_ctk.doctor.text import format_json
 from amd_device_spec.settings import CONFIG_FILE
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
-from amdgpu_discovery.files import write_new_file
+from amdgpu_discovery.files import exists, is_file, write_new_file
 from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
@@ -62,6 +62,8 @@ def write_bundle(
     host: Host, results: Sequence[Result], docker: DockerFacts, path: str, *, with_serials: bool = False
 ) -> None:
     """Write what is known of a host to an archive; BundleError."""
+    if exists(path) and not is_file(path):  # root would replace /dev/null
+        raise BundleError(f"the bundle cannot be written: {path} is not a file", hint="name a new file")
     profile, hide = _record(host, with_serials=with_serials)
     members: dict[str, str] = {README: TEXT, REPORT: format_json(results), DOCKER: _format(docker.as_dict())}
     members |= {NODES: _format(_nodes(host)), LOG: _last_lines(host), **dict(_files(host))}
