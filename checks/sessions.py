@@ -32,6 +32,7 @@ SECONDS = {
 OUTSIDE = (
     *(f"{tempfile.gettempdir()}/pytest-of-{getpass.getuser()}", "~/.cache/amd-container-toolkit"),
     *("/etc/docker/key.json", "/opt/containerd", "/etc/cni/net.d/cni.lock", "/var/lib/containers"),
+    *("/var/lib/containerd", "/var/cache/containers", "/var/tmp/intermediate-mountpoint-0.0"),  # noqa: S108
 )
 CHECKOUT = Path(__file__).resolve().parents[1]
 LOGS = CHECKOUT / ".nox/logs"

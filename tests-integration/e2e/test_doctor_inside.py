@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -27,8 +29,10 @@ def host(tmp_path):
 @pytest.fixture
 def open_to_users(tmp_path, rootfs):
     """Let other users come to the directories of this test, which pytest keeps to its own."""
-    for directory in (tmp_path, rootfs.parent, *tmp_path.parents[:2]):
-        directory.chmod(0o711)
+    top = Path(tempfile.gettempdir())
+    for directory in (tmp_path, rootfs.parent, *tmp_path.parents):
+        if top in directory.parents:
+            directory.chmod(0o711)
 
 
 @pytest.fixture
