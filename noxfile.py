@@ -32,6 +32,8 @@ ON_EVERY_CORE = ("--numprocesses=auto",)
 TWO_ENGINES = ("--numprocesses=2", "--dist=loadfile")
 # A test that hangs is ended by an exception, so that its fixtures stop the engine.
 STOP_ENGINES = ("-o", "timeout_method=signal")
+# A kubelet speaks gRPC with containerd, and so do the tests that stand for one.
+GRPC = "grpcio>=1.60"
 # How long an interrupted pytest may take to stop engines, in seconds; nox itself would give it less than one.
 LONG_ENOUGH = 60
 # Rules change between releases; a new one must not stop a change that has nothing to do with it.
@@ -146,7 +148,7 @@ def engines(session: nox.Session) -> None:
     """Ask engines of three Debian releases about CDI and tracking; write a table. Example: nox -s engines -- -k 28"""
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed beside those engines.
-    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
+    session.install("hatchling>=1.22", "pip", GRPC, *TEST_TOOLS)
     # A part of the engines makes a part of the table.
     page = {} if session.posargs else {"AMD_ENGINES_PAGE": "docs/reference/engines.md"}
     asking = ("tests-integration/cdi", "tests-integration/tracker")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 # Engines live in sbin, which the PATH of a login shell may lack.
 SEARCH_PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
@@ -24,6 +26,14 @@ def engine_program(name: str) -> Path:
     if found is None:
         _miss(f"{name} is not installed")
     return Path(str(found))
+
+
+def require_module(name: str) -> Any:
+    """Return a module that only some sessions install; skip the test where it is missing, and fail it in CI."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        _miss(f"the module {name} is not installed")
 
 
 def require_root() -> None:

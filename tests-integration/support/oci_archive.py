@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
-def pack_oci(rootfs_archive: Path, archive: Path, name: str) -> Path:
+def pack_oci(rootfs_archive: Path, archive: Path, name: str, command: Sequence[str] = ("sh",)) -> Path:
     """Write an image of one layer, a packed root file system, as an OCI archive; return the archive."""
     layer = rootfs_archive.read_bytes()
     config = _json({
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Cmd": ["sh"], "Env": ["PATH=/bin"]},
+        "config": {"Cmd": [*command], "Env": ["PATH=/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
     })  # fmt: skip
     manifest = _json({
