@@ -78,10 +78,8 @@ def format_control(package: Package, tree: Path) -> str:
         "Priority": "optional",
         "Maintainer": MAINTAINER,
         "Installed-Size": str(sum(path.lstat().st_size for path in tree.rglob("*") if path.is_file()) // 1024 + 1),
-        # Unpacked and configured before the original package of this name is told to go, so that what that deletes
-        # can be saved first.
-        "Pre-Depends": ", ".join(siblings) if package.is_meta else "",
-        "Depends": "" if package.is_meta else ", ".join(needed + siblings),
+        # Never Pre-Depends: dpkg configures nothing before it has unpacked all files of one command.
+        "Depends": ", ".join(needed + siblings),
         "Recommends": ", ".join(package.recommends),
         "Bundled": ", ".join(f"{name} (= {version})" for name, version in bundled_versions(package)),
         "Description": package.summary,

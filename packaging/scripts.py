@@ -15,6 +15,9 @@ UNITS = Path(__file__).with_name("systemd")
 # What is there where the original toolkit is installed, by deb and by rpm.
 ORIGINAL_DEB = "/usr/local/bin/amd-ctk"
 ORIGINAL_RPM = "/usr/share/amd-container-toolkit/cleanup.sh"
+# dpkg runs the original's prerm before any script of the deb that replaces it, so packages that come before that one
+# save. apt unpacks what a package depends on first; `dpkg -i *.deb` goes by name, and only the runtime's comes earlier.
+SAVE_BY_DEB = ("amd-container-runtime", "amd-ctk")
 
 
 def read_script(name: str) -> str:
@@ -35,7 +38,7 @@ def maintainer_scripts(package: Package, tree: Path) -> dict[str, str]:
     name = package.name
     preinst = (
         [(("install", "upgrade"), f"original={ORIGINAL_DEB}\n{read_script('save-from-1')}")]
-        if name == "amd-ctk"
+        if name in SAVE_BY_DEB
         else []
     )
     postinst = [(("configure",), read_script(f"{name}.configure") + _enable(package))]

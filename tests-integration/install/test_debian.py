@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 
 import pytest
@@ -357,7 +358,34 @@ def test_an_upgrade_from_the_original_keeps_what_its_own_script_deletes(machine)
     assert machine.run("dpkg-query -W -f '${Version}' amd-container-toolkit").startswith("2.")
     assert machine.run("cat /etc/docker/daemon.json") == ORIGINAL_DAEMON_JSON.replace("/usr/local/bin", "/usr/bin")
     assert machine.run("cat /etc/cdi/nic.json") == FOREIGN_SPEC
-    assert machine.run("ls /var/lib/amd-container-toolkit") == "engine-configuration.json\n"
+    left = machine.run("ls /var/lib/amd-container-toolkit").split()
+    assert left == ["engine-configuration.json", "engine-configuration.lock"]
+
+
+FILES = "/run/shared/repository/*.deb"
+
+
+@pytest.mark.parametrize("command", ["dpkg -i", "apt-get -qq -y install"])
+def test_package_files_are_installed_in_one_go_and_replace_the_original(machine, command):
+    machine.apt("install python3")
+    install_the_original(machine)
+
+    machine.run(f"{command} {FILES}")
+
+    assert machine.run("dpkg --audit") == ""
+    assert machine.run(f"{ON_HOST} amd-ctk gpu list").startswith("Found 8 AMD GPU devices\n")
+    assert machine.run("cat /etc/docker/daemon.json") == ORIGINAL_DAEMON_JSON.replace("/usr/local/bin", "/usr/bin")
+    assert machine.run("cat /etc/cdi/nic.json") == FOREIGN_SPEC
+
+
+def test_the_order_in_which_apt_unpacks_files_saves_first(machine):
+    machine.apt("install python3")
+    install_the_original(machine)
+
+    unpacked = re.findall(r"^Inst (\S+)", machine.run(f"apt-get --simulate install {FILES}"), re.MULTILINE)
+
+    assert unpacked.index("amd-container-toolkit") > unpacked.index("amd-ctk")
+    assert unpacked.index("amd-container-toolkit") > unpacked.index("amd-container-runtime")
 
 
 def test_an_upgrade_says_that_the_trackers_state_of_the_original_is_cut_and_keeps_it(machine):
