@@ -32,7 +32,7 @@ class WriteBuildFile(BuildHookInterface):  # type: ignore[type-arg]  # hatchling
 
 def _read_build(root: str) -> dict[str, str]:
     """Return the commit of a checkout and its date, nothing where git knows none."""
-    if shutil.which("git") is None:
+    if shutil.which("git") is None or not _is_checked_out(root):
         return {}
     answer = subprocess.run(
         # The commit's date and not today's: two builds of one commit are the same bytes.
@@ -45,3 +45,9 @@ def _read_build(root: str) -> dict[str, str]:
         return {}
     commit, date = answer.stdout.split()
     return {"commit": commit, "date": date}
+
+
+def _is_checked_out(root: str) -> bool:
+    """Return whether these sources are git's; unpacked below another checkout, they would get a commit of that one."""
+    words = ["git", "-C", root, "ls-files", "--error-unmatch", "pyproject.toml"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +81,57 @@ def test_a_source_distribution_makes_the_same_wheel(tmp_path, built, distributio
     subprocess.run(words, check=True)
 
     assert files_of(next(tmp_path.glob("*.whl"))) == files_of(next(built.glob(f"{name}-*.whl")))
+
+
+def test_sources_that_are_unpacked_in_another_checkout_name_no_commit_of_it(tmp_path):
+    for path in ("VERSION", "packages/amd-ctk"):
+        target = tmp_path / "unpacked" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (CHECKOUT / path).is_dir() else shutil.copy)(CHECKOUT / path, target)
+    git = ["git", "-C", tmp_path, "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "foreign"], check=True)
+    words = [sys.executable, "-m", "hatchling", "build", "-d", tmp_path / "dist"]
+
+    subprocess.run(words, cwd=tmp_path / "unpacked/packages/amd-ctk", check=True, capture_output=True)
+
+    (sdist,) = (tmp_path / "dist").glob("*.tar.gz")
+    listed = subprocess.run(["tar", "-tf", sdist], capture_output=True, text=True, check=True).stdout
+    assert "build.json" not in listed
+    assert "amd_ctk/build.json" not in files_of(next((tmp_path / "dist").glob("*.whl")))
+
+
+def test_the_distributions_say_the_same_of_themselves_and_their_readme_renders_on_an_index(built):
+    known = {}
+    for distribution in TRIALS:
+        wheel = next(built.glob(f"{distribution.replace('-', '_')}-*.whl"))
+        text = next(content for name, content in files_of(wheel).items() if name.endswith("/METADATA")).decode()
+        fields, _, readme = text.partition("\n\n")
+        # An index shows the page alone: a link to a file of the repository leads nowhere.
+        assert re.findall(r"\]\((?!https:)[^)]*\)", readme) == []
+        wanted = r"(?:Author|Project-URL|Classifier|License-Expression|Requires-Python|Description-Content-Type)"
+        known[distribution] = sorted(re.findall(rf"^{wanted}: .*$", fields, re.MULTILINE))
+
+    assert known["amd-ctk"] == [
+        "Author: The authors of the AMD Container Toolkit",
+        "Classifier: Development Status :: 4 - Beta",
+        "Classifier: Environment :: Console",
+        "Classifier: Intended Audience :: System Administrators",
+        "Classifier: Operating System :: POSIX :: Linux",
+        "Classifier: Programming Language :: Python :: 3",
+        "Classifier: Programming Language :: Python :: 3 :: Only",
+        "Classifier: Programming Language :: Python :: 3.10",
+        "Classifier: Programming Language :: Python :: 3.11",
+        "Classifier: Programming Language :: Python :: 3.12",
+        "Classifier: Programming Language :: Python :: 3.13",
+        "Classifier: Topic :: System :: Hardware",
+        "Classifier: Typing :: Typed",
+        "Description-Content-Type: text/markdown",
+        "License-Expression: Apache-2.0",
+        "Project-URL: AMD's toolkit 1.x, https://github.com/ROCm/container-toolkit",
+        "Requires-Python: >=3.10",
+    ]
+    assert {tuple(fields) for fields in known.values()} == {tuple(known["amd-ctk"])}
 
 
 def files_of(wheel):

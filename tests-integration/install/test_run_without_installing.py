@@ -120,3 +120,28 @@ def test_without_root_there_is_never_a_trace(runner, wheels, host, words):
 
     assert "Traceback" not in answer.stderr
     assert answer.returncode in (0, 1, 2)
+
+
+@pytest.mark.parametrize("tool", ["uv", "pipx"])
+def test_a_tool_environment_has_the_runtime_where_amd_ctk_finds_it(tmp_path, wheels, host, tool):
+    environment = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    subprocess.run([environment / "bin/python", "-m", "pip", "install", "-q", tool], check=True)
+    pip_options = f"--pip-args=--find-links {wheels} --pre"
+    added = ["inject", pip_options, "--include-apps", "amd-ctk", "amd-container-runtime"]
+    options = ["--find-links", wheels, "--prerelease=allow", "--with-executables-from", "amd-container-runtime"]
+    calls = {"uv": [["tool", "install", *options, "amd-ctk"]], "pipx": [["install", pip_options, "amd-ctk"], added]}
+    homes = {"PIPX_HOME": tmp_path / "t", "PIPX_BIN_DIR": tmp_path / "b", "UV_TOOL_DIR": tmp_path / "t"}
+    variables = {**os.environ, **homes, "UV_TOOL_BIN_DIR": tmp_path / "b"}
+
+    for words in calls[tool]:
+        subprocess.run([environment / "bin" / tool, *words], env=variables, check=True, capture_output=True)
+
+    shown = subprocess.run(
+        [tmp_path / "b/amd-ctk", "runtime", "configure", "--dry-run"],
+        env={"PATH": "/usr/bin:/bin", "AMD_CTK_HOST_ROOT": host},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f'"path": "{tmp_path}/b/amd-container-runtime"' in shown.stdout

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.configuration import runtime_program
 from amd_ctk.configuration.runtime_program import NoRuntimeProgram, check_runtime_path, find_runtime_program
 
 
@@ -36,3 +37,26 @@ def test_the_program_of_a_virtual_environment_is_beside_its_python(
 def test_a_program_and_a_path_of_a_simulated_host_are_taken() -> None:
     assert check_runtime_path("/bin/sh", must_exist=True) == "/bin/sh"
     assert check_runtime_path("/nowhere", must_exist=False) == "/nowhere"
+
+
+@pytest.mark.parametrize(
+    ("mark", "hint"),
+    [
+        ("pyvenv.cfg", "install it, or name it with --runtime-path=/opt/bin/amd-container-runtime"),
+        ("pipx_metadata.json", "install it with 'pipx inject --include-apps amd-ctk amd-container-runtime'"),
+        (
+            "uv-receipt.toml",
+            "install it with 'uv tool install --with-executables-from amd-container-runtime amd-ctk'",
+        ),
+    ],
+)
+def test_the_hint_is_a_command_of_what_installed_amd_ctk(tmp_path, monkeypatch, mark, hint):
+    (tmp_path / mark).touch()
+    monkeypatch.setattr(sys, "prefix", f"{tmp_path}")
+    monkeypatch.setattr(sys, "executable", f"{tmp_path}/bin/python")
+    monkeypatch.setattr(runtime_program, "USUAL_DIRECTORIES", ())
+
+    with pytest.raises(NoRuntimeProgram) as refusal:
+        find_runtime_program(f"{tmp_path}/bin/amd-ctk", "")
+
+    assert str(refusal.value) == f"amd-container-runtime is not installed ({hint})"

@@ -10,6 +10,12 @@ from amdgpu_discovery.errors import ToolkitError
 
 # The deb package of the original put it into the second.
 USUAL_DIRECTORIES = ("/usr/bin", "/usr/local/bin")
+# Each keeps a program in an environment of its own, marks it with a file, and adds other distributions on request.
+HINT_BY_MARK = {
+    "pipx_metadata.json": "install it with 'pipx inject --include-apps amd-ctk amd-container-runtime'",
+    "uv-receipt.toml": "install it with 'uv tool install --with-executables-from amd-container-runtime amd-ctk'",
+}
+USUAL_HINT = "install it, or name it with --runtime-path=/opt/bin/amd-container-runtime"
 
 
 class NoRuntimeProgram(ToolkitError):
@@ -28,10 +34,7 @@ def find_runtime_program(ourselves: str, search_path: str) -> str:
         candidate = os.path.join(directory, RUNTIME_PROGRAM)
         if os.path.isabs(candidate) and _is_program(candidate):
             return candidate
-    raise NoRuntimeProgram(
-        f"{RUNTIME_PROGRAM} is not installed",
-        hint="install it, or name it with --runtime-path=/opt/bin/amd-container-runtime",
-    )
+    raise NoRuntimeProgram(f"{RUNTIME_PROGRAM} is not installed", hint=_how_to_install(sys.prefix))
 
 
 def check_runtime_path(path: str, *, must_exist: bool) -> str:
@@ -49,3 +52,8 @@ def check_runtime_path(path: str, *, must_exist: bool) -> str:
 
 def _is_program(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _how_to_install(prefix: str) -> str:
+    marks = [mark for mark in HINT_BY_MARK if os.path.exists(os.path.join(prefix, mark))]
+    return HINT_BY_MARK[marks[0]] if marks else USUAL_HINT
