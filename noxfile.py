@@ -211,14 +211,14 @@ def floor(session: nox.Session) -> None:
 @nox.session
 def build(session: nox.Session) -> None:
     """Build wheels and source distributions of all five into dist/. Example: nox -s build"""
-    session.install("hatchling>=1.22")
+    install_builder(session)
     session.run("python", "packaging/wheels.py", "dist")
 
 
 @nox.session
 def deb(session: nox.Session) -> None:
     """Build the debs into dist/ and let lintian look at them. Example: nox -s deb"""
-    session.install("hatchling>=1.22", "pip")
+    install_builder(session)
     session.run("python", "packaging/debian.py", "dist")
     words = ("--fail-on=warning", *map(str, sorted(Path("dist").glob("*.deb"))))
     session.run("lintian", *words, external=True)
@@ -227,7 +227,7 @@ def deb(session: nox.Session) -> None:
 @nox.session
 def rpm(session: nox.Session) -> None:
     """Build the rpms into dist/ and let rpmlint look at them. Example: nox -s rpm"""
-    session.install("hatchling>=1.22", "pip")
+    install_builder(session)
     session.run("python", "packaging/redhat.py", "dist")
     words = ("--config", "packaging/rpmlint.toml", *map(str, sorted(Path("dist").glob("*.rpm"))))
     session.run("rpmlint", *words, external=True)
@@ -236,8 +236,16 @@ def rpm(session: nox.Session) -> None:
 @nox.session
 def release(session: nox.Session) -> None:
     """Build everything, check it, sign it, and make repositories of it. Example: nox -s release -- KEY"""
-    session.install("hatchling>=1.22", "pip", *SBOM_TOOLS)
+    install_builder(session)
+    session.install(*SBOM_TOOLS)
     session.run("python", "packaging/release.py", "dist", *session.posargs)
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Compare the bundled wheels with a downloaded file of OSV. Example: nox -s audit -- all.zip"""
+    install_builder(session)
+    session.run("python", "packaging/audit.py", *session.posargs)
 
 
 @nox.session
@@ -281,6 +289,11 @@ def run_pytest(session: nox.Session, *words: str, env: dict[str, str] | None = N
 def install_editable(session: nox.Session) -> None:
     """Install the five distributions as they stand in the checkout, with every extra."""
     session.install(*(word for name in NEEDS for word in ("-e", f"packages/{name}{EXTRAS.get(name, '')}")))
+
+
+def install_builder(session: nox.Session) -> None:
+    """Install what builds packages: these files and no others, so that every build of a commit uses the same."""
+    session.install("--require-hashes", "--no-deps", "-r", "packaging/build.lock")
 
 
 def install_wheels(session: nox.Session, *distributions: str) -> None:

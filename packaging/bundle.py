@@ -1,6 +1,7 @@
 """The third-party wheels that debs and rpms carry: pinned in bundle.lock, pure Python, checked before they are used.
 
-`python bundle.py lock NAME==VERSION...` writes bundle.lock again.
+`python bundle.py lock NAME==VERSION...` writes bundle.lock again, `lock-builder` does so with build.lock: what builds
+our own wheels for a release.
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ if TYPE_CHECKING:
     from packages import Package
 
 LOCK_FILE = Path(__file__).with_name("bundle.lock")
+BUILDER_FILE = Path(__file__).with_name("build.lock")
 # A wheel with machine code would tie a package to one python and one kind of machine; 3.10 is the oldest python.
 PURE = ("--only-binary=:all:", "--implementation=py", "--abi=none", "--platform=any", "--python-version=3.10")
 HEADER = """# Every third-party wheel in the debs and rpms, by: python packaging/bundle.py lock NAME==VERSION...
 # jsonschema 4.17 is the last without native code; typer-slim is typer without the packages that colour its help.
 """
+BUILDER_HEADER = """# What builds a release, by: python packaging/bundle.py lock-builder NAME==VERSION...
+# hatchling and what it needs, and the pip that fetches the bundled wheels; tomli is for Python 3.10.
+"""
+LOCKS = {"lock": (LOCK_FILE, HEADER), "lock-builder": (BUILDER_FILE, BUILDER_HEADER)}
 
 
 def read_lock() -> dict[str, str]:
@@ -33,14 +39,14 @@ def read_lock() -> dict[str, str]:
 def bundled_versions(package: Package) -> list[tuple[str, str]]:
     """Return the wheels that a package carries, each with its version."""
     versions = read_lock()
-    return [(name, versions[name]) for name in map(_normal, package.bundled)]
+    return [(name, versions[name]) for name in map(normal_name, package.bundled)]
 
 
 def download(directory: Path) -> dict[str, Path]:
     """Fetch the pinned wheels, or take those that are there; return them by name. A wrong hash ends it."""
     subprocess.run([*_pip_download(directory), "--require-hashes", "-r", LOCK_FILE], check=True)
-    wheels = {_normal(wheel.name.partition("-")[0]): wheel for wheel in directory.glob("*-py3-none-any.whl")}
-    return {name: wheels[_normal(name)] for name in read_lock()}
+    wheels = {normal_name(wheel.name.partition("-")[0]): wheel for wheel in directory.glob("*-py3-none-any.whl")}
+    return {name: wheels[normal_name(name)] for name in read_lock()}
 
 
 def unpack(wheel: Path, directory: Path) -> None:
@@ -50,13 +56,13 @@ def unpack(wheel: Path, directory: Path) -> None:
         archive.extractall(directory, names)
 
 
-def lock(requirements: list[str]) -> None:
+def lock(file: Path, header: str, requirements: list[str]) -> None:
     """Pin these distributions, and no others: what they need has to be among them."""
     with tempfile.TemporaryDirectory() as name:
         subprocess.run([*_pip_download(Path(name)), *requirements], check=True)
         wheels = sorted(Path(name).iterdir(), key=lambda wheel: wheel.name.lower())
         lines = [_pin(wheel) for wheel in wheels]
-    LOCK_FILE.write_text(HEADER + "".join(lines), encoding="utf-8")
+    file.write_text(header + "".join(lines), encoding="utf-8")
 
 
 def _is_unwanted(name: str) -> bool:
@@ -70,7 +76,7 @@ def _pip_download(directory: Path) -> list[str]:
 
 def _pin(wheel: Path) -> str:
     name, version = wheel.name.split("-")[:2]
-    return f"{_normal(name)}=={version} --hash=sha256:{digest_of(wheel)}\n"
+    return f"{normal_name(name)}=={version} --hash=sha256:{digest_of(wheel)}\n"
 
 
 def digest_of(path: Path) -> str:
@@ -78,11 +84,12 @@ def digest_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _normal(name: str) -> str:
+def normal_name(name: str) -> str:
+    """Return the name of a distribution as package indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] != ["lock"]:
+    if len(sys.argv) < 3 or sys.argv[1] not in LOCKS:
         sys.exit(__doc__)
-    lock(sys.argv[2:])
+    lock(*LOCKS[sys.argv[1]], sys.argv[2:])
