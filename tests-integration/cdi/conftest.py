@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import ExitStack
 
 import pytest
 
 from amdgpu_discovery.simulate import build_host
-from support.installed import our_program
+from support.box import Box, add_user, nodes_of
+from support.cdi_engines import DockerInBox, put_image
+from support.debian_root import tools_root
+from support.debs import build_debs, install_toolkit
+from support.docker import IMAGE
+from support.installed import our_program, require_root
+from support.oci_archive import pack_oci
+
+# A build of an image, and a service of a Compose file, may name the runtime or not.
+RUNTIMES = {"runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}}, "default-runtime": "amd"}
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +40,34 @@ def generate(cdi_host):
         ).stdout
 
     return generate
+
+
+@pytest.fixture(scope="session")
+def make_machine(tmp_path_factory, cdi_host, generate, image_archive):
+    """Return a function that makes a box over a root file system: four MI210, the toolkit, a user and an image."""
+    require_root()
+    debs = build_debs(tmp_path_factory.mktemp("debs"))
+    with ExitStack() as stack:
+
+        def make(root):
+            directory = tmp_path_factory.mktemp(root.name)
+            box = stack.enter_context(Box(str(root), directory, nodes_of(generate()), hardware=cdi_host.root))
+            put_image(box, image_archive, pack_oci(image_archive, directory / "oci.tar", IMAGE))
+            add_user(box)
+            install_toolkit(box, debs)
+            box("amd-ctk", "cdi", "generate")
+            return box
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def make_docker(make_machine):
+    """Return a function that gives a Docker of such a machine, whose default runtime is `amd`."""
+    return lambda root: DockerInBox(make_machine(root), **RUNTIMES)
+
+
+@pytest.fixture(scope="session")
+def docker_28(make_docker):
+    """Return the newest Docker, beside the programs that have it make containers."""
+    return make_docker(tools_root())

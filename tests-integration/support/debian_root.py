@@ -19,6 +19,8 @@ PACKAGES = (
 # The client is a package of its own from trixie on.
 NEWER_PACKAGES = ("docker-cli",)
 OLDER_SUITES = ("bookworm",)
+# Programs that have containers made by an engine, or make them with none; Dev Containers' own runs on Node.
+TOOLS = ("docker-compose", "docker-buildx", "buildah", "nodejs")
 # In seconds.
 LONGEST_INSTALLATION = 600
 
@@ -26,6 +28,11 @@ LONGEST_INSTALLATION = 600
 def debian_root(suite: str) -> Path:
     """Return a root file system of a release with container engines, made once: half a minute and 700 MB each."""
     return make_root(suite, suite, *PACKAGES, *(() if suite in OLDER_SUITES else NEWER_PACKAGES))
+
+
+def tools_root() -> Path:
+    """Return a root file system of the newest release with its engines and what else starts containers."""
+    return make_root("tools-forky", "forky", *PACKAGES, *NEWER_PACKAGES, *TOOLS)
 
 
 def make_root(name: str, suite: str, *packages: str) -> Path:
