@@ -27,15 +27,19 @@ WRITABLE_BY_GROUP = 0o000020
 WRITABLE_BY_ALL = 0o000002
 
 READ_AT_ONCE = 65536
+# No file that a program of this project reads has a thousandth of it; /dev/zero, which a link may lead to, has no end.
+LARGEST_FILE = 64 * 1024 * 1024
 DIRECTORY_MODE = 0o755
 
 
 def read_file(path: str, *, flags: int = 0, largest: int | None = None) -> bytes:
     """Return the content of a file; OSError as from the kernel. `flags` are further ones of open(2).
 
-    Name the `largest` size where an untrusted process decides what there is to read; more is an OSError.
+    Name the `largest` size where an untrusted process decides what there is to read; more is an OSError. A named pipe
+    that nobody writes to is empty.
     """
-    descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | flags)
+    # O_NONBLOCK means nothing to files; open(2) of a named pipe waits for a writer without it.
+    descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK | flags)
     try:
         if largest is not None:
             return read_to_end(descriptor, largest)
@@ -49,8 +53,16 @@ def read_file(path: str, *, flags: int = 0, largest: int | None = None) -> bytes
 def _read_rest(descriptor: int) -> bytes:
     chunks = [posix.read(descriptor, READ_AT_ONCE)]
     while len(chunks[-1]) == READ_AT_ONCE:
+        if len(chunks) * READ_AT_ONCE > LARGEST_FILE:
+            _refuse_large()
         chunks.append(posix.read(descriptor, READ_AT_ONCE))
     return b"".join(chunks)
+
+
+def _refuse_large() -> None:
+    import errno
+
+    raise OSError(errno.EFBIG, "it is too large")
 
 
 def read_to_end(descriptor: int, largest: int) -> bytes:
@@ -63,9 +75,7 @@ def read_to_end(descriptor: int, largest: int) -> bytes:
         chunks.append(chunk)
         left -= len(chunk)
         if left < 0:
-            import errno
-
-            raise OSError(errno.EFBIG, "it is too large")
+            _refuse_large()
     return b"".join(chunks)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.validate import form_problems, format_location
 from amdgpu_discovery.errors import reason
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 # What engines read where their configuration says nothing else; /var/run is a link to /run.
 SPEC_DIRECTORIES = ("/etc/cdi", "/run/cdi")
 SPEC_SUFFIXES = (".json", ".yaml", ".yml")
+# A spec of 64 GPUs has 100 KiB, and a host a handful of them.
+LARGEST_SPEC = 4 * 1024 * 1024
+MOST_SPECS = 256
 
 
 class SpecFile(Value):
@@ -42,10 +46,7 @@ class EngineDevice(Value):
 
 def read_spec_files(host: Host, directories: Iterable[str] = SPEC_DIRECTORIES) -> list[list[SpecFile]]:
     """Return the files of each directory, the weakest first; `path` is what it is on this machine."""
-    return [
-        [_read(host.path(f"{directory}/{name}")) for name in sorted(host.names(directory)) if _is_spec(name)]
-        for directory in directories
-    ]
+    return [_read_directory(host, directory) for directory in directories]
 
 
 def resolve_devices(directories: Iterable[Iterable[SpecFile]]) -> list[EngineDevice]:
@@ -95,6 +96,18 @@ def _paths_by_name(files: Iterable[SpecFile]) -> dict[str, list[str]]:
     return paths
 
 
+def _read_directory(host: Host, directory: str) -> list[SpecFile]:
+    try:
+        names = sorted(name for name in host.names(directory) if _is_spec(name))
+    except OSError as error:
+        return [SpecFile(path=host.path(directory), problem=reason(error))]
+    files = [_read(host.path(f"{directory}/{name}")) for name in names[:MOST_SPECS]]
+    if len(names) > MOST_SPECS:
+        problem = f"it has {len(names)} specs, and {MOST_SPECS} are read at most"
+        files.append(SpecFile(path=host.path(directory), problem=problem))
+    return files
+
+
 def _is_spec(name: str) -> bool:
     return name.endswith(SPEC_SUFFIXES)
 
@@ -105,8 +118,7 @@ def _count(number: int, what: str) -> str:
 
 def _read(path: str) -> SpecFile:
     try:
-        with open(path, "rb") as file:
-            spec = parse_spec(file.read()).tree
+        spec = parse_spec(read_plain_file(path, largest=LARGEST_SPEC)[0]).tree
     except OSError as error:
         return SpecFile(path=path, problem=reason(error))
     except BrokenText as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from amd_ctk.cdi.engine_devices import read_spec_files
 from amd_ctk.doctor.bundle.members import DOCKER, NODES, PROC, PROFILE, BundleError
 from amd_ctk.doctor.bundle.read import host_paths, read_members
 from amd_ctk.doctor.facts.all import Facts
@@ -82,7 +83,7 @@ def _read_facts(host: Host, members: dict[str, bytes], directory: str) -> Facts:
     return Facts(
         kernel=read_kernel(host, f"{directory}/{PROC}"),
         gpus=read_gpus(host),
-        cdi=read_cdi(host),
+        cdi=read_cdi(host, read_spec_files(host)),
         toolkit=read_toolkit(host),
         docker=_docker(_load(members, DOCKER)),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from amd_ctk.cdi.engine_devices import read_spec_files
+from amd_ctk.doctor.facts.broken_host import BrokenHost
 from amd_ctk.doctor.facts.cdi import CdiFacts, read_cdi
 from amd_ctk.doctor.facts.containers import StaleContainer, read_stale_containers
 from amd_ctk.doctor.facts.docker import DockerFacts, read_docker
@@ -38,6 +40,8 @@ def read_facts(host: Host, *, container: str = "", proc: str = "/proc") -> Facts
     """
     from concurrent.futures import ThreadPoolExecutor
 
+    specs = read_spec_files(host)
+    host = BrokenHost(host.root)
     with ThreadPoolExecutor(max_workers=2) as pool:
         docker = pool.submit(read_docker, host)
         told = pool.submit(ask_engines, container) if container else None
@@ -45,7 +49,7 @@ def read_facts(host: Host, *, container: str = "", proc: str = "/proc") -> Facts
         facts = Facts(
             kernel=read_kernel(host, proc),
             gpus=gpus,
-            cdi=read_cdi(host),
+            cdi=read_cdi(host, specs),
             toolkit=read_toolkit(host),
             stale_containers=read_stale_containers(host, gpus),
             docker=docker.result(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
+from amd_ctk.cdi.engine_devices import resolve_devices
 from amd_ctk.cdi.generate_options import find_generate_options
 from amd_ctk.cdi.validation import find_problems
 from amd_device_spec.cdi import CdiOptions
@@ -12,6 +12,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_ctk.cdi.engine_devices import SpecFile
     from amdgpu_discovery.host import Host
 
 KIND = f"{VENDOR}/{DEVICE_CLASS}"
@@ -32,9 +33,8 @@ class CdiFacts(Value):
     shadowed: tuple[str, ...] = ()
 
 
-def read_cdi(host: Host) -> CdiFacts:
+def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     """Return what the directories of specs hold; a spec that cannot be read is a fact too."""
-    directories = read_spec_files(host)
     ours = [offer for offer in resolve_devices(directories) if offer.name.startswith(f"{KIND}=")]
     counting = list(dict.fromkeys(offer.paths[-1] for offer in ours if not offer.is_conflict))
     overridden = {path for offer in ours if not offer.is_conflict for path in offer.paths[:-1]}

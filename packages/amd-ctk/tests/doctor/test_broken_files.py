@@ -1,0 +1,119 @@
+"""Doctor comes to its end whatever is in the place of a file that it reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+from amd_ctk.doctor.facts.all import read_facts
+from amd_ctk.doctor.run import run_checks
+
+FILES = {
+    "/etc/amd-container-toolkit/config.compiled": "{}",
+    "/etc/amd-container-toolkit/config.toml": 'unknown-gpus = "error"\n',
+    "/etc/cdi/amd.json": "{}",
+    "/etc/cdi/other.yaml": "kind: amd.com/gpu\n",
+    "/etc/default/docker": "DOCKER_OPTS=\n",
+    "/etc/docker/daemon.json": json.dumps({"runtimes": {"amd": {"path": "/x/amd-container-runtime"}}}),
+    "/etc/sudoers": "Defaults secure_path=/usr/bin\n",
+    "/etc/sudoers.d/local": "",
+    "/etc/systemd/system/docker.service.d/local.conf": "[Service]\nEnvironment=A=B\n",
+    "/run/cdi/amd.json": "{}",
+    "/run/crun/c1/status": '{"pid": 1}',
+    "/run/runc/c1/state.json": "{}",
+    "/usr/lib/systemd/system/docker.service": "[Service]\nEnvironmentFile=/etc/default/docker\nExecStart=dockerd\n",
+    "/var/lib/amd-container-toolkit/gpu-tracker.json": "{}",
+}
+# Looked for, and not there on most hosts.
+MAY_BE_THERE = ("/run/crun/c1/state.json", "/run/runc/c1/status")
+DIRECTORIES = ("/etc/cdi", "/etc/sudoers.d", "/run/docker", "/run/runc", "/run/containerd/runc", "/var/lib/dkms/amdgpu")
+# As JSON, as YAML and as TOML.
+WRONG_TYPES = (
+    7,
+    [[1], [2]],
+    {"runtimes": [1], "features": []},
+    {"runtimes": {"amd": [1]}, "features": {"cdi": 7}},
+    {"runtimes": {"amd": {"path": 7}}},
+    {"runtimes": {"amd": {"path": "/a\0/amd-container-runtime"}}},
+    {"runtimes": {"amd": {"path": f"/{'x' * 300}/amd-container-runtime"}}},
+    {"cdiVersion": 7, "kind": [], "devices": 7},
+    {"cdiVersion": "0.5.0", "kind": "amd.com/gpu", "devices": [7]},
+    {"pid": "x", "version": [], "enabled": 7, "gpus": 7},
+    {"pid": 1e308, "version": 1, "enabled": True, "gpus": {"0": 7}},
+)
+BREAKAGES = {
+    "nothing": str,
+    "an empty file": lambda path: path.write_bytes(b""),
+    "a directory": lambda path: path.mkdir(),
+    "a pipe": os.mkfifo,
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a file without end": lambda path: path.symlink_to("/dev/zero"),
+    "a file of 100 GiB": lambda path: write_sparse(path, 100 << 30),
+    "NUL bytes": lambda path: path.write_bytes(b"\0" * 100),
+    "any byte": lambda path: path.write_bytes(bytes(range(256))),
+    "brackets without end": lambda path: path.write_text("[" * 100_000),
+    "a long number": lambda path: path.write_text("9" * 5000),
+    "one word": lambda path: path.write_text("x\n"),
+    **{json.dumps(value)[:60]: lambda path, value=value: path.write_text(json.dumps(value)) for value in WRONG_TYPES},
+}
+opened = set()
+sys.addaudithook(lambda event, words: opened.add(str(words[0])) if event in ("open", "os.listdir") else None)
+
+
+def write_sparse(path, size):
+    path.touch()
+    os.truncate(path, size)
+
+
+def examine(made):
+    return run_checks(read_facts(made.host, proc=str(made.proc)))
+
+
+@pytest.fixture
+def busy(machine, monkeypatch):
+    """Return a host that has every file that doctor reads, and no program to ask."""
+    made = machine()
+    monkeypatch.setenv("PATH", "/nowhere")
+    for path, content in FILES.items():
+        made.write(path, content)
+    return made
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES)
+def test_no_file_is_too_broken(busy, breakage):
+    for path in FILES:
+        file = busy.root / path.lstrip("/")
+        content = file.read_bytes()
+        file.unlink()
+        BREAKAGES[breakage](file)
+
+        assert examine(busy), path
+
+        if os.path.lexists(file):
+            busy.remove(path)
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("breakage", ["an empty file", "a pipe", "a link to itself", "a file without end"])
+def test_no_directory_is_too_broken(busy, breakage):
+    for path in DIRECTORIES:
+        directory = busy.root / path.lstrip("/")
+        if directory.exists():
+            busy.remove(path)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        BREAKAGES[breakage](directory)
+
+        assert examine(busy), path
+
+
+def test_the_list_above_has_every_file_that_is_read(busy):
+    opened.clear()
+    examine(busy)
+
+    below = {path.removeprefix(str(busy.root)) for path in opened if path.startswith(f"{busy.root}/")}
+    configured = {path for path in below if not path.startswith(("/sys/", "/dev/")) and not path.endswith(".service.d")}
+    directories = {path for path in configured if os.path.isdir(f"{busy.root}{path}")}
+    assert configured - directories - {*MAY_BE_THERE, *DIRECTORIES} == set(FILES)
