@@ -150,7 +150,11 @@ def test_hooks_are_run_by_the_python_of_the_package(runtime, library, create, la
 
     create(launcher=launcher)
 
-    assert [hook["path"] for hook in runtime.config["hooks"]["poststop"]] == [f"{library.parent}/python3"]
+    (hook,) = runtime.config["hooks"]["poststop"]
+    assert hook["args"][:4] == [
+        *("/bin/sh", f"{library}/amd_gpu_tracker/release.sh"),
+        *(runtime.host.path("/run/amd-container-toolkit/leases"), f"{library.parent}/python3"),
+    ]
 
 
 @pytest.mark.parametrize("command", ["claim", "release"])

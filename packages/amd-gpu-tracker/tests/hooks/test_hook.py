@@ -71,22 +71,34 @@ def users(tracker):
 
 
 def test_a_hook_is_an_absolute_interpreter_and_needs_no_environment():
-    hook = release_hook(Host("/"))
+    hook = claim_hook(Host("/"))
 
     assert hook["path"] == hook["args"][0] == sys.executable
     assert hook["args"][1:4] == ["-I", "-S", "-B"]
     assert hook["args"][4].endswith("/amd_gpu_tracker/hook.py")
-    assert hook["args"][5:7] == ["release", "--import-from"]
+    assert hook["args"][5:7] == ["claim", "--import-from"]
     assert all(os.path.isabs(root) for root in hook["args"][7].split(":"))
     assert hook["timeout"] == 120
     assert "env" not in hook
 
 
+def test_the_release_hook_is_a_script_that_has_the_words_of_the_interpreter():
+    hook = release_hook(Host("/"))
+
+    python = ["release" if word == "claim" else word for word in claim_hook(Host("/"))["args"]]
+    script = f"{os.path.dirname(amd_gpu_tracker.__file__)}/release.sh"
+    assert hook == {
+        "path": "/bin/sh",
+        "args": ["/bin/sh", script, "/run/amd-container-toolkit/leases", *python],
+        "timeout": 120,
+    }
+
+
 def test_a_hook_knows_its_simulated_host_and_its_user(untracked):
     assert claim_hook(untracked.host)["args"][8:] == ["--host-root", untracked.host.root]
-    assert release_hook(Host("/"), "/run/user/1000/amd-container-toolkit")["args"][8:] == [
-        *("--run-directory", "/run/user/1000/amd-container-toolkit")
-    ]
+    words = release_hook(Host("/"), "/run/user/1000/amd-container-toolkit")["args"]
+    assert words[2] == "/run/user/1000/amd-container-toolkit/leases"
+    assert words[-2:] == ["--run-directory", "/run/user/1000/amd-container-toolkit"]
 
 
 def test_a_claim_hook_is_known_whoever_wrote_it():

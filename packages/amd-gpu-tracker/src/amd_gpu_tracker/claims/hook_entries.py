@@ -6,6 +6,7 @@ import sys
 
 import amd_gpu_tracker
 import amdgpu_discovery
+from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.files import absolute, directory_of
 
 TYPE_CHECKING = False
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 PROGRAM = "amd_gpu_tracker/hook.py"
+# In front of it at a container's end; it has a path of its own because engines know hooks by path and words alone.
+RELEASE_SCRIPT = "amd_gpu_tracker/release.sh"
+SHELL = "/bin/sh"
 CLAIM = "claim"
 RELEASE = "release"
 # Longer than a hook waits for the tracker's lock; without it an engine would wait for ever.
@@ -23,7 +27,7 @@ TIMEOUT_SECONDS = 120
 
 def claim_hook(host: Host) -> dict[str, Any]:
     """Return the `createRuntime` hook that claims the GPUs whose nodes a container was given."""
-    return _hook(host, CLAIM)
+    return _hook(*_python_words(host, CLAIM))
 
 
 def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:
@@ -31,7 +35,9 @@ def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:
 
     A rootless run says where its leases are; the hook itself may find no environment that tells it.
     """
-    return _hook(host, RELEASE, *(["--run-directory", run_directory] if run_directory else []))
+    python = _python_words(host, RELEASE, *(["--run-directory", run_directory] if run_directory else []))
+    leases = State(host, run_directory).leases_directory
+    return _hook(SHELL, f"{_root_of(amd_gpu_tracker.__file__)}/{RELEASE_SCRIPT}", leases, *python)
 
 
 def is_claim_hook(hook: object) -> bool:
@@ -40,16 +46,19 @@ def is_claim_hook(hook: object) -> bool:
     return isinstance(words, list) and CLAIM in words and any(isinstance(w, str) and w.endswith(PROGRAM) for w in words)
 
 
-def _hook(host: Host, command: str, *more: str) -> dict[str, Any]:
-    """Return a hook that needs no environment: engines give it an empty one, or the caller's whole one.
+def _hook(*words: str) -> dict[str, Any]:
+    """Return a hook that needs no environment: engines give it an empty one, or the caller's whole one."""
+    return {"path": words[0], "args": list(words), "timeout": TIMEOUT_SECONDS}
+
+
+def _python_words(host: Host, command: str, *more: str) -> list[str]:
+    """Return the command line of the hook program.
 
     It leaves no bytecode beside modules, where root would write into a user's directories.
     """
     interpreter = absolute(sys.executable or "/usr/bin/python3")
     words = [interpreter, "-I", "-S", "-B", _program(), command, "--import-from", ":".join(_import_roots())]
-    if not host.is_this_machine:
-        words += ["--host-root", host.root]
-    return {"path": interpreter, "args": [*words, *more], "timeout": TIMEOUT_SECONDS}
+    return [*words, *([] if host.is_this_machine else ["--host-root", host.root]), *more]
 
 
 def _program() -> str:

@@ -1,0 +1,289 @@
+"""The script in front of the release hook: it removes what is certainly over, and leaves all else to python."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import amd_gpu_tracker
+from amd_gpu_tracker.claims.release import release
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import Lease, ProcessId, boot_offset
+from amd_gpu_tracker.records.lock import LibraryLock
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.host import Host
+
+SCRIPT = Path(amd_gpu_tracker.__file__).parent / "release.sh"
+SHELLS = [shell for shell in ("/bin/dash", "/bin/bash", "/bin/busybox") if os.path.exists(shell)]
+STATE = '{"ociVersion":"1.2.0","id":"c1","status":"stopped","pid":0,"bundle":"/b"}'
+# Stands for python and its words: it keeps what it is given, and ends with a code of its own.
+ASKED = [sys.executable, "-S", "-c", "import sys; open(sys.argv[1], 'w').write(sys.stdin.read()); sys.exit(7)"]
+
+
+def _process_that_ended() -> int:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+ENDED = ProcessId(pid=_process_that_ended(), start=1)
+
+
+class Leases:
+    """The leases of a host with its lock, and the hook that a runtime runs there."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.root = directory / "runc"
+        self.root.mkdir()
+        self.state = State(Host(str(directory)))
+        self.state.prepare()
+        Path(self.state.lock_path).touch()
+
+    def write(self, **changes: object) -> str:
+        """Write the lease of a container that is over, but for the changes; return its path."""
+        fields = {"container_id": "c1", "root": str(self.root), "creator": ENDED, "gpus": ("0000:03:00.0/0",)}
+        of_machine = {"boot_id": Processes().boot_id, "namespace": Processes().namespace}
+        times = {"since": 1.0, "boot_offset": boot_offset()}
+        lease = Lease(**{**fields, **of_machine, **times, "ways": ("env",), **changes})
+        self.state.write_lease(lease)
+        return self.state.lease_path(lease.key)
+
+    def run(
+        self, state: str = STATE, shell: str = "/bin/sh", env: dict[str, str] | None = None
+    ) -> tuple[int, str | None]:
+        """Run the hook; return its exit code, and the state that it gave to python, None where it asked nobody."""
+        asked = self.directory / "asked"
+        asked.unlink(missing_ok=True)
+        words = [shell, *(["sh"] if shell.endswith("busybox") else []), str(SCRIPT), self.state.leases_directory]
+        environment = {"PATH": "/nowhere", **(env or {})}
+        answer = subprocess.run(
+            [*words, *ASKED, str(asked)],
+            input=state,
+            text=True,
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert (answer.stdout, answer.stderr) == ("", "")
+        return answer.returncode, asked.read_text() if asked.exists() else None
+
+
+@pytest.fixture
+def leases(tmp_path):
+    return Leases(tmp_path)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_lease_of_a_container_that_is_over_is_removed(leases, shell):
+    ended = leases.write()
+    other = leases.write(container_id="c11")
+
+    assert leases.run(shell=shell) == (0, None)
+    assert not os.path.exists(ended)
+    assert os.path.exists(other)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_container_without_a_lease_leaves_nothing_to_do(leases, shell):
+    other = leases.write(container_id="c2")
+
+    assert leases.run(shell=shell) == (0, None)
+    assert os.path.exists(other)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        '{\n    "ociVersion": "1.0",\n    "id": "c1",\n    "pid": 0\n}\n',
+        '{"id":"c1","annotations":{"id":"c2"}}\n',
+    ],
+)
+def test_the_state_may_be_written_in_lines(leases, state):
+    ended = leases.write()
+
+    assert leases.run(state) == (0, None)
+    assert not os.path.exists(ended)
+
+
+def test_the_lease_of_a_container_whose_init_was_known_is_removed(leases):
+    ended = leases.write(init=ENDED, kinds=("AMD_GPU",), vram_mb=8, is_privileged=True, pid_file="/run/pid")
+
+    assert leases.run() == (0, None)
+    assert not os.path.exists(ended)
+
+
+LIVING = ProcessId(pid=os.getpid(), start=1)
+DOUBTS = {
+    "its init runs": {"init": LIVING},
+    "its creator runs": {"creator": LIVING},
+    "it has a cgroup": {"cgroup": "/c1"},
+    "it is of another pid namespace": {"namespace": "pid:[1]"},
+    "its bundle has a quotation mark": {"bundle": '/b","cgroup":"'},
+    "its root is relative": {"root": "runc"},
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("changes", DOUBTS.values(), ids=DOUBTS)
+def test_where_there_is_a_doubt_python_gets_the_state_and_says_how_it_ends(leases, shell, changes):
+    lease = leases.write(**changes)
+
+    assert leases.run(shell=shell) == (7, STATE)
+    assert os.path.exists(lease)
+
+
+def test_a_container_that_its_runtime_knows_is_left_to_python(leases):
+    lease = leases.write()
+    (leases.root / "c1").mkdir()
+
+    assert leases.run() == (7, STATE)
+    assert os.path.exists(lease)
+
+
+@pytest.mark.parametrize("form", ['{{"pid":{}}}', '{{\n    "pid": {},\n    "bundle": "/b"\n}}\n'])
+def test_a_container_of_crun_is_over_if_the_process_in_its_status_is(leases, form):
+    (leases.root / "c1").mkdir()
+    status = leases.root / "c1" / "status"
+    lease = leases.write()
+
+    status.write_text(form.format(os.getpid()))
+    assert leases.run() == (7, STATE)
+    assert os.path.exists(lease)
+
+    status.write_text(form.format(ENDED.pid))
+    assert leases.run() == (0, None)
+    assert not os.path.exists(lease)
+
+
+@pytest.mark.parametrize("status", ["", "{}", '{"pid":"5"}', '{"pid":-1}'])
+def test_a_status_that_crun_does_not_write_is_left_to_python(leases, status):
+    (leases.root / "c1").mkdir()
+    (leases.root / "c1" / "status").write_text(status)
+    lease = leases.write()
+
+    assert leases.run() == (7, STATE)
+    assert os.path.exists(lease)
+
+
+def test_a_container_that_runtimes_without_a_root_know_is_left_to_python(leases):
+    lease = leases.write(root="")
+    users = leases.directory / "user"
+    (users / "crun" / "c1").mkdir(parents=True)
+
+    assert leases.run(env={"XDG_RUNTIME_DIR": str(users)}) == (7, STATE)
+    assert os.path.exists(lease)
+
+
+def test_one_id_under_two_roots_is_left_to_python(leases):
+    written = [leases.write(), leases.write(root="/run/other")]
+
+    assert leases.run() == (7, STATE)
+    assert all(map(os.path.exists, written))
+
+
+@pytest.mark.parametrize("container_id", ["", "a b", "a/b", "a@b", "*", "ü", "a" * 101, "-n;rm"])
+def test_an_id_that_is_not_its_own_file_name_is_left_to_python(leases, container_id):
+    lease = leases.write()
+    state = json.dumps({"id": container_id})
+
+    assert leases.run(state) == (7, state)
+    assert os.path.exists(lease)
+
+
+@pytest.mark.parametrize("state", ["", "{}", "[]", "null", '{"id":5,"c1":"c1"}', "\n"])
+def test_what_no_runtime_writes_is_left_to_python(leases, state):
+    assert leases.run(state) == (7, state.strip("\n"))
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", '{"version":2,"container_id":"c1"}', '{"version":1,"container_id":"c2"}']
+)
+def test_a_lease_of_another_form_is_left_to_python(leases, content):
+    path = Path(leases.write())
+    path.write_text(content)
+
+    assert leases.run() == (7, STATE)
+    assert path.read_text() == content
+
+
+def test_while_somebody_holds_the_lock_python_waits_for_it_instead(leases):
+    lease = leases.write()
+    with open(leases.state.lock_path, "rb+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        assert leases.run() == (7, STATE)
+    assert os.path.exists(lease)
+
+
+def test_the_lock_is_free_again_for_python_and_afterwards(leases):
+    leases.write(cgroup="/c1")
+    take = "import fcntl, sys; fcntl.flock(open(sys.argv[1], 'rb+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    words = ["/bin/sh", str(SCRIPT), leases.state.leases_directory, sys.executable, "-c", take, leases.state.lock_path]
+
+    assert subprocess.run(words, input=STATE, text=True, timeout=60, check=False).returncode == 0
+
+
+def test_without_a_lock_there_is_nothing_to_be_sure_of(leases):
+    lease = leases.write()
+    os.unlink(leases.state.lock_path)
+
+    assert leases.run() == (7, STATE)
+    assert os.path.exists(lease)
+    assert not os.path.exists(leases.state.lock_path)
+
+
+def test_without_flock_python_does_it(leases, tmp_path):
+    text = SCRIPT.read_text().replace("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "PATH=/nowhere")
+    (tmp_path / "release.sh").write_text(text)
+    lease = leases.write()
+    words = ["/bin/sh", str(tmp_path / "release.sh"), leases.state.leases_directory, "/bin/false"]
+
+    answer = subprocess.run(words, input=STATE, text=True, capture_output=True, check=False)
+
+    assert (answer.returncode, answer.stderr) == (1, "")
+    assert os.path.exists(lease)
+
+
+def test_exported_functions_do_not_stand_in_for_builtins(leases):
+    ended = leases.write()
+    functions = {f"BASH_FUNC_{name}%%": "() { return 0; }" for name in ("test", "read", "printf", "exec")}
+
+    assert leases.run(shell=shutil.which("bash") or "/bin/sh", env=functions) == (0, None)
+    assert not os.path.exists(ended)
+
+
+PROCESSES = st.sampled_from([ENDED, ProcessId(pid=os.getpid(), start=Processes().myself().start), LIVING])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    creator=PROCESSES,
+    init=st.none() | PROCESSES,
+    cgroup=st.sampled_from(["", "/no-such-cgroup"]),
+    namespace=st.sampled_from([Processes().namespace, "pid:[1]"]),
+    bundle=st.sampled_from(["", "/b", '/"', "\\", '/b","init":null,"cgroup":"",']),
+    is_known=st.booleans(),
+)
+def test_whatever_it_removes_python_would_have_removed(tmp_path_factory, is_known, **changes):
+    leases = Leases(tmp_path_factory.mktemp("leases"))
+    if is_known:
+        (leases.root / "c1").mkdir()
+    path = leases.write(**changes)
+    asked = leases.run()[1] is not None
+    assert os.path.exists(path) == asked
+
+    again = leases.write(**changes)
+    release(leases.state, "c1", processes=Processes(), lock=LibraryLock)
+
+    assert asked or not os.path.exists(again)
