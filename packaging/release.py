@@ -46,14 +46,19 @@ def main(directory: Path, key: str, address: str = REPOSITORY) -> None:
     debs, rpms = (sorted(map(str, directory.glob(f"*.{kind}"))) for kind in ("deb", "rpm"))
     subprocess.run(["lintian", "--fail-on=warning", *debs], check=True)
     subprocess.run(["rpmlint", "--config", ROOT / "packaging/rpmlint.toml", *rpms], check=True)
-    # Debian's rpm looks for gpg under another name.
-    signer = ["--define", f"_gpg_name {key}", "--define", f"__gpg {shutil.which('gpg')}"]
-    subprocess.run(["rpmsign", *signer, "--addsign", *rpms], check=True)
+    sign_rpms(rpms, key)
     sums = directory / "SHA256SUMS"
     sums.write_text("".join(f"{digest}  {name}\n" for name, digest in _digests(directory).items()), encoding="utf-8")
     subprocess.run(["gpg", "--batch", "--local-user", key, "--armor", "--detach-sign", sums], check=True)
     build_repositories(directory / "repository", directory, key=key, address=address)
     print(f"{read_version()} is in {directory}")
+
+
+def sign_rpms(rpms: list[str], key: str) -> None:
+    """Sign rpms in themselves."""
+    # Debian's rpm looks for gpg under another name.
+    signer = ["--define", f"_gpg_name {key}", "--define", f"__gpg {shutil.which('gpg')}"]
+    subprocess.run(["rpmsign", *signer, "--addsign", *rpms], check=True)
 
 
 def _build(directory: Path) -> None:

@@ -54,15 +54,17 @@ def checkout(tmp_path_factory):
 
 
 @pytest.fixture
-def served(released):
-    """Serve the repository on this machine, on the loopback address alone."""
+def served(released, tmp_path):
+    """Serve the repository on this machine, on the loopback address alone; return its directory."""
+    directory = tmp_path / "served"
+    shutil.copytree(released / "repository", directory)
     server = subprocess.Popen(
-        [*SERVER.split(), str(PORT), "--directory", released / "repository"],
+        [*SERVER.split(), str(PORT), "--directory", directory],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     _wait_for_server()
-    yield
+    yield directory
     server.terminate()
     server.wait()
 
@@ -81,6 +83,49 @@ def released(checkout, gpg):
     answer = make_release(checkout, gpg)
     assert answer.returncode == 0, answer.stdout
     return checkout.parent / "dist"
+
+
+# Builds once what a release builds twice.
+NEXT_RELEASE = """
+import sys
+from pathlib import Path
+
+from debian import build_debs
+from redhat import build_rpms
+from release import sign_rpms
+from repositories import build_repositories
+
+directory = Path(sys.argv[1])
+build_debs(directory)
+sign_rpms([str(rpm) for rpm in build_rpms(directory)], sys.argv[2])
+build_repositories(directory / "repository", directory, key=sys.argv[2], address=sys.argv[3])
+"""
+
+
+@pytest.fixture(scope="module")
+def next_repository(checkout, gpg):
+    """Return the repository of a release to come: version 9.0 of this checkout."""
+    later = checkout.parent / "later"
+    subprocess.run(["git", "clone", "--quiet", checkout, later], check=True)
+    (later / "VERSION").write_text("9.0\n")
+    words = [sys.executable, "-c", NEXT_RELEASE, later / "dist", KEY, ADDRESS]
+    answer = subprocess.run(
+        words,
+        env=gpg,
+        cwd=later / "packaging",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    return later / "dist/repository"
+
+
+def replace_tree(directory, source):
+    """Publish another release in a directory that is served."""
+    shutil.rmtree(directory)
+    shutil.copytree(source, directory)
 
 
 def make_release(checkout, gpg):
@@ -168,7 +213,7 @@ def test_the_bill_of_materials_lists_ours_and_every_wheel_that_packages_carry(re
 
 
 @pytest.mark.parametrize("suite", ["bookworm", "trixie"])
-def test_apt_installs_from_what_a_server_serves(released, tmp_path, suite):
+def test_apt_installs_and_upgrades_from_what_a_server_serves(released, next_repository, tmp_path, suite):
     require_root()
     machine = System(tmp_path / "system", build_root(suite))
     try:
@@ -187,6 +232,11 @@ def test_apt_installs_from_what_a_server_serves(released, tmp_path, suite):
 
         assert f"{ADDRESS}/apt stable/main" in machine.run("apt-cache policy amd-container-toolkit")
         assert machine.run("amd-ctk --version").startswith("amd-ctk version 2.")
+        replace_tree(machine.shared / "served", next_repository)
+        machine.run(f"apt-get -qq {only_ours} update && apt-get -qq -y upgrade")
+        assert machine.run("amd-ctk --version") == "amd-ctk version 9.0\n"
+        assert machine.run("dpkg-query -W -f '${Version} ' 'amd*'") == "9.0 " * 6
+        assert machine.run("dpkg --audit") == ""
     finally:
         machine.stop()
 
@@ -196,7 +246,9 @@ def test_apt_installs_from_what_a_server_serves(released, tmp_path, suite):
     ("el10", "python3 = 3.12", "/usr/bin/python3"),
     ("el9", "python3 = 3.9, python3.12 = 3.12", "/usr/bin/python3.12"),
 ])  # fmt: skip
-def test_dnf_installs_from_what_a_server_serves(released, tmp_path, served, family, provides, interpreter):
+def test_dnf_installs_and_upgrades_from_what_a_server_serves(
+    released, next_repository, tmp_path, served, family, provides, interpreter
+):
     definitions = tmp_path / "yum.repos.d"
     definitions.mkdir()
     shutil.copy(released / f"repository/rpm/amd-container-toolkit-{family}.repo", definitions)
@@ -212,6 +264,12 @@ def test_dnf_installs_from_what_a_server_serves(released, tmp_path, served, fami
     release = {"fedora": "1", "el10": "1.el10", "el9": "1.el9"}[family]
     assert f"-{release} " in root.dnf_from(definitions, "list --installed amd-container-toolkit")
     assert root.run("amd-ctk --version").startswith("amd-ctk version 2.")
+    replace_tree(served, next_repository)
+
+    root.dnf_from(definitions, "--refresh upgrade")
+
+    assert root.run("amd-ctk --version") == "amd-ctk version 9.0\n"
+    assert f"9.0-{release} " in root.dnf_from(definitions, "list --installed amd-container-toolkit")
 
 
 def test_what_is_missing_is_said_before_anything_is_built(checkout, gpg, tmp_path):
