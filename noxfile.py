@@ -267,6 +267,13 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session(reuse_venv=True)
+def pictures(session: nox.Session) -> None:
+    """Make the diagrams and the terminal that the documentation shows. Example: nox -s pictures -- --check"""
+    install_editable(session)
+    session.run("python", "docs/pictures.py", *session.posargs)
+
+
+@nox.session(reuse_venv=True)
 def site(session: nox.Session) -> None:
     """Look at the documentation with Chromium, on a phone and on a screen. Example: nox -s site -- -k phone"""
     install_editable(session)
