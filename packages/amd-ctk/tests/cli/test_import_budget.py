@@ -32,3 +32,25 @@ def test_a_command_loads_the_libraries_it_uses(host, amd_ctk, words, libraries):
     lines = [line for line in answer.stderr.splitlines() if line.startswith("import time:")]
     assert {line.rpartition("|")[2].strip().partition(".")[0] for line in lines} & LIBRARIES == libraries
     assert answer.returncode == 0
+
+
+def test_a_command_imports_no_other_command(host, amd_ctk):
+    host("mi210-4")
+
+    answer = amd_ctk("gpu", "list", PYTHONPROFILEIMPORTTIME="1")
+
+    imported = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
+    # The command itself is imported by name, which is not shown.
+    assert {name for name in imported if name.startswith("amd_ctk.cli.")} == {
+        *("amd_ctk.cli.context", "amd_ctk.cli.group"),
+        *("amd_ctk.cli.root_group", "amd_ctk.cli.tree", "amd_ctk.cli.words"),
+    }
+
+
+def test_help_imports_no_command(amd_ctk):
+    answer = amd_ctk("--help", PYTHONPROFILEIMPORTTIME="1")
+
+    imported = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
+    assert {name for name in imported if name.startswith("amd_ctk.cli.")} == {
+        *("amd_ctk.cli.root_group", "amd_ctk.cli.tree", "amd_ctk.cli.words"),
+    }

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+import amd_ctk
+
 
 def version(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False) -> None:
     """Show the version."""
@@ -18,19 +20,16 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Print it as JS
         print(f"Version: v{facts['version']}\nBuild Date: {facts['date']}\nGitCommit: {facts['commit']}")
 
 
-def print_version(asked: bool) -> None:
-    """Print the version on one line and exit, where --version is given."""
-    if asked:
-        print(f"amd-ctk version {read_version()['version']}")
-        raise typer.Exit
+def print_version() -> None:
+    """Print the version on one line, as --version does."""
+    print(f"amd-ctk version {read_version()['version']}")
 
 
 def read_version() -> dict[str, str]:
     """Return `version`, and `date` and `commit` of the build, "unknown" where it was not made from git."""
     import json
-    from importlib.metadata import version as installed_version
-    from importlib.resources import files
+    from pathlib import Path
 
-    build = files("amd_ctk").joinpath("build.json")
+    build = Path(amd_ctk.__file__).with_name("build.json")
     known = json.loads(build.read_text(encoding="utf-8")) if build.is_file() else {}
-    return {"version": installed_version("amd-ctk"), "date": "unknown", "commit": "unknown", **known}
+    return {"version": known.get("version") or amd_ctk.__version__, "date": "unknown", "commit": "unknown", **known}

@@ -1,4 +1,4 @@
-"""How amd-ctk ends when something fails: one sentence on stderr and the error's exit code."""
+"""The root of the tree of commands: it makes the command that is named, and reports what fails below it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,30 @@ import sys
 from typing import Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from amd_ctk.cli.tree import HELP_BY_COMMAND, Commands
 from amd_ctk.cli.words import respell
 from amdgpu_discovery.errors import ToolkitError, reason
 
 
-class ReportingGroup(TyperGroup):
-    """The root command: every failure below it is reported here, and only here."""
+class RootGroup(TyperGroup):
+    """The root command: every failure below it is reported here, and only here, with one sentence and an exit code."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = Commands()
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - as Typer calls it
+        """Return the names of the commands."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as Typer calls it
+        """Write the list of commands without making them."""
+        width = formatter.width - 6 - max(map(len, HELP_BY_COMMAND))
+        commands = [TyperCommand(name=name, help=text) for name, text in HELP_BY_COMMAND.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl([(command.name, command.get_short_help_str(width)) for command in commands])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line, which may be spelt as the original takes it."""
