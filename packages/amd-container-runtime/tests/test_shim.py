@@ -57,6 +57,25 @@ def test_a_container_that_keeps_its_users_groups_is_made_by_crun(runtime):
     assert runtime.paths() == ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]
 
 
+def test_where_crun_is_missing_the_log_says_that_groups_are_not_kept(runtime):
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", annotations={"run.oci.keep_original_groups": "1"})
+    # This machine may have a crun in one of the usual directories.
+    without = "from amd_container_runtime import low_level; low_level.USUAL_DIRECTORIES = ()"
+    words = ["/usr/bin/amd-container-runtime", "create", "--bundle", str(runtime.bundle), "c1"]
+    code = f"import sys; sys.argv = {words}; {without}; from amd_container_runtime.shim import main; main()"
+    environment = {**runtime.environment, "PATH": str(runtime.runc.parent)}
+
+    answer = subprocess.run([sys.executable, "-I", "-c", code], env=environment, check=False, timeout=60)
+
+    assert answer.returncode == 0
+    assert [line for line in runtime.own_log if "level=WARN" in line] == [
+        (
+            'level=WARN msg="amd-container-runtime run.oci.keep_original_groups=1 needs crun, which is not installed:'
+            f' {runtime.runc} makes the container without it" container=c1'
+        )
+    ]
+
+
 def test_a_configured_runtime_that_others_may_replace_is_told_in_the_log(runtime):
     runtime.configure(low_level_runtime=str(runtime.runc))
     runtime.write_config("AMD_VISIBLE_DEVICES=0")

@@ -6,7 +6,14 @@ import posix
 import sys
 
 from amd_container_runtime.arguments import parse
-from amd_container_runtime.low_level import find_low_level_runtime, hand_over, maker_for, maker_of
+from amd_container_runtime.low_level import (
+    KEEP_GROUPS,
+    NAMES,
+    find_low_level_runtime,
+    hand_over,
+    maker_for,
+    maker_of,
+)
 from amd_device_spec.settings import Settings, read_settings
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import absolute, writable_by_others
@@ -102,4 +109,10 @@ def _prepare_start(call: Call, environment: Mapping[str, str]) -> str:
         log.write("error", str(error), container=call.container_id)
         raise
     maker = maker_for(spec)
-    return _find_program(settings, environment, maker) if maker else program
+    if not maker:
+        return program
+    program = _find_program(settings, environment, maker)
+    if program.rpartition("/")[2] in NAMES and not program.endswith(f"/{maker}"):
+        missing = f"{KEEP_GROUPS}=1 needs {maker}, which is not installed: {program} makes the container without it"
+        log.write("warn", missing, container=call.container_id)
+    return program
