@@ -238,12 +238,6 @@ def test_what_comes_in_pieces_is_read_to_its_end():
         assert read_to_end(reader.fileno(), 10) == b"one two"
 
 
-def test_a_pipe_that_nobody_writes_to_is_empty(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-
-    assert read_file(str(tmp_path / "pipe")) == b""
-
-
 def test_a_file_without_end_is_refused():
     with pytest.raises(OSError, match="it is too large"):
         read_file("/dev/zero")

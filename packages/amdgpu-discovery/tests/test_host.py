@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from amdgpu_discovery.errors import ToolkitError
@@ -39,6 +41,12 @@ def test_a_file_of_any_size_is_read_whole(tmp_path):
 
     assert len(Host(tmp_path).read("/big")) == 200_000
     assert len(Host(tmp_path).read("/exact")) == 65536
+
+
+def test_a_pipe_that_nobody_writes_to_is_empty(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    assert Host(tmp_path).read("/pipe") == b""
 
 
 def test_the_environment_chooses_the_host(tmp_path):

@@ -26,6 +26,8 @@ class Machine:
         self.programs = directory / "bin"
         # A container as it is seen from inside, None where none is asked about.
         self.inside = None
+        # Who runs rootless containers, None for nobody.
+        self.user = None
         self.docker = {"ServerVersion": "28.5.2", "Runtimes": {"runc": {}}, "DefaultRuntime": "runc"}
         self.write_proc("sys/kernel/osrelease", f"{KERNEL}\n")
         self.write_proc("self/uid_map", "         0          0 4294967295\n")
@@ -50,10 +52,10 @@ class Machine:
         (self.programs / name).chmod(0o755)
         return str(self.programs / name)
 
-    def examine(self, *, only=(), skip=()):
+    def examine(self, *, only=(), skip=(), engine=""):
         self.add_program("docker", f"/bin/cat <<'END'\n{json.dumps(self.docker)}\nEND")
-        facts = read_facts(self.host, proc=str(self.proc)).replace(inside=self.inside)
-        return run_checks(facts, only=only, skip=skip)
+        facts = read_facts(self.host, engine=engine, user=self.user, proc=str(self.proc))
+        return run_checks(facts.replace(inside=self.inside), only=only, skip=skip, engine=engine)
 
     def states(self):
         return {result.check: result.finding.state for result in self.examine()}

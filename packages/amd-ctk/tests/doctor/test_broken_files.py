@@ -9,27 +9,56 @@ import sys
 import pytest
 
 from amd_ctk.doctor.facts.all import read_facts
+from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.run import run_checks
 
 FILES = {
     "/etc/amd-container-toolkit/config.compiled": "{}",
+    "/etc/apt/sources.list.d/amd.list": "deb https://repo.radeon.com/x noble main\n",
     "/etc/amd-container-toolkit/config.toml": 'unknown-gpus = "error"\n',
     "/etc/cdi/amd.json": "{}",
     "/etc/cdi/other.yaml": "kind: amd.com/gpu\n",
+    "/etc/containerd/config.toml": "version = 2\n",
+    "/etc/containers/containers.conf": "",
+    "/etc/containers/containers.conf.d/amd.conf": "",
     "/etc/default/docker": "DOCKER_OPTS=\n",
     "/etc/docker/daemon.json": json.dumps({"runtimes": {"amd": {"path": "/x/amd-container-runtime"}}}),
+    "/etc/os-release": "VERSION_CODENAME=trixie\n",
+    "/etc/slurm/cgroup.conf": "",
+    "/etc/slurm/gres.conf": "Name=gpu File=/dev/dri/renderD128\n",
+    "/etc/slurm/oci.conf": "",
+    "/etc/subgid": "u1:100000:65536\n",
+    "/etc/subuid": "u1:100000:65536\n",
     "/etc/sudoers": "Defaults secure_path=/usr/bin\n",
     "/etc/sudoers.d/local": "",
     "/etc/systemd/system/docker.service.d/local.conf": "[Service]\nEnvironment=A=B\n",
+    "/home/u1/.config/containers/containers.conf": "",
+    "/home/u1/.config/containers/containers.conf.d/own.conf": "",
     "/run/cdi/amd.json": "{}",
     "/run/crun/c1/status": '{"pid": 1}',
     "/run/runc/c1/state.json": "{}",
     "/usr/lib/systemd/system/docker.service": "[Service]\nEnvironmentFile=/etc/default/docker\nExecStart=dockerd\n",
     "/var/lib/amd-container-toolkit/gpu-tracker.json": "{}",
+    "/var/lib/dpkg/status": "Package: amdgpu-dkms\nStatus: install ok installed\n",
 }
 # Looked for, and not there on most hosts.
-MAY_BE_THERE = ("/run/crun/c1/state.json", "/run/runc/c1/status")
-DIRECTORIES = ("/etc/cdi", "/etc/sudoers.d", "/run/docker", "/run/runc", "/run/containerd/runc", "/var/lib/dkms/amdgpu")
+MAY_BE_THERE = (
+    "/etc/containerd/conf.d/99-amd.toml",
+    "/etc/nsswitch.conf",
+    "/run/crun/c1/state.json",
+    "/run/runc/c1/status",
+    "/usr/share/containers/containers.conf",
+)
+USER = User(name="u1", uid=1000, groups=(110,), home="/home/u1", runtime_directory="/run/user/1000")
+DIRECTORIES = (
+    "/etc/apt/sources.list.d",
+    "/etc/cdi",
+    "/etc/sudoers.d",
+    "/run/docker",
+    "/run/runc",
+    "/run/containerd/runc",
+    "/var/lib/dkms/amdgpu",
+)
 # As JSON, as YAML and as TOML.
 WRONG_TYPES = (
     7,
@@ -69,14 +98,15 @@ def write_sparse(path, size):
 
 
 def examine(made):
-    return run_checks(read_facts(made.host, proc=str(made.proc)))
+    return run_checks(read_facts(made.host, user=USER, proc=str(made.proc)))
 
 
 @pytest.fixture
-def busy(machine, monkeypatch):
-    """Return a host that has every file that doctor reads, and no program to ask."""
+def busy(machine):
+    """Return a host that has every file that doctor reads, and no engine to ask."""
     made = machine()
-    monkeypatch.setenv("PATH", "/nowhere")
+    made.add_program("podman", "exit 1")
+    made.write("/home/u1/.local/share/containers/storage/db.sql", "")
     for path, content in FILES.items():
         made.write(path, content)
     return made

@@ -10,11 +10,14 @@ import pytest
 
 from amd_ctk.cdi.generate_options import GenerateOptions
 from amd_ctk.cdi.specs import write_spec
+from amd_ctk.doctor.facts.users import User
+from amd_ctk.doctor.finding import BAD
 from amd_ctk.doctor.run import DoctorError, check_names, run_checks
 from amd_device_spec.cdi import CdiOptions
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
 
 NODE = "/dev/dri/renderD128"
+RANGES = "--add-subuids 100000-165535 --add-subgids 100000-165535"
 OTHER_KERNEL = "6.12.1-amd64"
 
 
@@ -117,6 +120,44 @@ def without_low_level_runtime(machine):
     machine.write("/etc/amd-container-toolkit/config.toml", f'low-level-runtime = "{os.path.dirname(path)}/nothing"\n')
 
 
+def broken_package(machine):
+    status = "Package: amdgpu-dkms\nStatus: install ok half-configured\nVersion: 1\n\nPackage: bash\n"
+    machine.write("/var/lib/dpkg/status", status)
+
+
+def another_gpu_in_gres_conf(machine):
+    machine.write("/etc/slurm/gres.conf", "Name=gpu File=/dev/dri/renderD199\n")
+
+
+def broken_containerd(machine):
+    machine.write("/etc/containerd/config.toml", "version = \n")
+
+
+def podman_user(machine, *, groups=(110,)):
+    """Have a user of rootless Podman, for whom all is well."""
+    machine.add_program("podman", "exit 1")
+    machine.add_program("crun", "exit 0")
+    machine.user = User(name="u1", uid=1000, groups=groups, home="/home/u1", runtime_directory="/run/user/1000")
+    for path in ("/etc/subuid", "/etc/subgid"):
+        machine.write(path, "u1:100000:65536\n")
+    for path in ("/run/user/1000/bus", "/home/u1/.local/share/containers/storage/db.sql"):
+        machine.write(path, "")
+
+
+def broken_containers_conf(machine):
+    podman_user(machine)
+    machine.write("/home/u1/.config/containers/containers.conf", "[engine\n")
+
+
+def user_without_ids(machine):
+    podman_user(machine)
+    machine.write("/etc/subuid", "other:100000:65536\n")
+
+
+def user_without_group(machine):
+    podman_user(machine, groups=(1000,))
+
+
 def spec_of(machine, *, minor=None):
     """The CDI spec of a host, with another minor number of its first node where one is given."""
     wanted = GenerateOptions(output="/tmp/amd.json", language="json", options=CdiOptions())
@@ -147,6 +188,12 @@ FAULTS = {
     "settings": broken_settings,
     "tracker": broken_tracker,
     "low-level-runtime": without_low_level_runtime,
+    "packages": broken_package,
+    "slurm": another_gpu_in_gres_conf,
+    "containerd": broken_containerd,
+    "podman-file": broken_containers_conf,
+    "podman-user": user_without_ids,
+    "podman-nodes": user_without_group,
 }
 # What makes the host another one has to come first, and two of these are one fault.
 REBUILDING = ("kfd", "driver", "dkms", "secure-boot")
@@ -156,6 +203,9 @@ EXCLUSIVE = [
     *(("windows", name) for name in ("driver",)),
     *((name, other) for name in REBUILDING for other in ("nodes", "node-access", "user-namespace", "gpu-state")),
     *((name, other) for name in REBUILDING for other in ("cdi", "cdi-names", "rootless", "tracker")),
+    *((name, other) for name in REBUILDING for other in ("slurm", "podman-nodes")),
+    *combinations(("podman-file", "podman-user", "podman-nodes"), 2),
+    *((name, "podman-nodes") for name in ("node-access",)),
     *(("nodes", other) for other in ("user-namespace", "cdi", "cdi-names")),
     *(("node-access", other) for other in ("user-namespace",)),
     *(("user-namespace", other) for other in ("cdi", "cdi-names")),
@@ -268,3 +318,107 @@ def test_every_check_has_a_fault_or_is_never_bad():
 def test_a_check_that_does_not_exist_is_named():
     with pytest.raises(DoctorError, match="there is no check nodez"):
         run_checks(None, only=["nodez"])
+
+
+def test_a_user_of_rootless_podman_for_whom_all_is_well_has_nothing_bad(machine):
+    well = machine()
+    podman_user(well)
+
+    assert well.bad() == []
+    states = well.states()
+    assert [states[f"podman-{name}"] for name in ("file", "user", "nodes")] == ["note", "ok", "note"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "check", "words", "fix"),
+    [
+        (
+            lambda made: made.remove("/run/user/1000"),
+            "podman-user",
+            "user u1 has no /run/user/1000",
+            "log in as u1, not with su, or: sudo loginctl enable-linger u1",
+        ),
+        (
+            user_without_ids,
+            "podman-user",
+            "user u1 has no range of ids in /etc/subuid",
+            f"sudo usermod {RANGES} u1, with a range that is free, then podman system migrate",
+        ),
+        (
+            user_without_group,
+            "podman-nodes",
+            "user u1 is not in group 110, which /dev/dri/renderD128 belongs to",
+            "sudo gpasswd --add u1 $(stat -c %G /dev/dri/renderD128), and log in again",
+        ),
+        (
+            lambda made: made.write("/etc/containers/containers.conf", '[engine]\nruntime = "runc"\n'),
+            "podman-nodes",
+            "Podman uses runc, which does not keep the groups that may open /dev/dri/renderD128",
+            "install crun, and add --runtime=crun --group-add=keep-groups",
+        ),
+        (
+            lambda made: made.write(
+                "/home/u1/.config/containers/containers.conf.d/amd.conf",
+                '[engine.runtimes]\namd = ["/nowhere/amd-container-runtime"]\n',
+            ),
+            "podman-file",
+            "containers.conf names /nowhere/amd-container-runtime, which is not there",
+            "sudo amd-ctk runtime configure --runtime=podman",
+        ),
+    ],
+)
+def test_what_a_user_of_rootless_podman_lacks_is_said(machine, spoil, check, words, fix):
+    made = machine()
+    podman_user(made)
+    spoil(made)
+
+    (finding,) = [result.finding for result in made.examine() if result.finding.state == "bad"]
+    (result,) = made.examine(only=[check])
+
+    assert (result.finding, finding.words, finding.fix) == (finding, words, fix)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "state", "words"),
+    [
+        (lambda made: made.write("/etc/slurm/gres.conf", f"Name=gpu File={NODE}\n"), "note", "ConstrainDevices=yes"),
+        (lambda made: made.write("/etc/slurm/oci.conf", 'RunTimeRun="runc run %n -b %b"\n'), "bad", "Slurm calls runc"),
+        (lambda made: made.write("/etc/slurm/gres.conf", "AutoDetect=rsmi\n"), "bad", "gres.conf has AutoDetect"),
+    ],
+)
+def test_what_slurm_is_told_is_judged(machine, spoil, state, words):
+    made = machine()
+    made.write("/etc/slurm/gres.conf", f"Name=gpu File={NODE}\n")
+    spoil(made)
+
+    (result,) = made.examine(only=["slurm"])
+
+    assert (result.finding.state, words in result.finding.words) == (state, True)
+
+
+@pytest.mark.parametrize(
+    "source", ["deb [arch=amd64] https://repo.radeon.com/x {} main\n", "URIs: https://repo.amd.com/x\nSuites: {}\n"]
+)
+@pytest.mark.parametrize(("release", "state"), [("noble", "note"), ("trixie", "ok")])
+def test_packages_for_another_release_are_noted(machine, source, release, state):
+    made = machine()
+    made.write("/var/lib/dpkg/status", "Package: bash\nStatus: install ok installed\n")
+    made.write("/etc/os-release", "ID=debian\nVERSION_CODENAME=trixie\n")
+    made.write("/etc/apt/sources.list.d/amd.list", f"# of AMD\n{source.format(release)}")
+
+    (result,) = made.examine(only=["packages"])
+
+    assert result.finding.state == state
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman", "containerd", "slurm"])
+def test_with_an_engine_the_checks_of_others_are_left_out(machine, engine):
+    spoilt = machine()
+    names = {"docker": "docker-file", "podman": "podman-user", "containerd": "containerd", "slurm": "slurm"}
+    for name in names.values():
+        FAULTS[name](spoilt)
+    missing_node(spoilt)
+
+    found = [result.check for result in spoilt.examine(engine=engine) if result.finding.state == BAD]
+
+    assert found == ["nodes", names[engine]]

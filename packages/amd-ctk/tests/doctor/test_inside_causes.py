@@ -48,6 +48,8 @@ FAULTS = {
     "inside-filters": HEALTHY.replace(variables={**HEALTHY.variables, "HIP_VISIBLE_DEVICES": "2"}),
     "inside-memlock": image_has(has_infiniband=True).replace(process=HEALTHY.process.replace(locked_memory=8 << 20)),
 }
+JOB = {**HEALTHY.variables, "SLURM_JOB_ID": "7"}
+GRES = "".join(f"Name=gpu File=/dev/dri/renderD{minor}\n" for minor in range(128, 132))
 NOTES = {
     "inside-cache": HEALTHY.replace(mount_points=("/",)),
     "inside-lsmod": image_has(has_lsmod=False),
@@ -235,8 +237,30 @@ def test_tools_that_show_the_whole_host_are_explained(machine):
     assert result.finding.words == "rocm-smi in container comfy may list 4 GPUs, and 1 can be used"
 
 
+@pytest.mark.parametrize(
+    ("given", "bad", "state", "words"),
+    [
+        ("0,1", [], "ok", "container comfy has the GPUs of its job"),
+        ("1,2", ["inside-slurm"], "bad", "Slurm gave the job GPU 0, and container comfy may not open it"),
+        ("0", [], "note", "container comfy may open 2 GPUs, and its job has 1"),
+        ("9", ["inside-slurm"], "bad", "SLURM_JOB_GPUS=9: gres.conf has no GPU 9 here"),
+    ],
+)
+def test_a_container_in_a_job_is_compared_with_its_job(machine, given, bad, state, words):
+    made = machine("mi210-4")
+    made.write("/etc/slurm/gres.conf", GRES)
+    nodes = tuple(RENDER.replace(path=f"/dev/dri/renderD{minor}", minor=minor) for minor in (128, 129))
+    image = HEALTHY.image.replace(targets=("gfx90a",), shared_memory=16 << 30)
+    made.inside = HEALTHY.replace(nodes=(KFD, *nodes), image=image, variables={**JOB, "SLURM_JOB_GPUS": given})
+
+    (result,) = made.examine(only=["inside-slurm"])
+
+    assert (result.finding.state, result.finding.words) == (state, words)
+    assert made.bad() == bad
+
+
 def test_every_check_of_a_container_is_tried():
-    tried_above = {"inside-shm", "inside-smi"}
+    tried_above = {"inside-shm", "inside-smi", "inside-slurm"}
 
     assert {name for name in check_names() if name.startswith("inside-")} == {*FAULTS, *NOTES} | tried_above
 

@@ -35,11 +35,9 @@ DIRECTORY_MODE = 0o755
 def read_file(path: str, *, flags: int = 0, largest: int | None = None) -> bytes:
     """Return the content of a file; OSError as from the kernel. `flags` are further ones of open(2).
 
-    Name the `largest` size where an untrusted process decides what there is to read; more is an OSError. A named pipe
-    that nobody writes to is empty.
+    Name the `largest` size where an untrusted process decides what there is to read; more is an OSError.
     """
-    # O_NONBLOCK means nothing to files; open(2) of a named pipe waits for a writer without it.
-    descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK | flags)
+    descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | flags)
     try:
         if largest is not None:
             return read_to_end(descriptor, largest)

@@ -59,7 +59,8 @@ class Host:
 
     def read(self, path: str) -> bytes:
         """Return the content of a file; OSError as from the kernel (EPERM has a meaning in KFD topology)."""
-        return read_file(self.path(path))
+        # It means nothing to files; open(2) of a named pipe waits for a writer without it.
+        return read_file(self.path(path), flags=posix.O_NONBLOCK)
 
     def read_attribute(self, path: str) -> str:
         """Return a sysfs attribute without its newline, "" where the kernel does not offer or refuses it."""

@@ -22,6 +22,9 @@ def doctor(
     context: typer.Context,
     *,
     container: Annotated[str, typer.Option(metavar="NAME|ID|PID", help="Look at this container from inside.")] = "",
+    engine: Annotated[
+        str, typer.Option(metavar="ENGINE", help="Of engines, check this one: docker, podman, containerd or slurm.")
+    ] = "",
     only: Annotated[str, typer.Option(metavar="ID,..", help="Run these checks only.")] = "",
     skip: Annotated[str, typer.Option(metavar="ID,..", help="Leave these checks out.")] = "",
     fix: Annotated[bool, typer.Option("--fix", help="Offer to fix what is safe to fix; shows what changes.")] = False,
@@ -36,9 +39,11 @@ def doctor(
 
     The exit code is 1 where something is bad, 0 where all is well or could not be checked.
     """
+    from amd_ctk.doctor.run import require_engine
     from amd_ctk.doctor.text import format_json, format_results, is_healthy
 
-    names = (_split(only), _split(skip))
+    require_engine(engine)
+    names = (_split(only), _split(skip), engine)
     if replay:
         results = _replay(replay, *names)
     else:
@@ -53,12 +58,13 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _examine(host: Host, container: str, only: list[str], skip: list[str]) -> tuple[Facts, list[Result]]:
+def _examine(host: Host, container: str, only: list[str], skip: list[str], engine: str) -> tuple[Facts, list[Result]]:
     from amd_ctk.doctor.facts.all import read_facts
+    from amd_ctk.doctor.facts.users import find_user
     from amd_ctk.doctor.run import run_checks
 
-    facts = read_facts(host, container=container)
-    return facts, run_checks(facts, only=only, skip=skip)
+    facts = read_facts(host, container=container, engine=engine, user=find_user())
+    return facts, run_checks(facts, only=only, skip=skip, engine=engine)
 
 
 def _repair(host: Host, facts: Facts, results: list[Result], *, ask: bool) -> bool:
@@ -103,10 +109,10 @@ def _write_bundle(host: Host, facts: Facts, results: list[Result], path: str, *,
     print(f"Wrote {path}; look at it before you send it", file=sys.stderr)
 
 
-def _replay(path: str, only: list[str], skip: list[str]) -> list[Result]:
+def _replay(path: str, only: list[str], skip: list[str], engine: str) -> list[Result]:
     from amd_ctk.doctor.bundle.replay import replay_bundle
 
-    return replay_bundle(path, only=only, skip=skip)
+    return replay_bundle(path, only=only, skip=skip, engine=engine)
 
 
 def _split(names: str) -> list[str]:

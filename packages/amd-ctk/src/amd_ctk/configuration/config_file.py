@@ -6,7 +6,7 @@ import errno
 import os
 
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import make_directories, put_in_place, replace_file, write_beside
+from amdgpu_discovery.files import make_directories, put_in_place, read_file, replace_file, write_beside
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -38,9 +38,8 @@ class ConfigFile(Value):
 def read_text(file: ConfigFile) -> str | None:
     """Return the text of a file, None where there is none; ConfigFileError."""
     try:
-        # With newline="" they stay as they are.
-        with open(file.path, encoding="utf-8", newline="") as stream:
-            return stream.read()
+        # A pipe in its place would keep the reader waiting.
+        return read_file(file.path, flags=os.O_NONBLOCK).decode()
     except FileNotFoundError:
         if os.path.islink(file.path):
             raise _unreadable(file, "it is a symbolic link to a file that does not exist") from None

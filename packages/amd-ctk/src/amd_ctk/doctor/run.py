@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 ORDER = ("windows", "driver", "dkms", "secure-boot", "kfd", "gpu-state", "nodes", "partitions", "node-access")
 
 
+# Whose checks --engine chooses; what all of them depend on is checked with each.
+ENGINES = ("docker", "podman", "containerd", "slurm")
+
+
 class DoctorError(ToolkitError):
-    """A check that does not exist, or a bundle that cannot be written."""
+    """A check or an engine that does not exist, or a bundle that cannot be written."""
 
     exit_code = 2
 
@@ -42,15 +46,29 @@ def check_names() -> list[str]:
     return [*ORDER, *(name for name in names if name not in ORDER)]
 
 
-def run_checks(facts: Facts, *, only: Iterable[str] = (), skip: Iterable[str] = ()) -> list[Result]:
-    """Return what each check has to say; DoctorError for a name that no check has."""
+def run_checks(facts: Facts, *, only: Iterable[str] = (), skip: Iterable[str] = (), engine: str = "") -> list[Result]:
+    """Return what each check has to say; DoctorError for a name that no check has.
+
+    With an `engine`, checks of the other engines are left out.
+    """
     known = check_names()
     for name in (*only, *skip):
         if name not in known:
             raise DoctorError(f"there is no check {name}", hint=f"there are {', '.join(known)}")
     chosen = [name for name in known if (not only or name in only) and name not in skip]
-    results = (_run(name, load_check(name), facts) for name in chosen)
+    modules = {name: load_check(name) for name in chosen}
+    results = (_run(name, module, facts) for name, module in modules.items() if _is_about(module, engine))
     return [result for result in results if result]
+
+
+def require_engine(engine: str) -> None:
+    """Raise DoctorError for the name of an engine that doctor does not know; "" is all of them."""
+    if engine and engine not in ENGINES:
+        raise DoctorError(f"there is no engine {engine}", hint=f"there are {', '.join(ENGINES)}")
+
+
+def _is_about(module: ModuleType, engine: str) -> bool:
+    return not engine or getattr(module, "ENGINE", engine) == engine
 
 
 def load_check(name: str) -> ModuleType:

@@ -58,7 +58,7 @@ def _read_runtimes(engine: str, host: Host) -> tuple[list[str], str]:
     from amd_ctk.engines.docker import DOCKER
     from amd_ctk.engines.podman import PODMAN
 
-    known, paths = (PODMAN, _podman_files(host)) if engine == "podman" else (DOCKER, [DOCKER.config_path])
+    known, paths = (PODMAN, podman_files(host)) if engine == "podman" else (DOCKER, [DOCKER.config_path])
     ours: list[str] = []
     default = ""
     for path in paths:
@@ -68,7 +68,8 @@ def _read_runtimes(engine: str, host: Host) -> tuple[list[str], str]:
     return ours, default
 
 
-def _podman_files(host: Host) -> list[str]:
+def podman_files(host: Host) -> list[str]:
+    """Return where Podman as root reads its configuration, the strongest last."""
     names = sorted(name for name in host.names(CONTAINERS_CONF_D) if name.endswith(".conf"))
     return [*CONTAINERS_CONF, *(f"{CONTAINERS_CONF_D}/{name}" for name in names)]
 

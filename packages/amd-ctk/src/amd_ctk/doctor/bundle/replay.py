@@ -32,7 +32,7 @@ PROC_FILES = (f"{PROC}/sys/kernel/osrelease", f"{PROC}/self/uid_map")
 TREES = ("/sys/", "/dev/", "/etc", "/run", "/var/", "/tmp", "/.simulated-host")  # noqa: S108 - of the simulated host
 
 
-def replay_bundle(path: str, *, only: Iterable[str] = (), skip: Iterable[str] = ()) -> list[Result]:
+def replay_bundle(path: str, *, only: Iterable[str] = (), skip: Iterable[str] = (), engine: str = "") -> list[Result]:
     """Return what the checks say of the host of a bundle; BundleError."""
     from tempfile import TemporaryDirectory
 
@@ -40,7 +40,7 @@ def replay_bundle(path: str, *, only: Iterable[str] = (), skip: Iterable[str] = 
     with TemporaryDirectory(prefix="amd-ctk-doctor-") as directory:
         try:
             facts = _read_facts(_build(members, f"{directory}/host"), members, directory)
-            return run_checks(facts, only=only, skip=(*skip, *OF_THIS_MACHINE))
+            return run_checks(facts, only=only, skip=(*skip, *OF_THIS_MACHINE), engine=engine)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError) as error:
             raise BundleError(f"{path} cannot be understood: {error}") from error
 

@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
+ENGINE = "docker"
 WHY = "'docker run --runtime=amd' is refused, or a container silently has no GPU"
 PLACE = "how-to/configure-engines.md"
 

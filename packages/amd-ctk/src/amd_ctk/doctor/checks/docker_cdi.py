@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
+ENGINE = "docker"
 WHY = "'--device amd.com/gpu=0' is refused"
 PLACE = "reference/engines.md#what-to-know-beside-the-table"
 FIRST = (25,)

@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
+ENGINE = "docker"
 WHY = "Docker Desktop runs containers in a virtual machine, which has no GPU of this host"
 PLACE = "reference/support.md#engines"
 

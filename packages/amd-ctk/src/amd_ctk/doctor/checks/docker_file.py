@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
+ENGINE = "docker"
 WHY = "dockerd does not start with a broken file, and no container starts under a runtime that is not there"
 PLACE = "how-to/configure-engines.md"
 

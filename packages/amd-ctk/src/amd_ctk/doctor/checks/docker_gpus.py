@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
+ENGINE = "docker"
 WHY = "Docker before 28.3 says 'could not select device driver'; from then on only the AMD runtime understands it"
 PLACE = "how-to/troubleshoot.md#what-engines-say"
 FIRST = (28, 3)

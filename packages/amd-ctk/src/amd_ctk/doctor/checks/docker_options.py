@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
+ENGINE = "docker"
 WHY = "dockerd does not start where a directive stands both in daemon.json and on its command line"
 PLACE = "how-to/configure-engines.md"
 

@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
+ENGINE = "docker"
 WHY = "without root no node can be made, so the host's are bound, with the mode that they have there"
 PLACE = "explanation/access.md#rootless-engines"
 EVERYBODY = 0o006

@@ -5,17 +5,23 @@ from __future__ import annotations
 from amd_ctk.cdi.engine_devices import read_spec_files
 from amd_ctk.doctor.facts.broken_host import BrokenHost
 from amd_ctk.doctor.facts.cdi import CdiFacts, read_cdi
+from amd_ctk.doctor.facts.containerd import read_containerd
 from amd_ctk.doctor.facts.containers import StaleContainer, read_stale_containers
 from amd_ctk.doctor.facts.docker import DockerFacts, read_docker
+from amd_ctk.doctor.facts.engine_files import EngineFileFacts
 from amd_ctk.doctor.facts.gpus import GpuFacts, read_gpus
 from amd_ctk.doctor.facts.inside import InsideFacts, read_inside
 from amd_ctk.doctor.facts.kernel import KernelFacts, read_kernel
+from amd_ctk.doctor.facts.packages import PackageFacts, read_packages
+from amd_ctk.doctor.facts.podman import PodmanFacts, read_podman
+from amd_ctk.doctor.facts.slurm import SlurmFacts, read_slurm
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
 from amd_ctk.explain.running import ask_engines
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_ctk.doctor.facts.users import User
     from amdgpu_discovery.host import Host
 
 
@@ -27,15 +33,22 @@ class Facts(Value):
     docker: DockerFacts
     cdi: CdiFacts
     toolkit: ToolkitFacts
+    podman: PodmanFacts = PodmanFacts()
+    containerd: EngineFileFacts = EngineFileFacts()
+    slurm: SlurmFacts = SlurmFacts()
+    packages: PackageFacts = PackageFacts()
     # None where they could not be read.
     stale_containers: tuple[StaleContainer, ...] | None = ()
     # Of the one container that was asked about.
     inside: InsideFacts | None = None
 
 
-def read_facts(host: Host, *, container: str = "", proc: str = "/proc") -> Facts:
+def read_facts(
+    host: Host, *, container: str = "", engine: str = "", user: User | None = None, proc: str = "/proc"
+) -> Facts:
     """Read everything, of a `container` too where one is named; NoContainer for one that does not run.
 
+    Where an `engine` is named, others are not asked. `user` is the one whose rootless containers are looked at.
     Programs that may keep one waiting are asked meanwhile.
     """
     from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +56,7 @@ def read_facts(host: Host, *, container: str = "", proc: str = "/proc") -> Facts
     specs = read_spec_files(host)
     host = BrokenHost(host.root)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        docker = pool.submit(read_docker, host)
+        docker = pool.submit(read_docker, host) if engine in ("", "docker") else None
         told = pool.submit(ask_engines, container) if container else None
         gpus = read_gpus(host)
         facts = Facts(
@@ -52,7 +65,11 @@ def read_facts(host: Host, *, container: str = "", proc: str = "/proc") -> Facts
             cdi=read_cdi(host, specs),
             toolkit=read_toolkit(host),
             stale_containers=read_stale_containers(host, gpus),
-            docker=docker.result(),
+            podman=read_podman(host, user, is_meant=engine == "podman"),
+            containerd=read_containerd(host),
+            slurm=read_slurm(host, gpus.gpus),
+            packages=read_packages(host),
+            docker=docker.result() if docker else DockerFacts(),
         )
     # Behind the threads, because it forks.
     return facts.replace(inside=read_inside(host, container, told.result())) if told else facts

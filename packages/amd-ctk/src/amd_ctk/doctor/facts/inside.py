@@ -10,6 +10,7 @@ from amd_ctk.doctor.inside.image_files import look_at_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
 from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running
 from amd_ctk.explain.visible_inside import FILTERS
+from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.device_nodes import KFD_NUMBER
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 NUMA_NODES = "/sys/devices/system/node"
 # A container with a user namespace can mount 100,000 times, and each path may have 4096 bytes.
 LARGEST_MOUNTS = 16 * 1024 * 1024
-VARIABLES = ("HOME", "HSA_OVERRIDE_GFX_VERSION", *FILTERS)
+VARIABLES = ("HOME", "HSA_OVERRIDE_GFX_VERSION", *FILTERS, JOB_ID, NODE, *GPUS)
 
 
 class ImageFacts(Value):

@@ -1,0 +1,39 @@
+"""Does Slurm give jobs the GPUs of this node, and containers the AMD runtime?"""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.doctor.finding import Finding, bad, note, ok
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.doctor.facts.all import Facts
+    from amd_ctk.slurm.status import SlurmStatus
+
+ENGINE = "slurm"
+WHY = "a job has the GPUs that gres.conf names, and its container those that the AMD runtime finds for them"
+PLACE = "how-to/slurm.md#see-what-is-wrong"
+SHOW = "amd-ctk slurm status"
+
+
+def check(facts: Facts) -> Finding | None:
+    """Judge gres.conf and oci.conf."""
+    slurm = facts.slurm
+    if slurm.problem:
+        return bad(slurm.problem, fix=SHOW)
+    return _judge(slurm.status, slurm.files) if slurm.status else None
+
+
+def _judge(status: SlurmStatus, files: tuple[str, ...]) -> Finding:
+    numbered = [gpu for gpu in status.gpus if gpu.slurm_number is not None]
+    wrong = [problem for problem in status.problems if "is no GPU of this host" in problem]
+    if wrong or (files and not numbered):
+        return bad((wrong or status.problems)[0], fix=f"write gres.conf as 'amd-ctk slurm gres' prints it; {SHOW}")
+    if status.runtime and os.path.basename(status.runtime) != RUNTIME_PROGRAM:
+        words = f"Slurm calls {status.runtime} for containers, and these get no GPU"
+        return bad(words, fix="sudo amd-ctk runtime configure --runtime=slurm")
+    if status.problems:
+        return note(status.problems[0], fix=SHOW)
+    return ok(f"Slurm knows {len(numbered)} GPU{'' if len(numbered) == 1 else 's'} of this node")

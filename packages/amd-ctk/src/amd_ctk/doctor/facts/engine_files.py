@@ -1,0 +1,72 @@
+"""What the configuration files of an engine say of the AMD runtime."""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.documents.document import DocumentError
+from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amd_ctk.configuration.engine import Engine
+    from amd_ctk.documents.document import Document
+    from amdgpu_discovery.host import Host
+
+LARGEST = 256 * 1024
+
+
+class EngineFileFacts(Value):
+    """The files of one engine; problems are those of the first file that has one."""
+
+    # "/etc/containers/containers.conf: line 3: ..."
+    problem: str = ""
+    # The program of the AMD runtime that a file names and that is not there.
+    missing_program: str = ""
+    runtimes: tuple[str, ...] = ()
+    # The last one that a file names.
+    default_runtime: str = ""
+
+
+def read_engine_files(host: Host, engine: Engine, paths: Iterable[str]) -> EngineFileFacts:
+    """Return what files say, the strongest last; a file that cannot be read is a fact too."""
+    facts = EngineFileFacts()
+    for path in paths:
+        try:
+            document = engine.read(read_plain_file(host.path(path), largest=LARGEST)[0].decode())
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, RecursionError, ToolkitError) as error:
+            facts = facts.replace(problem=facts.problem or f"{path}: {_why(error)}")
+            continue
+        facts = _read(facts, engine, document)
+    return facts
+
+
+def _read(facts: EngineFileFacts, engine: Engine, document: Document) -> EngineFileFacts:
+    try:
+        layout = engine.find_layout(document)
+        entries, default = document.get(layout.runtimes), document.get(layout.default_runtime)
+    except DocumentError:
+        # containerd's own file may have no version, and then no runtime either.
+        return facts
+    programs = {
+        str(name): program
+        for name, entry in (entries.items() if isinstance(entries, dict) else ())
+        if os.path.basename(program := layout.program_of(entry)) == RUNTIME_PROGRAM
+    }
+    missing = [path for path in programs.values() if "/" in path and not os.path.exists(path)]
+    return facts.replace(
+        runtimes=(*facts.runtimes, *programs),
+        missing_program=facts.missing_program or next(iter(missing), ""),
+        default_runtime=default if isinstance(default, str) else facts.default_runtime,
+    )
+
+
+def _why(error: Exception) -> str:
+    return reason(error) if isinstance(error, OSError) else str(getattr(error, "message", error))

@@ -1,0 +1,69 @@
+"""What Debian's package manager has of AMD's packages, and for which release it gets them."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from amdgpu_discovery.host import Host
+
+STATUS = "/var/lib/dpkg/status"
+SOURCES_D = "/etc/apt/sources.list.d"
+OS_RELEASE = "/etc/os-release"
+# AMD's own packages, this project's, and the driver's.
+PREFIXES = ("amd-c", "amdgpu", "rocm")
+AMD_REPOSITORIES = ("radeon.com/", "repo.amd.com/")
+# By their code names, as far as AMD or Debian has packages for them.
+RELEASES = ("focal", "jammy", "noble", "resolute", "bullseye", "bookworm", "trixie", "forky")
+MOST_SOURCES = 256
+
+
+class PackageFacts(Value):
+    """What is wrong with packages, in words."""
+
+    # "amdgpu-dkms is half-configured"
+    broken: tuple[str, ...] = ()
+    # "/etc/apt/sources.list.d/amdgpu.list is for noble, and this host is trixie"
+    foreign_sources: tuple[str, ...] = ()
+    is_known: bool = False
+
+
+def read_packages(host: Host) -> PackageFacts:
+    """Return what dpkg and apt know; nothing where there is no dpkg."""
+    text = host.read_attribute(STATUS)
+    return PackageFacts(
+        is_known=bool(text), broken=tuple(_find_broken(text)), foreign_sources=tuple(_find_foreign(host))
+    )
+
+
+def _find_broken(text: str) -> Iterator[str]:
+    for stanza in text.split("\n\n"):
+        name = stanza.partition("\n")[0].removeprefix("Package: ")
+        if not name.startswith(PREFIXES):
+            continue
+        # dpkg(1): what is wanted, a flag, and the state.
+        words = stanza.partition("\nStatus: ")[2].partition("\n")[0].split()
+        if len(words) == 3 and words[0] == "install" and words[2] != "installed":
+            yield f"{name} is {words[2]}"
+
+
+def _find_foreign(host: Host) -> Iterator[str]:
+    release = host.read_attribute(OS_RELEASE)
+    own = [name for name in RELEASES if name in release]
+    for name in sorted(host.names(SOURCES_D))[:MOST_SOURCES] if own else ():
+        words = _words_of_amd(host.read_attribute(f"{SOURCES_D}/{name}"))
+        other = [release for release in RELEASES if release in words and release not in own]
+        if other:
+            yield f"{SOURCES_D}/{name} is for {other[0]}, and this host is {own[0]}"
+
+
+def _words_of_amd(text: str) -> list[str]:
+    """Return the words of the entries for AMD's repositories: lines of a .list, stanzas of a .sources."""
+    entries = text.split("\n\n") if "URIs:" in text else text.splitlines()
+    lines = [
+        line for entry in entries if any(name in entry for name in AMD_REPOSITORIES) for line in entry.splitlines()
+    ]
+    return [word for line in lines if not line.lstrip().startswith("#") for word in line.split()]

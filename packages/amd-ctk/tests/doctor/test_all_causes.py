@@ -1,0 +1,35 @@
+"""Every known cause has a check, and every check of a cause has a test that is there."""
+
+from __future__ import annotations
+
+import ast
+import runpy
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.doctor.run import check_names
+
+HERE = Path(__file__).parent
+TABLE = runpy.run_path(str(HERE / "causes.py"))
+CAUSES, WITHOUT_CHECK = TABLE["CAUSES"], TABLE["WITHOUT_CHECK"]
+
+
+def test_each_of_33_causes_has_a_check_or_a_reason():
+    assert sorted([*CAUSES, *WITHOUT_CHECK]) == list(range(1, 34))
+    assert len(WITHOUT_CHECK) <= 4
+    assert {check for check, *_ in CAUSES.values()} <= {*check_names()}
+
+
+@pytest.mark.parametrize("number", CAUSES)
+def test_the_test_of_a_cause_exists(number):
+    check, state, file, test = CAUSES[number]
+    name, _, parameter = test.rstrip("]").partition("[")
+    tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
+    tables = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)}
+    table = tables.get("FAULTS" if state == "bad" else "NOTES")
+
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if parameter:
+        assert parameter == check
+        assert parameter in {key.value for key in table.keys}
