@@ -2,6 +2,7 @@
 
     nox -s bench                       the table of docs/explanation/performance.md
     nox -s bench -- --rounds 100       with more rounds
+    nox -s bench -- --rival NAME=PATH  and of another runtime, which is given the same bundles
 
 It fails where a target is missed by more than MARGIN.
 
@@ -18,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 
 from installation import PYTHON, install
@@ -83,8 +85,11 @@ class Bench:
         """Return the path of an installed program."""
         return f"{self.installed}/usr/bin/{name}"
 
-    def create(self, host: str, *request: str, container: str = "c1") -> Program:
-        """Return a `create` of a container with this environment; its bundle is made again each time."""
+    def create(self, host: str, *request: str, container: str = "c1", program: str = "") -> Program:
+        """Return a `create` of a container with this environment; its bundle is made again each time.
+
+        `program` is another runtime than ours.
+        """
         bundle = self.directory / f"bundle-{container}"
         bundle.mkdir(exist_ok=True)
         spec = SPEC % "".join(f',"{variable}"' for variable in request)
@@ -96,7 +101,7 @@ class Bench:
         # Of this very process, so that containers live although their runc has done nothing.
         (bundle / "pid").write_text(str(os.getpid()))
         options = ["--bundle", str(bundle), "--pid-file", str(bundle / "pid")]
-        words = [self.program("amd-container-runtime"), "create", *options, container]
+        words = [program or self.program("amd-container-runtime"), "create", *options, container]
         return Program(words, self.environment(host), prepare)
 
     def command(self, host: str, *words: str) -> Program:
@@ -161,6 +166,15 @@ def rows(bench: Bench) -> Iterator[Row]:
     yield from commands(bench)
     yield from hooks(bench)
     yield many_at_once(bench)
+
+
+def rival(bench: Bench, name: str, path: str) -> Iterator[Row]:
+    """Measure another runtime in the place of ours, without a target."""
+    requests = {"no GPU asked": (EIGHT, ()), "8 GPUs": (EIGHT, ("AMD_VISIBLE_DEVICES=all",))}
+    requests["64 partitions, all"] = (PARTITIONED, ("AMD_VISIBLE_DEVICES=all",))
+    for what, (host, request) in requests.items():
+        measured = compare(bench.create(host, *request, program=path), bench.bare, bench.rounds)
+        yield Row(f"{name}: `create`, {what}", f"{measured.ratio:.2f}x ({measured.milliseconds:.1f} ms)", "", True)
 
 
 def life(bench: Bench, host: str, what: str, target: float) -> Row:
@@ -253,10 +267,13 @@ def traced(bench: Bench) -> Iterator[Row]:
 def main(arguments: Sequence[str]) -> int:
     """Print the table; return 1 where a target is missed."""
     rounds = int(arguments[arguments.index("--rounds") + 1]) if "--rounds" in arguments else 40
+    pairs = pairwise(arguments)
+    rivals = [(name, path) for word, value in pairs if word == "--rival" for name, _, path in [value.partition("=")]]
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory, tempfile.TemporaryDirectory() as on_disk:
         print("| | measured | target | |\n|---|--:|--:|---|", flush=True)
         missed = 0
-        for row in rows(Bench(Path(directory), Path(on_disk), rounds)):
+        bench = Bench(Path(directory), Path(on_disk), rounds)
+        for row in chain(rows(bench), *(rival(bench, name, path) for name, path in rivals)):
             print(f"| {row.what} | {row.measured} | {row.target} | {'' if row.met else 'missed'} |", flush=True)
             missed += not row.met
     return int(missed > 0)

@@ -1,0 +1,131 @@
+"""How a start, the tracker's status and a claim grow with the GPUs of a host and with the containers that use them.
+
+    python benchmarks/growth.py                     the tables of docs/explanation/performance.md
+    python benchmarks/growth.py --rounds 10
+
+Ratios are to a Python that does nothing. The containers of the second table share one GPU, and live.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from container_start import IN_MEMORY, SPEC
+from installation import PYTHON, install
+from measure import Program, compare
+
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import Lease, boot_offset
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.simulate import build_host, load_profile
+
+# The kernel numbers 64 cards until 6.12, so more are not simulated.
+GPUS = (1, 8, 64)
+LEASES = (0, 100, 1000)
+SHARED, EXCLUSIVE = "0", "1"
+
+
+class Growth:
+    """An installation, and hosts of several sizes."""
+
+    def __init__(self, directory: Path, on_disk: Path, rounds: int) -> None:
+        self.directory = directory
+        self.programs = install(on_disk) / "usr/bin"
+        self.rounds = rounds
+        (directory / "runc").symlink_to("/bin/true")
+        self.bare = Program([str(PYTHON), "-I", "-S", "-c", "pass"], {})
+
+    def with_gpus(self) -> Iterator[str]:
+        """Measure a host of each size."""
+        for count in GPUS:
+            host = _build(self.directory / f"gpus-{count}", count)
+            cells = [self._ratio(self._create(host, "all")), self._ratio(self._command(host, "gpu", "list"))]
+            yield f"| {count} | {' | '.join(cells)} |"
+
+    def with_leases(self) -> Iterator[str]:
+        """Measure a host of four GPUs that ever more containers use."""
+        for count in LEASES:
+            host = _build(self.directory / f"leases-{count}", 4)
+            Tracker(host).enable()
+            Tracker(host).set_accessibility(EXCLUSIVE, exclusive=True)
+            _write_leases(host, count)
+            status = self._command(host, "gpu-tracker", "status")
+            creates = (self._create(host, request) for request in (SHARED, EXCLUSIVE))
+            yield f"| {count} | {' | '.join(map(self._ratio, (status, *creates)))} |"
+
+    def _ratio(self, program: Program) -> str:
+        measured = compare(program, self.bare, self.rounds)
+        return f"{measured.ratio:.2f}x ({measured.milliseconds:.1f} ms)"
+
+    def _command(self, host: Host, *words: str) -> Program:
+        return Program([f"{self.programs}/amd-ctk", *words], {"PATH": "/usr/bin:/bin", "AMD_CTK_HOST_ROOT": host.root})
+
+    def _create(self, host: Host, request: str) -> Program:
+        bundle = self.directory / "bundle"
+        bundle.mkdir(exist_ok=True)
+
+        def prepare() -> None:
+            (bundle / "config.json").write_text(SPEC % f',"AMD_VISIBLE_DEVICES={request}"')
+            for lease in Path(host.path("/run/amd-container-toolkit/leases")).glob("new@*"):
+                lease.unlink()
+
+        words = [f"{self.programs}/amd-container-runtime", "create", "--bundle", str(bundle), "new"]
+        environment = {"PATH": f"{self.directory}:/usr/bin:/bin", "AMD_CTK_HOST_ROOT": host.root}
+        return Program(words, environment, prepare)
+
+
+def _build(directory: Path, count: int) -> Host:
+    """Build a host with that many MI210, 16 in a PCI domain."""
+    profile = load_profile("mi210-4")
+    gpus = (
+        profile.gpus[number % 4].replace(pci_address=f"{number // 16 + 1:04x}:{number % 16 * 8 + 3:02x}:00.0")
+        for number in range(count)
+    )
+    return build_host(directory, profile.replace(gpus=tuple(gpus)), with_links=False)
+
+
+def _write_leases(host: Host, count: int) -> None:
+    """Write leases of containers whose init is this very process."""
+    state = State(host)
+    processes = Processes()
+    gpu = locate_gpus(host)[0].key
+    for number in range(count):
+        state.write_lease(
+            Lease(
+                container_id=f"{number:064x}",
+                creator=processes.myself(),
+                init=processes.myself(),
+                gpus=(gpu,),
+                ways=("env",),
+                since=time.time(),
+                boot_offset=boot_offset(),
+                boot_id=processes.boot_id,
+                namespace=processes.namespace,
+            )
+        )
+
+
+def main(words: list[str]) -> int:
+    """Print the two tables."""
+    rounds = int(words[words.index("--rounds") + 1]) if "--rounds" in words else 30
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory, tempfile.TemporaryDirectory() as on_disk:
+        growth = Growth(Path(directory), Path(on_disk), rounds)
+        print("| GPUs | `create`, all | `amd-ctk gpu list` |\n|--:|--:|--:|")
+        for row in growth.with_gpus():
+            print(row, flush=True)
+        print("\n| containers | `gpu-tracker status` | `create`, shared GPU | `create`, exclusive GPU |")
+        print("|--:|--:|--:|--:|")
+        for row in growth.with_leases():
+            print(row, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
