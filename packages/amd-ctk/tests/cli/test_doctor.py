@@ -78,3 +78,26 @@ def test_a_check_that_does_not_exist_is_refused(host, amd_ctk):
 
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr.startswith("there is no check nodez (there are windows, driver, dkms,")
+
+
+def test_an_engine_that_doctor_does_not_know_is_refused(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("doctor", "--engine=crun", **ALONE)
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == "there is no engine crun (there are docker, podman, containerd, slurm)\n"
+
+
+def test_with_an_engine_its_own_checks_are_made(host, amd_ctk):
+    path = host().path("/etc/slurm/gres.conf")
+    os.makedirs(os.path.dirname(path))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("Name=gpu File=/dev/dri/renderD[128-131]\n")
+
+    slurm = amd_ctk("doctor", "--engine=slurm", "--only=slurm,nodes", **ALONE)
+    docker = amd_ctk("doctor", "--engine=docker", "--only=slurm,nodes", **ALONE)
+
+    assert (slurm.returncode, slurm.stderr) == (0, "")
+    assert [line.split()[0] for line in slurm.stdout.splitlines()] == ["nodes", "slurm", "fix:", "2"]
+    assert [line.split()[0] for line in docker.stdout.splitlines()] == ["nodes", "1"]

@@ -135,6 +135,9 @@ def broken_containerd(machine):
 
 def podman_user(machine, *, groups=(110,)):
     """Have a user of rootless Podman, for whom all is well."""
+    if machine.user:
+        machine.user = machine.user.replace(groups=groups)
+        return
     machine.add_program("podman", "exit 1")
     machine.add_program("crun", "exit 0")
     machine.user = User(name="u1", uid=1000, groups=groups, home="/home/u1", runtime_directory="/run/user/1000")
@@ -144,13 +147,17 @@ def podman_user(machine, *, groups=(110,)):
         machine.write(path, "")
 
 
+def groups_of(machine):
+    return machine.user.groups if machine.user else (110,)
+
+
 def broken_containers_conf(machine):
-    podman_user(machine)
+    podman_user(machine, groups=groups_of(machine))
     machine.write("/home/u1/.config/containers/containers.conf", "[engine\n")
 
 
 def user_without_ids(machine):
-    podman_user(machine)
+    podman_user(machine, groups=groups_of(machine))
     machine.write("/etc/subuid", "other:100000:65536\n")
 
 
@@ -204,7 +211,6 @@ EXCLUSIVE = [
     *((name, other) for name in REBUILDING for other in ("nodes", "node-access", "user-namespace", "gpu-state")),
     *((name, other) for name in REBUILDING for other in ("cdi", "cdi-names", "rootless", "tracker")),
     *((name, other) for name in REBUILDING for other in ("slurm", "podman-nodes")),
-    *combinations(("podman-file", "podman-user", "podman-nodes"), 2),
     *((name, "podman-nodes") for name in ("node-access",)),
     *(("nodes", other) for other in ("user-namespace", "cdi", "cdi-names")),
     *(("node-access", other) for other in ("user-namespace",)),

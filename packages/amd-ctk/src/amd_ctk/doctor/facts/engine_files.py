@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from amd_ctk.documents.document import Document
     from amdgpu_discovery.host import Host
 
-LARGEST = 256 * 1024
+# The longest that come with an engine have 30 KiB, most of it comments.
+LARGEST = 128 * 1024
 
 
 class EngineFileFacts(Value):

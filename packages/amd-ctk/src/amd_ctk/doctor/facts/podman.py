@@ -18,6 +18,8 @@ RANGES = ("/etc/subuid", "/etc/subgid")
 NSSWITCH = "/etc/nsswitch.conf"
 STORAGE = ".local/share/containers"
 USER_CONF = ".config/containers/containers.conf"
+# Users write these, and root may read them.
+MOST_DROP_INS = 32
 
 
 class PodmanFacts(Value):
@@ -62,7 +64,7 @@ def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> Pod
 def _files(host: Host, user: User | None) -> list[str]:
     own = f"{user.home}/{USER_CONF}" if user else ""
     drop_ins = sorted(f"{own}.d/{name}" for name in host.names(f"{own}.d") if name.endswith(".conf")) if own else []
-    return [*podman_files(host), *([own] if own else []), *drop_ins]
+    return [*podman_files(host), *([own] if own else []), *drop_ins[:MOST_DROP_INS]]
 
 
 def _without_ranges(host: Host, user: User) -> tuple[str, ...]:
