@@ -125,6 +125,7 @@ SPOILERS: list[Callable[[Scene], None]] = [
     ask_for("AMD_VISIBLE_DEVICES=first"),
     ask_for("AMD_VISIBLE_DEVICES=0x1234"),
     ask_for("DOCKER_RESOURCE_AMD_GPU=2"),
+    ask_for("AMD_VISIBLE_DEVICES=0", "AMD_REQUIRE_GFX=gfx=gfx942"),
     unload_the_driver,
     hide_gpus_from_kfd,
     remove("dev/kfd"),

@@ -97,6 +97,18 @@ def test_only_what_slurm_starts_loads_what_is_for_slurm(runtime, loaded):
     }
 
 
+def test_only_an_image_that_requires_something_loads_what_checks_it(runtime, loaded):
+    runtime.write_config("AMD_VISIBLE_DEVICES=all")
+    without = loaded("create", "--bundle", runtime.bundle, "c1")
+    runtime.write_config("AMD_VISIBLE_DEVICES=all", "AMD_REQUIRE_GFX=gfx=gfx90a")
+
+    modules = loaded("create", "--bundle", runtime.bundle, "c1")
+
+    assert not modules & FORBIDDEN
+    assert not any("requirements" in name for name in without)
+    assert {"amd_container_runtime.image_requirements", "amdgpu_discovery.requirements.check"} <= modules - without
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
 def test_what_makes_nodes_is_loaded_only_where_a_user_namespace_is_asked_for(runtime, loaded):
     runtime.write_config("AMD_VISIBLE_DEVICES=all")

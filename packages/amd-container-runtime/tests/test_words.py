@@ -58,6 +58,7 @@ RULES = '{"linux": {"resources": {"devices": [%s]}}}'
 LOOKED_AT = {
     "process.env[] == AMD_VISIBLE_DEVICES": '{"process": {"env": ["AMD_VISIBLE_DEVICES="]}}',
     "process.env[] startswith DOCKER_RESOURCE_": '{"process": {"env": ["DOCKER_RESOURCE_GPU=0x1"]}}',
+    "process.env[] startswith AMD_REQUIRE_": '{"process": {"env": ["AMD_REQUIRE_GFX=gfx=gfx942"]}}',
     "process.env[] startswith SLURM": '{"process": {"env": ["SLURM_STEP_GPUS=0,1"]}}',
     "annotations.com.amd.container-toolkit.edits": '{"annotations": {"com.amd.container-toolkit.edits": "{}"}}',
     "annotations.run.oci.keep_original_groups": '{"annotations": {"run.oci.keep_original_groups": "1"}}',

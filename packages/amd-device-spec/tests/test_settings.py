@@ -54,6 +54,7 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "visible_devices_env": "always",
         "privileged_claims": "requested",
         "slurm_filters": "remove",
+        "image_requirements": "enforce",
         "log_level": "info",
         "log_file": "",
     }

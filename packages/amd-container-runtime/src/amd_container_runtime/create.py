@@ -112,6 +112,7 @@ def _add(start: Start) -> None:
     changed = _remove_earlier_edits(start.spec)
     granted, claim = _grant(start, request)
     try:
+        _check_image(start, granted, claim)
         nodes = find_device_nodes(start.host, granted.gpus)
         closed = closed_nodes(nodes, start.spec)
         changed = add_edits(start.spec, _edits(start, nodes, closed, granted, claim)) or changed
@@ -200,6 +201,18 @@ def _claim(start: Start, granted: Grant, gpus: Sequence[GpuLocation]) -> Contain
         vram_mb=vram_mb,
         privileged_claims_all=start.settings.privileged_claims == "all",
     )
+
+
+def _check_image(start: Start, granted: Grant, claim: ContainerClaim | None) -> None:
+    """Refuse a container whose image requires other GPUs, or note it."""
+    environment = start.spec.get("process", {}).get("env") or ()
+    if not any(variable.startswith("AMD_REQUIRE_") for variable in environment):
+        return
+    # Few images require anything.
+    from amd_container_runtime.image_requirements import check_image
+
+    for note in check_image(start.host, start.spec, start.settings, claim.gpus if claim else granted.gpus):
+        start.say("warn", note)
 
 
 def _drop_limits_of_others(spec: dict[str, Any]) -> None:

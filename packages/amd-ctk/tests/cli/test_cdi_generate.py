@@ -127,6 +127,18 @@ def test_the_hosts_modes_are_kept_where_the_settings_say_so(host, amd_ctk, tmp_p
     assert [node["fileMode"] for node in nodes] == [0o660, 0o660, 0o660]
 
 
+def test_the_trackers_hook_knows_what_becomes_of_images_that_do_not_fit(host, amd_ctk, spec):
+    host()
+    amd_ctk("gpu-tracker", "enable")
+    amd_ctk("config", "set", "image-requirements", "warn")
+
+    amd_ctk("cdi", "generate")
+
+    claim, release = json.loads(spec.read_text())["containerEdits"]["hooks"]
+    assert claim["args"][-2:] == ["--image-requirements", "warn"]
+    assert "--image-requirements" not in release["args"]
+
+
 def test_the_trackers_hooks_come_and_go_with_the_tracker(host, amd_ctk, spec):
     host()
     amd_ctk("cdi", "generate")

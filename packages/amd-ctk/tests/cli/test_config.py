@@ -23,6 +23,7 @@ swarm-vram-resources = []  # default
 visible-devices-env = "always"  # default
 privileged-claims = "requested"  # default
 slurm-filters = "remove"  # default
+image-requirements = "enforce"  # default
 log-level = "info"  # default
 log-file = ""  # default
 """
@@ -63,6 +64,7 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "visible-devices-env": "always",
             "privileged-claims": "requested",
             "slurm-filters": "remove",
+            "image-requirements": "enforce",
             "log-level": "info",
             "log-file": "",
         },

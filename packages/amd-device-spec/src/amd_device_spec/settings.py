@@ -32,6 +32,7 @@ CHOICES = {
     "visible-devices-env": ("always", "privileged", "never"),
     "privileged-claims": ("requested", "all"),
     "slurm-filters": ("remove", "keep"),
+    "image-requirements": ("enforce", "warn", "ignore"),
     "log-level": ("info", "debug", "warn", "error"),
 }
 # The keys that take kinds of Swarm's generic resources, each with an example.
@@ -57,6 +58,8 @@ class Settings(Value):
         visible_devices_env: Whether containers may ask by environment: `always`, `privileged` or `never`.
         privileged_claims: What privileged containers claim of the GPU Tracker: `requested` or `all`.
         slurm_filters: What becomes of Slurm's own ROCR_VISIBLE_DEVICES and its like in containers: `remove` or `keep`.
+        image_requirements: What becomes of containers that do not fit the `AMD_REQUIRE_*` of their image: `enforce`,
+            `warn` or `ignore`.
         log_level: `debug`, `info`, `warn` or `error`.
         log_file: Absolute path of the runtime's log; "" for the default.
     """
@@ -70,6 +73,7 @@ class Settings(Value):
     visible_devices_env: str = "always"
     privileged_claims: str = "requested"
     slurm_filters: str = "remove"
+    image_requirements: str = "enforce"
     log_level: str = "info"
     log_file: str = ""
 

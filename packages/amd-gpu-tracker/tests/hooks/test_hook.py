@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -323,3 +324,43 @@ def test_the_hook_loads_no_library(untracked, tracker, init, tmp_path):
     }
     assert loaded & (heavy | {"contextlib", "collections", "tempfile", "shutil", "typer"}) == set()
     assert "amd_gpu_tracker.claims.reservation" in loaded
+
+
+def requiring(untracked, requirement):
+    minor = locate_gpus(untracked.host)[0].render_minor
+    environment = ["PATH=/bin", requirement, "AMD_VISIBLE_DEVICES=void"]
+    return {"process": {"env": environment}, "linux": {"devices": [{"type": "c", "major": 226, "minor": minor}]}}
+
+
+def test_a_container_that_does_not_get_what_its_image_requires_is_refused(tracker, runtime, untracked, init):
+    spec = requiring(untracked, "AMD_REQUIRE_GFX=gfx=gfx942")
+
+    answer = runtime(claim_hook(untracked.host), "c1", init.pid, spec=spec)
+
+    sentence = "AMD_REQUIRE_GFX=gfx=gfx942: GPU 0 is gfx90a (AMD_DISABLE_REQUIRE=true starts it anyway)"
+    assert (answer.returncode, answer.stderr) == (10, f"{sentence}\n")
+    assert untracked.lease_files() == []
+    assert [refusal.message for refusal in tracker.refusals()] == [sentence]
+
+
+def test_a_container_that_gets_what_its_image_requires_claims_it(tracker, runtime, untracked, init):
+    spec = requiring(untracked, "AMD_REQUIRE_GFX=gfx=gfx90a,gpus=1")
+
+    assert runtime(claim_hook(untracked.host), "c1", init.pid, spec=spec).returncode == 0
+    assert users(tracker) == {0: ["c1"], 1: [], 2: [], 3: []}
+
+
+@pytest.mark.parametrize(("setting", "lines"), [("warn", 1), ("ignore", 0)])
+def test_a_hook_knows_what_the_administrator_set(setting, lines, tracker, runtime, untracked, init):
+    hook = claim_hook(untracked.host, image_requirements=setting)
+    spec = requiring(untracked, "AMD_REQUIRE_GFX=gfx=gfx942")
+
+    answer = runtime(hook, "c1", init.pid, spec=spec)
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert is_claim_hook(hook)
+    log = Path(untracked.host.path("/var/log/amd-container-runtime.log"))
+    written = log.read_text().splitlines() if log.exists() else []
+    words = 'error="AMD_REQUIRE_GFX=gfx=gfx942: GPU 0 is gfx90a" container=c1'
+    line = f'level=WARN msg="The image of a container with GPUs" {words} host_root="{untracked.host.root}"'
+    assert [line.split(" ", 1)[1] for line in written] == [line] * lines

@@ -81,7 +81,8 @@ def find_tracker_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
 
     if not Tracker(host).is_enabled():
         return {}
-    return {"createRuntime": [claim_hook(host)], "poststop": [release_hook(host)]}
+    claim = claim_hook(host, image_requirements=read_settings(host).image_requirements)
+    return {"createRuntime": [claim], "poststop": [release_hook(host)]}
 
 
 def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:

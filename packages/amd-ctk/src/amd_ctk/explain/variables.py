@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from amd_ctk.explain.visible_inside import FILTERS
-from amd_ctk.targets import parse_override
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
 from amd_device_spec.slurm.filters import FILTERS as SLURM_FILTERS
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.selection import asks_for_nothing, resolve
+from amdgpu_discovery.targets import parse_override
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 

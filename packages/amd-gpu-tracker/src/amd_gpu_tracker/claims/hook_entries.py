@@ -23,11 +23,18 @@ CLAIM = "claim"
 RELEASE = "release"
 # Longer than a hook waits for the tracker's lock; without it an engine would wait for ever.
 TIMEOUT_SECONDS = 120
+# What becomes of containers whose image requires other GPUs; without it they are refused.
+IMAGE_REQUIREMENTS = "--image-requirements"
+ENFORCE = "enforce"
 
 
-def claim_hook(host: Host) -> dict[str, Any]:
-    """Return the `createRuntime` hook that claims the GPUs whose nodes a container was given."""
-    return _hook(*_python_words(host, CLAIM))
+def claim_hook(host: Host, *, image_requirements: str = ENFORCE) -> dict[str, Any]:
+    """Return the `createRuntime` hook that claims the GPUs whose nodes a container was given.
+
+    `image_requirements` is the setting of that name: `enforce`, `warn` or `ignore`.
+    """
+    more = [] if image_requirements == ENFORCE else [IMAGE_REQUIREMENTS, image_requirements]
+    return _hook(*_python_words(host, CLAIM, *more))
 
 
 def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:

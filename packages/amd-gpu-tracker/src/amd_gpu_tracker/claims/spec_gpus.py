@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def gpus_in_spec(spec: dict[str, Any], gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
-    """Return the GPUs of which a spec lists a render or card node, or allows one by a rule of the device cgroup.
+    """Return those of `gpus` of which a `spec` lists a render or card node, or allows one by a rule of its cgroup.
 
     A privileged container is root on the host and could reach every GPU; it was given those that a rule names, as CDI
     adds them.

@@ -6,7 +6,7 @@ import posix
 import sys
 import time
 
-from amd_gpu_tracker.claims.hook_entries import CLAIM
+from amd_gpu_tracker.claims.hook_entries import CLAIM, ENFORCE, IMAGE_REQUIREMENTS
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI
@@ -23,6 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from amd_gpu_tracker.claims.container import ContainerClaim, StartingContainer
+
 
 # The runtime runs its hooks itself or, crun, through a child.
 GENERATIONS = 3
@@ -38,7 +40,7 @@ def main(words: list[str]) -> int:
     try:
         container = _read_container()
         if words[0] == CLAIM:
-            _claim(state, container, Processes())
+            _claim(state, container, Processes(), _option(words, IMAGE_REQUIREMENTS) or ENFORCE)
         else:
             _release(state, container, Processes())
     except ToolkitError as error:
@@ -51,7 +53,7 @@ def _option(words: list[str], name: str) -> str:
     return words[words.index(name) + 1] if name in words else ""
 
 
-def _claim(state: State, container: dict[str, Any], processes: Processes) -> None:
+def _claim(state: State, container: dict[str, Any], processes: Processes, image_requirements: str) -> None:
     """Claim the GPUs whose device nodes the container was given."""
     if not may_be_tracking(state.host):
         return
@@ -73,8 +75,29 @@ def _claim(state: State, container: dict[str, Any], processes: Processes) -> Non
     )
     directory = state.run_directory if state.is_rootless else ""
     claim = claim_container(state.host, starting, source=BY_CDI, run_directory=directory)
+    if claim:
+        _check_image(state, starting, claim, image_requirements)
     if claim and not claim.reserve():
         raise ContainerRunning(f"a container {starting.container_id} that uses GPUs is running already")
+
+
+def _check_image(state: State, starting: StartingContainer, claim: ContainerClaim, setting: str) -> None:
+    """Refuse a container whose image requires other GPUs than it was given, or note it."""
+    environment = (starting.spec.get("process") or {}).get("env") or ()
+    if setting == "ignore" or not any(variable.startswith("AMD_REQUIRE_") for variable in environment):
+        return
+    # Few images require anything.
+    from amdgpu_discovery.requirements.check import check_container
+    from amdgpu_discovery.requirements.errors import RequirementError
+
+    try:
+        notes = check_container(state.host, environment, {gpu.number for gpu in claim.gpus})
+    except RequirementError as error:
+        if setting == ENFORCE:
+            raise
+        notes = [error.message]
+    for note in notes:
+        _log(state, "WARN", "The image of a container with GPUs", note, starting.container_id)
 
 
 def _release(state: State, container: dict[str, Any], processes: Processes) -> None:
@@ -126,7 +149,11 @@ def _report(state: State, container_id: str, error: ToolkitError) -> None:
     message = str(error)
     if not isinstance(error, GpusRefused):  # those are on record since they were decided
         record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=message)
-    line = f'time={time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} level=ERROR msg="amd-gpu-tracker refused GPUs" '
+    _log(state, "ERROR", "amd-gpu-tracker refused GPUs", message, container_id)
+
+
+def _log(state: State, level: str, summary: str, message: str, container_id: str) -> None:
+    line = f'time={time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} level={level} msg="{summary}" '
     place = "" if state.host.is_this_machine else f" host_root={dumps(state.host.root).decode()}"
     line += f"error={dumps(message).decode()} container={as_log_word(container_id)}{place}\n"
     try:

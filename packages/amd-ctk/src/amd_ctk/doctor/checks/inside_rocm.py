@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amd_ctk.doctor.driver_versions import is_tested
 from amd_ctk.doctor.finding import Finding, note, ok
+from amdgpu_discovery.driver_versions import is_tested
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

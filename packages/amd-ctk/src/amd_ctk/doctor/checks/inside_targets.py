@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_ctk.doctor.finding import Finding, bad, note, ok
 from amd_ctk.doctor.inside.image_files import MOST_TARGETS
 from amd_ctk.doctor.inside.tried import gpus_inside
-from amd_ctk.targets import fits, parse_override
+from amdgpu_discovery.targets import fits, parse_override
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

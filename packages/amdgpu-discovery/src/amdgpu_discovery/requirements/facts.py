@@ -1,0 +1,106 @@
+"""What requirements are held against: the GPUs that a container gets, and their host."""
+
+from __future__ import annotations
+
+import posix
+
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.driver_versions import releases_tested_with
+from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.targets import parse_override
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping, Sequence
+
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+DRIVER_VERSION = "/sys/module/amdgpu/version"
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+MEBIBYTE = 2**20
+# x86-64 psABI, "Micro-Architecture Levels", by the names of arch/x86/include/asm/cpufeatures.h; each level has those
+# below it. Linux calls LZCNT abm, and shows FMA and AVX only where it saves their registers (OSXSAVE).
+LEVELS = (
+    ("cmov", "cx8", "fpu", "fxsr", "mmx", "syscall", "sse", "sse2"),
+    ("cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"),
+    ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"),
+    ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+)
+
+
+class GpuFacts(Value):
+    """What is judged of a GPU; "" and None where the driver does not say."""
+
+    number: int
+    target: str = ""
+    vram_mib: int | None = None
+    # SPX for a GPU that cannot be partitioned.
+    compute_partition: str = "SPX"
+    memory_partition: str = ""
+
+
+class ContainerFacts(Value):
+    """What a container gets: its GPUs, and of its host the driver, the kernel and the processor."""
+
+    gpus: tuple[GpuFacts, ...]
+    # "" for the kernel's own, which has no number.
+    driver: str = ""
+    kernel: str = ""
+    # The level of x86-64; 0 for another processor.
+    cpu_level: int = 0
+    # The releases of ROCm that AMD tests with the driver; () where nobody says.
+    rocm: tuple[str, ...] = ()
+    # What HSA_OVERRIDE_GFX_VERSION makes of every GPU, "" where it is not set.
+    override: str = ""
+
+
+def read_facts(host: Host, numbers: Container[int], environment: Mapping[str, str]) -> ContainerFacts:
+    """Return the facts about the GPUs of these `numbers` in a container with an `environment`."""
+    driver = host.read_attribute(DRIVER_VERSION)
+    override = parse_override(environment.get(OVERRIDE, ""))
+    return ContainerFacts(
+        gpus=tuple(_describe(gpu, override) for gpu in _find_gpus(host) if gpu.number in numbers),
+        driver=driver,
+        kernel=posix.uname().release,
+        cpu_level=read_cpu_level(),
+        rocm=tuple(releases_tested_with(driver)),
+        override=override,
+    )
+
+
+def read_cpu_level(proc: str = "/proc") -> int:
+    """Return which level of x86-64 the processors have, 0 for others."""
+    try:
+        text = read_file(f"{proc}/cpuinfo").decode("ascii", "replace")
+    except OSError:
+        return 0
+    _, _, rest = text.partition("\nflags")
+    return cpu_level(rest.partition("\n")[0].split())
+
+
+def cpu_level(flags: Sequence[str]) -> int:
+    """Return the highest level of x86-64 of which a processor has all features, 0 where it has not even the first."""
+    level = 0
+    while level < len(LEVELS) and set(LEVELS[level]) <= set(flags):
+        level += 1
+    return level
+
+
+def _find_gpus(host: Host) -> list[Gpu]:
+    try:
+        return find_gpus(host)
+    except (DriverUnavailable, GpusHidden):
+        return []
+
+
+def _describe(gpu: Gpu, override: str) -> GpuFacts:
+    return GpuFacts(
+        number=gpu.number,
+        target=override or gpu.gfx_target,
+        vram_mib=None if gpu.vram_bytes is None else gpu.vram_bytes // MEBIBYTE,
+        compute_partition=gpu.compute_partition or "SPX",
+        memory_partition=gpu.memory_partition,
+    )

@@ -1,0 +1,50 @@
+"""Does code for some targets run on a GPU? The names are LLVM's."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.tables import read_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# SPIR-V is compiled for the GPU on which it is loaded.
+ANY_TARGET = "amdgcnspirv"
+
+
+def fits(target: str, targets: Iterable[str]) -> bool:
+    """Return whether a GPU of a target runs code for one of the targets, a generic one included.
+
+    What stands behind a colon (`gfx90a:sramecc+:xnack-`) is a mode of the GPU, which no host tells in sysfs.
+    """
+    names = [name.partition(":")[0] for name in targets]
+    if target in names or ANY_TARGET in names:
+        return True
+    generic = [name for name in names if name.endswith("-generic")]
+    return bool(generic) and any(target in members for members in map(_generic_targets().get, generic) if members)
+
+
+def belongs_to(target: str, name: str) -> bool:
+    """Return whether a GPU's target is the target, the generic target or the family (`gfx94X`) of a name."""
+    if name[-1:] in ("X", "x"):
+        return len(target) == len(name) and target[:-1] == name[:-1]
+    return fits(target, (name,))
+
+
+def family_of(target: str) -> str:
+    """Return the family of a target, as AMD names its builds: gfx94X for gfx942, gfx110X for gfx1100."""
+    return f"{target[:-1]}X" if target else ""
+
+
+def parse_override(version: str) -> str:
+    """Return the target that HSA_OVERRIDE_GFX_VERSION means, gfx1030 for "10.3.0"; "" for anything else."""
+    parts = version.split(".")
+    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 4 for part in parts):
+        return ""
+    major, minor, stepping = map(int, parts)
+    return f"gfx{major}{minor:x}{stepping:x}"
+
+
+def _generic_targets() -> dict[str, list[str]]:
+    generic: dict[str, list[str]] = read_table("gpu-targets")["generic"]
+    return generic
