@@ -32,6 +32,7 @@ class CdiOptions(Value):
         request: Which GPUs, in the grammar of requests.
         annotations: Whether devices say in annotations what they are; needs CDI 0.6.0.
         additional_gids: Whether devices add the groups of their nodes; needs CDI 0.7.0.
+        by_model: Whether a model (`MI210`) and a target (`gfx90a`) are devices too, of all GPUs that are one.
         spec_version: CDI version to write; "" for the lowest that the content needs.
     """
 
@@ -42,6 +43,7 @@ class CdiOptions(Value):
     request: str = cdi_names.ALL
     annotations: bool = False
     additional_gids: bool = False
+    by_model: bool = False
     spec_version: str = ""
 
     @property
@@ -75,7 +77,7 @@ def build_cdi_spec(
     for that cannot carry the content.
     """
     node_by_path = {node.path: node for node in nodes}
-    named = cdi_names.names_of(gpus, options.name_strategy, with_all=options.with_all)
+    named = cdi_names.names_of(gpus, options.name_strategy, with_all=options.with_all, by_model=options.by_model)
     devices = [
         _device(name, behind, node_by_path, options, keep_host_mode=keep_host_mode) for name, behind in named.items()
     ]

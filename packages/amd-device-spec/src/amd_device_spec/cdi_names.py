@@ -27,11 +27,14 @@ LABEL_CHARACTERS = ALPHANUMERIC | frozenset("_-.")
 DEVICE_CHARACTERS = LABEL_CHARACTERS | frozenset(":")
 
 
-def names_of(gpus: Sequence[Gpu], strategy: str, *, with_all: bool = True) -> dict[str, list[Gpu]]:
+def names_of(
+    gpus: Sequence[Gpu], strategy: str, *, with_all: bool = True, by_model: bool = False
+) -> dict[str, list[Gpu]]:
     """Return the GPUs behind each CDI device name: numbers, `all`, then unique ids and PCI addresses as asked for.
 
     A unique id stands as rocm-smi prints it (lower case), as `amd-smi static` does (upper case) and as `amd-smi list`
-    does (a UUID). What partitions share means all of them; `:p<rank>` behind it means one.
+    does (a UUID). What partitions share means all of them; `:p<rank>` behind it means one. With `by_model` a model and
+    a target mean all GPUs that are one.
     """
     named = {str(gpu.number): [gpu] for gpu in gpus}
     if with_all:
@@ -40,6 +43,8 @@ def names_of(gpus: Sequence[Gpu], strategy: str, *, with_all: bool = True) -> di
         named |= _shared_names(gpus, _unique_ids)
     if strategy in (PCI_NAMES, ALL_NAMES):
         named |= _shared_names(gpus, lambda gpu: [str(gpu.pci_address)])
+    if by_model:
+        named |= _model_names(gpus)
     return named
 
 
@@ -72,6 +77,17 @@ def name_problem(name: str) -> str:
     if name[0] not in ALPHANUMERIC or name[-1] not in ALPHANUMERIC:
         return "does not begin and end with a letter or digit"
     return _character_problem(name, DEVICE_CHARACTERS)
+
+
+def _model_names(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
+    """Return the GPUs of each model (`MI210`) and of each target (`gfx90a`)."""
+    from amdgpu_discovery.models import model_of
+
+    gpus_by_name: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        for name in dict.fromkeys(filter(None, (model_of(gpu), gpu.gfx_target))):
+            gpus_by_name.setdefault(name, []).append(gpu)
+    return gpus_by_name
 
 
 def _label_problem(label: str) -> str:

@@ -30,7 +30,7 @@ def host_problems(
     `gpus` are those it should define, and `nodes` those of `find_device_nodes`. `hooks`, in CDI's form, must be among
     those of the spec. Other content of a spec (mounts, devices with other names) is not checked.
     """
-    named = names_of(gpus, ALL_NAMES)
+    named = names_of(gpus, ALL_NAMES, by_model=True)
     node_by_path = {node.path: node for node in nodes}
     for position, device in enumerate(spec["devices"]):
         location = ("devices", position)

@@ -71,6 +71,10 @@ def generate(
     additional_gids: Annotated[
         bool, typer.Option("--additional-gids", help="Add the groups of the device nodes (CDI 0.7.0).")
     ] = False,
+    by_model: Annotated[
+        bool,
+        typer.Option("--by-model", help="Also name all GPUs of a model (MI210) and of a target (gfx90a)."),
+    ] = False,
     spec_version: Annotated[str, typer.Option(help="CDI version. Default: the lowest one the spec needs.")] = "",
 ) -> None:
     """Generate the CDI spec for GPUs."""
@@ -85,6 +89,7 @@ def generate(
         request=gpus,
         annotations=annotations,
         additional_gids=additional_gids,
+        by_model=by_model,
         spec_version=spec_version,
     )
     if output == STANDARD_OUTPUT:

@@ -34,6 +34,37 @@ def list_gpus(
         print(note, file=sys.stderr)
 
 
+@app.command("query")
+def query(
+    context: typer.Context,
+    *,
+    text: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="Text with fields, such as {gfx}; or labels, or nfd.")
+    ],
+    gpus: Annotated[str, typer.Option(help="Which GPUs, as in AMD_VISIBLE_DEVICES.")] = "all",
+) -> None:
+    """Print facts about GPUs for scripts: a line for each GPU, and of equal lines one.
+
+    The fields are number, gfx, family, model, vram (MiB), partition, pci, driver, rocm, kernel and cpu.
+    """
+    from amd_ctk.query.fields import format_gpus
+    from amd_ctk.query.labels import format_features, format_labels
+    from amdgpu_discovery.discover import find_unnumbered_gpus
+    from amdgpu_discovery.requirements.facts import read_facts
+    from amdgpu_discovery.selection import select_gpus
+
+    host = host_of(context)
+    found = find_listed_gpus(host)
+    asked = {gpu.number for gpu in select_gpus(found, gpus, unnumbered=lambda: find_unnumbered_gpus(host))}
+    chosen = [gpu for gpu in found if gpu.number in asked]
+    facts = read_facts(host, asked, {})
+    if text == "labels":
+        lines = format_labels(chosen, facts)
+    else:
+        lines = format_features(chosen, facts) if text == "nfd" else format_gpus(text, chosen, facts)
+    print("\n".join(lines))
+
+
 def format_table(gpus: list[Gpu]) -> str:
     """Return the table of numbered GPUs in the columns, padding included, that scripts know from the original."""
     rows = [format_row("GPU Id", "UUID", "DRM Devices")]

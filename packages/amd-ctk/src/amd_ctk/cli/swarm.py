@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from amd_ctk.configuration.ledger import Record
     from amdgpu_discovery.gpu import Gpu
 
+IMAGES = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME."
+
 app = command_group("Docker Swarm related commands")
 
 ConfigPath = Annotated[str, typer.Option("--config-path", help="Docker's configuration file. Default: its own.")]
@@ -129,6 +131,28 @@ def prune(
         print(f"{'Would remove' if dry_run else 'Removed'} service {service.name} ({ending})", flush=True)
     if not done:
         print("No one-shot service is finished")
+
+
+@app.command("constraint")
+def constraint(
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help=IMAGES)],
+    *,
+    gfx: Annotated[str, typer.Option(help="Which of the image's targets.")] = "",
+    deep: Annotated[bool, typer.Option("--deep", help="Look into programs and libraries too.")] = False,
+) -> None:
+    """Print the option of 'docker service create' that keeps an image to nodes with the GPUs it has code for."""
+    from amd_ctk.image.check import told_targets
+    from amd_ctk.image.contents import targets_of
+    from amd_ctk.image.progress import Progress
+    from amd_ctk.image.reference import parse_reference, read_image
+    from amd_ctk.swarm.constraints import constraint_for
+
+    progress = Progress()
+    try:
+        found = read_image(parse_reference(image), progress, deep=deep)
+    finally:
+        progress.finish()
+    print(f"--constraint {constraint_for(targets_of(found.layers) or told_targets(found), gfx)}")
 
 
 class NodeSetup:

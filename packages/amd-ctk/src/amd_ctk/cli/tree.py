@@ -17,6 +17,7 @@ HELP_BY_COMMAND = {
     "config": "Settings of the AMD Container Toolkit",
     "cdi": "Container Device Interface related commands",
     "gpu": "GPU related commands",
+    "image": "Image related commands",
     "gpu-tracker": "GPU Tracker related commands",
     "swarm": "Docker Swarm related commands",
     "slurm": "Slurm related commands",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_ctk.slurm.cores import cores_near
 from amd_ctk.slurm.links import links_of
-from amd_ctk.swarm.models import model_of
+from amdgpu_discovery.models import model_of
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

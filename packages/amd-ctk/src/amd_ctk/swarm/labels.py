@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.swarm.models import model_of
 from amd_ctk.swarm.resources import vram_mb_of
+from amdgpu_discovery.models import model_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

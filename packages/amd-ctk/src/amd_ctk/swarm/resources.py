@@ -5,9 +5,9 @@ from __future__ import annotations
 import string
 
 from amd_ctk.swarm.errors import SwarmError
-from amd_ctk.swarm.models import model_of
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.identities import BY_UUID, is_identity
+from amdgpu_discovery.models import model_of
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.value import Value
 

@@ -1,0 +1,169 @@
+"""amd-ctk image: what images can run on, and which of several fits this host."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from amd_ctk.cli.context import host_of
+from amd_ctk.cli.group import command_group
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.image.contents import Image
+    from amd_ctk.image.pick import Candidate
+    from amd_ctk.image.reference import Reference
+    from amdgpu_discovery.requirements.facts import ContainerFacts
+
+app = command_group("Image related commands")
+
+FORMS = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME."
+Deep = Annotated[bool, typer.Option("--deep", help="Look into programs and libraries too, not at file names only.")]
+Gpus = Annotated[str, typer.Option(help="Which GPUs the container gets, as in AMD_VISIBLE_DEVICES.")]
+Names = Annotated[str, typer.Option(metavar="TEMPLATE", help="How images are named, as in app:{version}-{gfx}-{cpu}.")]
+MOST_TEXT = 16 * 1024 * 1024
+
+
+@app.command("targets")
+def targets(
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help=FORMS)],
+    *,
+    deep: Deep = False,
+) -> None:
+    """Show for which GPU targets images have code."""
+    from amd_ctk.image.contents import targets_of
+    from amd_ctk.image.reference import parse_reference
+
+    for reference in [parse_reference(text) for text in images]:
+        found = targets_of(_read(reference, deep=deep).layers)
+        print(f"{reference}: {' '.join(found) or 'no code for a GPU was found'}", flush=True)
+
+
+@app.command("check")
+def check(
+    context: typer.Context,
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help=FORMS)],
+    *,
+    gpus: Gpus = "all",
+    deep: Deep = False,
+) -> None:
+    """Check whether an image fits the GPUs and the processor of this host.
+
+    Ends with 0 where it fits, 1 where it does not and 2 where the image says nothing about it.
+    """
+    from amd_ctk.image.check import judge_image
+    from amd_ctk.image.facts import read_host
+    from amd_ctk.image.reference import parse_reference
+
+    host = host_of(context)
+    found = _read(parse_reference(image), deep=deep)
+    verdict = judge_image(found, read_host(host, gpus, found.environment))
+    for note in verdict.notes:
+        print(note, file=sys.stderr)
+    for reason in verdict.reasons:
+        print(f"does not fit: {reason}")
+    if verdict.reasons:
+        raise typer.Exit(1)
+    if not verdict.is_known:
+        print("not known: the image has no code for a GPU, and does not say what it is for")
+        raise typer.Exit(2)
+    print("fits")
+
+
+@app.command("pick")
+def pick(
+    context: typer.Context,
+    index: Annotated[str, typer.Argument(metavar="[INDEX]", help="oci:DIR, or the file of an index.")] = "",
+    *,
+    tags: Annotated[str, typer.Option(metavar="FILE", help="File with a tag in each line, - for standard input.")] = "",
+    template: Names = "",
+    gpus: Gpus = "all",
+) -> None:
+    """Print the image that fits this host best, of an index or of a list of tags.
+
+    Why the others do not fit stands on standard error. Ends with 1 where none fits.
+    """
+    from amd_ctk.image.errors import ImageError
+    from amd_ctk.image.facts import read_host
+    from amd_ctk.image.pick import best
+
+    if bool(index) is bool(tags) or bool(tags) is not bool(template):
+        raise ImageError("what to pick from is not said", hint="give INDEX, or --tags and --template")
+    facts = read_host(host_of(context), gpus)
+    candidates = _judge_tags(tags, template, facts) if tags else _judge_index(index, facts)
+    for candidate in candidates:
+        if candidate.reason:
+            print(f"{candidate.name}: {candidate.reason}", file=sys.stderr)
+    chosen = best(candidates)
+    if chosen is None:
+        print(f"none of {len(candidates)} images fits", file=sys.stderr)
+        raise typer.Exit(1)
+    print(chosen.name)
+
+
+@app.command("matrix")
+def matrix(
+    *,
+    template: Names,
+    gfx: Annotated[str, typer.Option(metavar="LIST", help="Targets, such as gfx90a,gfx942.")] = "",
+    family: Annotated[str, typer.Option(metavar="LIST", help="Families, such as gfx94X,gfx110X.")] = "",
+    cpu: Annotated[str, typer.Option(metavar="LIST", help="Levels, such as x86-64-v3,x86-64-v4.")] = "",
+    rocm: Annotated[str, typer.Option(metavar="LIST", help="Releases of ROCm, such as 6.4,7.2.")] = "",
+    version: Annotated[str, typer.Option(metavar="LIST", help="Versions of the image.")] = "",
+) -> None:
+    """Print a docker-bake.json that builds an image for each combination, named so that 'pick' finds it."""
+    import json
+
+    from amd_ctk.image.matrix import build_matrix
+    from amd_ctk.image.template import parse_template
+
+    lists = {"gfx": gfx, "gfx|family": gfx, "family": family, "cpu": cpu, "rocm": rocm, "version": version}
+    values = {field: [word for word in text.split(",") if word] for field, text in lists.items()}
+    print(json.dumps(build_matrix(parse_template(template), values), indent=2))
+
+
+def _read(reference: Reference, *, deep: bool) -> Image:
+    from amd_ctk.image.progress import Progress
+    from amd_ctk.image.reference import read_image
+
+    progress = Progress()
+    try:
+        return read_image(reference, progress, deep=deep)
+    finally:
+        progress.finish()
+
+
+def _judge_tags(tags: str, template: str, facts: ContainerFacts) -> list[Candidate]:
+    from amd_ctk.image.pick import judge_tags
+    from amd_ctk.image.template import parse_template
+
+    return judge_tags(_read_text(tags).splitlines(), parse_template(template), facts)
+
+
+def _judge_index(index: str, facts: ContainerFacts) -> list[Candidate]:
+    from amd_ctk.image.configuration import parse_document
+    from amd_ctk.image.oci_layout import parse_entries, read_entries
+    from amd_ctk.image.pick import judge_entries
+
+    if index.startswith("oci:"):
+        return judge_entries(read_entries(index.removeprefix("oci:")), facts)
+    return judge_entries(parse_entries(parse_document(_read_text(index).encode(), index), f"{index}:"), facts)
+
+
+def _read_text(path: str) -> str:
+    from amd_ctk.image.errors import ImageError
+    from amdgpu_discovery.errors import reason
+
+    try:
+        if path == "-":
+            content = sys.stdin.buffer.read(MOST_TEXT + 1)
+        else:
+            with open(path, "rb") as file:
+                content = file.read(MOST_TEXT + 1)
+    except OSError as error:
+        raise ImageError(f"{path} cannot be read: {reason(error)}") from error
+    if len(content) > MOST_TEXT:
+        raise ImageError(f"{path} is larger than 16 MiB")
+    return content.decode("utf-8", "replace")

@@ -1,0 +1,36 @@
+"""What reading an image may cost: names and sizes are counted, because anybody may have written its layers."""
+
+from __future__ import annotations
+
+from amd_ctk.image.errors import ImageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.image.progress import Progress
+
+# Of one image; the largest of AMD's have a million.
+MOST_NAMES = 5_000_000
+# Of the files of one layer by their headers: a compressed layer can claim any size.
+LARGEST_LAYER = 2**40
+# How often progress is shown.
+STEP = 1 << 14
+
+
+class Counter:
+    """Bounds what a layer may cost, and shows how far reading is."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._names = 0
+        self._size = 0
+
+    def count(self, names: int, size: int) -> None:
+        """Count names and the bytes of their files; ImageError where there are too many."""
+        self._names += names
+        self._size += size
+        self._progress.names += names
+        if self._progress.names > MOST_NAMES:
+            raise ImageError(f"it has more than {MOST_NAMES} files, more than any image needs")
+        if self._size > LARGEST_LAYER:
+            raise ImageError("the files of a layer claim to be larger than 1 TiB")
+        self._progress.show(self._names, self._size)

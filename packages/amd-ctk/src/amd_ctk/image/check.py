@@ -1,0 +1,68 @@
+"""Does an image fit the GPUs and the host? By its code, its requirements, its annotations and its processor."""
+
+from __future__ import annotations
+
+from amd_ctk.image.contents import targets_of
+from amdgpu_discovery.requirements.check import check_requirements
+from amdgpu_discovery.requirements.errors import RequirementError
+from amdgpu_discovery.requirements.grammar import find_requirements
+from amdgpu_discovery.targets import belongs_to
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_ctk.image.contents import Image
+    from amdgpu_discovery.requirements.facts import ContainerFacts
+
+# In labels and annotations of images: targets, with white space or commas between them.
+TARGETS_ANNOTATION = "com.amd.gpu.targets"
+# Of what an annotation says; a manifest may have 4 MiB.
+MOST_CHARACTERS = 4096
+
+
+class Verdict(Value):
+    """Whether an image fits."""
+
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    # Whether the image says anything by which it can be judged.
+    is_known: bool = True
+
+
+def judge_image(image: Image, facts: ContainerFacts) -> Verdict:
+    """Return why an image does not fit, if it does not; what could not be judged stands in the notes."""
+    code, told = targets_of(image.layers), told_targets(image)
+    # What the files say counts more than what was written about them.
+    missing = missing_code(code, facts, "the image has code for") if code else ""
+    if told and not code:
+        missing = missing_code(told, facts, "the image says it is for")
+    reasons = [missing] if missing else []
+    requirements = find_requirements(image.environment)
+    if image.cpu:
+        requirements = {"platform.variant": f"cpu>={image.cpu}", **requirements}
+    notes: list[str] = []
+    for variable, value in requirements.items():
+        try:
+            notes += check_requirements({variable: value}, facts)
+        except RequirementError as error:
+            reasons.append(error.message)
+    return Verdict(
+        reasons=tuple(reasons), notes=tuple(dict.fromkeys(notes)), is_known=bool(code or told or requirements)
+    )
+
+
+def missing_code(targets: Sequence[str], facts: ContainerFacts, words: str) -> str:
+    """Return which GPU has no code among `targets`, "" where all have."""
+    for gpu in facts.gpus:
+        if not (gpu.target and any(belongs_to(gpu.target, target) for target in targets)):
+            is_what = f"GPU {gpu.number} is {gpu.target or 'of an unknown target'}"
+            return f"{is_what}, {words} {' '.join(targets)}"
+    return ""
+
+
+def told_targets(image: Image) -> list[str]:
+    """Return the targets that an image's annotations or labels name."""
+    text = image.annotations.get(TARGETS_ANNOTATION) or image.labels.get(TARGETS_ANNOTATION, "")
+    return [word for word in text[:MOST_CHARACTERS].replace(",", " ").split() if word.isprintable()]

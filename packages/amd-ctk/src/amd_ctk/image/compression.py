@@ -1,0 +1,65 @@
+"""How a layer is compressed: media types of images are not always right, its first bytes are."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Readable(Protocol):
+        """A file that is open, or a stream."""
+
+        def read(self, size: int, /) -> bytes | None:
+            """Return at most `size` bytes."""
+
+        def readinto(self, buffer: memoryview, /) -> int | None:
+            """Fill a buffer."""
+
+        def seekable(self) -> bool:
+            """Return whether it is a file."""
+
+        def seek(self, offset: int, /) -> int:
+            """Go to a place."""
+
+        def fileno(self) -> int:
+            """Return its descriptor."""
+
+
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}
+LONGEST_MAGIC = 6
+
+
+def compression_of(start: bytes) -> str:
+    """Return the compression of a file that begins like this, "none" for a plain one."""
+    return next((name for magic, name in MAGIC.items() if start.startswith(magic)), "none")
+
+
+class Beginning:
+    """A file of which the start was read already."""
+
+    def __init__(self, start: bytes, file: Readable) -> None:
+        self._start = start
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes."""
+        if self._start:
+            start, self._start = self._start[:size], self._start[size:]
+            return start
+        return self._file.read(size) or b""
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill a buffer with at most its size."""
+        if not self._start:
+            return self._file.readinto(buffer) or 0
+        content = self.read(len(buffer))
+        memoryview(buffer).cast("B")[: len(content)] = content
+        return len(content)
+
+    def rewound(self) -> int | None:
+        """Return the descriptor of a plain file, which is at its beginning again; None where there is none."""
+        if not self._file.seekable():
+            return None
+        self._file.seek(0)
+        self._start = b""
+        return self._file.fileno()

@@ -1,0 +1,64 @@
+"""Read the names in a directory that is the root file system of an image."""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.image.bounds import STEP, Counter
+from amd_ctk.image.contents import LayerContents
+from amd_ctk.image.deep import ELF, targets_in_program
+from amd_ctk.image.errors import ImageError
+from amdgpu_discovery.errors import reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+    from amd_ctk.image.progress import Progress
+
+CHUNK = 1 << 18
+
+
+def read_directory(path: str, progress: Progress, *, deep: bool) -> LayerContents:
+    """Return what the files below a directory say. No link is followed. ImageError where it cannot be read."""
+    progress.layer = path
+    counter = Counter(progress)
+    layer = LayerContents()
+    names = 0
+    for entry in _walk(path):
+        names += 1
+        if names % STEP == 0:
+            counter.count(STEP, 0)
+        if entry.is_file(follow_symlinks=False):
+            layer.add(os.path.relpath(entry.path, path), _find_inside(entry.path) if deep else ())
+    counter.count(names % STEP, 0)
+    return layer
+
+
+def _walk(path: str) -> Iterator[os.DirEntry[str]]:
+    waiting = [path]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    yield entry
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError as error:
+            raise ImageError(f"{directory} cannot be read: {reason(error)}") from error
+
+
+def _find_inside(path: str) -> set[str]:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            is_program = file.read(len(ELF)) == ELF
+            return targets_in_program(_chunks(file)) if is_program else set()
+    except OSError as error:
+        raise ImageError(f"{path} cannot be read: {reason(error)}") from error
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk

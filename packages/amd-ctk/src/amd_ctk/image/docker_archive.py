@@ -1,0 +1,168 @@
+"""Read an image as `docker save` and `podman save` write it: an archive of layers, read once from front to end."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import zlib
+from lzma import LZMAError
+
+from amd_ctk.image.configuration import LARGEST_DOCUMENT, environment_of, labels_of, parse_document
+from amd_ctk.image.contents import Image, LayerContents
+from amd_ctk.image.errors import ImageError
+from amd_ctk.image.layers import read_layer
+from amd_ctk.image.read_with_tarfile import BoundedHeader
+from amdgpu_discovery.errors import reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from typing import IO, Any
+
+    from amd_ctk.image.progress import Progress
+
+MANIFEST = "manifest.json"
+# What else old versions of Docker write says nothing.
+NAMES = (".json", ".tar")
+BLOBS = "blobs/"
+# Layers, configurations and the links that old versions of Docker add.
+MOST_MEMBERS = 5000
+# Of all documents together; the rest of an archive is layers.
+LARGEST_DOCUMENTS = 16 * 1024 * 1024
+
+
+def read_archive_file(path: str, progress: Progress, *, deep: bool) -> Image:
+    """Return the image in an archive; ImageError."""
+    try:
+        with open(path, "rb") as file:
+            return read_archive(file, path, progress, deep=deep)
+    except OSError as error:
+        raise ImageError(f"{path} cannot be read: {reason(error)}") from error
+
+
+def read_saved(engine: str, name: str, progress: Progress, *, deep: bool) -> Image:
+    """Return an image that an engine has, which is asked to save it; nothing is written to disk. ImageError."""
+    if name.startswith("-"):
+        raise ImageError(f"{engine}:{name} does not name an image")
+    from tempfile import TemporaryFile
+
+    # A pipe that nobody reads would stop the engine.
+    with TemporaryFile() as words, _save(engine, name, words) as saving:
+        try:
+            return read_archive(saving.stdout, f"{engine}:{name}", progress, deep=deep)
+        except ImageError as error:
+            saving.terminate()
+            raise ImageError(_words_of(words, engine) or error.message, hint=error.hint) from error
+        except BaseException:
+            saving.terminate()
+            raise
+
+
+def _save(engine: str, name: str, words: IO[bytes]) -> subprocess.Popen[bytes]:
+    import subprocess
+
+    try:
+        return subprocess.Popen([engine, "save", name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words)
+    except OSError as error:
+        raise ImageError(f"{engine} cannot be run: {reason(error)}") from error
+
+
+def read_archive(stream: IO[bytes] | None, name: str, progress: Progress, *, deep: bool) -> Image:
+    """Return the image in a stream; ImageError calls it `name`."""
+    parts = Parts()
+    try:
+        with tarfile.open(fileobj=stream, mode="r|*", tarinfo=BoundedHeader) as archive:
+            for count, member in enumerate(archive):
+                if count > MOST_MEMBERS:
+                    raise ImageError(f"{name} has more than {MOST_MEMBERS} members, more than any image needs")
+                archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
+                parts.add(archive, member, progress, deep=deep)
+    except (tarfile.TarError, EOFError, zlib.error, LZMAError, ValueError) as error:
+        raise ImageError(f"{name} is not an archive of an image: {error}") from error
+    return parts.combine(name)
+
+
+class Parts:
+    """What was found in an archive: which of its members are layers its manifest says, which may come last."""
+
+    def __init__(self) -> None:
+        self._documents: dict[str, bytes] = {}
+        self._layers: dict[str, LayerContents] = {}
+        self._targets_of_link: dict[str, str] = {}
+        self._documents_size = 0
+
+    def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo, progress: Progress, *, deep: bool) -> None:
+        """Read a member: a document, or a layer."""
+        if member.issym() or member.islnk():
+            # Podman and old versions of Docker write a layer that is there already as a link.
+            self._targets_of_link[member.name] = os.path.normpath(
+                os.path.join(os.path.dirname(member.name) if member.issym() else "", member.linkname)
+            )
+        elif member.isreg() and member.name.endswith(NAMES) | member.name.startswith(BLOBS):
+            file = archive.extractfile(member)
+            start = file.read(1) if file else b""
+            if file and start in (b"{", b"["):
+                self._add_document(member, start, file)
+            elif file and start:
+                progress.layer = f"layer {len(self._layers) + 1}"
+                self._layers[member.name] = read_layer(Behind(start, file), progress, deep=deep)  # type: ignore[arg-type]
+
+    def combine(self, name: str) -> Image:
+        """Return the image that the manifest describes; ImageError."""
+        manifest = self._manifest(name)
+        configuration = parse_document(self._documents.get(str(manifest.get("Config")), b""), "the configuration")
+        paths = manifest.get("Layers")
+        layers = [self._layer(path, name) for path in (paths if isinstance(paths, list) else [])]
+        return Image(layers=tuple(layers), environment=environment_of(configuration), labels=labels_of(configuration))
+
+    def _add_document(self, member: tarfile.TarInfo, start: bytes, file: IO[bytes]) -> None:
+        self._documents_size += member.size
+        if member.size > LARGEST_DOCUMENT or self._documents_size > LARGEST_DOCUMENTS:
+            raise ImageError("the documents of an archive are larger than any image needs")
+        self._documents[member.name] = start + file.read()
+
+    def _manifest(self, name: str) -> dict[str, Any]:
+        if MANIFEST not in self._documents:
+            raise ImageError(f"{name} has no {MANIFEST}", hint="write it with 'docker save' or 'podman save'")
+        images = parse_document(b'{"images":' + self._documents[MANIFEST] + b"}", MANIFEST).get("images")
+        if not isinstance(images, list) or len(images) != 1 or not isinstance(images[0], dict):
+            raise ImageError(f"{name} has {len(images) if isinstance(images, list) else 'no'} images, not one")
+        return images[0]
+
+    def _layer(self, path: object, name: str) -> LayerContents:
+        path = str(path)
+        for _ in range(2):
+            if path in self._layers:
+                return self._layers[path]
+            path = self._targets_of_link.get(path, path)
+        raise ImageError(f"{name} lacks a layer that its manifest names")
+
+
+class Behind:
+    """A stream of which the first byte was read already."""
+
+    def __init__(self, start: bytes, file: IO[bytes]) -> None:
+        self._start = start
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes."""
+        start, self._start = self._start, b""
+        return start + self._file.read(size - len(start))
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill a buffer with at most its size."""
+        content = self.read(len(buffer))
+        memoryview(buffer).cast("B")[: len(content)] = content
+        return len(content)
+
+    def seekable(self) -> bool:
+        """Return that a stream goes forward only."""
+        return False
+
+
+def _words_of(words: IO[bytes], engine: str) -> str:
+    """Return what an engine that saved nothing says about it."""
+    words.seek(0)
+    text = words.read(4096).decode("utf-8", "replace").strip()
+    return f"{engine} cannot save it: {text.splitlines()[-1]}" if text else ""

@@ -1,0 +1,229 @@
+"""amd-ctk image, gpu query and swarm constraint, as commands."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+IMAGE = "opt/rocm/lib/rocblas/library"
+
+
+@pytest.fixture
+def image(tmp_path):
+    """Return a function that makes a root file system with code for some targets."""
+
+    def make(*targets):
+        directory = tmp_path / "image" / IMAGE
+        directory.mkdir(parents=True)
+        for target in targets:
+            (directory / f"Tensile_{target}.co").touch()
+        return f"dir:{tmp_path}/image"
+
+    return make
+
+
+def test_targets_are_one_line_an_image(host, amd_ctk, image, tmp_path):
+    host()
+    (tmp_path / "empty").mkdir()
+    with_code = image("gfx1100", "gfx90a")
+
+    answer = amd_ctk("image", "targets", with_code, f"dir:{tmp_path}/empty")
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == f"{with_code}: gfx90a gfx1100\ndir:{tmp_path}/empty: no code for a GPU was found\n"
+
+
+def test_an_image_that_fits_ends_with_0(host, amd_ctk, image):
+    host("mi210-4")
+
+    answer = amd_ctk("image", "check", image("gfx90a", "gfx942"))
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "fits\n", "")
+
+
+def test_an_image_that_does_not_fit_ends_with_1(host, amd_ctk, image):
+    host("strix-halo")
+
+    answer = amd_ctk("image", "check", image("gfx900", "gfx90a", "gfx1100"))
+
+    assert (answer.returncode, answer.stderr) == (1, "")
+    assert answer.stdout == "does not fit: GPU 0 is gfx1151, the image has code for gfx900 gfx90a gfx1100\n"
+
+
+def test_only_the_gpus_that_are_asked_for_count(host, amd_ctk, image):
+    host("rx7900xtx-raphael")
+    code = image("gfx1100")
+
+    assert amd_ctk("image", "check", code).returncode == 1
+    assert (
+        amd_ctk("image", "check", code, "--gpus=0").returncode + amd_ctk("image", "check", code, "--gpus=1").returncode
+        == 1
+    )
+
+
+def test_an_image_of_which_nothing_is_known_ends_with_2(host, amd_ctk, image):
+    host()
+
+    answer = amd_ctk("image", "check", image())
+
+    assert (answer.returncode, answer.stderr) == (2, "")
+    assert answer.stdout == "not known: the image has no code for a GPU, and does not say what it is for\n"
+
+
+def test_an_image_that_cannot_be_read_ends_with_2(host, amd_ctk, tmp_path):
+    host()
+
+    answer = amd_ctk("image", "check", f"oci:{tmp_path}/none")
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == f"{tmp_path}/none/index.json cannot be read: it does not exist\n"
+
+
+def test_the_best_tag_is_the_answer_and_why_not_the_others_is_conversation(host, amd_ctk, tmp_path):
+    host("mi210-4")
+    tags = tmp_path / "tags"
+    tags.write_text("app:1-gfx90a\napp:2-gfx90a\napp:2-gfx942\nother:latest\n")
+
+    answer = amd_ctk("image", "pick", "--tags", tags, "--template", "app:{version}-{gfx}")
+
+    assert (answer.returncode, answer.stdout) == (0, "app:2-gfx90a\n")
+    assert answer.stderr == "app:2-gfx942: GPU 0 is gfx90a\n"
+
+
+def test_an_index_without_an_image_that_fits_ends_with_1_and_all_reasons(host, amd_ctk, tmp_path):
+    host("mi210-4")
+    entries = [
+        {"digest": "sha256:aa", "annotations": {"com.amd.gpu.targets": "gfx942"}},
+        {"annotations": {"org.opencontainers.image.ref.name": "b"}},
+    ]
+    index = tmp_path / "index.json"
+    index.write_text(json.dumps({"manifests": entries}))
+
+    answer = amd_ctk("image", "pick", index)
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == (
+        f"{index}@sha256:aa: GPU 0 is gfx90a, the image says it is for gfx942\n"
+        f"{index}:b: it says nothing about what it is for\n"
+        "none of 2 images fits\n"
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["x", "--tags=y"], ["--tags=y"], ["--template=app:{gfx}"]])
+def test_to_pick_from_nothing_or_from_two_things_is_refused(words, host, amd_ctk):
+    host()
+
+    answer = amd_ctk("image", "pick", *words)
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == "what to pick from is not said (give INDEX, or --tags and --template)\n"
+
+
+def test_a_matrix_is_printed_as_json(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("image", "matrix", "--template", "app:{gfx}", "--gfx", "gfx90a,gfx942")
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert [target["tags"] for target in json.loads(answer.stdout)["target"].values()] == [
+        ["app:gfx90a"],
+        ["app:gfx942"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("profile", "text", "lines"),
+    [
+        ("mi210-4", "{gfx}", ["gfx90a"]),
+        ("mi210-4", "{number}: {model} {family} {vram}", [f"{number}: MI210 gfx90X 65520" for number in range(4)]),
+        ("mi300x-8-cpx", "{partition}", ["CPX-NPS4"]),
+        ("mi308x-8-cpx", "{driver} {rocm}", ["6.12.12 6.4"]),
+        ("strix-halo", "{gfx} [{driver}]", ["gfx1151 []"]),
+    ],
+)
+def test_a_fact_is_printed_once_for_gpus_that_are_alike(profile, text, lines, host, amd_ctk):
+    host(profile)
+
+    answer = amd_ctk("gpu", "query", "--format", text)
+
+    assert (answer.returncode, answer.stdout.splitlines(), answer.stderr) == (0, lines, "")
+
+
+def test_a_fact_that_does_not_exist_is_refused(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("gpu", "query", "--format", "{colour}")
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == (
+        "there is no field {colour} (the fields are {number}, {gfx}, {family}, {model}, {vram}, {partition}, {pci},"
+        " {driver}, {rocm}, {kernel}, {cpu})\n"
+    )
+
+
+def test_labels_are_those_of_amds_node_labeller(host, amd_ctk):
+    host("mi300x-8")
+
+    assert amd_ctk("gpu", "query", "--format", "labels").stdout == (
+        "amd.com/gpu.device-id=74a1\n"
+        "amd.com/gpu.vram=192G\n"
+        "amd.com/gpu.cu-count=304\n"
+        "amd.com/gpu.driver-version=6.8.5\n"
+        "amd.com/compute-memory-partition=spx_nps1\n"
+    )
+
+
+def test_features_are_a_file_for_node_feature_discovery(host, amd_ctk):
+    host("mi210-4")
+
+    lines = amd_ctk("gpu", "query", "--format", "nfd", "--gpus=0-1").stdout.splitlines()
+
+    assert [line for line in lines if not line.startswith("amd.gpu.cpu=")] == [
+        "# +no-label",
+        "amd.gpu.model=MI210",
+        "amd.gpu.gfx=gfx90a",
+        "amd.gpu.count=2",
+        "amd.gpu.vram-mb=65520",
+        "amd.gpu.driver=6.10.5",
+        "amd.gpu.gfx.gfx90a=true",
+        "amd.gpu.rocm.6.1=true",
+        "amd.gpu.rocm.6.2=true",
+        "amd.gpu.rocm.6.3=true",
+        "amd.gpu.rocm.6.4=true",
+    ]
+
+
+def test_a_constraint_names_the_label_that_swarm_setup_gives(host, amd_ctk, image):
+    host()
+    code = image("gfx90a", "gfx942")
+
+    answer = amd_ctk("swarm", "constraint", code)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == (
+        "the image has code for gfx90a gfx942, and a constraint names one label (choose one with --gfx)\n"
+    )
+
+    assert amd_ctk("swarm", "constraint", code, "--gfx=gfx90a").stdout == (
+        "--constraint node.labels.amd.gpu.gfx==gfx90a\n"
+    )
+    assert "amd.gpu.gfx=gfx90a" in amd_ctk("gpu", "query", "--format", "nfd").stdout
+    assert amd_ctk("swarm", "constraint", code, "--gfx=gfx1100").stderr == (
+        "the image has no code for gfx1100, it has code for gfx90a gfx942\n"
+    )
+
+
+def test_gpus_are_named_by_model_and_target_where_that_is_asked_for(host, amd_ctk):
+    host("mi210-4")
+
+    def names(*words):
+        spec = json.loads(amd_ctk("cdi", "generate", "--output=-", *words).stdout)
+        return {device["name"]: len(device["containerEdits"]["deviceNodes"]) for device in spec["devices"]}
+
+    plain, named = names(), names("--by-model")
+
+    assert {name: count for name, count in named.items() if name not in plain} == {"MI210": 9, "gfx90a": 9}
+    assert {name: count for name, count in named.items() if name in plain} == plain
+    amd_ctk("cdi", "generate", "--by-model")
+    assert amd_ctk("cdi", "validate").stdout.endswith("CDI spec is valid\n")
+    assert amd_ctk("cdi", "refresh").stdout == "CDI spec is up to date: /etc/cdi/amd.json\n"

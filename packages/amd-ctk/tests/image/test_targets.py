@@ -1,0 +1,305 @@
+"""For which targets an image has code, as its layers say."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import tarfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amd_ctk.image import bounds
+from amd_ctk.image.contents import LayerContents, targets_of
+from amd_ctk.image.errors import ImageError
+from amd_ctk.image.names import clean, targets_in
+from amd_ctk.image.progress import Progress
+from amd_ctk.image.reference import parse_reference, read_image
+
+LIBRARY = "opt/rocm/lib/rocblas/library"
+
+
+def read(reference, **options):
+    return targets_of(read_image(parse_reference(reference), Progress(), **options).layers)
+
+
+def refusal(reference):
+    with pytest.raises(ImageError) as caught:
+        read(reference)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "targets"),
+    [
+        ("library/TensileLibrary_Type_HH_Contraction_gfx90a.co", ["gfx90a"]),
+        ("library/Kernels.so-000-gfx90a-xnack-.hsaco", ["gfx90a"]),
+        ("library/TensileLibrary_lazy_gfx1100.dat", ["gfx1100"]),
+        ("share/miopen/db/gfx90a68.kdb", ["gfx90a"]),
+        ("share/miopen/db/gfx103036.kdb", ["gfx1030"]),
+        ("share/miopen/db/gfx942130.kdb", ["gfx942"]),
+        ("library/extop_gfx9-4-generic.co", ["gfx9-4-generic"]),
+        ("torch/lib/aotriton.images/amd-gfx942/flash/attn_fwd/F__x.aks2", ["gfx942"]),
+        ("include/gfx90a.h", []),
+        ("share/miopen/db/gfx90a68.HIP.fdb.txt", []),
+        ("library/gfxfoo.co", []),
+        ("library/kernels.co", []),
+    ],
+)
+def test_a_file_name_tells_the_targets_of_its_code(path, targets):
+    assert targets_in(path) == targets
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_layers_of_every_compression_are_read(compress, layout, reader, make_layer):
+    layout.add(make_layer(f"./{LIBRARY}/a_gfx942.co", "etc/gfx1100"), make_layer("x_gfx90a.hsaco"), compress=compress)
+
+    assert read(f"oci:{layout.directory}") == ["gfx90a", "gfx942"]
+
+
+def test_zstd_is_read_or_refused_in_one_sentence(layout, reader, make_layer):
+    zstd = bytes.fromhex("28b52ffd0458") + bytes(64)
+    layout.add(make_layer("a"), compress=lambda _: zstd)
+
+    words = refusal(f"oci:{layout.directory}")
+
+    if reader == "tarfile":
+        assert words == (
+            "a layer is compressed with zstd, which this Python cannot read (install python3-libarchive-c)"
+        )
+    else:
+        assert words.startswith("a layer is damaged: ")
+
+
+def test_a_layer_deletes_files_and_directories_of_those_below_it(layout, reader, make_layer):
+    below = make_layer("a/x_gfx900.co", "a/x_gfx906.co", "b/c/x_gfx908.co", "d/x_gfx90a.co", "e/x_gfx942.co")
+    above = make_layer("a/.wh.x_gfx900.co", "b/.wh.c", "d/.wh..wh..opq", "d/x_gfx1100.co")
+
+    layout.add(below, above, make_layer("b/c/x_gfx1030.co"))
+
+    assert read(f"oci:{layout.directory}") == ["gfx906", "gfx942", "gfx1030", "gfx1100"]
+
+
+def test_a_layer_deletes_nothing_of_its_own(layout, reader, make_layer):
+    layout.add(make_layer("a/x_gfx900.co", "a/.wh..wh..opq", ".wh.a"))
+
+    assert read(f"oci:{layout.directory}") == ["gfx900"]
+
+
+def test_links_and_directories_are_no_code_and_hard_links_are(layout, reader, make_layer):
+    link, hard, directory = (tarfile.TarInfo(f"x_{target}.co") for target in ("gfx900", "gfx906", "gfx908"))
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    hard.type, hard.linkname = tarfile.LNKTYPE, "y"
+    directory.type = tarfile.DIRTYPE
+
+    layout.add(make_layer("y", link, hard, directory))
+
+    assert read(f"oci:{layout.directory}") == ["gfx906"]
+
+
+@pytest.mark.parametrize("name", ["../../x_gfx900.co", "a/../../x_gfx900.co", "a/" * 3000 + "x_gfx900.co"])
+def test_a_name_that_leads_out_of_the_image_is_no_file_of_it(name, layout, reader, make_layer):
+    layout.add(make_layer(name, "/abs/x_gfx942.co"))
+
+    assert read(f"oci:{layout.directory}") == ["gfx942"]
+
+
+def test_a_truncated_layer_is_one_sentence(layout, reader, make_layer):
+    layout.add(make_layer(("x_gfx900.co", b"x" * 4096)), compress=lambda layer: gzip.compress(layer)[:-30])
+
+    assert refusal(f"oci:{layout.directory}").startswith("a layer is damaged: ")
+
+
+def test_a_layer_that_is_no_archive_is_one_sentence(layout, reader):
+    layout.add(b"", compress=lambda _: b"hello " * 200)
+
+    assert refusal(f"oci:{layout.directory}").startswith("a layer is damaged: ")
+
+
+def test_a_name_that_claims_to_be_a_gigabyte_is_not_read(layout, reader):
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2**30
+    layout.add(b"", compress=lambda _: header.tobuf(tarfile.GNU_FORMAT) + bytes(10240))
+
+    assert refusal(f"oci:{layout.directory}").startswith("a layer is damaged: ")
+
+
+def test_names_without_end_are_refused(layout, reader, monkeypatch, make_layer):
+    monkeypatch.setattr(bounds, "MOST_NAMES", 100)
+    layout.add(make_layer(*map(str, range(60))), make_layer(*map(str, range(60))))
+
+    assert refusal(f"oci:{layout.directory}") == "it has more than 100 files, more than any image needs"
+
+
+def test_a_file_that_claims_to_be_larger_than_any_disk_is_refused(layout, reader):
+    member = tarfile.TarInfo("bomb")
+    member.size = 2**41
+    layout.add(b"", compress=lambda _: gzip.compress(member.tobuf() + bytes(1024)))
+
+    assert refusal(f"oci:{layout.directory}") == "the files of a layer claim to be larger than 1 TiB"
+
+
+def test_names_that_are_not_utf_8_are_names(layout, reader):
+    member = tarfile.TarInfo("x_gfx942.co")
+    content = member.tobuf(tarfile.GNU_FORMAT).replace(b"x_gfx942.co", b"\xff_gfx942.co")
+    checksum = sum(content[:148]) + 8 * 32 + sum(content[156:])
+    layout.add(content[:148] + b"%06o\0 " % checksum + content[156:] + bytes(1024))
+
+    assert read(f"oci:{layout.directory}") == ["gfx942"]
+
+
+@pytest.mark.parametrize("digest", ["sha256:../../../etc/passwd", "md5:00", "", None, 7])
+def test_a_digest_is_no_path(digest, layout):
+    layout.manifests = [{"digest": digest}]
+    layout.write_index()
+
+    assert refusal(f"oci:{layout.directory}") == "a blob of the image has no sha256 or sha512 digest"
+
+
+def test_a_blob_that_is_a_link_or_a_pipe_is_not_read(layout, tmp_path):
+    digest = "a" * 64
+    layout.manifests = [{"digest": f"sha256:{digest}"}]
+    layout.write_index()
+    blob = layout.path_of(digest)
+
+    blob.symlink_to("/etc/passwd")
+    assert refusal(f"oci:{layout.directory}") == f"{blob} cannot be read: it is a symbolic link"
+    blob.unlink()
+    os.mkfifo(blob)
+    assert refusal(f"oci:{layout.directory}") == f"{blob} is not a plain file"
+
+
+def test_an_index_that_leads_to_itself_ends(layout):
+    index = layout.add_blob(b'{"manifests": []}')
+    for _ in range(5):
+        index = layout.add_blob(json.dumps({"manifests": [index]}).encode())
+    layout.manifests = [index]
+    layout.write_index()
+
+    assert refusal(f"oci:{layout.directory}").endswith("is an index in an index in an index")
+
+
+def test_an_image_is_chosen_by_its_tag_or_because_it_is_the_only_one(layout, make_layer):
+    layout.add(make_layer("x_gfx900.co"), tag="a")
+    assert read(f"oci:{layout.directory}") == ["gfx900"]
+
+    layout.add(make_layer("x_gfx942.co"), tag="b")
+    assert read(f"oci:{layout.directory}:b") == ["gfx942"]
+    assert refusal(f"oci:{layout.directory}") == f"oci:{layout.directory} has 2 images (name one: a, b)"
+    assert refusal(f"oci:{layout.directory}:c") == f"oci:{layout.directory}:c has no such image"
+
+
+def test_a_saved_image_is_read_from_front_to_end(tmp_path, reader, make_layer):
+    archive = tmp_path / "saved.tar"
+    write_saved(make_layer, archive, [make_layer("x_gfx900.co", "y_gfx90a.co"), make_layer(".wh.x_gfx900.co")])
+
+    assert read(f"docker-archive:{archive}") == ["gfx90a"]
+
+
+def test_an_archive_that_is_no_image_is_one_sentence(tmp_path, make_layer):
+    archive = tmp_path / "other.tar"
+    archive.write_bytes(make_layer("a.tar.gz"))
+
+    assert refusal(f"docker-archive:{archive}") == (
+        f"{archive} has no manifest.json (write it with 'docker save' or 'podman save')"
+    )
+    assert refusal(f"docker-archive:{tmp_path}/none") == f"{tmp_path}/none cannot be read: it does not exist"
+
+
+def write_saved(make_layer, archive, layers):
+    names = [f"{number}/layer.tar" for number in range(len(layers))]
+    manifest = json.dumps([{"Config": "c.json", "Layers": names}]).encode()
+    members = [*zip(names, layers, strict=True), ("c.json", b'{"config": {}}'), ("manifest.json", manifest)]
+    archive.write_bytes(make_layer(*members, ("0/VERSION", b"1.0")))
+
+
+def test_an_engine_is_asked_to_save_an_image(tmp_path, monkeypatch, make_layer):
+    write_saved(make_layer, tmp_path / "saved.tar", [make_layer("x_gfx942.co")])
+    docker = tmp_path / "docker"
+    docker.write_text(
+        f'#!/bin/sh\ntest "$*" = "save app:1" && exec cat {tmp_path}/saved.tar\necho "no app" >&2\nexit 1\n'
+    )
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    assert read("docker:app:1") == ["gfx942"]
+    assert refusal("docker:other") == "docker cannot save it: no app"
+    assert refusal("docker:--output=x") == "docker:--output=x does not name an image"
+
+
+def test_a_root_file_system_is_read_and_no_link_followed(tmp_path):
+    (tmp_path / "root/lib").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/x_gfx900.co").touch()
+    (tmp_path / "root/lib/x_gfx942.co").touch()
+    (tmp_path / "root/away").symlink_to(tmp_path / "outside")
+    (tmp_path / "root/x_gfx906.co").symlink_to("/etc/passwd")
+
+    assert read(f"dir:{tmp_path}/root") == ["gfx942"]
+    assert refusal(f"dir:{tmp_path}/none") == f"{tmp_path}/none cannot be read: it does not exist"
+
+
+BUNDLE = (
+    b"\x7fELF" + b"x" * 300_000 + b"__CLANG_OFFLOAD_BUNDLE__host-x86_64-unknown-linux--" + b"hipv4-amdgcn-amd-amdhsa--"
+)
+
+
+def test_deep_looks_into_programs_and_libraries(layout, tmp_path, reader, make_layer):
+    library = BUNDLE + b"gfx90a:sramecc+:xnack-" + b"\0" * 9 + b"hipv4-amdgcn-amd-amdhsa--gfx11-generic\0"
+    text = b"amdgcn-amd-amdhsa--gfx1030"
+    layout.add(make_layer(("lib/libapp.so", library), ("readme", text), "x_gfx942.co"))
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/app").write_bytes(library)
+
+    assert read(f"oci:{layout.directory}") == ["gfx942"]
+    assert read(f"oci:{layout.directory}", deep=True) == ["gfx90a", "gfx942", "gfx11-generic"]
+    assert read(f"dir:{tmp_path}/root", deep=True) == ["gfx90a", "gfx11-generic"]
+
+
+@pytest.mark.parametrize("text", ["", "app", "oci:", "docker", "registry:app"])
+def test_a_word_that_names_no_image_is_refused_with_the_forms(text):
+    with pytest.raises(ImageError) as caught:
+        parse_reference(text)
+    assert str(caught.value) == (
+        f"{text} does not name an image"
+        " (write oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME)"
+    )
+
+
+@given(st.lists(st.sampled_from(["a", "b", "a/b", "a/b/c", "c"]), max_size=6), st.lists(st.sampled_from("abc")))
+def test_what_is_deleted_is_gone_with_everything_below_it(added, deleted):
+    below, above = LayerContents(), LayerContents()
+    for directory in added:
+        below.add(f"{directory}/x_gfx90a.co")
+    for directory in deleted:
+        above.add(f".wh.{directory}")
+
+    left = [directory for directory in added if directory.split("/")[0] not in deleted]
+
+    assert targets_of([below, above]) == (["gfx90a"] if left else [])
+
+
+@given(st.text("./ab", max_size=20))
+def test_a_clean_path_leads_nowhere_but_down(path):
+    parts = clean(path).split("/")
+
+    assert ".." not in parts
+    assert "." not in parts
+    assert parts == [""] or "" not in parts
+
+
+@given(st.binary(max_size=2000))
+def test_bytes_that_are_no_layer_end_in_one_sentence_or_in_nothing(content):
+    from amd_ctk.image.layers import read_layer
+
+    try:
+        layer = read_layer(io.BytesIO(content), Progress())
+    except ImageError as error:
+        assert "\n" not in error.message
+    else:
+        assert layer.targets_by_path == {}
