@@ -43,10 +43,15 @@ def generate(cdi_host):
 
 
 @pytest.fixture(scope="session")
-def make_machine(tmp_path_factory, cdi_host, generate, image_archive):
+def debs(tmp_path_factory):
+    """Return a directory with the packages of this checkout."""
+    return build_debs(tmp_path_factory.mktemp("debs"))
+
+
+@pytest.fixture(scope="session")
+def make_machine(tmp_path_factory, cdi_host, generate, image_archive, debs):
     """Return a function that makes a box over a root file system: four MI210, the toolkit, a user and an image."""
     require_root()
-    debs = build_debs(tmp_path_factory.mktemp("debs"))
     with ExitStack() as stack:
 
         def make(root):

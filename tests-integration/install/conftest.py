@@ -13,9 +13,9 @@ import pytest
 from amdgpu_discovery.simulate import build_host
 from install.repository import AptRepository, next_version
 from install.root import build_root
-from install.system import System
 from support.installed import engine_program, require_root
 from support.matrix import Matrix
+from support.system import System
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SUITES = ("bookworm", "trixie")

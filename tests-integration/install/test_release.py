@@ -17,8 +17,8 @@ import pytest
 
 from install.root import build_root
 from install.rpm_root import STAND_IN, RpmRoot, build_rpm, make_repository
-from install.system import System
 from support.installed import engine_program, require_root
+from support.system import System
 
 # All packages are built twice; that takes two minutes at rest.
 pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.timeout(1800)]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from install.root import build_root
-from install.system import System
 from support.installed import require_root
+from support.system import System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 

@@ -18,6 +18,11 @@ PACKAGES = (
 )
 # The client is a package of its own from trixie on.
 NEWER_PACKAGES = ("docker-cli",)
+# What a machine needs that boots, and that starts services and whole systems in containers.
+BOOTED = (
+    *("systemd", "systemd-sysv", "systemd-container", "dbus", "procps", "python3"),
+    *("podman", "conmon", "crun", "runc", "buildah"),
+)
 OLDER_SUITES = ("bookworm",)
 # Programs that have containers made by an engine, or make them with none; Dev Containers' own runs on Node.
 TOOLS = ("docker-compose", "docker-buildx", "buildah", "nodejs")
@@ -33,6 +38,11 @@ def debian_root(suite: str) -> Path:
 def tools_root() -> Path:
     """Return a root file system of the newest release with its engines and what else starts containers."""
     return make_root("tools-forky", "forky", *PACKAGES, *NEWER_PACKAGES, *TOOLS)
+
+
+def booted_root() -> Path:
+    """Return a root file system of Debian 13 that boots with systemd, with Podman and systemd-nspawn."""
+    return make_root("booted-trixie", "trixie", *BOOTED)
 
 
 def make_root(name: str, suite: str, *packages: str) -> Path:

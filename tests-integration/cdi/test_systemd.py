@@ -1,0 +1,234 @@
+"""Services and containers of systemd, in a Debian 13 that boots: DeviceAllow=, systemd-nspawn, and Podman's units."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+
+import pytest
+
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.simulate import build_host
+from support.box import nodes_of
+from support.debian_root import booted_root
+from support.debs import META_PACKAGE
+from support.docker import IMAGE
+from support.installed import require_root
+from support.seen import parse_seen
+from support.system import System
+
+pytestmark = [pytest.mark.e2e, pytest.mark.engines]
+
+KFD_NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
+RUNTIME = "/usr/local/bin/amd-container-runtime"
+# Podman gives its runtime the environment only when a container is created.
+ON_SIMULATED_HOST = '#!/bin/sh\nAMD_CTK_HOST_ROOT=/run/shared/host exec /usr/bin/amd-container-runtime "$@"\n'
+# GPU 3 of the host.
+GPU_3 = ["/dev/dri/card1", "/dev/dri/renderD128", "/dev/kfd"]
+OTHERS = ["/dev/dri/renderD129", "/dev/dri/renderD130", "/dev/dri/renderD131"]
+# What a unit says that may use GPU 3 alone.
+LIMIT = "DevicePolicy=closed\n" + "".join(f"DeviceAllow={node} rw\n" for node in GPU_3)
+SERVICE = """\
+[Service]
+Type=oneshot
+Environment=AMD_CTK_HOST_ROOT=/run/shared/host
+StandardOutput=truncate:/run/said
+StandardError=truncate:/run/complained
+"""
+SETTINGS = """\
+[containers]
+default_sysctls = []
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+pids_limit = 0
+[engine]
+events_logger = "file"
+infra_image = "pause:local"
+"""
+STORAGE = """\
+[storage]
+driver = "vfs"
+runroot = "/run/containers/storage"
+graphroot = "/var/lib/containers/storage"
+"""
+# The root of a virtual machine may not give what containers get by default, and /proc/sys is read-only here.
+FILES = {
+    "/etc/containers/containers.conf": SETTINGS,
+    "/etc/containers/policy.json": '{"default": [{"type": "insecureAcceptAnything"}]}',
+    "/etc/containers/storage.conf": STORAGE,
+    RUNTIME: ON_SIMULATED_HOST,
+}
+
+
+def hide_by_device_numbers(host, numbers):
+    """Let the device cgroup decide who reads what KFD says of these GPUs."""
+    for gpu in locate_gpus(host):
+        if gpu.number in numbers:
+            path = host.path(f"{KFD_NODES}/{gpu.kfd_node}/properties")
+            os.unlink(path)
+            os.mknod(path, 0o444 | stat.S_IFCHR, os.makedev(226, gpu.render_minor))
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory, debs, generate, rootfs, image_archive):
+    """Return a system with the nodes of four MI210, the toolkit, Podman, and a root file system for nspawn."""
+    require_root()
+    system = System(tmp_path_factory.mktemp("booted") / "system", booted_root())
+    try:
+        hide_by_device_numbers(build_host(system.shared / "host", "mi210-4"), {0, 1, 2})
+        make_nodes(system, generate())
+        make_machine_for_nspawn(system, rootfs)
+        shutil.copy(image_archive, system.shared / "image.tar")
+        install(system, debs)
+        yield system
+    finally:
+        system.stop()
+
+
+def make_machine_for_nspawn(system, rootfs):
+    """Make a root file system that has what nspawn takes for an operating system."""
+    root = system.shared / "machine"
+    shutil.copytree(rootfs, root, symlinks=True)
+    (root / "usr").mkdir()
+    (root / "etc/os-release").write_text("ID=test\n")
+
+
+def make_nodes(system, spec):
+    """Make the nodes that a CDI spec names, and give the spec to engines."""
+    system.write("/etc/cdi/amd.json", spec.decode())
+    for node in nodes_of(spec):
+        system.run("mkdir -p /dev/dri; mknod -m 660 {path} c {major} {minor}; chgrp {gid} {path}".format(**node))
+
+
+def install(system, debs):
+    """Install the toolkit, two images, and the scripts that look at nodes."""
+    for deb in debs.glob("*.deb"):
+        if not deb.name.startswith(META_PACKAGE):
+            shutil.copy(deb, system.shared)
+    system.run("dpkg --force-unsafe-io --install /run/shared/*.deb")
+    for path, text in FILES.items():
+        system.write(path, text)
+    system.run(f"chmod 755 {RUNTIME}; mkdir /run/shared/seen")
+    system.run("for name in try-nodes list-gpus; do cp /run/shared/machine/bin/$name /usr/local/bin; done")
+    system.run(f"podman import --quiet /run/shared/image.tar {IMAGE}")
+    system.run('podman import --quiet --change \'CMD ["sleep", "600"]\' /run/shared/image.tar pause:local')
+
+
+def start_service(system, name, text):
+    system.write(f"/etc/systemd/system/{name}.service", text)
+    system.run(f"systemctl daemon-reload && systemctl start {name}.service")
+    return system.run("cat /run/said")
+
+
+def access_by_node(printed):
+    return {node.path: node.access for node in parse_seen(printed)}
+
+
+def sees_gpu_3_alone(printed):
+    return access_by_node(printed) == dict.fromkeys(GPU_3, "opens")
+
+
+def test_a_service_opens_the_nodes_that_deviceallow_names_and_no_others(system):
+    said = start_service(system, "nodes", f"{SERVICE}{LIMIT}ExecStart=list-gpus\n")
+
+    access = access_by_node(said)
+    assert {path: access[path] for path in GPU_3} == dict.fromkeys(GPU_3, "opens")
+    assert {path: access[path] for path in OTHERS} == dict.fromkeys(OTHERS, "refused-by-cgroup")
+
+
+def test_a_service_that_deviceallow_limits_has_the_numbers_of_the_host(system):
+    said = start_service(system, "numbers", f"{SERVICE}{LIMIT}ExecStart=amd-ctk gpu list\n")
+
+    assert [line.split()[::2] for line in said.splitlines()[4:]] == [["3", "/dev/dri/renderD128"]]
+    assert system.run("cat /run/complained") == "GPUs 0-2 are hidden from this process by its device cgroup\n"
+
+
+NSPAWN = "systemd-nspawn --quiet --directory=/run/shared/machine --register=no"
+
+
+def test_nspawn_opens_the_nodes_that_are_bound(system):
+    """It lets the container open each node that `--bind` names, and needs no DeviceAllow= for that."""
+    binds = " ".join(f"--bind={node}" for node in GPU_3)
+
+    assert sees_gpu_3_alone(system.run(f"{NSPAWN} {binds} list-gpus"))
+
+
+def test_nspawn_opens_of_a_directory_what_deviceallow_names(system):
+    allowed = " ".join(f"--property='DeviceAllow={node} rw'" for node in GPU_3)
+
+    access = access_by_node(system.run(f"{NSPAWN} --bind=/dev/kfd --bind=/dev/dri {allowed} list-gpus"))
+
+    assert {path: access[path] for path in GPU_3} == dict.fromkeys(GPU_3, "opens")
+    assert {path: access[path] for path in OTHERS} == dict.fromkeys(OTHERS, "refused-by-cgroup")
+
+
+UNIT = f"""\
+[Container]
+Image={IMAGE}
+Network=none
+Volume=/run/shared/seen:/seen
+"""
+
+
+def start_container(system, name, of_the_container, of_the_service=""):
+    """Start the service that Podman makes of a .container file, and return what its container saw."""
+    command = f'Exec=sh -c "list-gpus >/seen/{name}"\n'
+    service = f"[Service]\nType=oneshot\n{of_the_service}"
+    system.write(f"/etc/containers/systemd/{name}.container", f"{UNIT}{of_the_container}{command}{service}")
+    system.run(f"systemctl daemon-reload && systemctl start {name}.service")
+    return system.run(f"cat /run/shared/seen/{name}")
+
+
+def test_a_quadlet_has_the_cdi_device_that_it_adds(system):
+    assert sees_gpu_3_alone(start_container(system, "device", "AddDevice=amd.com/gpu=3\n"))
+
+
+def test_a_quadlet_that_deviceallow_limits_has_no_other_gpu(system):
+    asks = f"GlobalArgs=--runtime={RUNTIME}\nEnvironment=AMD_VISIBLE_DEVICES=all\n"
+
+    assert sees_gpu_3_alone(start_container(system, "limited", asks, LIMIT))
+
+
+POD = f"""\
+apiVersion: v1
+kind: Pod
+metadata: {{name: training}}
+spec:
+  restartPolicy: Never
+  containers:
+    - name: main
+      image: {IMAGE}
+      command: [list-gpus]
+      env: [{{name: AMD_VISIBLE_DEVICES, value: all}}]
+"""
+PODMAN = f"podman --runtime={RUNTIME}"
+ASKING_FOR_ALL = f"--network=none --env=AMD_VISIBLE_DEVICES=all {IMAGE} list-gpus"
+# Each asks for all GPUs.
+CALLERS = {
+    "podman run": f"{PODMAN} run --rm {ASKING_FOR_ALL}",
+    "podman run, cgroups split": f"{PODMAN} run --rm --cgroups=split {ASKING_FOR_ALL}",
+    "podman kube play": f"{PODMAN} kube play --network=none /root/pod.yaml >&2 && podman wait training-main >&2"
+    " && podman logs training-main && podman pod rm --force --time=0 training >&2",
+    "buildah run": f"buildah run --isolation=oci --runtime={RUNTIME} --network=none"
+    f" --env=AMD_VISIBLE_DEVICES=all $(buildah from --quiet {IMAGE}) list-gpus",
+}
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_a_caller_that_a_device_cgroup_limits_gets_what_it_may_use_itself(system, caller):
+    system.write("/root/pod.yaml", POD)
+
+    assert sees_gpu_3_alone(call_limited(system, CALLERS[caller]))
+
+
+def test_a_caller_that_a_device_cgroup_limits_is_refused_another_gpu(system):
+    call_limited(system, f"{PODMAN} run --rm --network=none --env=AMD_VISIBLE_DEVICES=0 {IMAGE} true; true")
+
+    assert "GPU 0 is not among the GPUs this process may use (3)" in system.run("cat /run/complained")
+
+
+def call_limited(system, script):
+    """Run a script in a unit that may use GPU 3 alone, and return what it printed."""
+    system.write("/root/call", f"exec 2>/run/complained\n{script}\n")
+    limits = " ".join(f"--property='{line}'" for line in LIMIT.splitlines())
+    return system.run(f"systemd-run --quiet --wait --pipe --setenv=HOME=/root {limits} sh /root/call")
