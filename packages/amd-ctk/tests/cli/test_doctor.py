@@ -101,3 +101,18 @@ def test_with_an_engine_its_own_checks_are_made(host, amd_ctk):
     assert (slurm.returncode, slurm.stderr) == (0, "")
     assert [line.split()[0] for line in slurm.stdout.splitlines()] == ["nodes", "slurm", "fix:", "2"]
     assert [line.split()[0] for line in docker.stdout.splitlines()] == ["nodes", "1"]
+
+
+def test_directories_that_are_closed_to_the_user_are_no_failure_of_doctor(host, limited_amd_ctk):
+    directories = ("/etc/sudoers.d", "/etc/cdi", "/etc/docker", "/etc/slurm", "/var/lib/dkms/amdgpu", "/run/docker")
+    made = host()
+    for path in directories:
+        os.makedirs(made.path(path), exist_ok=True)
+        os.chmod(made.path(path), 0)
+
+    answer = limited_amd_ctk("doctor", "--json", "--engine=slurm")
+
+    for path in directories:
+        os.chmod(made.path(path), 0o755)
+    states = {check["id"]: check["state"] for check in json.loads(answer.stdout)["checks"]}
+    assert (answer.stderr, states["nodes"], states["cdi"]) == ("", "ok", "bad")
