@@ -408,7 +408,7 @@ def test_what_slurm_is_told_is_judged(machine, spoil, state, words):
 @pytest.mark.parametrize(("release", "state"), [("noble", "note"), ("trixie", "ok")])
 def test_packages_for_another_release_are_noted(machine, source, release, state):
     made = machine()
-    made.write("/var/lib/dpkg/status", "Package: bash\nStatus: install ok installed\n")
+    made.write("/var/lib/dpkg/status", "Package: amdgpu-dkms\nStatus: install ok installed\n")
     made.write("/etc/os-release", "ID=debian\nVERSION_CODENAME=trixie\n")
     made.write("/etc/apt/sources.list.d/amd.list", f"# of AMD\n{source.format(release)}")
 
@@ -428,3 +428,11 @@ def test_with_an_engine_the_checks_of_others_are_left_out(machine, engine):
     found = [result.check for result in spoilt.examine(engine=engine) if result.finding.state == BAD]
 
     assert found == ["nodes", names[engine]]
+
+
+def test_where_no_package_of_amd_is_wanted_there_is_nothing_to_say(machine):
+    made = machine()
+    removed = "Package: amd-container-toolkit\nStatus: deinstall ok config-files\n"
+    made.write("/var/lib/dpkg/status", f"Package: bash\nStatus: install ok half-installed\n\n{removed}")
+
+    assert made.examine(only=["packages"]) == []

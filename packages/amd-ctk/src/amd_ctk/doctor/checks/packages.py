@@ -19,4 +19,4 @@ def check(facts: Facts) -> Finding | None:
         return bad(packages.broken[0], fix="sudo dpkg --configure -a && sudo apt-get --fix-broken install")
     if packages.foreign_sources:
         return note(packages.foreign_sources[0], fix="name this host's release there, if AMD has packages for it")
-    return ok("AMD's packages are installed whole") if packages.is_known else None
+    return ok("AMD's packages are installed whole") if packages.has_any else None

@@ -28,26 +28,24 @@ class PackageFacts(Value):
     broken: tuple[str, ...] = ()
     # "/etc/apt/sources.list.d/amdgpu.list is for noble, and this host is trixie"
     foreign_sources: tuple[str, ...] = ()
-    is_known: bool = False
+    has_any: bool = False
 
 
 def read_packages(host: Host) -> PackageFacts:
     """Return what dpkg and apt know; nothing where there is no dpkg."""
-    text = host.read_attribute(STATUS)
-    return PackageFacts(
-        is_known=bool(text), broken=tuple(_find_broken(text)), foreign_sources=tuple(_find_foreign(host))
-    )
+    states = dict(_states(host.read_attribute(STATUS)))
+    broken = [f"{name} is {state}" for name, state in states.items() if state != "installed"]
+    return PackageFacts(has_any=bool(states), broken=tuple(broken), foreign_sources=tuple(_find_foreign(host)))
 
 
-def _find_broken(text: str) -> Iterator[str]:
+def _states(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the state of each of AMD's packages that is wanted."""
     for stanza in text.split("\n\n"):
         name = stanza.partition("\n")[0].removeprefix("Package: ")
-        if not name.startswith(PREFIXES):
-            continue
         # dpkg(1): what is wanted, a flag, and the state.
-        words = stanza.partition("\nStatus: ")[2].partition("\n")[0].split()
-        if len(words) == 3 and words[0] == "install" and words[2] != "installed":
-            yield f"{name} is {words[2]}"
+        words = stanza.partition("\nStatus: ")[2].partition("\n")[0].split() if name.startswith(PREFIXES) else []
+        if len(words) == 3 and words[0] == "install":
+            yield name, words[2]
 
 
 def _find_foreign(host: Host) -> Iterator[str]:
