@@ -59,7 +59,7 @@ def node(prepared: Node) -> Iterator[Node]:
         (["WORDS=1"], "' is not a GPU number, range, unique id or PCI address"),
         (
             ["GPU_COMPUTE=1", "MI210=1"],
-            "DOCKER_RESOURCE_GPU_COMPUTE and DOCKER_RESOURCE_MI210 both name GPU 2, which is",
+            "DOCKER_RESOURCE_GPU_COMPUTE and DOCKER_RESOURCE_MI210 both name GPU 2; a GPU can be assigned",
         ),
         (["VRAM=70000"], "DOCKER_RESOURCE_VRAM=70000 is more than any GPU of this node has, the largest has 65520 MiB"),
         (["VRAM=100", "MI210=1"], "DOCKER_RESOURCE_VRAM=100 is memory of a shared GPU and DOCKER_RESOURCE_MI210 names"),
