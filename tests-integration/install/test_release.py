@@ -123,9 +123,10 @@ def next_repository(checkout, gpg):
 
 
 def replace_tree(directory, source):
-    """Publish another release in a directory that is served."""
-    shutil.rmtree(directory)
-    shutil.copytree(source, directory)
+    """Publish another release in a directory that is served; a server may have it as its working directory."""
+    for path in directory.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.copytree(source, directory, dirs_exist_ok=True)
 
 
 def make_release(checkout, gpg):
