@@ -26,6 +26,8 @@ NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n
 
 PACKAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk")
 # Those that offer more to import than their version.
+# It raises errors of other modules only.
+NEEDS_A_LIBRARY = ("amd_ctk.image.read_with_libarchive",)
 FRONT_PAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker")
 
 # How the page of a decision begins.
@@ -196,7 +198,7 @@ def _as_markdown(docstring: str) -> str:
 def _errors() -> list[type[ToolkitError]]:
     for package in PACKAGES:
         for module in walk_packages(import_module(package).__path__, f"{package}."):
-            if not module.name.endswith("__main__"):
+            if not module.name.endswith("__main__") and module.name not in NEEDS_A_LIBRARY:
                 import_module(module.name)
     return sorted(_subclasses(ToolkitError), key=lambda error: (error.exit_code, error.__name__))
 

@@ -74,7 +74,10 @@ def layout(tmp_path):
 def reader(request, monkeypatch):
     """Read layers with libarchive, and with what Python brings."""
     if request.param == "libarchive":
-        pytest.importorskip("libarchive", reason="libarchive-c is not installed")
+        try:
+            import libarchive  # noqa: F401 - it loads its library when it is imported
+        except (ImportError, OSError, AttributeError) as error:
+            pytest.skip(f"libarchive-c or its library is not installed: {error}")
     else:
         monkeypatch.setattr(layers, "_find_reader", lambda: read_with_tarfile.read)
     return request.param

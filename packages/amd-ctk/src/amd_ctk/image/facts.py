@@ -1,4 +1,4 @@
-"""What images are held against: the GPUs of this host, or those of them that a container shall get."""
+"""What images are held against: the GPUs of this host, or those of them that a container will get."""
 
 from __future__ import annotations
 

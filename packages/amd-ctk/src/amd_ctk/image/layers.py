@@ -26,7 +26,7 @@ def read_layer(file: Readable, progress: Progress, *, deep: bool = False) -> Lay
 def _find_reader() -> Callable[[Beginning, str, Counter, bool], LayerContents]:
     try:
         from amd_ctk.image.read_with_libarchive import read
-    except (ImportError, OSError):
-        # libarchive-c is there without the library that it loads.
+    except (ImportError, OSError, AttributeError):
+        # libarchive-c may be there without the library that it loads: then it looks for its functions in Python.
         from amd_ctk.image.read_with_tarfile import read
     return read

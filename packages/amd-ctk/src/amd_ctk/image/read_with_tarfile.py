@@ -44,7 +44,7 @@ def read(file: Beginning, compression: str, counter: Counter, deep: bool) -> Lay
     if compression not in MODES:
         raise ImageError(
             f"a layer is compressed with {compression}, which this Python cannot read",
-            hint="install python3-libarchive-c",
+            hint="copy the image with 'skopeo copy --dest-compress-format=gzip', or use amd-ctk[image] from pip",
         )
     layer = LayerContents()
     try:
