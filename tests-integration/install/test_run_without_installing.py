@@ -42,6 +42,8 @@ class Runner:
                 **{name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))},
                 "PATH": f"{self.directory}/bin:/usr/bin:/bin",
                 "HOME": f"{self.directory}/home",
+                # That of the tests may lie where only root may look.
+                "UV_PYTHON": "/usr/bin/python3",
                 "AMD_CTK_HOST_ROOT": host,
             },
             capture_output=True,
