@@ -243,6 +243,9 @@ def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
     rows = [_parameter_row(parameter) for parameter in command.params if _is_shown(parameter)]
     if rows:
         yield from ("| argument or option | description |", "|---|---|", *rows, "")
+    examples = (command.epilog or "").removeprefix(f"{VERBATIM}Examples:\n")
+    if examples:
+        yield from ("Examples:", "", "```text", examples, "```", "")
     for name, child in getattr(command, "commands", {}).items():
         if not child.hidden:
             yield from _command_lines(child, f"{words} {name}", depth=min(depth + 1, 4))

@@ -14,6 +14,49 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any as Command  # click's, which newer versions of typer bring in a module of their own
 
+# What the page of each program says behind its commands: titles, and pairs of a name and what it means.
+SECTIONS = {
+    "amd-ctk": {
+        "FILES": (
+            ("/etc/amd-container-toolkit/config.toml", "Settings; 'amd-ctk config' reads and writes them."),
+            ("/etc/cdi/amd.json", "The CDI spec that 'amd-ctk cdi generate' writes."),
+            ("/etc/docker/daemon.json", "Docker's configuration; other engines have files of their own."),
+            ("/var/lib/amd-container-toolkit", "What was changed where, so that it can be removed again."),
+        ),
+    },
+    "amd-gpu-tracker": {
+        "FILES": (
+            ("/var/lib/amd-container-toolkit/gpu-tracker.json", "Whether it is enabled, and which GPUs are exclusive."),
+            ("/run/amd-container-toolkit/leases", "A file for each container that has GPUs."),
+        ),
+    },
+}
+STATUS = (
+    ("0", "Success."),
+    ("1", "It failed; standard error says why and what to do. doctor: something is bad."),
+    ("2", "An invalid command line, or something that was named and is not there."),
+    ("3", "It needs root."),
+    ("4", "A request for GPUs that this host cannot meet."),
+    ("5, 6, 8", "A file that cannot be read, written or understood."),
+    ("10", "Another process holds a lock for too long."),
+    ("11", "The GPU Tracker is disabled, or did only a part of what was asked."),
+)
+ENVIRONMENT = (("AMD_CTK_HOST_ROOT", "The directory of a simulated host to work on in place of this machine."),)
+EXAMPLES = {
+    "amd-ctk": (
+        ("sudo amd-ctk runtime configure", "Make Docker know the runtime."),
+        ("sudo amd-ctk cdi generate", "Describe the GPUs to engines that know CDI."),
+        ("amd-ctk explain -e AMD_VISIBLE_DEVICES=0-2", "Say which GPUs a container would get."),
+        ("sudo amd-ctk doctor", "Find out why containers have no GPU."),
+    ),
+    "amd-gpu-tracker": (
+        ("sudo amd-gpu-tracker enable", "Begin to track."),
+        ("sudo amd-gpu-tracker 0,1-2 exclusive", "Give GPUs 0, 1 and 2 to one container at a time."),
+        ("amd-gpu-tracker status --wide", "Show which container uses which GPU."),
+    ),
+}
+# zsh calls the file itself, at the first TAB too; Typer's script only registers a function then.
+ZSH_CALL = '{function} "$@"'
 FOOTER = ".SH SEE ALSO\n.BR amd\\-container\\-runtime (1),\n.BR amd\\-ctk (1),\n.BR amd\\-gpu\\-tracker (1)\n"
 # Packages bring completions along; and that --help helps is said once, above the commands.
 NOT_TOLD = ("install_completion", "show_completion")
@@ -31,6 +74,8 @@ def main(library: str, directory: str, date: str, version: str) -> None:
         for shell, file_name in SHELLS.items():
             variable = f"_{name.replace('-', '_').upper()}_COMPLETE"
             script = get_completion_script(prog_name=name, complete_var=variable, shell=shell)
+            if shell == "zsh":
+                script = _called_by_zsh(script, name)
             _write(Path(directory, shell, file_name.format(name)), script)
 
 
@@ -46,6 +91,10 @@ def format_page(command: Command, *, name: str, date: str, version: str) -> str:
         *_options(command, name),
         ".SH COMMANDS",
         *_subcommands(command, name),
+        *_section("EXAMPLES", EXAMPLES[name]),
+        *(line for title, pairs in SECTIONS[name].items() for line in _section(title, pairs)),
+        *_section("EXIT STATUS", STATUS),
+        *_section("ENVIRONMENT", ENVIRONMENT),
     ]
     return "\n".join(lines) + "\n" + FOOTER
 
@@ -77,7 +126,20 @@ def _subcommands(group: Command, name: str) -> Iterator[str]:
             yield f'.SS "{roff(full_name)} {roff(_usage(command, full_name))}"'
             yield _paragraphs(command.help or "")
             yield from (option for option in _options(command, full_name) if "\\-\\-help" not in option)
+            if command.epilog:
+                yield f".PP\n{_paragraphs(command.epilog)}"
         yield from _subcommands(command, full_name)
+
+
+def _section(title: str, pairs: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    yield f".SH {title}"
+    for name, text in pairs:
+        yield f".TP\n.B {roff(name)}\n{roff(text)}"
+
+
+def _called_by_zsh(script: str, name: str) -> str:
+    function = f"_{name.replace('-', '_')}_completion"
+    return script.replace(f"compdef {function} {name}", ZSH_CALL.format(function=function))
 
 
 def _options(command: Command, name: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from amd_gpu_tracker.completion import offer_accessibility, offer_gpus
 from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.plain_text import printable
@@ -30,6 +31,15 @@ CDI_SPEC = "/etc/cdi/amd.json"
 SET = "set"
 # Commands that change nothing.
 LOOKING = ("status", "help", "h")
+
+EXAMPLES = {
+    "disable": ("disable",),
+    "enable": ("enable",),
+    "reset": ("reset",),
+    "status": ("status", "status --wide", "status --refusals"),
+    "ignore": ("ignore 1000", "ignore 1000 --undo"),
+    "help": ("help status",),
+}
 
 HELP = """GPU Tracker related commands
 
@@ -67,6 +77,12 @@ class TrackerGroup(TyperGroup):
         """Return the command to run; anything that is not one of them is `set`."""
         return super().resolve_command(ctx, args if args[0] in self.commands else [SET, *args])
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Offer the commands, and GPUs, whose numbers may stand in place of one."""
+        # Which class of offers Typer reads depends on its version; there is always a command to take it from.
+        kind = type(super().shell_complete(ctx, "")[0])
+        return [*super().shell_complete(ctx, incomplete), *map(kind, offer_gpus(incomplete))]
+
 
 def tracker_app(program: str, after_switch: Callable[[Host], None]) -> typer.Typer:
     """Make the commands; `after_switch` is called when one of them has enabled or disabled the tracker."""
@@ -101,9 +117,9 @@ def tracker_app(program: str, after_switch: Callable[[Host], None]) -> typer.Typ
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for command in (disable, enable, reset, status):
-        app.command(command.__name__)(command)
-    app.command("ignore")(ignore_user)
-    app.command("help")(show_help)
+        app.command(command.__name__, epilog=_examples(program, command.__name__))(command)
+    app.command("ignore", epilog=_examples(program, "ignore"))(ignore_user)
+    app.command("help", epilog=_examples(program, "help"))(show_help)
     for name, hidden in (("h", show_help), (SET, set_accessibility), ("init", initialize), ("release", release)):
         app.command(name, hidden=True)(hidden)
     return app
@@ -139,12 +155,13 @@ def status(
 
 
 def set_accessibility(
-    context: typer.Context, words: Annotated[list[str], typer.Argument(metavar="gpu-ids accessibility")]
+    context: typer.Context,
+    words: Annotated[list[str], typer.Argument(metavar="gpu-ids accessibility", autocompletion=offer_accessibility)],
 ) -> None:
     """Make GPUs exclusive or shared."""
     if len(words) != 2:
         what = "Missing arguments" if len(words) < 2 else "Too many arguments"
-        raise UsageError(f"Error: {what}. Usage: gpu-tracker <gpu_ids> <operation>")
+        raise UsageError(f"Error: {what}. Usage: gpu-tracker <gpu_ids> <operation>", hint=_nearest_command(words[0]))
     request, operation = words[0], words[1].lower()
     tracker = Tracker(host_of(context))
     if not tracker.is_enabled():
@@ -246,6 +263,14 @@ def run(app: typer.Typer) -> None:
         sys.exit(error.exit_code)
 
 
+def _nearest_command(word: str) -> str:
+    """Return what a misspelt command was probably meant to be, as a hint."""
+    from difflib import get_close_matches
+
+    meant = get_close_matches(word, EXAMPLES, n=1)
+    return f"did you mean '{meant[0]}'?" if meant else ""
+
+
 def _print_change(change: AccessibilityChange, operation: str) -> None:
     """Say in the guide's words what became of a change."""
     if not change.tracked:
@@ -283,6 +308,12 @@ def _choose_host(
 ) -> None:
     context.obj = host_from_environment({ROOT_VARIABLE: host_root})
     begin(context)
+
+
+def _examples(program: str, command: str) -> str:
+    """Return the end of a command's help."""
+    lines = [f"{program} {words}" for words in EXAMPLES[command]]
+    return "\n".join(["\b", "Examples:", *lines])
 
 
 def _list(items: tuple[int, ...] | tuple[str, ...]) -> str:

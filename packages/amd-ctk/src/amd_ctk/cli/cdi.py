@@ -25,6 +25,7 @@ from amd_device_spec import cdi_names
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import format_spec, language_of
 from amd_device_spec.cdi_version import engines_without
+from amd_gpu_tracker.completion import offer_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
@@ -64,7 +65,9 @@ def generate(
         NameStrategy, typer.Option("--device-name-strategy", help="Device names in addition to the GPU numbers.")
     ] = NameStrategy.ALL,
     no_all: Annotated[bool, typer.Option("--no-all", help="Leave out the device 'all'.")] = False,
-    gpus: Annotated[str, typer.Option(help="Which GPUs, as in AMD_VISIBLE_DEVICES.")] = cdi_names.ALL,
+    gpus: Annotated[
+        str, typer.Option(help="Which GPUs, as in AMD_VISIBLE_DEVICES.", autocompletion=offer_gpus)
+    ] = cdi_names.ALL,
     vendor: Annotated[str, typer.Option(help="Vendor of the devices.")] = cdi_names.VENDOR,
     device_class: Annotated[str, typer.Option("--class", help="Class of the devices.")] = cdi_names.DEVICE_CLASS,
     annotations: Annotated[bool, typer.Option("--annotations", help="Describe each GPU (CDI 0.6.0).")] = False,

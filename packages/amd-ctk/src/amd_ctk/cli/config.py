@@ -8,19 +8,25 @@ from typing import Annotated, Any
 
 import typer
 
+from amd_ctk.cli import offers
 from amd_ctk.cli.context import host_of, host_to_change
 from amd_ctk.cli.group import command_group
 from amd_device_spec.settings import CONFIG_FILE, KINDS, Settings, SettingsError, check_settings, problem
 
 app = command_group("Settings of the AMD Container Toolkit")
 
-Key = Annotated[str, typer.Argument(help="Name of a setting, as 'amd-ctk config show' prints it.")]
+Key = Annotated[
+    str,
+    typer.Argument(help="Name of a setting, as 'amd-ctk config show' prints it.", autocompletion=offers.settings),
+]
 
 
 @app.command()
 def show(
     context: typer.Context,
-    key: Annotated[str, typer.Argument(help="Print the value of this setting alone.")] = "",
+    key: Annotated[
+        str, typer.Argument(help="Print the value of this setting alone.", autocompletion=offers.settings)
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show the current settings and which of them are defaults."""
@@ -43,7 +49,12 @@ def show(
 def set_(
     context: typer.Context,
     key: Key,
-    values: Annotated[list[str], typer.Argument(metavar="VALUE...", help="New value. Repeat for list settings.")],
+    values: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="VALUE...", help="New value. Repeat for list settings.", autocompletion=offers.setting_values
+        ),
+    ],
 ) -> None:
     """Change a setting."""
     from amd_ctk.low_level import check_low_level_runtime

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from amd_ctk.cli import offers
 from amd_ctk.cli.context import announce, host_of
 from amdgpu_discovery.errors import ToolkitError
 
@@ -21,12 +22,21 @@ if TYPE_CHECKING:
 def doctor(
     context: typer.Context,
     *,
-    container: Annotated[str, typer.Option(metavar="NAME|ID|PID", help="Look at this container from inside.")] = "",
+    container: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|ID|PID", help="Look at this container from inside.", autocompletion=offers.containers
+        ),
+    ] = "",
     engine: Annotated[
         str, typer.Option(metavar="ENGINE", help="Of engines, check this one: docker, podman, containerd or slurm.")
     ] = "",
-    only: Annotated[str, typer.Option(metavar="ID,..", help="Run these checks only.")] = "",
-    skip: Annotated[str, typer.Option(metavar="ID,..", help="Leave these checks out.")] = "",
+    only: Annotated[
+        str, typer.Option(metavar="ID,..", help="Run these checks only.", autocompletion=offers.checks)
+    ] = "",
+    skip: Annotated[
+        str, typer.Option(metavar="ID,..", help="Leave these checks out.", autocompletion=offers.checks)
+    ] = "",
     fix: Annotated[bool, typer.Option("--fix", help="Offer to fix what is safe to fix; shows what changes.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --fix changes anything.")] = False,
     bundle: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Write what maintainers need to this file.")] = "",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from amd_ctk.cli import offers
 from amd_ctk.cli.context import host_of
 
 TYPE_CHECKING = False
@@ -30,7 +31,9 @@ def explain(
     device: Annotated[list[str] | None, typer.Option(help="A device, as for the engine's --device.")] = None,
     privileged: Annotated[bool, typer.Option("--privileged", help="A privileged container.")] = False,
     user: Annotated[str, typer.Option("--user", "-u", help="The container's user.")] = "",
-    container: Annotated[str, typer.Option(help="Explain this running container, by name or id.")] = "",
+    container: Annotated[
+        str, typer.Option(help="Explain this running container, by name or id.", autocompletion=offers.containers)
+    ] = "",
     bundle: Annotated[str, typer.Option(help="Explain the container of the OCI bundle in this directory.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:

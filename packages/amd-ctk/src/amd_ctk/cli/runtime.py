@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from amd_ctk.cli import offers
 from amd_ctk.cli.context import announce, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
 from amd_ctk.cli.group import command_group
@@ -34,7 +35,10 @@ def configure(
     context: typer.Context,
     *,
     runtime: Annotated[
-        str, typer.Option("--runtime", help="Engine: docker, podman, containerd, crio or slurm.")
+        str,
+        typer.Option(
+            "--runtime", help="Engine: docker, podman, containerd, crio or slurm.", autocompletion=offers.engines
+        ),
     ] = "docker",
     config_path: Annotated[
         str | None, typer.Option("--config-path", help="Configuration file. Default: the engine's own.")

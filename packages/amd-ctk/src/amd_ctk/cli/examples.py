@@ -1,0 +1,68 @@
+"""What the help of each command shows as examples, and the manual page after it."""
+
+from __future__ import annotations
+
+import typer
+
+# By the words of the command; those of the GPU Tracker have theirs where they are made.
+EXAMPLES = {
+    "version": ("amd-ctk version", "amd-ctk version --json"),
+    "doctor": ("sudo amd-ctk doctor", "sudo amd-ctk doctor --container web", "amd-ctk doctor --only=driver,kfd -v"),
+    "explain": (
+        "amd-ctk explain -e AMD_VISIBLE_DEVICES=0-2",
+        "amd-ctk explain -- docker run --runtime=amd -e AMD_VISIBLE_DEVICES=all IMAGE",
+        "amd-ctk explain compose.yaml training",
+        "amd-ctk explain --container web",
+    ),
+    "runtime configure": (
+        "sudo amd-ctk runtime configure",
+        "sudo amd-ctk runtime configure --runtime=podman --dry-run --diff",
+        "sudo amd-ctk runtime configure --remove",
+    ),
+    "config show": ("amd-ctk config show", "amd-ctk config show unknown-gpus"),
+    "config set": (
+        "sudo amd-ctk config set unknown-gpus ignore",
+        "sudo amd-ctk config set swarm-resources AMD_GPU",
+    ),
+    "config unset": ("sudo amd-ctk config unset unknown-gpus",),
+    "config compile": ("sudo amd-ctk config compile",),
+    "cdi generate": (
+        "sudo amd-ctk cdi generate",
+        "amd-ctk cdi generate --output=-",
+        "sudo amd-ctk cdi generate --output=/etc/cdi/lab.json --gpus=0-3 --vendor=lab.example",
+    ),
+    "cdi validate": ("amd-ctk cdi validate", "amd-ctk cdi validate --path=/etc/cdi/lab.json --vendor=lab.example"),
+    "cdi list": ("amd-ctk cdi list", "amd-ctk cdi list --specs --json"),
+    "cdi refresh": ("sudo amd-ctk cdi refresh",),
+    "cdi watch": ("sudo amd-ctk cdi watch", "sudo amd-ctk cdi watch --interval=30"),
+    "cdi remove": ("sudo amd-ctk cdi remove", "sudo amd-ctk cdi remove --all"),
+    "gpu list": ("amd-ctk gpu list", "amd-ctk gpu list --json"),
+    "gpu query": ("amd-ctk gpu query --format='{gfx}'", "amd-ctk gpu query --format=labels --gpus=0-1"),
+    "image targets": ("amd-ctk image targets rocm/pytorch",),
+    "image check": ("amd-ctk image check rocm/pytorch", "amd-ctk image check rocm/pytorch --gpus=0-1"),
+    "image pick": ("amd-ctk image pick oci:images",),
+    "image matrix": ("amd-ctk image matrix --template='app:{version}-{gfx}' --version=1.0 --gfx=gfx90a,gfx942",),
+    "swarm setup": (
+        "sudo amd-ctk swarm setup",
+        "sudo amd-ctk swarm setup --also-by-model --dry-run --diff",
+        "sudo amd-ctk swarm setup --remove",
+    ),
+    "swarm status": ("amd-ctk swarm status", "amd-ctk swarm status --json"),
+    "swarm constraint": ("amd-ctk swarm constraint rocm/pytorch", "amd-ctk swarm constraint rocm/pytorch --gfx=gfx942"),
+    "swarm prune": ("sudo amd-ctk swarm prune --dry-run", "sudo amd-ctk swarm prune --keep-failed"),
+    "slurm gres": ("amd-ctk slurm gres", "amd-ctk slurm gres --type=mi300x --node=node7"),
+    "slurm status": ("amd-ctk slurm status", "amd-ctk slurm status --json"),
+}
+
+
+def add_examples(app: typer.Typer, group: str) -> None:
+    """Give every command of a group its examples."""
+    for command in app.registered_commands:
+        name = command.name or getattr(command.callback, "__name__", "")
+        command.epilog = command.epilog or examples_of(f"{group} {name}")
+
+
+def examples_of(words: str) -> str | None:
+    """Return the end of a command's help, None where its module has given it one."""
+    # Typer keeps the lines of a paragraph that begins like this.
+    return "\n".join(["\b", "Examples:", *EXAMPLES[words]]) if words in EXAMPLES else None

@@ -1,0 +1,59 @@
+"""What the TAB key offers for values; what cannot be found out is not offered, and nothing is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+# A shell waits for the answer.
+SECONDS = 2
+ENGINES_WITH_NAMES = ("docker", "podman")
+
+
+def engines(incomplete: str) -> list[str]:
+    """Return the engines that can be configured."""
+    from amd_ctk.engines.known import ENGINES
+
+    return _beginning(ENGINES, incomplete)
+
+
+def settings(incomplete: str) -> list[str]:
+    """Return the names of the settings."""
+    from amd_device_spec.settings import Settings
+
+    return _beginning((field.replace("_", "-") for field in Settings._fields), incomplete)
+
+
+def setting_values(ctx: Any, incomplete: str) -> list[str]:
+    """Return the values that the setting before them may have, where these are words."""
+    from amd_device_spec.settings import CHOICES
+
+    return _beginning(CHOICES.get(ctx.params.get("key") or "", ()), incomplete)
+
+
+def checks(incomplete: str) -> list[str]:
+    """Return the checks of doctor; of a list of them, the last one is completed."""
+    from amd_ctk.doctor.run import check_names
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in _beginning(check_names(), last)]
+
+
+def containers(incomplete: str) -> list[str]:
+    """Return the names of the containers that Docker and Podman run."""
+    return _beginning(sorted({name for engine in ENGINES_WITH_NAMES for name in _names(engine)}), incomplete)
+
+
+def _names(engine: str) -> list[str]:
+    import subprocess
+
+    words = [engine, "ps", "--format", "{{.Names}}"]
+    try:
+        answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=SECONDS, errors="replace")
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [name for name in answer.stdout.split() if name.isprintable()]
+
+
+def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
+    return [word for word in words if word.startswith(incomplete)]

@@ -1,0 +1,30 @@
+"""What the TAB key offers where GPUs and their accessibility are named; nothing where there is no driver."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import host_from_environment
+
+
+def offer_gpus(incomplete: str) -> list[str]:
+    """Return the numbers of this host's GPUs; of a list of them, the last one is completed."""
+    from amdgpu_discovery.numbering import locate_gpus
+
+    try:
+        numbers = [str(gpu.number) for gpu in locate_gpus(host_from_environment(os.environ))]
+    except (OSError, ToolkitError):
+        return []
+    before, comma, last = incomplete.rpartition(",")
+    words = numbers if comma else [*numbers, "all"]
+    return [f"{before}{comma}{word}" for word in words if word.startswith(last)]
+
+
+def offer_accessibility(ctx: Any, incomplete: str) -> list[str]:
+    """Return GPUs for the first word, and their accessibility for the second."""
+    if not ctx.params.get("words"):
+        return offer_gpus(incomplete)
+    return [word for word in (EXCLUSIVE, SHARED) if word.startswith(incomplete)]
