@@ -133,7 +133,7 @@ def test_disabled_tracking_adds_no_hook_and_writes_nothing(engine):
         name: json.loads((engine.bundles / name / "config.json").read_text()).get("hooks") for name in ("c1", "c2")
     }
     assert hooks["c1"] is None
-    assert [hook["args"][5] for hook in hooks["c2"]["poststop"]] == ["release"]
+    assert [hook["args"][1].rpartition("/")[2] for hook in hooks["c2"]["poststop"]] == ["release.sh"]
     assert engine.users()[0] == ["c2"]
 
 

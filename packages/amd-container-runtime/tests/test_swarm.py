@@ -55,7 +55,7 @@ def test_a_task_gets_the_gpu_that_has_its_memory_and_is_told_how_much_is_its_own
         ["VRAM"],
         4000,
     )
-    assert [hook["args"][5] for hook in node.config["hooks"]["poststop"]] == ["release"]
+    assert [hook["args"][1].rpartition("/")[2] for hook in node.config["hooks"]["poststop"]] == ["release.sh"]
     assert (
         'level=WARN msg="amd-container-runtime AMD_VISIBLE_DEVICES=all is ignored because DOCKER_RESOURCE_VRAM reserves'
         ' memory" container=c1'
