@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,27 @@ def test_a_command_that_changes_a_simulated_host_says_so(untracked):
         return subprocess.run([*program, *words], capture_output=True, text=True, check=False).stderr
 
     assert [complaints(word) for word in ("enable", "status", "reset")] == [notice, "", notice]
+
+
+@pytest.mark.parametrize("words", [["enable"], ["reset"]])
+def test_what_is_said_beyond_the_guide_goes_to_standard_error(command, untracked, words):
+    if words == ["reset"]:
+        command("enable")
+    untracked.run_untracked("c1", 0)
+    # The machine's own processes are those that count here.
+    init = subprocess.Popen(["sleep", "60"])
+    state = Path(untracked.host.path("/run/runc/c1/state.json"))
+    process = Processes().find(init.pid)
+    written = {**json.loads(state.read_text()), "init_process_pid": process.pid, "init_process_start": process.start}
+    state.write_text(json.dumps(written))
+    state.chmod(0o644)
+
+    answer = command(*words)
+    init.kill()
+    init.wait()
+
+    assert (answer[0], answer[2]) == (0, "container c1 is running and uses GPUs [0]\n")
+    assert "c1" not in answer[1]
 
 
 @pytest.fixture
