@@ -143,19 +143,19 @@ def _called_by_zsh(script: str, name: str) -> str:
 
 
 def _options(command: Command, name: str) -> Iterator[str]:
-    import click
+    import typer
 
-    context = click.Context(command, info_name=name)
+    context = typer.Context(command, info_name=name)
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        if isinstance(parameter, click.Option) and record and parameter.name not in NOT_TOLD:
+        if parameter.param_type_name == "option" and record and parameter.name not in NOT_TOLD:
             yield f".TP\n.B {roff(record[0])}\n{roff(record[1])}"
 
 
 def _usage(command: Command, name: str) -> str:
-    import click
+    import typer
 
-    return " ".join(command.collect_usage_pieces(click.Context(command, info_name=name)))
+    return " ".join(command.collect_usage_pieces(typer.Context(command, info_name=name)))
 
 
 def _paragraphs(text: str) -> str:
