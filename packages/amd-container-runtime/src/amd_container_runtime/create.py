@@ -12,7 +12,7 @@ from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_
 from amdgpu_discovery.errors import FileError, SpecError, ToolkitError, reason
 from amdgpu_discovery.files import absolute, behind_links, directory_of, put_in_place, write_beside
 from amdgpu_discovery.host import is_user_namespace
-from amdgpu_discovery.oci_spec import read_spec
+from amdgpu_discovery.oci_spec import names_requirements, read_spec
 from amdgpu_discovery.plain_json import dumps
 
 TYPE_CHECKING = False
@@ -205,8 +205,7 @@ def _claim(start: Start, granted: Grant, gpus: Sequence[GpuLocation]) -> Contain
 
 def _check_image(start: Start, granted: Grant, claim: ContainerClaim | None) -> None:
     """Refuse a container whose image requires other GPUs, or note it."""
-    environment = start.spec.get("process", {}).get("env") or ()
-    if not any(variable.startswith("AMD_REQUIRE_") for variable in environment):
+    if not names_requirements(start.spec):
         return
     # Few images require anything.
     from amd_container_runtime.image_requirements import check_image

@@ -6,7 +6,6 @@ from amd_gpu_tracker import gpus_in_spec
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.requirements.check import check_container
-from amdgpu_discovery.requirements.errors import RequirementError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +25,7 @@ def check_image(host: Host, spec: dict[str, Any], settings: Settings, gpus: Iter
     if settings.image_requirements == "ignore":
         return []
     numbers = {gpu.number for gpu in (*gpus, *_given_gpus(host, spec))}
-    try:
-        return check_container(host, spec["process"]["env"], numbers)
-    except RequirementError as error:
-        if settings.image_requirements == "enforce":
-            raise
-        return [error.message]
+    return check_container(host, spec["process"]["env"], numbers, enforce=settings.image_requirements == "enforce")
 
 
 def _given_gpus(host: Host, spec: dict[str, Any]) -> list[GpuLocation]:

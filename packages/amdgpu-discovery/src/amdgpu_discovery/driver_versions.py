@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from amdgpu_discovery.tables import read_table
 
+# There is none for the kernel's own driver.
+DRIVER_VERSION = "/sys/module/amdgpu/version"
+
 
 def is_tested(module: str, rocm: str) -> bool | None:
     """Return whether AMD tests a ROCm with a driver module, both as they call themselves; None where nobody says."""

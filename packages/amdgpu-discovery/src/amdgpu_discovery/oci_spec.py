@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # A device's number in a rule for all of them: what Docker writes for the * of `--device-cgroup-rule`, and what Podman
 # leaves out.
 ANY_NUMBER = (None, -1)
+# In variables of this kind an image says which GPUs it requires; docs/reference/requirements.md.
+REQUIREMENT_PREFIX = "AMD_REQUIRE_"
 
 
 class _Object:
@@ -68,6 +70,12 @@ def read_spec(path: str, *, name: str, hint: str = "", read: Callable[[str], byt
     except SpecError as error:
         raise FileError(f"{name} is not a spec: {error.message}", hint=error.hint) from error
     raise FileError(f"{name} is not a JSON object")
+
+
+def names_requirements(spec: dict[str, Any]) -> bool:
+    """Return whether the environment of a spec that was read has variables in which an image says what it requires."""
+    environment = (spec.get("process") or {}).get("env") or ()
+    return any(variable.startswith(REQUIREMENT_PREFIX) for variable in environment)
 
 
 def holds_sys_admin(spec: dict[str, Any]) -> bool:

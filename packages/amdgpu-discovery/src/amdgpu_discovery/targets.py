@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 # SPIR-V is compiled for the GPU on which it is loaded.
 ANY_TARGET = "amdgcnspirv"
+# It makes ROCm take every GPU for another one.
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 
 
 def fits(target: str, targets: Iterable[str]) -> bool:

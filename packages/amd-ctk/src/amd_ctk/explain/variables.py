@@ -7,7 +7,7 @@ from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
 from amd_device_spec.slurm.filters import FILTERS as SLURM_FILTERS
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.selection import asks_for_nothing, resolve
-from amdgpu_discovery.targets import parse_override
+from amdgpu_discovery.targets import OVERRIDE, parse_override
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from amd_ctk.explain.plan import Plan
     from amd_ctk.explain.visible_inside import Inside
     from amdgpu_discovery.gpu import GpuLocation
-
-OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 
 
 class Line(Value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_ctk.swarm.resources import vram_mb_of
+from amdgpu_discovery.driver_versions import DRIVER_VERSION
 from amdgpu_discovery.models import model_of
 
 TYPE_CHECKING = False
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 PREFIX = "amd.gpu."
-DRIVER_VERSION = "/sys/module/amdgpu/version"
 
 
 def read_driver(host: Host) -> str:

@@ -83,20 +83,16 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
 
 def _check_image(state: State, starting: StartingContainer, claim: ContainerClaim, setting: str) -> None:
     """Refuse a container whose image requires other GPUs than it was given, or note it."""
-    environment = (starting.spec.get("process") or {}).get("env") or ()
-    if setting == "ignore" or not any(variable.startswith("AMD_REQUIRE_") for variable in environment):
+    from amdgpu_discovery.oci_spec import names_requirements
+
+    if setting == "ignore" or not names_requirements(starting.spec):
         return
     # Few images require anything.
     from amdgpu_discovery.requirements.check import check_container
-    from amdgpu_discovery.requirements.errors import RequirementError
 
-    try:
-        notes = check_container(state.host, environment, {gpu.number for gpu in claim.gpus})
-    except RequirementError as error:
-        if setting == ENFORCE:
-            raise
-        notes = [error.message]
-    for note in notes:
+    environment = starting.spec["process"]["env"]
+    numbers = {gpu.number for gpu in claim.gpus}
+    for note in check_container(state.host, environment, numbers, enforce=setting == ENFORCE):
         _log(state, "WARN", "The image of a container with GPUs", note, starting.container_id)
 
 

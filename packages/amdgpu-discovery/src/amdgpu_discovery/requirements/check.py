@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.requirements.errors import HINT, RequirementError
-from amdgpu_discovery.requirements.facts import OVERRIDE, read_facts
-from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, PREFIX, find_requirements, parse_requirement
+from amdgpu_discovery.requirements.facts import read_facts
+from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, find_requirements, parse_requirement
 from amdgpu_discovery.requirements.judge import judge
+from amdgpu_discovery.targets import OVERRIDE
 from amdgpu_discovery.unknown_gpus import shown
 
 TYPE_CHECKING = False
@@ -17,14 +19,24 @@ if TYPE_CHECKING:
     from amdgpu_discovery.requirements.grammar import Comparison
 
 
-def check_container(host: Host, environment: Sequence[str], numbers: Container[int]) -> list[str]:
-    """Check the requirements in an environment against GPUs of a host; return notes for the log. RequirementError."""
+def check_container(
+    host: Host, environment: Sequence[str], numbers: Container[int], *, enforce: bool = True
+) -> list[str]:
+    """Check the requirements in an environment against GPUs of a host; return notes for the log.
+
+    RequirementError where they do not hold, unless they are not to be enforced: then that is a note too.
+    """
     requirements = find_requirements(environment)
     if not requirements:
         return []
     # Of several values of a variable the last counts.
     variables = dict(entry.partition("=")[::2] for entry in environment)
-    return check_requirements(requirements, read_facts(host, numbers, variables))
+    try:
+        return check_requirements(requirements, read_facts(host, numbers, variables))
+    except RequirementError as error:
+        if enforce:
+            raise
+        return [error.message]
 
 
 def check_requirements(requirements: Mapping[str, str], facts: ContainerFacts) -> list[str]:
@@ -35,7 +47,9 @@ def check_requirements(requirements: Mapping[str, str], facts: ContainerFacts) -
     if not facts.gpus:
         return []
     if sum(map(len, requirements.values())) > MOST_CHARACTERS:
-        raise RequirementError(f"the variables {PREFIX}* have more than {MOST_CHARACTERS} characters", hint=HINT)
+        raise RequirementError(
+            f"the variables {REQUIREMENT_PREFIX}* have more than {MOST_CHARACTERS} characters", hint=HINT
+        )
     notes: dict[str, None] = {}
     for variable, value in requirements.items():
         try:

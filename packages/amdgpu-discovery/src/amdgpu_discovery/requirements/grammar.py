@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.requirements.errors import not_judged
 from amdgpu_discovery.value import Value
 
@@ -9,7 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PREFIX = "AMD_REQUIRE_"
 DISABLE = "AMD_DISABLE_REQUIRE"
 # What Go's strconv.ParseBool takes for true, as NVIDIA's toolkit does.
 TRUE = ("1", "t", "T", "true", "TRUE", "True")
@@ -36,7 +36,7 @@ def find_requirements(environment: Iterable[str]) -> dict[str, str]:
     disabled = ""
     for entry in environment:
         name, _, value = entry.partition("=")
-        if name.startswith(PREFIX):
+        if name.startswith(REQUIREMENT_PREFIX):
             found[name] = value
         elif name == DISABLE:
             disabled = value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+from amdgpu_discovery.driver_versions import DRIVER_VERSION
 from amdgpu_discovery.drm import AMDGPU_DRIVER, amdgpu_pci_addresses, read_drm_devices
 from amdgpu_discovery.errors import GpusHidden
 from amdgpu_discovery.kfd_topology import TOPOLOGY
@@ -55,7 +56,7 @@ def _record_driver(host: Host, found: list[FoundGpu], devices: list[DrmDevice]) 
     known = {key for gpu in found for key in read_numbers(host, f"{gpu.node.path}/properties")}
     minors = [minor or 0 for device in devices for minor in (device.card_minor, device.render_minor)]
     return Driver(
-        version=host.read_attribute("/sys/module/amdgpu/version"),
+        version=host.read_attribute(DRIVER_VERSION),
         kfd_major=int(major) if major.isdecimal() else None,
         generation_id=read_number(host, f"{TOPOLOGY}/generation_id"),
         xcp_separator="." if any("/amdgpu_xcp." in device.path for device in devices) else "_",

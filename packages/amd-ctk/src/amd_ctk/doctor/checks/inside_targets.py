@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_ctk.doctor.finding import Finding, bad, note, ok
 from amd_ctk.doctor.inside.image_files import MOST_TARGETS
 from amd_ctk.doctor.inside.tried import gpus_inside
-from amdgpu_discovery.targets import fits, parse_override
+from amdgpu_discovery.targets import OVERRIDE, fits, parse_override
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 WHY = "a library without code for a GPU's target fails with 'invalid device function', or falls back to the processor"
 PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
-OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 
 
 def check(facts: Facts) -> Finding | None:

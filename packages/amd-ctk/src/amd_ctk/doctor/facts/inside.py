@@ -16,6 +16,7 @@ from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.device_nodes import KFD_NUMBER
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file
+from amdgpu_discovery.targets import OVERRIDE
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 NUMA_NODES = "/sys/devices/system/node"
 # A container with a user namespace can mount 100,000 times, and each path may have 4096 bytes.
 LARGEST_MOUNTS = 16 * 1024 * 1024
-VARIABLES = ("HOME", "HSA_OVERRIDE_GFX_VERSION", *FILTERS, JOB_ID, NODE, *GPUS)
+VARIABLES = ("HOME", OVERRIDE, *FILTERS, JOB_ID, NODE, *GPUS)
 
 
 class ImageFacts(Value):

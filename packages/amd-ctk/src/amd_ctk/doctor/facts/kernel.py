@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.driver_versions import DRIVER_VERSION
 from amdgpu_discovery.drm import AMDGPU_DRIVER
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import IDENTITY_UID_MAP
@@ -50,7 +51,7 @@ def read_kernel(host: Host, proc: str) -> KernelFacts:
         release=release,
         is_windows="microsoft" in release.lower() or host.stat(DXG) is not None,
         is_driver_loaded=host.stat(AMDGPU_DRIVER) is not None,
-        driver_version=host.read_attribute("/sys/module/amdgpu/version"),
+        driver_version=host.read_attribute(DRIVER_VERSION),
         dkms_kernels=tuple(sorted(_dkms_kernels(host))),
         has_dkms=bool(host.names(DKMS)),
         secure_boot=_read_secure_boot(host),
