@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.container import ContainerClaim as ContainerClaim
     from amd_gpu_tracker.claims.container import StartingContainer as StartingContainer
     from amd_gpu_tracker.claims.container import claim_container as claim_container
+    from amd_gpu_tracker.claims.handover import Reservation as Reservation
     from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec as gpus_in_spec
     from amd_gpu_tracker.errors import ContainerRunning as ContainerRunning
     from amd_gpu_tracker.errors import GpusChanged as GpusChanged
@@ -42,6 +43,7 @@ _MODULE_BY_NAME = {
     "ContainerClaim": "claims.container",
     "StartingContainer": "claims.container",
     "gpus_in_spec": "claims.spec_gpus",
+    "Reservation": "claims.handover",
     "may_be_tracking": "records.policy",
     "AccessibilityChange": "claims.accessibility",
     "Status": "show.status",

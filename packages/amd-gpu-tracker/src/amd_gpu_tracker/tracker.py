@@ -8,23 +8,20 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from amd_gpu_tracker.claims.accessibility import AccessibilityChange, change_accessibility
-from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.by_name import reserve_by_name
+from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
 from amd_gpu_tracker.claims.release import release
-from amd_gpu_tracker.claims.reservation import reserve
-from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, TrackerDisabled, needs_root
+from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, needs_root
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.identity import read_tracked_gpus
 from amd_gpu_tracker.records.ignored_users import read_ignored_users, write_ignored_users
-from amd_gpu_tracker.records.lease import BY_API, Holder
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, LibraryLock
 from amd_gpu_tracker.records.migration import has_former_policy, read_former_policy, take_former_policy
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.state import clear, open_state
 from amd_gpu_tracker.show.status import read_status
-from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
-from amdgpu_discovery.selection import select_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,19 +168,29 @@ class Tracker:
         numbers of the GPUs. GpusRefused where one is exclusive and in use; nothing is reserved then. ContainerRunning
         where this id has GPUs already, TrackerDisabled while nothing is tracked.
         """
-        gpus = locate_gpus(self._host)
-        wanted = select_gpus(gpus, request, unnumbered=lambda: find_unnumbered_gpus(self._host))
-        creator = self._processes.myself() if pid is None else self._processes.find(pid)
-        if creator is None:
-            raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
-        holder = Holder(container_id=container_id, creator=creator)
-        claim = Claim(holder=holder, wanted=wanted, ways=(BY_API,))
-        if not reserve(self._state, claim, processes=self._processes, lock=self._lock):
-            raise ContainerRunning(f"{container_id} has GPUs already", hint="give every reservation a name of its own")
-        # Asked last: what is enabled or disabled meanwhile is not mistaken for a reservation that holds.
-        if wanted and self._state.read_lease(self._state.lease_path(("", container_id))) is None:
-            raise TrackerDisabled
+        wanted = reserve_by_name(
+            self._state, container_id, request, pid=pid, processes=self._processes, lock=self._lock
+        )
         return _numbers(wanted)
+
+    def hold(self, name: str, request: str, *, pid: int | None = None) -> Reservation:
+        """Reserve GPUs for a program, and return the reservation with what hands it on to a container.
+
+        `name`, `request` and `pid` are as for `reserve`, but a name that the calling process has used already is
+        refused too. With `with`, the GPUs are released at the end of the block.
+        """
+        token = new_token(name)
+        gpus = reserve_by_name(
+            self._state,
+            name,
+            request,
+            pid=pid,
+            processes=self._processes,
+            lock=self._lock,
+            token_digest=digest_of(token),
+        )
+        environment = build_environment(gpus, locate_gpus(self._host), token)
+        return Reservation(name, gpus, environment, release=self.release)
 
     def release(self, container_id: str) -> tuple[int, ...]:
         """Give back what a container had that is gone, or what the calling process reserved; return the GPUs' numbers.

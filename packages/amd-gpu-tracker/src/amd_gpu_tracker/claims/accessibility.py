@@ -60,7 +60,7 @@ def change_accessibility(
         require_same_gpus(state.host, policy, gpus)
         resolution = resolve(gpus, request)
         scan = prune_leases(state, processes, state.lease_paths())
-        in_use = [gpu for gpu in resolution.gpus if exclusive and len(scan.container_ids(gpu.key)) > 1]
+        in_use = [gpu for gpu in resolution.gpus if exclusive and scan.count_users(gpu.key) > 1]
         free = [gpu for gpu in resolution.gpus if gpu not in in_use]
         changed = users.without_used(free)
         state.write_policy(policy.with_accessibility([gpu.key for gpu in changed], exclusive=exclusive))

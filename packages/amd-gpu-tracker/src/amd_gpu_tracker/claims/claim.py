@@ -37,6 +37,10 @@ class Claim(Value):
     vram_mb: int = 0
     # It can reach every GPU, whatever it asks for.
     is_privileged: bool = False
+    # What the container may have a token in, the digest of the token that hands this on, and what was handed on.
+    environment: Sequence[str] = ()
+    token_digest: str = ""
+    reservation: str = ""
 
 
 def read_own_lease(state: State, claim: Claim, processes: Processes) -> Lease | None:
@@ -80,6 +84,8 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
         kinds=claim.kinds,
         vram_mb=claim.vram_mb,
         is_privileged=claim.is_privileged,
+        token_digest=claim.token_digest,
+        reservation=claim.reservation,
     )
 
 

@@ -146,6 +146,7 @@ def claim_container(
         creators=container.creators,
         kinds=kinds,
         is_privileged=privileged,
+        environment=(spec.get("process") or {}).get("env") or (),
     )
     kind = ContainerClaim if claim.wanted else PrivilegedNote
     return kind(state, claim, processes)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 FEW = 2
 SWEEP_ONE_CLAIM_IN = 8
 SWEPT_AT_ONCE = 16
+# How a variable begins by which a container is given the GPUs of a reservation.
+TOKEN_PREFIX = "AMD_CTK_RESERVATION="  # noqa: S105 - it is no password
 
 
 def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> bool:
@@ -74,9 +76,16 @@ def note_privileged(state: State, claim: Claim, *, processes: Processes, lock: L
 def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -> bool:
     path = state.lease_path((claim.holder.root, claim.holder.container_id))
     own = read_own_lease(state, claim, processes)
-    if own is not None and own.creator not in (claim.holder.creator, *claim.creators):
+    makers = (claim.holder.creator, *claim.creators)
+    # What has a token of its own is no part of another reservation.
+    if own is not None and (own.creator not in makers or claim.token_digest):
         return False
-    others = [other for other in state.lease_paths() if other != path]
+    handed_on = _find_handed_on(state, claim, processes)
+    if handed_on is not None:
+        claim = claim.replace(reservation=handed_on.container_id)
+    # Who hands GPUs on is no rival.
+    passed_over = (path, state.lease_path(handed_on.key)) if handed_on else (path,)
+    others = [other for other in state.lease_paths() if other not in passed_over]
     swept = _swept(others)
     exclusive = policy.exclusive_among(claim.wanted)
     if claim.kinds or exclusive:
@@ -92,6 +101,17 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
     if state.is_rootless:
         _look_again(state, claim, own)
     return True
+
+
+def _find_handed_on(state: State, claim: Claim, processes: Processes) -> Lease | None:
+    """Return the reservation that the container has the token of, None where it has none that holds."""
+    token = next((entry for entry in reversed(claim.environment) if entry.startswith(TOKEN_PREFIX)), "")
+    if not token:
+        return None
+    # Few containers are given a reservation.
+    from amd_gpu_tracker.claims.handover import find_handed_on
+
+    return find_handed_on(state, token[len(TOKEN_PREFIX) :], processes)
 
 
 def _scan_rivals(

@@ -27,6 +27,12 @@ class LeaseScan(Value):
         """Return the containers that use a GPU, in the order in which they came."""
         return [lease.container_id for lease in self.living if gpu_key in lease.gpus]
 
+    def count_users(self, gpu_key: str) -> int:
+        """Return how many use a GPU; a reservation and the container that was given it count as one."""
+        users = [lease for lease in self.living if gpu_key in lease.gpus]
+        handed_on = {lease.reservation for lease in users}
+        return sum(not (lease.token_digest and lease.container_id in handed_on) for lease in users)
+
 
 def scan_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
     """Return what the leases in these files say, and change nothing."""

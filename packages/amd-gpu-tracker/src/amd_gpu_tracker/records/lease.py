@@ -82,6 +82,10 @@ class Lease(Holder):
     vram_mb: int = 0
     # The container is root on the host and can reach every GPU; those of it that are not in `gpus` it has not claimed.
     is_privileged: bool = False
+    # Of a reservation that a container may be given: the digest of its token. The token itself is no file's business.
+    token_digest: str = ""
+    # Of a container that was given a reservation: the name of that.
+    reservation: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -137,6 +141,8 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     fields["init"] = None if fields["init"] is None else _parse_process(fields["init"])
     for name in ("container_id", "root", "bundle", "pid_file", "cgroup", "boot_id", "namespace"):
         _check_text(fields[name], name)
+    for name in ("token_digest", "reservation"):
+        _check_text(fields.get(name, ""), name)
     for name in ("since", "boot_offset"):
         if type(fields[name]) not in (int, float) or not abs(fields[name]) < NEVER:
             raise ValueError(f"{name} is not a time")

@@ -1,0 +1,110 @@
+"""Hand a reservation on: to a container that its holder starts, which must not be refused the holder's own GPUs.
+
+An engine's client passes nothing on but the container's own environment, so a token stands there. It opens what the
+reservation holds while that lives, and nothing else: the tracker keeps a digest only, and the container that was given
+the GPUs has a lease of its own, which keeps a second one out.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+
+from amd_gpu_tracker.errors import StateError
+from amd_gpu_tracker.life.liveness import judge
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.gpu import GpuLocation
+
+VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
+TOKEN = "AMD_CTK_RESERVATION"  # noqa: S105 - the name of a variable
+ROCR_FILTER = "ROCR_VISIBLE_DEVICES"
+SECRET_BYTES = 16
+# The name of a reservation, a dot and the secret; what is longer is not looked at.
+LONGEST_TOKEN = 512
+
+
+class Reservation:
+    """GPUs that a process holds under a name.
+
+    Attributes:
+        name: Name of the reservation.
+        gpus: The GPUs, by number.
+        environment: Variables by which a program sees these GPUs only, and a container is given them. The value of
+            AMD_CTK_RESERVATION is a secret that lets one container at a time have them.
+    """
+
+    __slots__ = ("_release", "environment", "gpus", "name")
+
+    def __init__(
+        self,
+        name: str,
+        gpus: Sequence[GpuLocation],
+        environment: dict[str, str],
+        *,
+        release: Callable[[str], object],
+    ) -> None:
+        """Hold `gpus` under a `name`, which `release` gives back; `environment` hands them on."""
+        self.name = name
+        self.gpus = tuple(gpus)
+        self.environment = environment
+        self._release = release
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Return the numbers of the GPUs."""
+        return tuple(gpu.number for gpu in self.gpus)
+
+    def release(self) -> None:
+        """Give the GPUs back."""
+        self._release(self.name)
+
+
+def build_environment(gpus: Sequence[GpuLocation], located: Sequence[GpuLocation], token: str) -> dict[str, str]:
+    """Return the variables that hand on some of the `located` GPUs, which are all of the host."""
+    numbers = ",".join(str(gpu.number) for gpu in gpus)
+    return {VISIBLE_DEVICES: numbers, ROCR_FILTER: _rocr_filter(gpus, located), TOKEN: token}
+
+
+def new_token(name: str) -> str:
+    """Return a token for the reservation of this name, which nobody can guess."""
+    return f"{name}.{os.urandom(SECRET_BYTES).hex()}"
+
+
+def digest_of(token: str) -> str:
+    """Return what may be written down of a token."""
+    return sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def find_handed_on(state: State, token: str, processes: Processes) -> Lease | None:
+    """Return the living reservation that a token is of, None where there is none."""
+    # What is not printable may be no path: an environment may hold anything.
+    if len(token) > LONGEST_TOKEN or not token.isprintable():
+        return None
+    try:
+        lease = state.read_lease(state.lease_path(("", token.rpartition(".")[0])))
+    except StateError:
+        return None
+    is_meant = lease is not None and lease.token_digest != "" and lease.token_digest == digest_of(token)
+    return lease if lease is not None and is_meant and judge(lease, processes).is_alive else None
+
+
+def _rocr_filter(gpus: Sequence[GpuLocation], located: Sequence[GpuLocation]) -> str:
+    """Return the GPUs by their ids; where these do not tell them apart, as ROCm counts: in the order of KFD's nodes."""
+    ids = [gpu.kfd_unique_id for gpu in located]
+    if all(ids) and len(set(ids)) == len(ids):
+        return ",".join(f"GPU-{gpu.kfd_unique_id:016x}" for gpu in gpus)
+    nodes = sorted(gpu.kfd_node for gpu in located)
+    return ",".join(str(nodes.index(gpu.kfd_node)) for gpu in gpus)

@@ -1,0 +1,191 @@
+"""A reservation of a program, handed on to the container that the program starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from amd_gpu_tracker.claims.container import StartingContainer, claim_container
+from amd_gpu_tracker.claims.handover import build_environment, digest_of
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.simulate import build_host
+
+IN_USE = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by container train"
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Return four exclusive MI210."""
+    built = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    Tracker(built).enable()
+    Tracker(built).set_accessibility("all", exclusive=True)
+    return built
+
+
+def start(host, name, *numbers, **environment):
+    """Reserve as a container that starts with this environment."""
+    gpus = locate_gpus(host)
+    spec = {"process": {"env": [f"{key}={value}" for key, value in environment.items()]}}
+    container = StartingContainer(container_id=name, spec=spec, bundle="/", root="/run/runc")
+    claim = claim_container(host, container, granted=[gpus[number] for number in numbers], located=gpus)
+    return claim.reserve()
+
+
+def users(host):
+    return {gpu.number: [use.container_id for use in gpu.containers] for gpu in Tracker(host).status().gpus}
+
+
+def test_a_reservation_ends_with_its_block(host):
+    with Tracker(host).hold("train", "1-2") as reservation:
+        assert reservation.numbers == (1, 2)
+        assert users(host) == {0: [], 1: ["train"], 2: ["train"], 3: []}
+
+    assert users(host) == {0: [], 1: [], 2: [], 3: []}
+
+
+def test_its_environment_names_the_gpus_and_a_secret(host):
+    with Tracker(host).hold("train", "2,1") as reservation:
+        token = reservation.environment.pop("AMD_CTK_RESERVATION")
+
+    assert reservation.environment == {
+        "AMD_VISIBLE_DEVICES": "1,2",
+        "ROCR_VISIBLE_DEVICES": "GPU-89caa15875ff5a43,GPU-6e32f10efc982b4c",
+    }
+    name, dot, secret = token.rpartition(".")
+    assert (name, dot, len(secret)) == ("train", ".", 32)
+
+
+def test_gpus_without_ids_are_named_as_rocm_counts_them(host):
+    gpus = [gpu.replace(kfd_unique_id=0) for gpu in locate_gpus(host)]
+
+    assert [gpu.kfd_node for gpu in gpus] == [4, 5, 3, 2]
+    assert build_environment(gpus[:2], gpus, "t") == {
+        "AMD_VISIBLE_DEVICES": "0,1",
+        "ROCR_VISIBLE_DEVICES": "2,3",
+        "AMD_CTK_RESERVATION": "t",
+    }
+
+
+def test_the_secret_is_in_no_file(host):
+    with Tracker(host).hold("train", "1") as reservation:
+        secret = reservation.environment["AMD_CTK_RESERVATION"].rpartition(".")[2]
+        leases = host.path("/run/amd-container-toolkit/leases")
+
+        assert [secret in Path(leases, name).read_text() for name in os.listdir(leases)] == [False]
+
+
+def test_a_container_with_the_token_gets_the_gpus_of_the_reservation(host):
+    with Tracker(host).hold("train", "1") as reservation:
+        assert start(host, "web", 1, **reservation.environment)
+        assert users(host)[1] == ["train", "web"]
+
+    assert users(host)[1] == ["web"]
+
+
+def test_a_container_without_the_token_is_refused(host):
+    with Tracker(host).hold("train", "1"), pytest.raises(GpusRefused) as refusal:
+        start(host, "web", 1)
+
+    assert str(refusal.value) == IN_USE
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "train",
+        "train.",
+        "train.00000000000000000000000000000000",
+        f"train.{digest_of('train')}",
+        "../leases/train.x",
+        "train\0.x",
+        "\ud800.x",
+        "x" * 1_000_000,
+        "." * 512,
+    ],
+)
+def test_a_token_that_was_made_up_opens_nothing(host, token):
+    with Tracker(host).hold("train", "1"), pytest.raises(GpusRefused) as refusal:
+        start(host, "web", 1, AMD_CTK_RESERVATION=token)
+
+    assert str(refusal.value) == IN_USE
+
+
+def test_a_copied_token_opens_nothing_while_a_container_has_the_gpus(host):
+    with Tracker(host).hold("train", "1") as reservation:
+        start(host, "web", 1, **reservation.environment)
+
+        with pytest.raises(GpusRefused, match="GPU 1 is in use by container web"):
+            start(host, "thief", 1, **reservation.environment)
+
+
+def test_a_token_opens_no_other_gpu(host):
+    with (
+        Tracker(host).hold("train", "1") as reservation,
+        Tracker(host).hold("other", "2"),
+        pytest.raises(GpusRefused, match="GPU 2 is in use by container other"),
+    ):
+        start(host, "thief", 1, 2, **reservation.environment)
+
+
+def test_a_token_of_a_reservation_that_is_over_opens_nothing(host):
+    with Tracker(host).hold("train", "1") as first:
+        pass
+
+    with Tracker(host).hold("train", "1"), pytest.raises(GpusRefused):
+        start(host, "thief", 1, **first.environment)
+
+
+def test_the_token_of_a_dead_holder_opens_nothing(host):
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as holder:
+        reservation = Tracker(host).hold("train", "1", pid=holder.pid)
+        holder.kill()
+    start(host, "web", 1)
+
+    with pytest.raises(GpusRefused, match="GPU 1 is in use by container web"):
+        start(host, "thief", 1, **reservation.environment)
+
+
+def test_a_reservation_of_a_dead_process_is_over(machine):
+    machine.tracker.set_accessibility("1", exclusive=True)
+    pid = machine.start_process()
+    machine.tracker.hold("train", "1", pid=pid)
+
+    machine.kill(pid)
+
+    assert machine.users()[1] == []
+    assert machine.tracker.hold("next", "1").numbers == (1,)
+
+
+def test_a_process_id_that_was_given_again_holds_nothing(machine):
+    machine.tracker.set_accessibility("1", exclusive=True)
+    pid = machine.start_process(seconds_ago=100)
+    machine.tracker.hold("train", "1", pid=pid)
+
+    machine.kill(pid)
+    machine.start_process(pid)
+
+    assert machine.users()[1] == []
+
+
+def test_a_name_is_given_once(host):
+    with Tracker(host).hold("train", "1"), pytest.raises(ContainerRunning) as refusal:
+        Tracker(host).hold("train", "2")
+
+    assert str(refusal.value) == "train has GPUs already (give every reservation a name of its own)"
+
+
+def test_a_reservation_and_its_container_are_one_user_of_a_shared_gpu(host):
+    Tracker(host).set_accessibility("1", exclusive=False)
+    with Tracker(host).hold("train", "1") as reservation:
+        start(host, "web", 1, **reservation.environment)
+        assert Tracker(host).set_accessibility("1", exclusive=True).changed == (1,)
+        Tracker(host).set_accessibility("1", exclusive=False)
+
+        start(host, "second", 1)
+        assert Tracker(host).set_accessibility("1", exclusive=True).in_use == (1,)
