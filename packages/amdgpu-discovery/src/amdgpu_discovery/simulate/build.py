@@ -11,6 +11,7 @@ from amdgpu_discovery.simulate.kfd_sysfs import add_kfd, add_links
 from amdgpu_discovery.simulate.links import link_nodes
 from amdgpu_discovery.simulate.pci_sysfs import add_pci
 from amdgpu_discovery.simulate.placement import place_host
+from amdgpu_discovery.simulate.processes import add_processes
 from amdgpu_discovery.simulate.profile import Profile
 from amdgpu_discovery.simulate.profile_files import load_profile
 from amdgpu_discovery.simulate.tree import Tree, write_tree
@@ -63,6 +64,8 @@ def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
         add_kfd(tree, profile, driver, placed.nodes, links)
         if with_links:
             add_links(tree, profile, driver, links)
+    if driver and profile.processes:
+        add_processes(tree, profile, placed)
     return tree
 
 

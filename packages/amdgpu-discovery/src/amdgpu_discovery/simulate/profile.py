@@ -96,6 +96,8 @@ class SimulatedGpu(PciFunction):
     hive_id: int = 0
     # The N of amdgpu_xcp_N, which means nothing.
     xcp_numbers: tuple[int, ...] = ()
+    # How busy it is, in percent; None where the power management does not say.
+    busy_percent: int | None = None
 
     @property
     def wanted_partitions(self) -> int:
@@ -139,6 +141,34 @@ class OtherDrm(Value):
     connectors: tuple[str, ...] = ()
 
 
+class SimulatedUse(Value):
+    """What a process does with one GPU or partition."""
+
+    # Position in the profile's `gpus`.
+    gpu: int
+    partition: int = 0
+    vram_bytes: int = 0
+    gtt_bytes: int = 0
+    # What only KFD tells.
+    compute_units: int = 0
+    sdma_us: int = 0
+    # Nanoseconds by the engine's name, which only DRM tells.
+    engines: dict[str, int] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    # Whether the process computes, so that KFD knows it.
+    in_kfd: bool = True
+    # Its client of DRM; 0 for a process that has no render node open.
+    client_id: int = 0
+
+
+class SimulatedProcess(Value):
+    """A process of the host that uses GPUs. A host with processes has a /proc of its own, which only usage looks at."""
+
+    pid: int
+    name: str = "python"
+    cgroup: str = "/"
+    uses: tuple[SimulatedUse, ...] = ()
+
+
 class Driver(Value):
     """How this version of the amdgpu driver behaves."""
 
@@ -180,6 +210,7 @@ class Profile(Value):
     cpus: tuple[CpuNode, ...] = (CpuNode(cores=16, memory_bytes=64 << 30),)
     foreign: tuple[ForeignDrm, ...] = ()
     others: tuple[OtherDrm, ...] = ()
+    processes: tuple[SimulatedProcess, ...] = ()
     access: Access = Access()
 
     @property

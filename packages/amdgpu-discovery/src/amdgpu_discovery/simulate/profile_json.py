@@ -16,6 +16,8 @@ from amdgpu_discovery.simulate.profile import (
     Profile,
     ProfileError,
     SimulatedGpu,
+    SimulatedProcess,
+    SimulatedUse,
 )
 from amdgpu_discovery.simulate.profile_fields import plain_fields, read_fields, require
 
@@ -51,6 +53,7 @@ def format_profile(profile: Profile) -> bytes:
         "cpus": [plain_fields(cpu) for cpu in profile.cpus],
         "foreign": [plain_fields(device) for device in profile.foreign],
         "others": [plain_fields(device) for device in profile.others],
+        **({"processes": [_plain_process(process) for process in profile.processes]} if profile.processes else {}),
         "models": {name: plain_fields(model) for name, model in models.items()},
         "gpus": [{**plain_fields(gpu), "model": _name_of(gpu.model, models)} for gpu in profile.gpus],
     }
@@ -74,6 +77,8 @@ def _profile(document: dict[str, Any], name: str, models: dict[str, Any]) -> Pro
         fields["foreign"] = tuple(ForeignDrm(**read_fields(ForeignDrm, device)) for device in given.pop("foreign"))
     if "others" in given:
         fields["others"] = tuple(OtherDrm(**read_fields(OtherDrm, device)) for device in given.pop("others"))
+    if "processes" in given:
+        fields["processes"] = tuple(_process(dict(process)) for process in given.pop("processes"))
     return Profile(**fields, **read_fields(Profile, given))
 
 
@@ -82,6 +87,15 @@ def _gpu(fields: dict[str, Any], models: dict[str, Any]) -> SimulatedGpu:
     if name not in models:
         raise ValueError(f"a GPU has model {name}, which is not described")
     return SimulatedGpu(**read_fields(SimulatedGpu, fields), model=parse_model(models[name], name=name))
+
+
+def _process(fields: dict[str, Any]) -> SimulatedProcess:
+    uses = tuple(SimulatedUse(**read_fields(SimulatedUse, use)) for use in fields.pop("uses", ()))
+    return SimulatedProcess(**read_fields(SimulatedProcess, fields), uses=uses)
+
+
+def _plain_process(process: SimulatedProcess) -> dict[str, Any]:
+    return {**plain_fields(process), "uses": [plain_fields(use) for use in process.uses]}
 
 
 def _models_by_name(profile: Profile) -> dict[str, GpuModel]:

@@ -1,0 +1,32 @@
+"""Numbers as the kernel prints them in sysfs and in /proc."""
+
+from __future__ import annotations
+
+# Of 2^64 - 1; int() of a text without bounds would take very long.
+MOST_DIGITS = 20
+SIGN_BIT = 1 << 63
+# Documentation/gpu/drm-usage-stats.rst: a number without a unit is in bytes. kB is what Linux 5.14 to 5.18 wrote.
+BYTES_BY_UNIT = {"": 1, "KiB": 1 << 10, "kB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def parse_count(text: str) -> int:
+    """Return a number that is not negative, 0 for any other text.
+
+    KFD keeps a process's memory in a signed counter and prints it as unsigned (kfd_process.c, `vram_usage`), so that
+    one below zero looks like 16 EiB.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
+        return 0
+    number = int(text)
+    return 0 if number >= SIGN_BIT else number
+
+
+def parse_optional(text: str) -> int | None:
+    """Return a number, None where the kernel says nothing or something else."""
+    return parse_count(text) if text.isascii() and text.isdecimal() else None
+
+
+def parse_bytes(text: str) -> int:
+    """Return a size such as `2048 KiB` in bytes, 0 for any other text."""
+    number, _, unit = text.strip().partition(" ")
+    return parse_count(number) * BYTES_BY_UNIT.get(unit.strip(), 0)

@@ -1,0 +1,180 @@
+"""Take one reading of what every GPU and every process that uses one does.
+
+KFD knows of computing. DRM knows of what goes through a render node, which may be a part of what KFD knows, all of it
+or more, depending on the kernel's version. So for one process on one GPU the larger of both counts, never the sum.
+"""
+
+from __future__ import annotations
+
+import time
+
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.usage.drm_clients import DrmScan, scan_drm_clients
+from amdgpu_discovery.usage.kfd_processes import read_kfd_uses
+from amdgpu_discovery.usage.totals import GpuTotals, read_totals
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+    from amdgpu_discovery.usage.drm_clients import NodeUse
+    from amdgpu_discovery.usage.kfd_processes import KfdUse
+
+    # Process and number of a GPU.
+    Pair = tuple[int, int]
+
+# They open nodes for others, who get the descriptors from them.
+SESSION_MANAGERS = ("systemd", "elogind", "seatd")
+LARGEST_NAME = 256
+
+
+class ProcessUse(Value):
+    """What one process uses of one GPU.
+
+    Attributes:
+        pid: Id of the process.
+        gpu: Number of the GPU.
+        vram_bytes: Video memory.
+        gtt_bytes: System memory that the GPU uses for it.
+        compute_units: Compute units that have work of this process at the moment of reading.
+        sdma_us: For how many microseconds the copy engines have worked for it.
+        engines: Names of engines, each with the nanoseconds for which it has worked for this process.
+    """
+
+    pid: int
+    gpu: int
+    vram_bytes: int = 0
+    gtt_bytes: int = 0
+    compute_units: int = 0
+    sdma_us: int = 0
+    engines: tuple[tuple[str, int], ...] = ()
+
+
+class UsageReading(Value):
+    """What GPUs do at one moment.
+
+    Attributes:
+        gpus: The GPUs, by number.
+        totals: What each of them says of itself, in the same order.
+        processes: Who uses what, by GPU and process.
+        refused: How many processes the caller may not look into.
+        cut_short: Processes with more descriptors than are looked at.
+        taken: When, in seconds of a clock that only goes forward.
+    """
+
+    gpus: tuple[Gpu, ...]
+    totals: tuple[GpuTotals, ...]
+    processes: tuple[ProcessUse, ...]
+    refused: int
+    cut_short: tuple[int, ...]
+    taken: float
+
+
+def read_usage(
+    host: Host, gpus: Sequence[Gpu], *, proc: str = "/proc", clock: Callable[[], float] = time.monotonic
+) -> UsageReading:
+    """Return what the GPUs and the processes in `proc` do now; `gpus` are what `find_gpus` returned."""
+    scan = scan_drm_clients(proc) if _has_processes_of(host, proc) else DrmScan()
+    number_by_id = {gpu.gpu_id: gpu.number for gpu in gpus if gpu.gpu_id}
+    computing = read_kfd_uses(host, list(number_by_id))
+    return UsageReading(
+        gpus=tuple(gpus),
+        totals=tuple(read_totals(host, gpu) for gpu in gpus),
+        processes=tuple(merge_uses(_by_number(computing, number_by_id), _on_gpus(scan.uses, gpus, proc))),
+        refused=len(scan.refused),
+        cut_short=scan.cut_short,
+        taken=clock(),
+    )
+
+
+def processes_directory(host: Host) -> str:
+    """Return where the processes of a host are: /proc, or the directory that a simulated host has for its own."""
+    simulated = host.path("/proc")
+    return "/proc" if host.is_this_machine or host.stat("/proc") is None else simulated
+
+
+def read_process_name(proc: str, pid: int) -> str:
+    """Return what a process calls itself, "" where it is gone. It may hold anything."""
+    try:
+        return read_file(f"{proc}/{pid}/comm", largest=LARGEST_NAME).decode("utf-8", "replace").removesuffix("\n")
+    except OSError:
+        return ""
+
+
+def merge_uses(computing: Iterable[ProcessUse], drawing: Iterable[ProcessUse]) -> list[ProcessUse]:
+    """Return one use for each process and GPU, with the larger of what KFD and DRM say."""
+    merged = {(use.pid, use.gpu): use for use in drawing}
+    for use in computing:
+        known = merged.get((use.pid, use.gpu))
+        merged[use.pid, use.gpu] = (
+            use
+            if known is None
+            else use.replace(
+                vram_bytes=max(use.vram_bytes, known.vram_bytes), gtt_bytes=known.gtt_bytes, engines=known.engines
+            )
+        )
+    return [merged[pair] for pair in sorted(merged, key=lambda pair: (pair[1], pair[0]))]
+
+
+def _has_processes_of(host: Host, proc: str) -> bool:
+    """Return whether processes in `proc` open nodes of this host; real ones open none of a simulated host."""
+    return host.is_this_machine or proc != "/proc"
+
+
+def _by_number(uses: Iterable[KfdUse], number_by_id: Mapping[int, int]) -> list[ProcessUse]:
+    return [
+        ProcessUse(
+            pid=use.pid,
+            gpu=number_by_id[use.gpu_id],
+            vram_bytes=use.vram_bytes,
+            compute_units=use.compute_units,
+            sdma_us=use.sdma_us,
+        )
+        for use in uses
+    ]
+
+
+def _on_gpus(uses: Iterable[NodeUse], gpus: Sequence[Gpu], proc: str) -> list[ProcessUse]:
+    """Return what processes use through DRM, each client once."""
+    holders: dict[tuple[int, str], list[NodeUse]] = {}
+    for use in uses:
+        number = _number_of(use, gpus)
+        if number is not None:
+            holders.setdefault((number, use.client.client_id), []).append(use)
+    sums: dict[Pair, ProcessUse] = {}
+    for (number, _), held in holders.items():
+        use = _owner(held, proc)
+        sums[use.pid, number] = _add(sums.get((use.pid, number), ProcessUse(pid=use.pid, gpu=number)), use)
+    return [use for use in sums.values() if use.vram_bytes or use.gtt_bytes or any(time for _, time in use.engines)]
+
+
+def _number_of(use: NodeUse, gpus: Sequence[Gpu]) -> int | None:
+    """Return the GPU behind a node. Partitions share a PCI address, so that the name of the node decides."""
+    address = use.client.pci_address
+    there = [gpu for gpu in gpus if str(gpu.pci_address) == address] if address else list(gpus)
+    if address and len(there) == 1:
+        return there[0].number
+    names = ((gpu.number, (gpu.render_path, gpu.card_path)) for gpu in there)
+    return next((number for number, paths in names if f"/dev/dri/{use.node}" in paths), None)
+
+
+def _owner(held: list[NodeUse], proc: str) -> NodeUse:
+    """Return the holder for whom a client counts: the first, unless that opens nodes for others."""
+    if len({use.pid for use in held}) == 1:
+        return held[0]
+    names = ((use, read_process_name(proc, use.pid)) for use in held)
+    return next((use for use, name in names if not name.startswith(SESSION_MANAGERS)), held[0])
+
+
+def _add(total: ProcessUse, use: NodeUse) -> ProcessUse:
+    times = dict(total.engines)
+    for engine, nanoseconds in use.client.engines:
+        times[engine] = times.get(engine, 0) + nanoseconds
+    return total.replace(
+        vram_bytes=total.vram_bytes + use.client.vram_bytes,
+        gtt_bytes=total.gtt_bytes + use.client.gtt_bytes,
+        engines=tuple(sorted(times.items())),
+    )

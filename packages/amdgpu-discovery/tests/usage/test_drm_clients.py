@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.usage import drm_clients
+from amdgpu_discovery.usage.drm_clients import scan_drm_clients
+
+FDINFO = "drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t0000:03:00.0\ndrm-memory-vram:\t1 MiB\n"
+
+
+class Proc:
+    """A /proc with processes that have files open."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+
+    def open(self, pid: int, descriptor: int, target: str, fdinfo: str = FDINFO) -> None:
+        for name in ("fd", "fdinfo"):
+            (self.directory / str(pid) / name).mkdir(parents=True, exist_ok=True)
+        (self.directory / str(pid) / "fd" / str(descriptor)).symlink_to(target)
+        (self.directory / str(pid) / "fdinfo" / str(descriptor)).write_text(fdinfo)
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    return Proc(tmp_path / "proc")
+
+
+def seen(proc: Proc) -> list[tuple[int, str]]:
+    return [(use.pid, use.node) for use in scan_drm_clients(str(proc.directory)).uses]
+
+
+def test_only_drm_nodes_are_read(proc):
+    proc.open(12, 3, "/dev/dri/renderD128")
+    proc.open(12, 4, "socket:[77]", "drm-driver:\tamdgpu\n")
+    proc.open(9, 0, "/dev/dri/card1 (deleted)")
+    proc.open(9, 1, "/dev/dri/../null", "pos:\t0\n")
+
+    assert seen(proc) == [(9, "card1 (deleted)"), (12, "renderD128")]
+
+
+def test_processes_that_end_meanwhile_are_left_out(proc, monkeypatch):
+    proc.open(12, 3, "/dev/dri/renderD128")
+    proc.open(13, 3, "/dev/dri/renderD129")
+
+    def read_late(path, **options):
+        if "/12/" in path:
+            shutil.rmtree(proc.directory / "12", ignore_errors=True)
+        return read_file(path, **options)
+
+    monkeypatch.setattr(drm_clients, "read_file", read_late)
+
+    assert seen(proc) == [(13, "renderD129")]
+
+
+def test_processes_that_are_refused_are_counted_and_threads_of_the_kernel_are_not(proc, monkeypatch):
+    for pid, flags in ((2, 0x208040), (700, 0x400000), (701, 0x400100)):
+        (proc.directory / str(pid)).mkdir()
+        (proc.directory / str(pid) / "stat").write_text(f"{pid} (a) b) S 1 1 1 0 -1 {flags} 0\n")
+
+    def refuse(path, flags, *rest, **options):
+        if path.endswith("/fd"):
+            raise PermissionError(13, "Permission denied", path)
+        return os.open(path, flags, *rest, **options)
+
+    monkeypatch.setattr(drm_clients.posix, "open", refuse, raising=True)
+
+    assert scan_drm_clients(str(proc.directory)).refused == (700, 701)
+
+
+def test_what_one_process_can_cost_is_bounded(proc, monkeypatch):
+    monkeypatch.setattr(drm_clients, "MOST_NODES", 3)
+    monkeypatch.setattr(drm_clients, "MOST_DESCRIPTORS", 20)
+    for descriptor in range(10):
+        proc.open(12, descriptor, "/dev/dri/renderD128")
+    for descriptor in range(30):
+        proc.open(13, descriptor, "socket:[1]")
+    proc.open(14, 3, "/dev/dri/renderD128", f"{FDINFO}{'x' * 20000}")
+
+    scan = scan_drm_clients(str(proc.directory))
+
+    assert [use.pid for use in scan.uses] == [12, 12, 12]
+    assert scan.cut_short == (12, 13)
+
+
+def test_the_processes_of_this_machine_are_read():
+    scan = scan_drm_clients("/proc")
+
+    assert all(use.client.client_id for use in scan.uses)

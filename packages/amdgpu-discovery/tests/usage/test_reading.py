@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.simulate import load_profile
+from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.usage.busy import find_gpu_busy, find_process_busy
+from amdgpu_discovery.usage.reading import ProcessUse, processes_directory, read_usage
+from amdgpu_discovery.usage.totals import GpuTotals
+
+GIB = 1 << 30
+
+
+def use_gpus(simulated, name, *processes, **gpu_fields):
+    profile = load_profile(name).replace(processes=processes)
+    return simulated(profile.with_every_gpu(**gpu_fields))
+
+
+def read(host, taken=0.0):
+    return read_usage(host, find_gpus(host), proc=processes_directory(host), clock=lambda: taken)
+
+
+def test_the_larger_of_both_accounts_counts_and_never_their_sum(simulated):
+    host = use_gpus(
+        simulated,
+        "mi210-4",
+        SimulatedProcess(pid=3121, uses=(SimulatedUse(gpu=2, vram_bytes=40 * GIB, client_id=7, compute_units=52),)),
+    )
+
+    reading = read(host)
+
+    # In the profile the third GPU has the lowest address.
+    assert reading.processes == (ProcessUse(pid=3121, gpu=0, vram_bytes=40 * GIB, compute_units=52),)
+    assert reading.totals[0] == GpuTotals(
+        vram_total=68702699520, vram_used=40 * GIB, gtt_total=64 * GIB, gtt_used=0, busy_percent=None
+    )
+
+
+def test_a_process_that_opened_kfd_uses_only_the_gpus_on_which_it_has_something(simulated):
+    host = use_gpus(simulated, "mi210-4", SimulatedProcess(pid=9, uses=(SimulatedUse(gpu=0, compute_units=1),)))
+
+    assert [(use.pid, use.gpu) for use in read(host).processes] == [(9, 3)]
+
+
+def test_a_client_that_processes_share_counts_once_and_not_for_the_one_that_opens_for_others(simulated):
+    shared = SimulatedUse(gpu=2, vram_bytes=GIB, in_kfd=False, client_id=5)
+    host = use_gpus(
+        simulated,
+        "mi210-4",
+        SimulatedProcess(pid=600, name="systemd-logind", uses=(shared,)),
+        SimulatedProcess(pid=811, name="Xorg", uses=(shared, shared)),
+        SimulatedProcess(pid=900, name="Xorg", uses=(shared,)),
+    )
+
+    assert read(host).processes == (ProcessUse(pid=811, gpu=0, vram_bytes=GIB),)
+
+
+def test_partitions_have_their_own_use_and_their_nodes_tell_which_it_is(simulated):
+    host = use_gpus(
+        simulated,
+        "mi300x-8-cpx",
+        SimulatedProcess(pid=70, uses=(SimulatedUse(gpu=0, partition=3, vram_bytes=GIB, compute_units=19),)),
+        SimulatedProcess(
+            pid=71, uses=(SimulatedUse(gpu=0, partition=5, vram_bytes=2 * GIB, client_id=3, in_kfd=False),)
+        ),
+    )
+
+    first, second = read(host, 1.0), read(host, 2.0)
+
+    assert [(use.pid, use.gpu, use.vram_bytes) for use in first.processes] == [(70, 3, GIB), (71, 5, 2 * GIB)]
+    assert (first.totals[3].vram_used, first.totals[3].busy_percent) == (None, None)
+    assert [find_gpu_busy(first, second)[number] for number in (3, 5)] == [50, 0]
+
+
+def test_the_memories_of_an_apu_are_told_apart(simulated):
+    host = use_gpus(
+        simulated,
+        "strix-halo",
+        SimulatedProcess(
+            pid=70, uses=(SimulatedUse(gpu=0, vram_bytes=GIB // 4, gtt_bytes=3 * GIB, client_id=3, in_kfd=False),)
+        ),
+    )
+
+    reading = read(host)
+
+    assert reading.processes == (ProcessUse(pid=70, gpu=0, vram_bytes=GIB // 4, gtt_bytes=3 * GIB),)
+    assert (reading.totals[0].vram_used, reading.totals[0].gtt_used) == (GIB // 4, 3 * GIB)
+
+
+def test_busy_is_told_by_two_readings(simulated):
+    def at(nanoseconds, percent, taken):
+        use = SimulatedUse(gpu=2, vram_bytes=GIB, client_id=7, in_kfd=False, engines={"gfx": nanoseconds, "dma": 5})
+        other = SimulatedUse(gpu=0, vram_bytes=GIB, client_id=8, in_kfd=False, engines={"gfx": nanoseconds})
+        profile = load_profile("mi210-4").replace(processes=(SimulatedProcess(pid=9, uses=(use, other)),))
+        return read(simulated(profile.with_gpu(2, busy_percent=percent)), taken)
+
+    before, after = at(100, 90, 10.0), at(500_000_100, 96, 12.0)
+
+    # GPU 0 measures itself, GPU 3 does not, and nothing tells of the others.
+    assert find_gpu_busy(before, after) == {0: 93, 1: None, 2: None, 3: 25}
+    assert find_process_busy(before, after) == {(9, 0): 25, (9, 3): 25}
+    assert find_process_busy(after, after) == {(9, 0): 0, (9, 3): 0}
+
+
+def test_processes_of_this_machine_do_not_use_a_simulated_host(simulated):
+    host = simulated("mi210-4")
+
+    assert processes_directory(host) == "/proc"
+    assert read(host).processes == ()
+
+
+def test_a_host_without_kfd_processes_and_files_of_totals_says_nothing(simulated):
+    host = use_gpus(simulated, "one-gpu", SimulatedProcess(pid=1, uses=(SimulatedUse(gpu=0),)))
+    Path(host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/mem_info_vram_used")).unlink()
+
+    reading = read(host)
+
+    assert reading.processes == ()
+    assert reading.totals[0].vram_used is None
