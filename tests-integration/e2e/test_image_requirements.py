@@ -1,0 +1,144 @@
+"""The right image on the right host: `matrix` names images, `pick` chooses, and engines refuse the wrong ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+from support.docker import Docker
+from support.installed import engine_program, our_program, require_root
+from support.podman import Podman
+from support.processor import with_processor
+
+pytestmark = pytest.mark.e2e
+
+# Three hosts that nobody should give the same image: their GPUs, drivers and processors are not alike.
+PROCESSORS = {"mi210-4": "x86-64-v4", "mi300x-8": "x86-64-v3", "strix-halo": "x86-64-v4"}
+ENGINES = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("docker", "podman")]
+MATRIX = ("--template=app:{rocm}-{gfx}-{cpu}", "--rocm=6.4,7.2", "--gfx=gfx90a,gfx942,gfx1151")
+LEVELS = "--cpu=x86-64-v3,x86-64-v4"
+# An image that would waste what the processor has, and says so.
+SLOW = "app:slow"
+SLOW_REQUIRES = "cpu>=x86-64-v3,cpu<x86-64-v4"
+ANYWAY = "(AMD_DISABLE_REQUIRE=true starts it anyway)"
+# The four failures: a user space that does not match the driver, a GPU that the image has no code for, a build for
+# older processors, and an illegal instruction.
+FAILURES = [
+    (
+        "mi210-4",
+        "app:7.2-gfx90a-x86-64-v4",
+        "AMD_REQUIRE_ROCM=rocm=7.2: the amdgpu driver 6.10.5 is tested with ROCm 6.1 to 6.4",
+    ),
+    ("strix-halo", "app:6.4-gfx90a-x86-64-v4", "AMD_REQUIRE_GFX=gfx=gfx90a: GPU 0 is gfx1151"),
+    ("mi210-4", SLOW, f"AMD_REQUIRE_CPU={SLOW_REQUIRES}: the processor is x86-64-v4"),
+    ("mi300x-8", "app:6.4-gfx942-x86-64-v4", "AMD_REQUIRE_CPU=cpu>=x86-64-v4: the processor is x86-64-v3"),
+]
+PICKS = [
+    ("mi210-4", "app:6.4-gfx90a-x86-64-v4"),
+    ("mi300x-8", "app:6.4-gfx942-x86-64-v3"),
+    ("strix-halo", "app:7.2-gfx1151-x86-64-v4"),
+]
+NEEDED = {*(failure[:2] for failure in FAILURES), *PICKS}
+
+
+class Server:
+    """A simulated host with its processor, and an engine on it that has the images of the matrix."""
+
+    def __init__(self, profile, directory, image_archive, make_engine):
+        directory.mkdir()
+        self.host = build_host(directory / "host", profile, with_links=False)
+        self._level = PROCESSORS[profile]
+        self._needed = {image for where, image in NEEDED if where == profile}
+        self._directory = directory
+        self.engine = make_engine(self.program("amd-container-runtime"), self.host.root, directory)
+        for image, requirements in self._matrix().items():
+            variables = [f"--change=ENV {name}={value}" for name, value in requirements.items()]
+            command = '--change=CMD ["test", "-e", "/dev/kfd"]'
+            self.engine("import", *variables, command, os.fspath(image_archive), image)
+
+    def program(self, name):
+        return with_processor(self._level, our_program(name), self._directory)
+
+    def amd_ctk(self, *words, text=""):
+        environment = {**os.environ, "AMD_CTK_HOST_ROOT": self.host.root}
+        words = (self.program("amd-ctk"), *words)
+        return subprocess.run(words, env=environment, input=text, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    def _matrix(self):
+        made = json.loads(self.amd_ctk("image", "matrix", *MATRIX, LEVELS))["target"].values()
+        by_tag = {image["tags"][0]: image["args"] for image in made}
+        self.tags = list(by_tag)
+        by_tag[SLOW] = {"AMD_REQUIRE_CPU": SLOW_REQUIRES}
+        return {tag: requirements for tag, requirements in by_tag.items() if tag in self._needed}
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def server(request, tmp_path_factory, image_archive):
+    """Return a function that gives a host with an engine, which is started when it is first asked for."""
+    require_root()
+    engine_program("runc")
+    make_engine = {"docker": make_docker, "podman": make_podman}[request.param]
+    servers = {}
+    directory = tmp_path_factory.mktemp(request.param)
+
+    def find(profile):
+        if profile not in servers:
+            servers[profile] = Server(profile, directory / profile, image_archive, make_engine)
+        return servers[profile]
+
+    yield find
+    for made in servers.values():
+        if isinstance(made.engine, Docker):
+            made.engine.stop()
+
+
+def make_docker(runtime, host_root, _):
+    for program in ("dockerd", "containerd", "docker"):
+        engine_program(program)
+    docker = Docker(runtime, host_root, **{"default-runtime": "amd"})
+    docker.start()
+    return docker
+
+
+def make_podman(runtime, host_root, directory):
+    return Podman(engine_program("podman"), directory, runtime, host_root)
+
+
+def run(engine, image, *options, gpus="0", command=()):
+    return engine("run", "--rm", f"--env=AMD_VISIBLE_DEVICES={gpus}", *options, image, *command, check=False)
+
+
+@pytest.mark.parametrize(("profile", "image", "sentence"), FAILURES)
+def test_an_engine_shows_why_an_image_is_the_wrong_one(server, profile, image, sentence):
+    ended = run(server(profile).engine, image)
+
+    assert ended.returncode in (125, 126)
+    assert f"amd-container-runtime: {sentence} {ANYWAY}" in ended.stderr
+    assert ended.stdout == ""
+
+
+@pytest.mark.parametrize(("profile", "image"), PICKS)
+def test_the_image_that_is_picked_is_the_one_that_starts(server, profile, image):
+    here = server(profile)
+
+    picked = here.amd_ctk("image", "pick", "--tags=-", MATRIX[0], text="\n".join(here.tags))
+    started = run(here.engine, picked.strip())
+
+    assert picked == f"{image}\n"
+    assert started.returncode == 0, started.stderr
+
+
+def test_a_user_starts_the_wrong_image_anyway(server):
+    profile, image, _ = FAILURES[1]
+
+    assert run(server(profile).engine, image, "--env=AMD_DISABLE_REQUIRE=true").returncode == 0
+
+
+def test_an_image_that_needs_no_gpu_starts_everywhere(server):
+    profile, image, _ = FAILURES[0]
+
+    assert run(server(profile).engine, image, gpus="none", command=("true",)).returncode == 0

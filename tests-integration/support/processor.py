@@ -1,0 +1,25 @@
+"""Another processor than that of this machine, for programs that read which instructions there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+V3 = (
+    "fpu cx8 cmov mmx fxsr sse sse2 syscall pni ssse3 fma cx16 sse4_1 sse4_2 movbe popcnt xsave avx f16c lahf_lm abm"
+    " bmi1 avx2 bmi2"
+)
+FLAGS = {"x86-64-v3": V3, "x86-64-v4": f"{V3} avx512f avx512dq avx512cd avx512bw avx512vl"}
+# The file is bound in a mount namespace of the program, and of what it starts.
+WITH_PROCESSOR = """#!/bin/sh
+exec unshare --mount sh -c 'mount --bind "{cpuinfo}" /proc/cpuinfo && exec "{program}" "$@"' sh "$@"
+"""
+
+
+def with_processor(level: str, program: Path, directory: Path) -> Path:
+    """Write a program in `directory` that runs another one on a machine whose processor has a level; return it."""
+    cpuinfo = directory / "cpuinfo"
+    cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {FLAGS[level]}\nbugs\t\t:\n")
+    wrapper = directory / program.name
+    wrapper.write_text(WITH_PROCESSOR.format(cpuinfo=cpuinfo, program=program))
+    wrapper.chmod(0o755)
+    return wrapper
