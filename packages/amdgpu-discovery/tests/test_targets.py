@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amdgpu_discovery.targets import belongs_to, family_of, fits, parse_override
+from amdgpu_discovery.targets import belongs_to, family_of, fits, generation_of, parse_override
 
 # LLVM's list of generic processors.
 GENERIC = {
@@ -84,3 +84,10 @@ def test_modes_behind_a_target_are_those_of_a_gpu_that_does_not_tell_them():
 
 def test_spirv_is_compiled_for_every_gpu():
     assert all(fits(target, ["amdgcnspirv"]) for target in ALL_TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("target", "generation"), [("gfx90a", "9"), ("gfx942", "9"), ("gfx1036", "10"), ("gfx1201", "12")]
+)
+def test_a_generation_is_what_stands_before_minor_and_stepping(target, generation):
+    assert generation_of(target) == generation

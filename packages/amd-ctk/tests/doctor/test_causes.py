@@ -244,6 +244,24 @@ def test_only_its_check_calls_a_fault_bad(machine, name):
     assert spoilt.bad() == [name]
 
 
+def small_apu(machine):
+    """Have an APU of which KFD offers what the firmware has set aside, as before Linux 6.10."""
+    profile = load_profile("strix-halo")
+    (gpu,) = profile.gpus
+    model = gpu.model.replace(kfd_bytes=gpu.model.vram_bytes)
+    build_host(machine.host.root, profile.replace(gpus=(gpu.replace(model=model),)), with_links=False)
+
+
+def test_only_its_check_calls_an_apu_without_memory_bad(machine):
+    spoilt = machine()
+    small_apu(spoilt)
+
+    (result,) = spoilt.examine(only=["apu-memory"])
+
+    assert spoilt.bad() == ["apu-memory"]
+    assert result.finding.words == "GPU 0 may use 512 MiB: what is set aside for it, and no other memory"
+
+
 def test_partitions_without_nodes_are_told_apart(machine):
     spoilt = machine("mi308x-8-cpx")
     spoilt.remove(NODE)
@@ -314,8 +332,8 @@ def test_what_an_engine_can_do_follows_from_its_version(machine, version, states
 
 
 def test_every_check_has_a_fault_or_is_never_bad():
-    never_bad = {"integrated-gpu", "apu-memory", "docker-cdi", "docker-gpus", "sudo"}
-    tried_elsewhere = {"partitions", "containers"}
+    never_bad = {"integrated-gpu", "docker-cdi"}
+    tried_elsewhere = {"partitions", "containers", "apu-memory", "docker-gpus", "sudo"}
     of_a_container = {name for name in check_names() if name.startswith("inside-")}
 
     assert set(check_names()) - of_a_container == set(FAULTS) | never_bad | tried_elsewhere

@@ -46,16 +46,18 @@ FAULTS = {
     "inside-gpu": node_says(errno.EBUSY),
     "inside-targets": image_has(targets=("gfx90a", "gfx942")),
     "inside-filters": HEALTHY.replace(variables={**HEALTHY.variables, "HIP_VISIBLE_DEVICES": "2"}),
+    "inside-override": HEALTHY.replace(variables={**HEALTHY.variables, "HSA_OVERRIDE_GFX_VERSION": "9.0.0"}),
+    "inside-cache": image_has(compiled=("/home/user/.triton/cache",)),
+    "inside-lsmod": image_has(has_lsmod=False, asks_lsmod=True),
     "inside-memlock": image_has(has_infiniband=True).replace(process=HEALTHY.process.replace(locked_memory=8 << 20)),
 }
 JOB = {**HEALTHY.variables, "SLURM_JOB_ID": "7"}
 GRES = "".join(f"Name=gpu File=/dev/dri/renderD{minor}\n" for minor in range(128, 132))
 NOTES = {
     "inside-cache": HEALTHY.replace(mount_points=("/",)),
-    "inside-lsmod": image_has(has_lsmod=False),
     "inside-rocm": image_has(rocm_version="5.7.1"),
     "inside-numa": HEALTHY.replace(numa_nodes=2),
-    "inside-targets": HEALTHY.replace(variables={**HEALTHY.variables, "HSA_OVERRIDE_GFX_VERSION": "12.0.1"}),
+    "inside-override": HEALTHY.replace(variables={**HEALTHY.variables, "HSA_OVERRIDE_GFX_VERSION": "12.0.1"}),
 }
 
 
@@ -118,6 +120,11 @@ def test_targets_without_end_are_not_listed(machine):
 def together(first, second):
     """Return a container with what two of them have that the healthy one has not."""
     changed = {field: value for field, value in second.as_dict().items() if value != getattr(HEALTHY, field)}
+    if "image" in changed:
+        image = {name: value for name, value in second.image.as_dict().items() if value != getattr(HEALTHY.image, name)}
+        changed["image"] = first.image.replace(**image)
+    if "variables" in changed:
+        changed["variables"] = first.variables | second.variables
     if "nodes" in changed:
         changed["nodes"] = tuple(
             mine if mine not in HEALTHY.nodes else other
@@ -132,11 +139,12 @@ def sorted_nodes(inside):
 
 # A container without nodes cannot be refused one, and one node gives one answer.
 ON_ONE_NODE = {"inside-access", "inside-cgroup", "inside-gpu"}
-OF_THE_IMAGE = {"inside-targets", "inside-memlock"}
+# An override takes the place of the targets.
+ON_TARGETS = {"inside-targets", "inside-override"}
 PAIRS = [
     pair
     for pair in combinations(FAULTS, 2)
-    if "inside-nodes" not in pair and not set(pair) <= ON_ONE_NODE and not set(pair) <= OF_THE_IMAGE
+    if "inside-nodes" not in pair and not set(pair) <= ON_ONE_NODE and not set(pair) <= ON_TARGETS
 ]
 
 
@@ -216,16 +224,132 @@ def test_who_is_not_root_is_told_what_it_takes(spoilt):
     assert spoilt(inside) == {"inside-nodes": "not checked"}
 
 
-@pytest.mark.parametrize(("profile", "size", "state"), [("mi210-4", 64, "note"), ("mi210-4", 16384, "ok")])
-def test_several_gpus_want_shared_memory(machine, profile, size, state):
-    made = machine(profile)
+def two_gpus(machine, **image):
+    """Return a machine whose container has two of four GPUs, and an image with code for them."""
+    made = machine("mi210-4")
     nodes = tuple(RENDER.replace(path=f"/dev/dri/renderD{minor}", minor=minor) for minor in (128, 129))
-    made.inside = image_has(shared_memory=size << 20).replace(nodes=(KFD, *nodes))
+    made.inside = image_has(targets=("gfx90a",), **image).replace(nodes=(KFD, *nodes))
+    return made
+
+
+def test_only_its_check_calls_too_little_shared_memory_for_rccl_bad(machine):
+    assert two_gpus(machine, has_rccl=True).bad() == ["inside-shm"]
+
+
+@pytest.mark.parametrize(
+    ("size", "has_rccl", "state"), [(64, False, "note"), (65, True, "note"), (64, True, "bad"), (16384, True, "ok")]
+)
+def test_several_gpus_want_shared_memory(machine, size, has_rccl, state):
+    made = two_gpus(machine, shared_memory=size << 20, has_rccl=has_rccl)
 
     (result,) = made.examine(only=["inside-shm"])
 
     assert result.finding.state == state
     assert result.finding.words.startswith(f"/dev/shm in container comfy has {size} MiB")
+
+
+def card_and_integrated(machine, *minors, **image):
+    """Return a machine with a Radeon RX 7900 XTX (129) and a Ryzen (128), whose container has some of their nodes."""
+    made = machine("rx7900xtx-raphael")
+    nodes = tuple(RENDER.replace(path=f"/dev/dri/renderD{minor}", minor=minor) for minor in minors)
+    made.inside = image_has(**{"targets": ("gfx1100",), **image}).replace(nodes=(KFD, *nodes))
+    return made
+
+
+def test_only_its_check_calls_an_integrated_gpu_without_code_bad(machine):
+    assert card_and_integrated(machine, 128, 129).bad() == ["inside-integrated"]
+
+
+@pytest.mark.parametrize(
+    ("minors", "targets", "variables", "finding"),
+    [
+        (
+            (128,),
+            ("gfx1100",),
+            {},
+            ("bad", "container comfy has GPU 1, which is integrated; the image has no code for gfx1036"),
+        ),
+        ((128, 129), (), {}, ("note", "container comfy uses GPU 1, which is integrated")),
+        (
+            (128, 129),
+            (),
+            {"HIP_VISIBLE_DEVICES": "1,0"},
+            ("bad", "HIP in container comfy counts GPU 1 first, which is integrated, and cards behind it"),
+        ),
+        ((128, 129), ("gfx1100",), {"HIP_VISIBLE_DEVICES": "0"}, None),
+        ((129,), ("gfx1100",), {}, None),
+    ],
+)
+def test_the_integrated_gpu_that_a_container_uses_is_judged(machine, minors, targets, variables, finding):
+    made = card_and_integrated(machine, *minors, targets=targets)
+    made.inside = made.inside.replace(variables=variables)
+
+    results = made.examine(only=["inside-integrated"])
+
+    assert [(result.finding.state, result.finding.words) for result in results] == ([finding] if finding else [])
+    assert {result.finding.fix for result in results} <= {"ask for the cards: AMD_VISIBLE_DEVICES=0"}
+
+
+@pytest.mark.parametrize(
+    ("value", "targets", "state", "words"),
+    [
+        (
+            "10.3.0",
+            ("gfx1201", "gfx942"),
+            "bad",
+            "HSA_OVERRIDE_GFX_VERSION makes GPU 0 gfx1030, and the image has code for gfx1201 gfx942",
+        ),
+        (
+            "10.3.0",
+            (),
+            "bad",
+            "HSA_OVERRIDE_GFX_VERSION makes GPU 0 gfx1030, and it is gfx1201, which cannot run that code",
+        ),
+        ("gfx1200", (), "bad", "HSA_OVERRIDE_GFX_VERSION=gfx1200 in container comfy is no version"),
+        (
+            "12.0.0",
+            (),
+            "note",
+            "HSA_OVERRIDE_GFX_VERSION makes ROCm take every GPU for gfx1200, which AMD does not support",
+        ),
+    ],
+)
+def test_an_override_is_judged(machine, value, targets, state, words):
+    made = machine()
+    made.inside = image_has(targets=targets).replace(variables={"HSA_OVERRIDE_GFX_VERSION": value})
+
+    (result,) = made.examine(only=["inside-override", "inside-targets"])
+
+    assert (result.check, result.finding.state, result.finding.words) == ("inside-override", state, words)
+
+
+ASKING = HEALTHY.replace(nodes=NO_NODES, asks_gpus=True, runtime="runc")
+
+
+@pytest.mark.parametrize(
+    ("version", "inside", "bad", "words"),
+    [
+        ("26.1.5", ASKING, ["docker-gpus"], "asks with --gpus, and Docker 26.1.5 has no --gpus for AMD"),
+        ("28.5.2", ASKING, ["docker-gpus"], "asks with --gpus, and it runs under runc"),
+        (
+            "26.1.5",
+            InsideFacts(name="comfy", problem="container comfy does not run", asks_gpus=True),
+            ["docker-gpus"],
+            "asks with --gpus, and Docker 26.1.5 has no --gpus for AMD",
+        ),
+        ("28.5.2", ASKING.replace(runtime="amd"), ["inside-nodes"], ""),
+        ("29.4.0", ASKING, ["inside-nodes"], ""),
+        ("26.1.5", ASKING.replace(nodes=HEALTHY.nodes), [], ""),
+    ],
+)
+def test_a_container_that_was_given_gpus_in_vain_is_told_why(machine, version, inside, bad, words):
+    made = machine()
+    made.docker["ServerVersion"] = version
+    made.inside = inside
+
+    assert made.bad() == bad
+    said = {result.check: result.finding.words for result in made.examine()}["docker-gpus"]
+    assert said.removeprefix("container comfy ") == words or not words
 
 
 def test_tools_that_show_the_whole_host_are_explained(machine):
@@ -260,7 +384,7 @@ def test_a_container_in_a_job_is_compared_with_its_job(machine, given, bad, stat
 
 
 def test_every_check_of_a_container_is_tried():
-    tried_above = {"inside-shm", "inside-smi", "inside-slurm"}
+    tried_above = {"inside-shm", "inside-smi", "inside-slurm", "inside-integrated"}
 
     assert {name for name in check_names() if name.startswith("inside-")} == {*FAULTS, *NOTES} | tried_above
 

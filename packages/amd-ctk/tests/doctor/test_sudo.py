@@ -8,6 +8,8 @@ from amd_ctk.doctor.facts.toolkit import read_toolkit
 
 USUAL = 'Defaults\tsecure_path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n'
 PROGRAM = "/opt/venv/bin/amd-ctk"
+# Of Enterprise Linux, where pip as root installs programs into /usr/local/bin.
+WITHOUT_LOCAL = "Defaults    secure_path = /sbin:/bin:/usr/sbin:/usr/bin\n"
 
 
 @pytest.fixture
@@ -29,8 +31,23 @@ def test_a_program_that_packages_installed_is_found(sudo):
     assert sudo("/usr/bin/amd-ctk", sudoers=USUAL) == [("ok", "")]
 
 
-def test_a_program_of_a_virtual_environment_is_called_by_its_path(sudo):
-    assert sudo(PROGRAM, sudoers=USUAL) == [("note", f"sudo {PROGRAM} ...")]
+def test_a_program_that_sudo_does_not_find_is_bad(sudo):
+    assert sudo("/usr/local/bin/amd-ctk", sudoers=WITHOUT_LOCAL) == [("bad", "sudo /usr/local/bin/amd-ctk ...")]
+
+
+def test_only_its_check_calls_that_bad(machine, monkeypatch):
+    spoilt = machine()
+    spoilt.write("/etc/sudoers", WITHOUT_LOCAL)
+    monkeypatch.setattr("sys.argv", ["/usr/local/bin/amd-ctk"])
+
+    assert spoilt.bad() == ["sudo"]
+
+
+def test_a_program_of_a_virtual_environment_is_called_by_its_path(sudo, tmp_path):
+    (tmp_path / "pyvenv.cfg").touch()
+    program = f"{tmp_path}/bin/amd-ctk"
+
+    assert sudo(program, sudoers=USUAL) == [("note", f"sudo {program} ...")]
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,11 @@ def family_of(target: str) -> str:
     return f"{target[:-1]}X" if target else ""
 
 
+def generation_of(target: str) -> str:
+    """Return the generation of a target: "11" for gfx1100. No GPU runs code of another one."""
+    return target.removeprefix("gfx")[:-2]
+
+
 def parse_override(version: str) -> str:
     """Return the target that HSA_OVERRIDE_GFX_VERSION means, gfx1030 for "10.3.0"; "" for anything else."""
     parts = version.split(".")

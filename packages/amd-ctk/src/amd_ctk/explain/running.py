@@ -20,6 +20,10 @@ ENGINES = ("docker", "podman")
 # All of them are asked at once, and a command takes three seconds at most.
 SECONDS = 2.0
 SHORTEST_ID = 3
+# A CDI device is a request too, of the driver "cdi".
+REQUESTS = " {{.HostConfig.Runtime}}{{range .HostConfig.DeviceRequests}} {{.Driver}}:{{end}}"
+FORMATS = {"docker": "{{.Id}} {{.State.Pid}}" + REQUESTS, "podman": "{{.Id}} {{.State.Pid}}"}
+OF_CDI = "cdi:"
 
 
 class Told(Value):
@@ -27,6 +31,9 @@ class Told(Value):
 
     container_id: str
     pid: int
+    # What engines of Docker say beside that: the runtime's name, and whether `--gpus` was given.
+    runtime: str = ""
+    asks_gpus: bool = False
 
 
 def ask_engines(name: str) -> list[Told]:
@@ -58,9 +65,13 @@ def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContaine
 
 
 def _ask(engine: str, name: str) -> Told | None:
-    answer = ask_engine(engine, "inspect", "--type", "container", "--format", "{{.Id}} {{.State.Pid}}", name)
-    container_id, _, pid = answer.output.strip().partition(" ")
-    return Told(container_id=container_id, pid=int(pid)) if answer.succeeded and pid.isdecimal() else None
+    answer = ask_engine(engine, "inspect", "--type", "container", "--format", FORMATS[engine], name)
+    words = answer.output.split()
+    if not answer.succeeded or len(words) < 2 or not words[1].isdecimal():
+        return None
+    runtime, *drivers = words[2:] or [""]
+    asks_gpus = any(driver != OF_CDI for driver in drivers)
+    return Told(container_id=words[0], pid=int(words[1]), runtime=runtime, asks_gpus=asks_gpus)
 
 
 def _podman_storage() -> Iterator[str]:

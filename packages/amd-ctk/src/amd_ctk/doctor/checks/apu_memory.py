@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.doctor.finding import Finding, note, ok
+from amd_ctk.doctor.finding import Finding, bad, note, ok
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,12 +15,23 @@ SMALL = 4096
 
 
 def check(facts: Facts) -> Finding | None:
-    """Name the memory that the firmware has set aside, beside what KFD offers."""
+    """Compare the memory that the firmware has set aside with what KFD offers."""
+    has_cards = any(not gpu.is_apu for gpu in facts.gpus.gpus)
     for gpu in facts.gpus.gpus:
         carve_out = facts.gpus.carve_outs.get(gpu.number)
-        if gpu.is_apu and carve_out is not None and gpu.vram_bytes and gpu.vram_bytes > carve_out:
-            words = f"GPU {gpu.number} has {carve_out // MIB} MiB set aside, and may use {gpu.vram_bytes // MIB} MiB"
-            if carve_out // MIB < SMALL:
-                return note(words, fix="set aside more in the firmware if a program asks for VRAM")
-            return ok(words)
+        if not gpu.is_apu or carve_out is None or not gpu.vram_bytes:
+            continue
+        if gpu.vram_bytes > carve_out:
+            return _judge(gpu.number, carve_out // MIB, gpu.vram_bytes // MIB)
+        if carve_out // MIB < SMALL and not has_cards:
+            # Since Linux 6.10 KFD counts system memory too.
+            words = f"GPU {gpu.number} may use {carve_out // MIB} MiB: what is set aside for it, and no other memory"
+            return bad(words, fix="set aside more in the firmware, or run Linux 6.10 or later")
     return None
+
+
+def _judge(number: int, carve_out: int, total: int) -> Finding:
+    words = f"GPU {number} has {carve_out} MiB set aside, and may use {total} MiB"
+    if carve_out < SMALL:
+        return note(words, fix="set aside more in the firmware if a program asks for VRAM")
+    return ok(words)

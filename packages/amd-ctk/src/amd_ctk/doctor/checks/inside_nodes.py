@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from amd_ctk.doctor.finding import Finding, bad, not_checked, ok
-from amd_ctk.doctor.inside.tried import name_of, nodes_with
+from amd_ctk.doctor.inside.tried import ignored_gpus_option, name_of, nodes_with
 from amdgpu_discovery.device_nodes import KFD_PATH
 
 TYPE_CHECKING = False
@@ -27,6 +27,9 @@ def check(facts: Facts) -> Finding | None:
     stale = _find_stale(facts)
     if stale:
         return bad(stale, fix=f"start {name_of(facts)} again, so that it gets the numbers of today")
+    # That is said by docker-gpus.
+    if ignored_gpus_option(facts):
+        return None
     return _judge(name_of(facts), [node.path for node in inside.nodes if node.major is not None])
 
 

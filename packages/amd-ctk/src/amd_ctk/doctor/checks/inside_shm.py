@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.doctor.finding import Finding, note, ok
+from amd_ctk.doctor.finding import Finding, bad, note, ok
 from amd_ctk.doctor.inside.image_files import SHARED_MEMORY
 from amd_ctk.doctor.inside.tried import gpus_inside, name_of
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 WHY = "RCCL and data loaders share memory through /dev/shm; engines make it 64 MiB unless they are told otherwise"
 PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
 MIB = 2**20
+# What engines make it.
+USUAL = 64
 SMALL = 1024
 
 
@@ -21,7 +23,9 @@ def check(facts: Facts) -> Finding | None:
     size = facts.inside.image.shared_memory if facts.inside else None
     if size is None or len(gpus_inside(facts)) < 2:
         return None
-    words = f"{SHARED_MEMORY} in {name_of(facts)} has {size // MIB} MiB"
+    words, fix = f"{SHARED_MEMORY} in {name_of(facts)} has {size // MIB} MiB", "add --shm-size=16g, or --ipc=host"
+    if size <= USUAL * MIB and facts.inside and facts.inside.image.has_rccl:
+        return bad(f"{words}, too little for RCCL and several GPUs", fix=fix)
     if size < SMALL * MIB:
-        return note(f"{words}, for several GPUs", fix="add --shm-size=16g, or --ipc=host")
+        return note(f"{words}, for several GPUs", fix=fix)
     return ok(words)

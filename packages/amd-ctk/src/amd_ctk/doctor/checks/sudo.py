@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.doctor.finding import Finding, note, ok
+from amd_ctk.doctor.finding import Finding, bad, note, ok
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,6 @@ def check(facts: Facts) -> Finding | None:
         return None
     if toolkit.program_directory in toolkit.secure_path:
         return ok("sudo finds amd-ctk")
-    return note(
-        f"sudo does not look in {toolkit.program_directory}", fix=f"sudo {toolkit.program_directory}/amd-ctk ..."
-    )
+    words, fix = f"sudo does not look in {toolkit.program_directory}", f"sudo {toolkit.program_directory}/amd-ctk ..."
+    # Programs of a virtual environment are called by their path anyway.
+    return note(words, fix=fix) if toolkit.is_virtual_environment else bad(words, fix=fix)

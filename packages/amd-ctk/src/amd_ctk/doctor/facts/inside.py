@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
+from amd_ctk.doctor.inside.caches import find_home
 from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
 from amd_ctk.doctor.inside.find import find_first_process
 from amd_ctk.doctor.inside.image_files import look_at_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
-from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running
+from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running, start_time
 from amd_ctk.explain.visible_inside import FILTERS
 from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
 from amd_gpu_tracker.life.processes import Processes
@@ -38,6 +39,11 @@ class ImageFacts(Value):
     rocm_version: str = ""
     targets: tuple[str, ...] = ()
     has_lsmod: bool = True
+    # Whether the image's rocminfo calls lsmod.
+    asks_lsmod: bool = False
+    # Caches into which kernels were compiled since the container started.
+    compiled: tuple[str, ...] = ()
+    has_rccl: bool = False
     shared_memory: int | None = None
     has_infiniband: bool = False
 
@@ -64,6 +70,9 @@ class InsideFacts(Value):
     # False on a simulated host, where no driver answers behind the nodes.
     has_driver: bool = True
     numa_nodes: int = 1
+    # As its engine has it, "" where that does not say; and whether `--gpus` was given.
+    runtime: str = ""
+    asks_gpus: bool = False
 
 
 def read_inside(host: Host, name: str, told: Sequence[Told]) -> InsideFacts:
@@ -71,17 +80,22 @@ def read_inside(host: Host, name: str, told: Sequence[Told]) -> InsideFacts:
 
     `told` is what engines said of the name.
     """
-    container_id, first = find_first_process(host, name, told)
+    found = find_first_process(host, name, told)
+    asked = next((one for one in told if one.container_id == found.container_id), None)
     facts = InsideFacts(
         name=name,
-        container_id=container_id,
+        container_id=found.container_id,
         has_driver=host.is_this_machine,
         numa_nodes=sum(entry.startswith("node") for entry in host.names(NUMA_NODES)) or 1,
+        runtime=asked.runtime if asked else "",
+        asks_gpus=bool(asked and asked.asks_gpus),
     )
+    if found.process is None:
+        return facts.replace(problem=f"container {name} does not run", needs="a container that runs")
     if os.geteuid() != 0:
         return facts.replace(problem=f"container {name} from inside", needs="root")
     try:
-        return _look(facts, first, _kfd_number(host))
+        return _look(facts, found.process, _kfd_number(host))
     except (FileNotFoundError, ProcessLookupError) as error:
         return facts.replace(problem=f"container {name}: {reason(error)}", needs="a container that runs")
     except OSError as error:
@@ -93,23 +107,25 @@ def read_inside(host: Host, name: str, told: Sequence[Told]) -> InsideFacts:
 def _look(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None) -> InsideFacts:
     process = read_process(first)
     nodes = ask_inside(process, lambda own_files: {"nodes": try_nodes(kfd, own_files)})["nodes"]
+    variables = Processes().variables(first.pid, VARIABLES)
     found = facts.replace(
         process=process,
         nodes=tuple(TriedNode(**node) for node in nodes),
-        image=_read_image(process),
-        variables=Processes().variables(first.pid, VARIABLES),
+        image=_read_image(process, find_home(variables)),
+        variables=variables,
         mount_points=read_mount_points(first.pid),
     )
     require_running(first)
     return found
 
 
-def _read_image(process: ContainerProcess) -> ImageFacts:
+def _read_image(process: ContainerProcess, home: str) -> ImageFacts:
+    start = start_time(process.identity)
     try:
-        found = ask_inside(process, look_at_files)
+        found = ask_inside(process, lambda own_files: look_at_files(own_files, home=home, start=start))
     except NoAnswer:
         return ImageFacts()
-    return ImageFacts(**{**found, "targets": tuple(found["targets"])})
+    return ImageFacts(**{**found, "targets": tuple(found["targets"]), "compiled": tuple(found["compiled"])})
 
 
 def read_mount_points(pid: int) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ class ToolkitFacts(Value):
     # Directories of sudo's secure_path; () where nothing is set or it may not be read.
     secure_path: tuple[str, ...] = ()
     program_directory: str = ""
+    is_virtual_environment: bool = False
 
 
 def read_toolkit(host: Host) -> ToolkitFacts:
@@ -62,6 +63,8 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         has_low_level=bool(configured or _find("runc") or _find("crun")),
         secure_path=tuple(_secure_path(host)),
         program_directory=_own_directory(),
+        # venv(3): it stands beside the directory of programs.
+        is_virtual_environment=os.path.exists(f"{os.path.dirname(_own_directory())}/pyvenv.cfg"),
     )
 
 

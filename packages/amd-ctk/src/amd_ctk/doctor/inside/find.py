@@ -6,6 +6,7 @@ from amd_ctk.explain.running import find_running
 from amd_gpu_tracker.life.processes import Processes
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import read_file
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,14 @@ class NoContainer(ToolkitError):
     exit_code = 2
 
 
-def find_first_process(host: Host, name: str, told: Sequence[Told]) -> tuple[str, ProcessId]:
+class Found(Value):
+    """A container and its first process, None where it does not run."""
+
+    container_id: str
+    process: ProcessId | None
+
+
+def find_first_process(host: Host, name: str, told: Sequence[Told]) -> Found:
     """Return the id and the first process of a container by name, id or process id; NoContainer.
 
     `told` is what engines said of the name.
@@ -30,15 +38,18 @@ def find_first_process(host: Host, name: str, told: Sequence[Told]) -> tuple[str
     processes = Processes()
     process = processes.find(int(name[:10])) if name.isascii() and name.isdecimal() else None
     if process:
-        return name, process
-    found = find_running(host, name, told)
-    if found:
-        return found.container_id, found.init
+        return Found(container_id=name, process=process)
+    running = find_running(host, name, told)
+    if running:
+        return Found(container_id=running.container_id, process=running.init)
     for one in told:
         # An engine of another machine, or of a virtual one, counts other processes.
         process = processes.find(one.pid)
         if process and one.container_id in _read_cgroups(one.pid):
-            return one.container_id, process
+            return Found(container_id=one.container_id, process=process)
+    for one in told:
+        if one.pid == 0:
+            return Found(container_id=one.container_id, process=None)
     raise NoContainer(f"no container {name} is running here", hint="name it by its id or its process id, as root")
 
 

@@ -7,6 +7,7 @@ import re
 import stat
 from itertools import islice
 
+from amd_ctk.doctor.inside.caches import find_compiled
 from amd_ctk.doctor.inside.reopen import held, reopen
 
 TYPE_CHECKING = False
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
 OPT = "/opt"
 VERSION = ".info/version"
 PROGRAM_DIRECTORIES = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin")
+# Earlier ones call lsmod, and have its name in them; later ones read /sys/module.
+ROCMINFO = ("/opt/rocm/bin/rocminfo", "/opt/rocm-*/bin/rocminfo", "/usr/bin/rocminfo")
+LSMOD = b"lsmod"
+LARGEST_PROGRAM = 1024 * 1024
+RCCL = (
+    "/opt/rocm*/lib/librccl.so*",
+    "/usr/lib/x86_64-linux-gnu/librccl.so*",
+    "/usr/local/lib/python3*/*-packages/torch/lib/librccl.so*",
+    "/opt/*/lib/python3*/site-packages/torch/lib/librccl.so*",
+)
 INFINIBAND = "/dev/infiniband"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the container's, of which only the size is asked
 # Where libraries keep a file for each target that they have code for; `*` is any name.
@@ -39,16 +50,19 @@ MOST_TARGETS = 64
 LONGEST_VERSION = 64
 
 
-def look_at_files(own_files: int) -> dict[str, Any]:
+def look_at_files(own_files: int, *, home: str, start: float) -> dict[str, Any]:
     """Return what this process's root directory has of ROCm; one target more than MOST_TARGETS stands for any more.
 
-    `own_files` is what `open_own_files` gave.
+    `own_files` is what `open_own_files` gave, `home` the directory of the container's user, `start` when it started.
     """
     return {
         "rocm_version": _read_version(own_files),
         "targets": sorted(_find_targets())[: MOST_TARGETS + 1],
         "has_lsmod": any(os.path.exists(f"{directory}/lsmod") for directory in PROGRAM_DIRECTORIES),
+        "asks_lsmod": any(LSMOD in _read(path, LARGEST_PROGRAM, own_files) for path in _find(ROCMINFO)),
+        "compiled": find_compiled(home, start),
         "shared_memory": _size_of_shared_memory(),
+        "has_rccl": any(map(os.path.exists, _find(RCCL))),
         "has_infiniband": bool(_names(INFINIBAND)),
     }
 
@@ -62,20 +76,28 @@ def _read_version(own_files: int) -> str:
 
 
 def _read_line(path: str, own_files: int) -> str:
+    return _read(path, LONGEST_VERSION, own_files).decode("utf-8", "replace").partition("\n")[0].strip()
+
+
+def _read(path: str, largest: int, own_files: int) -> bytes:
+    """Return how a file begins, b"" where there is none."""
     try:
         with held(path) as handle:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                return ""
+                return b""
             descriptor = reopen(handle, os.O_RDONLY, own_files)
+        with open(descriptor, "rb") as file:
+            return file.read(largest)
     except OSError:
-        return ""
-    with open(descriptor, "rb") as file:
-        return file.read(LONGEST_VERSION).decode("utf-8", "replace").partition("\n")[0].strip()
+        return b""
 
 
 def _find_targets() -> set[str]:
-    paths = [path for pattern in LIBRARIES for path in islice(_expand("", pattern.split("/")[1:]), MOST_DIRECTORIES)]
-    return {target for path in paths for name in _names(path) for target in TARGET.findall(name)}
+    return {target for path in _find(LIBRARIES) for name in _names(path) for target in TARGET.findall(name)}
+
+
+def _find(patterns: tuple[str, ...]) -> list[str]:
+    return [path for pattern in patterns for path in islice(_expand("", pattern.split("/")[1:]), MOST_DIRECTORIES)]
 
 
 def _expand(directory: str, parts: list[str]) -> Iterator[str]:

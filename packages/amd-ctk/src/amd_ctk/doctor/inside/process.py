@@ -53,6 +53,13 @@ def require_running(identity: ProcessId) -> None:
         raise ProcessLookupError(errno.ESRCH, "its first process has ended")
 
 
+def start_time(identity: ProcessId) -> float:
+    """Return when a process started, in seconds since 1970; OSError."""
+    lines = _read("/proc/stat").splitlines()
+    boot = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+    return boot + identity.start / os.sysconf("SC_CLK_TCK")
+
+
 def read_process(identity: ProcessId, proc: str = "/proc") -> ContainerProcess:
     """Return what /proc says of a process; OSError where it is gone or may not be looked at, CannotEnter."""
     pid = identity.pid

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 # Each has a check of its own.
 SAID_ELSEWHERE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENOTDIR)
+# Versions of Docker: --gpus sets AMD_VISIBLE_DEVICES, and takes a CDI device.
+FIRST_WITH_GPUS = (28, 3)
+FIRST_BY_CDI = (29, 3)
 # linux/capability.h
 CAP_DAC_OVERRIDE = 1
 READ_AND_WRITE = 0o6
@@ -25,6 +28,20 @@ def name_of(facts: Facts) -> str:
     """Return the container as sentences name it."""
     name = facts.inside.name if facts.inside else ""
     return f"container {name[:SHORT_ID] if len(name) == WHOLE_ID else name}"
+
+
+def ignored_gpus_option(facts: Facts) -> str:
+    """Return why a container that was given `--gpus` gets nothing by it, "" where it may, or was not given it."""
+    docker = facts.docker
+    if facts.inside is None or not facts.inside.asks_gpus or not docker.version:
+        return ""
+    if any(node.major is not None for node in facts.inside.nodes):
+        return ""
+    if docker.version < FIRST_WITH_GPUS:
+        return f"Docker {docker.version_words} has no --gpus for AMD"
+    if docker.version < FIRST_BY_CDI and facts.inside.runtime not in (docker.file_runtimes or ("amd",)):
+        return f"it runs under {facts.inside.runtime}"
+    return ""
 
 
 def nodes_with(facts: Facts, *numbers: int | None) -> list[TriedNode]:
