@@ -6,6 +6,7 @@
     tracker = Tracker(Host())
     tracker.reserve("nightly-job", "0,2")
     tracker.release("nightly-job")
+    tracker.reserve("notebook", "auto:1")
 
 A reservation ends with its process at the latest. What this page offers is kept from one version to the next; the
 modules behind it may change.
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.errors import NotPermitted as NotPermitted
     from amd_gpu_tracker.errors import StateError as StateError
     from amd_gpu_tracker.errors import TrackerDisabled as TrackerDisabled
+    from amd_gpu_tracker.errors import TrackerNeeded as TrackerNeeded
     from amd_gpu_tracker.records.policy import may_be_tracking as may_be_tracking
     from amd_gpu_tracker.records.refusals import Refusal as Refusal
     from amd_gpu_tracker.show.status import ContainerUse as ContainerUse
@@ -57,6 +59,7 @@ _MODULE_BY_NAME = {
     "LockTimeout": "errors",
     "ContainerRunning": "errors",
     "TrackerDisabled": "errors",
+    "TrackerNeeded": "errors",
 }
 __all__ = list(_MODULE_BY_NAME)
 

@@ -47,6 +47,14 @@ class TrackerDisabled(NotDone):
         )
 
 
+class TrackerNeeded(TrackerDisabled):
+    """A request that only the GPU Tracker can meet, because it depends on which GPUs are in use."""
+
+    def __init__(self, word: str) -> None:
+        """Say that `word` (auto, free) needs it."""
+        NotDone.__init__(self, f"{word} needs the GPU Tracker; enable it with 'amd-ctk gpu-tracker enable'")
+
+
 class ContainerRunning(ToolkitError):
     """A lease that cannot be given back or given again, because its container lives."""
 

@@ -21,6 +21,7 @@ from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.state import clear, open_state
 from amd_gpu_tracker.show.status import read_status
+from amdgpu_discovery.choices.candidates import NO_RULES
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
 TYPE_CHECKING = False
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.adoption import Tell
     from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.show.status import Status
+    from amdgpu_discovery.choices.candidates import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
@@ -49,15 +51,22 @@ class Tracker:
     cannot be done; the classes are in `amd_gpu_tracker.errors`.
     """
 
-    __slots__ = ("_host", "_lock", "_processes", "_state")
+    __slots__ = ("_host", "_lock", "_processes", "_rules", "_state")
 
     def __init__(
-        self, host: Host, *, processes: Processes | None = None, lock_timeout: float = TIMEOUT_SECONDS
+        self,
+        host: Host,
+        *,
+        processes: Processes | None = None,
+        lock_timeout: float = TIMEOUT_SECONDS,
+        rules: ChoiceRules = NO_RULES,
     ) -> None:
         """Track the GPUs of `host`; LockTimeout is raised after `lock_timeout` seconds.
 
-        `processes` is what tells which processes live; by default those of this machine.
+        `processes` is what tells which processes live; by default those of this machine. `rules` are what the
+        administrator says about choices, such as which groups of GPUs there are.
         """
+        self._rules = rules
         self._host = host
         self._processes = processes or Processes()
         self._lock = partial(LibraryLock, timeout=lock_timeout)
@@ -165,11 +174,18 @@ class Tracker:
         """Reserve the GPUs that a request names for as long as the process `pid` lives, by default the calling one.
 
         `request` is in the grammar of requests, `container_id` any name that no other reservation has. Return the
-        numbers of the GPUs. GpusRefused where one is exclusive and in use; nothing is reserved then. ContainerRunning
+        numbers of the GPUs. GpusRefused where one is exclusive and in use, or where a choice such as `auto:2` finds not
+        enough GPUs now; nothing is reserved then. RequestError where the host can never meet it. ContainerRunning
         where this id has GPUs already, TrackerDisabled while nothing is tracked.
         """
         wanted = reserve_by_name(
-            self._state, container_id, request, pid=pid, processes=self._processes, lock=self._lock
+            self._state,
+            container_id,
+            request,
+            pid=pid,
+            processes=self._processes,
+            lock=self._lock,
+            rules=self._rules,
         )
         return _numbers(wanted)
 
@@ -187,6 +203,7 @@ class Tracker:
             pid=pid,
             processes=self._processes,
             lock=self._lock,
+            rules=self._rules,
             token_digest=digest_of(token),
         )
         environment = build_environment(gpus, locate_gpus(self._host), token)

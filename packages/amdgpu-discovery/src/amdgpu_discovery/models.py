@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
 
 
+def known_models() -> frozenset[str]:
+    """Return the models of the table."""
+    return frozenset(read_table("gpu-models")["models"].values())
+
+
 def model_of(gpu: Gpu) -> str:
     """Return the model of a GPU (MI210), or its compilation target where the model is unknown (GFX1100)."""
     models: dict[str, str] = read_table("gpu-models")["models"]

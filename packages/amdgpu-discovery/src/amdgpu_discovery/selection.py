@@ -66,6 +66,12 @@ def names_numbers(request: str) -> bool:
     )
 
 
+def may_be_choice(request: str) -> bool:
+    """Return False where a request certainly names GPUs; `choices.grammar` reads requests that say what is needed."""
+    text = request[:LONGEST_REQUEST].lower()
+    return "auto" in text or "free" in text or (ALL in text and ("+" in text or "&" in text))
+
+
 def select_gpus(
     gpus: Sequence[GpuLocation], request: str, *, unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple
 ) -> list[GpuLocation]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.claims.choice import reserve_choice
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, TrackerDisabled
 from amd_gpu_tracker.records.lease import BY_API, Holder
-from amdgpu_discovery.discover import find_unnumbered_gpus
+from amdgpu_discovery.choices.candidates import find_candidates
+from amdgpu_discovery.choices.grammar import parse_choice
+from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import select_gpus
 
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.choices.candidates import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
 
 
 def reserve_by_name(
@@ -28,21 +33,37 @@ def reserve_by_name(
     pid: int | None,
     processes: Processes,
     lock: Lock,
+    rules: ChoiceRules,
     token_digest: str = "",
 ) -> Sequence[GpuLocation]:
     """Reserve the GPUs of a request for the process `pid`, None for the calling one. Errors as `Tracker.reserve`.
 
     A container that has the token of this digest is given them.
     """
-    wanted = select_gpus(locate_gpus(state.host), request, unnumbered=lambda: find_unnumbered_gpus(state.host))
+    choice = parse_choice(request)
+    fitting = find_candidates(choice, find_gpus(state.host), rules) if choice else []
+    wanted = fitting if choice else _select_gpus(state.host, request)
     creator = processes.myself() if pid is None else processes.find(pid)
     if creator is None:
         raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
     holder = Holder(container_id=name, creator=creator)
     claim = Claim(holder=holder, wanted=wanted, ways=(BY_API,), token_digest=token_digest)
+    if choice and choice.needs_tracker:
+        chosen = reserve_choice(state, claim, choice, fitting, processes=processes, lock=lock)
+        if chosen is None:
+            raise _has_gpus(name)
+        return chosen
     if not reserve(state, claim, processes=processes, lock=lock):
-        raise ContainerRunning(f"{name} has GPUs already", hint="give every reservation a name of its own")
+        raise _has_gpus(name)
     # Asked last: what is enabled or disabled meanwhile is not mistaken for a reservation that holds.
     if wanted and state.read_lease(state.lease_path(("", name))) is None:
         raise TrackerDisabled
     return wanted
+
+
+def _select_gpus(host: Host, request: str) -> list[GpuLocation]:
+    return select_gpus(locate_gpus(host), request, unnumbered=lambda: find_unnumbered_gpus(host))
+
+
+def _has_gpus(name: str) -> ContainerRunning:
+    return ContainerRunning(f"{name} has GPUs already", hint="give every reservation a name of its own")

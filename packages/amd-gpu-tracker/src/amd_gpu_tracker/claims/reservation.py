@@ -73,6 +73,18 @@ def note_privileged(state: State, claim: Claim, *, processes: Processes, lock: L
         return
 
 
+def look_again(state: State, claim: Claim, own: Lease | None) -> None:
+    """Withdraw a rootless claim if root, who has another lock, made one of its GPUs exclusive meanwhile."""
+    try:
+        _refuse_exclusive(state, claim, state.read_policy().exclusive_among(claim.wanted))
+    except BaseException:
+        if own:
+            state.write_lease(own)
+        else:
+            posix.unlink(state.lease_path((claim.holder.root, claim.holder.container_id)))
+        raise
+
+
 def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -> bool:
     path = state.lease_path((claim.holder.root, claim.holder.container_id))
     own = read_own_lease(state, claim, processes)
@@ -99,7 +111,7 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
         prune_leases(state, processes, swept)
     state.write_lease(extended_lease(own, claim) if own else new_lease(claim, processes))
     if state.is_rootless:
-        _look_again(state, claim, own)
+        look_again(state, claim, own)
     return True
 
 
@@ -155,18 +167,6 @@ def _title(lease: Lease) -> str:
 
     name = find_container_name(lease)
     return f"{lease.container_id} ({name})" if name else lease.container_id
-
-
-def _look_again(state: State, claim: Claim, own: Lease | None) -> None:
-    """Withdraw a rootless claim if root, who has another lock, made one of its GPUs exclusive meanwhile."""
-    try:
-        _refuse_exclusive(state, claim, state.read_policy().exclusive_among(claim.wanted))
-    except BaseException:
-        if own:
-            state.write_lease(own)
-        else:
-            posix.unlink(state.lease_path((claim.holder.root, claim.holder.container_id)))
-        raise
 
 
 def _swept(paths: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from amd_gpu_tracker.life.liveness import Verdict
     from amd_gpu_tracker.life.processes import Processes
@@ -29,9 +29,13 @@ class LeaseScan(Value):
 
     def count_users(self, gpu_key: str) -> int:
         """Return how many use a GPU; a reservation and the container that was given it count as one."""
-        users = [lease for lease in self.living if gpu_key in lease.gpus]
-        handed_on = {lease.reservation for lease in users}
-        return sum(not (lease.token_digest and lease.container_id in handed_on) for lease in users)
+        return len(count_once([lease for lease in self.living if gpu_key in lease.gpus]))
+
+
+def count_once(users: Sequence[Lease]) -> list[Lease]:
+    """Return the leases of a GPU without reservations that were handed on to one of these containers."""
+    handed_on = {lease.reservation for lease in users}
+    return [lease for lease in users if not (lease.token_digest and lease.container_id in handed_on)]
 
 
 def scan_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:

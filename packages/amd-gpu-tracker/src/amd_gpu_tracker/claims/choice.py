@@ -1,0 +1,96 @@
+"""Reserve what a choice means at this moment: choosing and reserving are one transaction."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, why_not
+from amd_gpu_tracker.claims.claim import new_lease, read_own_lease, refused
+from amd_gpu_tracker.claims.conflicts import require_readable
+from amd_gpu_tracker.claims.reservation import look_again
+from amd_gpu_tracker.errors import TrackerNeeded
+from amd_gpu_tracker.life.container_names import find_container_name
+from amd_gpu_tracker.life.lease_scan import count_once, prune_leases, scan_leases
+from amd_gpu_tracker.life.user_leases import read_user_leases
+from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
+from amd_gpu_tracker.records.state import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_gpu_tracker.claims.claim import Claim, Lock
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.policy import Policy
+    from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.gpu import Gpu
+
+# Why a rootless container cannot have a GPU: other users would not see its reservation.
+FOR_ROOT_ONLY = "exclusive, which only containers of root can reserve"
+
+
+def reserve_choice(
+    state: State, claim: Claim, choice: Choice, gpus: Sequence[Gpu], *, processes: Processes, lock: Lock
+) -> list[Gpu] | None:
+    """Choose among the `gpus` that fit and reserve what is chosen; None where the container's lease is alive.
+
+    GpusRefused where there are not enough now, TrackerNeeded where nothing is tracked, and nothing is changed.
+    GpusChanged as in `reserve`.
+    """
+    require_tracking(state.read_policy(), choice)
+    # Before the lock is taken: what users wrote must not make others wait for it.
+    others = leases_of_others(state, processes)
+    state.prepare()
+    with lock(state.lock_path):
+        stamp = take_stamp(state, processes)
+        policy = state.read_policy()
+        require_tracking(policy, choice)
+        require_tracked_gpus(state, policy, stamp, gpus)
+        if read_own_lease(state, claim, processes) is not None:
+            return None
+        path = state.lease_path((claim.holder.root, claim.holder.container_id))
+        scan = prune_leases(state, processes, [other for other in state.lease_paths() if other != path])
+        require_readable(scan.unreadable)
+        candidates = find_users(gpus, policy, (*scan.living, *others), is_rootless=state.is_rootless)
+        chosen = choose(candidates, choice)
+        if chosen is None:
+            raise refused(state, claim, _why_not(candidates, choice, scan.living))
+        met = claim.replace(wanted=chosen)
+        state.write_lease(new_lease(met, processes))
+        if state.is_rootless:
+            look_again(state, met, None)
+    return chosen
+
+
+def require_tracking(policy: Policy, choice: Choice) -> None:
+    """Raise TrackerNeeded where nobody knows which GPUs are in use."""
+    if not policy.enabled:
+        raise TrackerNeeded(choice.word)
+
+
+def find_users(gpus: Sequence[Gpu], policy: Policy, leases: Sequence[Lease], *, is_rootless: bool) -> list[Candidate]:
+    """Return each of some GPUs with the leases that name it."""
+    found = []
+    for gpu in gpus:
+        users = count_once([lease for lease in leases if gpu.key in lease.gpus])
+        obstacle = ""
+        if gpu.key in policy.exclusive_keys and (users or is_rootless):
+            obstacle = FOR_ROOT_ONLY if is_rootless else IN_USE
+        found.append(Candidate(gpu=gpu, users=tuple(users), obstacle=obstacle))
+    return found
+
+
+def leases_of_others(state: State, processes: Processes) -> list[Lease]:
+    """Return leases that stand in other directories: for root those of users, for a user those of root."""
+    if not state.is_rootless:
+        return [each.lease for each in read_user_leases(state, processes).proved]
+    root = State(state.host)
+    return list(scan_leases(root, processes, root.lease_paths()).living)
+
+
+def _why_not(candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:
+    def name_of(lease: Lease) -> str:
+        # Where an engine keeps the name of a user's container is up to that user.
+        return (find_container_name(lease) if lease in own else "") or lease.container_id
+
+    host_total = candidates[0].gpu.host_total
+    return why_not(candidates, choice, name_of, is_host=len(candidates) == host_total)

@@ -1,0 +1,121 @@
+"""Choose among GPUs that fit: unreserved ones, then those with the fewest reservations, then neighbours.
+
+Nothing here reads or writes: `choice` comes with what leases say.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.choices.grammar import AUTO
+from amdgpu_discovery.unknown_gpus import NAMES_SHOWN, format_numbers, shown
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from amd_gpu_tracker.records.lease import Lease
+    from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.gpu import Gpu
+
+IN_USE = "exclusive and in use"
+
+
+class Candidate(Value):
+    """A GPU that a choice may mean, who uses it, and why it cannot be chosen at all ("" where it can)."""
+
+    gpu: Gpu
+    users: tuple[Lease, ...] = ()
+    obstacle: str = ""
+
+
+def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
+    """Return the GPUs of a choice by number, None where there are not enough now.
+
+    Free GPUs and GPUs in use are never mixed: what runs on both has the speed of the slower ones. Among equals, those
+    in one XGMI hive come first, then those at one NUMA node, then those with the lowest numbers.
+    """
+    free = [candidate for candidate in candidates if not (candidate.users or candidate.obstacle)]
+    shared = [candidate for candidate in candidates if candidate.users and not candidate.obstacle]
+    pool = shared if choice.word == AUTO and not free else free
+    best = min(_picks(pool, choice), key=_rank, default=None)
+    return None if best is None else sorted((candidate.gpu for candidate in best), key=lambda gpu: gpu.number)
+
+
+def why_not(
+    candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[Lease], str], *, is_host: bool = True
+) -> str:
+    """Return the refusal of a choice for which there are not enough GPUs now.
+
+    `is_host` says whether the candidates are all GPUs of the host; `name_of` names a container.
+    """
+    free = [candidate.gpu for candidate in candidates if not (candidate.users or candidate.obstacle)]
+    reachable = _largest_hive(free) if choice.in_one_hive else len(free)
+    gpus = f"{len(candidates)} GPU{'' if len(candidates) == 1 else 's'}{'' if is_host else ' that fit'}"
+    said = f"{shown(choice.text)}: {len(free)} of {gpus} {'is' if len(free) == 1 else 'are'} free"
+    if reachable < len(free):
+        said += f", {reachable} of them in one XGMI hive"
+    taken = "; ".join(_taken(candidates, name_of))
+    missing = choice.count - reachable
+    waits = f"'amd-ctk run --wait' waits for {'one' if missing == 1 else missing}"
+    return f"{said}{f' ({taken})' if taken else ''}; {waits}"
+
+
+def _picks(pool: Sequence[Candidate], choice: Choice) -> Iterator[list[Candidate]]:
+    """Yield the best GPUs of each neighbourhood that has enough; the best of all are among these."""
+    for neighbours in _neighbourhoods(pool, whole=not choice.in_one_hive):
+        pick = sorted(neighbours, key=lambda candidate: (len(candidate.users), candidate.gpu.number))[: choice.count]
+        if len(pick) == choice.count:
+            yield pick
+
+
+def _neighbourhoods(pool: Sequence[Candidate], *, whole: bool) -> Iterator[list[Candidate]]:
+    groups: dict[object, list[Candidate]] = {}
+    for candidate in pool:
+        hive, node = candidate.gpu.xgmi_hive, candidate.gpu.numa_node
+        if hive is not None:
+            groups.setdefault(("hive", hive), []).append(candidate)
+            groups.setdefault(("both", hive, node), []).append(candidate)
+        if whole:
+            groups.setdefault(("node", node), []).append(candidate)
+            groups.setdefault("all", []).append(candidate)
+    yield from groups.values()
+
+
+def _rank(pick: Sequence[Candidate]) -> tuple[int, bool, bool, list[int]]:
+    """Return what is compared, in the order in which it counts; the least comes first."""
+    hives = [candidate.gpu.xgmi_hive for candidate in pick]
+    nodes = [candidate.gpu.numa_node for candidate in pick]
+    return (
+        sum(len(candidate.users) for candidate in pick),
+        not _is_one(hives),
+        not _is_one(nodes),
+        sorted(candidate.gpu.number for candidate in pick),
+    )
+
+
+def _is_one(values: Sequence[int | None]) -> bool:
+    return len(values) == 1 or (values[0] is not None and len(set(values)) == 1)
+
+
+def _largest_hive(gpus: Sequence[Gpu]) -> int:
+    hives = [gpu.xgmi_hive for gpu in gpus if gpu.xgmi_hive is not None]
+    return max(map(hives.count, hives), default=0)
+
+
+def _taken(candidates: Sequence[Candidate], name_of: Callable[[Lease], str]) -> Iterator[str]:
+    """Yield why GPUs are not free, each reason once: first what can never be shared, then who uses the others."""
+    numbers_by_reason: dict[str, list[int]] = {}
+    for candidate in sorted(candidates, key=lambda candidate: not candidate.obstacle):
+        if candidate.users or candidate.obstacle:
+            reason = candidate.obstacle or f"in use by {_names(candidate.users, name_of)}"
+            numbers_by_reason.setdefault(reason, []).append(candidate.gpu.number)
+    reasons = [f"{format_numbers(numbers)} {reason}" for reason, numbers in numbers_by_reason.items()]
+    yield from reasons[:NAMES_SHOWN]
+    if len(reasons) > NAMES_SHOWN:
+        yield f"{len(reasons) - NAMES_SHOWN} more in use"
+
+
+def _names(users: Sequence[Lease], name_of: Callable[[Lease], str]) -> str:
+    shown_names = [shown(name_of(lease)) for lease in users[:NAMES_SHOWN]]
+    more = len(users) - NAMES_SHOWN
+    return " and ".join([*shown_names, f"{more} more"] if more > 0 else shown_names)

@@ -1,0 +1,165 @@
+"""Choosing and reserving in one transaction, by the library's names."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, StateError, TrackerDisabled, TrackerNeeded
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.choices.candidates import ChoiceRules
+from amdgpu_discovery.errors import RequestError
+
+
+@pytest.fixture
+def eight(machine_of):
+    """Return eight MI210 in two XGMI hives, all exclusive."""
+    machine = machine_of("mi210-8")
+    machine.tracker.enable()
+    machine.tracker.set_accessibility("all", exclusive=True)
+    return machine
+
+
+def test_a_choice_reserves_free_gpus(machine):
+    assert machine.tracker.reserve("first", "auto:2") == (0, 1)
+    assert machine.tracker.reserve("second", "free:1") == (2,)
+
+    assert machine.users() == {0: ["first"], 1: ["first"], 2: ["second"], 3: []}
+
+
+def test_where_nothing_is_free_auto_shares_the_least_shared(machine):
+    machine.tracker.reserve("first", "all")
+    machine.tracker.reserve("second", "0-2")
+
+    assert machine.tracker.reserve("third", "auto:1") == (3,)
+    assert machine.tracker.reserve("fourth", "auto:1") == (0,)
+
+
+def test_free_is_refused_where_nothing_is_free(machine):
+    machine.tracker.reserve("first", "all")
+
+    with pytest.raises(GpusRefused) as refusal:
+        machine.tracker.reserve("second", "free:1")
+
+    assert str(refusal.value) == (
+        "free:1: 0 of 4 GPUs are free (0-3 in use by first); 'amd-ctk run --wait' waits for one"
+    )
+    assert [each.message for each in machine.tracker.refusals()] == [str(refusal.value)]
+    assert machine.users() == {0: ["first"], 1: ["first"], 2: ["first"], 3: ["first"]}
+
+
+def test_exclusive_gpus_are_given_once(eight):
+    given = [eight.tracker.reserve(f"c{number}", "auto:1") for number in range(8)]
+
+    assert given == [(number,) for number in range(8)]
+    with pytest.raises(GpusRefused, match="auto:1: 0 of 8 GPUs are free"):
+        eight.tracker.reserve("c8", "auto:1")
+    eight.tracker.release("c5")
+    assert eight.tracker.reserve("c9", "free") == (5,)
+
+
+def test_neighbours_are_chosen(eight):
+    eight.tracker.reserve("first", "1-3")
+
+    assert eight.tracker.reserve("second", "auto:2") == (4, 5)
+    assert eight.tracker.reserve("third", "auto:1") == (0,)
+    with pytest.raises(GpusRefused) as refusal:
+        eight.tracker.reserve("fourth", "free:3+xgmi")
+    assert str(refusal.value) == (
+        "free:3+xgmi: 2 of 8 GPUs are free (0-5 exclusive and in use); 'amd-ctk run --wait' waits for one"
+    )
+
+
+def test_what_the_host_never_has_is_no_refusal_of_the_moment(eight):
+    with pytest.raises(RequestError) as refusal:
+        eight.tracker.reserve("first", "auto:9")
+
+    assert str(refusal.value) == "auto:9: this host has 8 GPUs"
+    assert eight.tracker.refusals() == []
+
+
+def test_all_that_fit_are_reserved_like_names(eight):
+    assert eight.tracker.reserve("first", "all+numa:1") == (4, 5, 6, 7)
+    with pytest.raises(GpusRefused, match="are exclusive and already in use"):
+        eight.tracker.reserve("second", "all+xgmi")
+
+
+def test_groups_are_the_administrators(eight):
+    tracker = Tracker(eight.host, processes=eight.processes, rules=ChoiceRules(groups={"notebooks": "6-7"}))
+
+    assert tracker.reserve("first", "auto:1+group:notebooks") == (6,)
+
+
+@pytest.mark.parametrize("word", ["auto", "free"])
+def test_a_choice_needs_the_tracker(untracked, word):
+    with pytest.raises(TrackerNeeded) as refusal:
+        untracked.tracker.reserve("first", f"{word}:1")
+
+    assert str(refusal.value) == f"{word} needs the GPU Tracker; enable it with 'amd-ctk gpu-tracker enable'"
+    assert isinstance(refusal.value, TrackerDisabled)
+
+
+def test_a_name_that_has_gpus_gets_no_more(machine):
+    machine.tracker.reserve("first", "auto:1")
+
+    with pytest.raises(ContainerRunning, match="first has GPUs already"):
+        machine.tracker.reserve("first", "auto:1")
+
+
+def test_nothing_is_chosen_while_a_lease_cannot_be_read(machine):
+    (machine.directory / "host/run/amd-container-toolkit/leases").mkdir(parents=True, exist_ok=True)
+    (machine.directory / "host/run/amd-container-toolkit/leases/x@.json").write_text("{")
+
+    with pytest.raises(StateError):
+        machine.tracker.reserve("first", "auto:1")
+
+
+def test_what_is_over_is_free_again(machine):
+    init = machine.create("first", [0])
+    machine.kill(init)
+
+    assert machine.tracker.reserve("second", "free:1") == (0,)
+
+
+def test_forty_at_once_share_four_exclusive_gpus_once_each(machine):
+    machine.tracker.set_accessibility("all", exclusive=True)
+    outcomes = []
+
+    def reserve(name):
+        try:
+            tracker = Tracker(machine.host, processes=machine.processes, lock_timeout=300)
+            outcomes.append(tracker.reserve(name, "free:1"))
+        except GpusRefused:
+            outcomes.append(())
+
+    threads = [threading.Thread(target=reserve, args=(f"c{number}",)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(filter(None, outcomes)) == [(0,), (1,), (2,), (3,)]
+    assert len(outcomes) == 40
+
+
+def test_a_random_history_never_gives_an_exclusive_gpu_twice_nor_refuses_while_enough_are_free(eight):
+    rng = random.Random(18)
+    held = {}
+    for step in range(150):
+        name = f"c{rng.randrange(12)}"
+        if name in held:
+            eight.tracker.release(name)
+            del held[name]
+            continue
+        word, count = rng.choice(["auto", "free"]), rng.randint(1, 4)
+        used = [number for numbers in held.values() for number in numbers]
+        try:
+            given = eight.tracker.reserve(name, f"{word}:{count}")
+        except GpusRefused:
+            assert 8 - len(used) < count, step
+        else:
+            assert len(given) == count
+            assert not set(given) & set(used), step
+            held[name] = given

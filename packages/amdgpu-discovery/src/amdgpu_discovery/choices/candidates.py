@@ -1,0 +1,114 @@
+"""Which GPUs of a host are what a choice wants? Whether they are in use is not asked here."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.choices.grammar import (
+    DISCRETE,
+    GFX,
+    GROUP,
+    INTEGRATED,
+    MODE,
+    MODEL,
+    NUMA,
+    VRAM,
+    XGMI,
+)
+from amdgpu_discovery.choices.sentences import hive_too_small, no_gpu_fits, no_such_group, too_few_gpus
+from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.models import model_of
+from amdgpu_discovery.selection import select_gpus
+from amdgpu_discovery.targets import belongs_to
+from amdgpu_discovery.unknown_gpus import no_gpu
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from amdgpu_discovery.choices.grammar import Choice, Condition
+    from amdgpu_discovery.gpu import Gpu
+
+MEBIBYTE = 2**20
+GIBIBYTE = 2**30
+
+
+class ChoiceRules(Value):
+    """What the administrator says about choices.
+
+    Attributes:
+        groups: Requests by the names of groups: `{"notebooks": "0-1"}`.
+        integrated: Whether `auto`, `free` and `all` take an APU beside discrete GPUs.
+    """
+
+    groups: Mapping[str, str]
+    integrated: bool = True
+
+
+NO_RULES = ChoiceRules(groups={})
+
+
+def find_candidates(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules = NO_RULES) -> list[Gpu]:
+    """Return those of `gpus` that a choice may mean, by number; RequestError where these can never be enough."""
+    if not gpus:
+        raise no_gpu()
+    fitting = _without_integrated(choice, gpus, rules)
+    for condition in choice.conditions:
+        group = _numbers_of_group(condition, gpus, rules) if condition.kind == GROUP else ()
+        fitting = [gpu for gpu in fitting if _FITS[condition.kind](gpu, condition) and _is_in(gpu, condition, group)]
+        if not fitting:
+            alone = any(_FITS[condition.kind](gpu, condition) and _is_in(gpu, condition, group) for gpu in gpus)
+            raise no_gpu_fits(choice, None if alone else condition)
+    _require_enough(choice, fitting, gpus)
+    return fitting
+
+
+def _require_enough(choice: Choice, fitting: Sequence[Gpu], gpus: Sequence[Gpu]) -> None:
+    if len(fitting) < choice.count:
+        raise too_few_gpus(choice, len(fitting), len(gpus), is_host=gpus[0].host_total == len(gpus))
+    if choice.in_one_hive:
+        hives = [gpu.xgmi_hive for gpu in fitting]
+        largest = max(map(hives.count, hives))
+        if largest < choice.count:
+            raise hive_too_small(choice, largest)
+
+
+def _without_integrated(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules) -> list[Gpu]:
+    """Return the GPUs without APUs beside discrete ones where the administrator says so, and the choice does not."""
+    discrete = [gpu for gpu in gpus if not gpu.is_apu]
+    named = any(condition.kind in (INTEGRATED, GROUP) for condition in choice.conditions)
+    return list(gpus) if rules.integrated or named or not discrete else discrete
+
+
+def _numbers_of_group(condition: Condition, gpus: Sequence[Gpu], rules: ChoiceRules) -> tuple[int, ...]:
+    request = rules.groups.get(condition.wanted)
+    if request is None:
+        raise no_such_group(condition, sorted(rules.groups))
+    try:
+        return tuple(gpu.number for gpu in select_gpus(gpus, request))
+    except RequestError as error:
+        raise RequestError(f"{condition.text}: {error.message}", hint=error.hint) from error
+
+
+def _is_in(gpu: Gpu, condition: Condition, group: Sequence[int]) -> bool:
+    return condition.kind != GROUP or gpu.number in group
+
+
+def _fits_vram(gpu: Gpu, condition: Condition) -> bool:
+    if condition.in_gib:
+        # As GPUs are sold: of 64 GiB the driver keeps some MiB for itself.
+        return round((gpu.vram_bytes or 0) / GIBIBYTE) >= condition.amount
+    return (gpu.vram_bytes or 0) // MEBIBYTE >= condition.amount
+
+
+_FITS: Mapping[str, Callable[[Gpu, Condition], bool]] = {
+    GFX: lambda gpu, condition: belongs_to(gpu.gfx_target, condition.wanted),
+    MODEL: lambda gpu, condition: model_of(gpu) == condition.wanted,
+    VRAM: _fits_vram,
+    NUMA: lambda gpu, condition: gpu.numa_node == condition.amount,
+    XGMI: lambda gpu, _: gpu.xgmi_hive is not None,
+    DISCRETE: lambda gpu, _: not gpu.is_apu,
+    INTEGRATED: lambda gpu, _: gpu.is_apu,
+    # A GPU that cannot be partitioned is whole.
+    MODE: lambda gpu, condition: (gpu.compute_partition or "SPX") == condition.wanted,
+    GROUP: lambda *_: True,
+}

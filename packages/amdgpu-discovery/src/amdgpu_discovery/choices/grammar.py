@@ -1,0 +1,193 @@
+"""Read a choice: `auto:2`, `free:1+vram:64GiB`, `all+discrete`.
+
+    choice    = ( "auto" / "free" ) [ ":" count ] *( "+" condition ) / "all" 1*( "+" condition )
+    condition = "gfx" hex / family / model / "vram:" size / "numa:" number / "xgmi" / "discrete" / "integrated"
+                / "spx" / "dpx" / "tpx" / "qpx" / "cpx" / "group:" name
+
+`&` means the same as `+`. Words may be in small or capital letters, but for names of groups.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.choices.sentences import (
+    asks_for_no_gpu,
+    combined,
+    empty_condition,
+    is_no_cdi_name,
+    no_amount,
+    no_count,
+    no_group_name,
+    no_numa_node,
+    too_many_conditions,
+    unknown_condition,
+)
+from amdgpu_discovery.gpu import HEXADECIMAL
+from amdgpu_discovery.identities import CDI_PREFIX, parse_number
+from amdgpu_discovery.models import known_models
+from amdgpu_discovery.selection import ALL, may_be_choice, split_items
+from amdgpu_discovery.value import Value
+
+AUTO = "auto"
+FREE = "free"
+MODES = ("spx", "dpx", "tpx", "qpx", "cpx")
+UNITS = {"mib": 1, "gib": 1024}
+# Far more than there are kinds of conditions; an image can write any number of them.
+MOST_CONDITIONS = 16
+
+GFX = "gfx"
+MODEL = "model"
+VRAM = "vram"
+NUMA = "numa"
+XGMI = "xgmi"
+DISCRETE = "discrete"
+INTEGRATED = "integrated"
+MODE = "mode"
+GROUP = "group"
+
+
+class Condition(Value):
+    """What a GPU must be.
+
+    Attributes:
+        kind: `gfx`, `model`, `vram`, `numa`, `xgmi`, `discrete`, `integrated`, `mode` or `group`.
+        wanted: The target, family, model, mode or name of a group; "" where the kind says all.
+        amount: The number of a NUMA node, or of MiB or GiB.
+        in_gib: Whether memory is counted in GiB.
+        text: The condition as it was written.
+    """
+
+    kind: str
+    text: str
+    wanted: str = ""
+    amount: int = 0
+    in_gib: bool = False
+
+
+class Choice(Value):
+    """How many GPUs are needed, and what they must be.
+
+    Attributes:
+        text: The request as it was written.
+        word: `auto`: free GPUs first, then the least shared; `free`: free ones only; `all`: every GPU that fits.
+        count: How many GPUs; 0 for all of them.
+        conditions: What each of them must be.
+    """
+
+    text: str
+    word: str
+    count: int
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def needs_tracker(self) -> bool:
+        """Return whether it depends on which GPUs are in use."""
+        return self.word != ALL
+
+    @property
+    def in_one_hive(self) -> bool:
+        """Return whether the GPUs must reach each other by XGMI."""
+        return self.needs_tracker and any(condition.kind == XGMI for condition in self.conditions)
+
+
+def parse_choice(request: str) -> Choice | None:
+    """Return the choice that a request is, None where it names GPUs; RequestError where it is a choice gone wrong."""
+    if not may_be_choice(request):
+        return None
+    items = split_items(request)
+    choices = [item for item in items if _is_choice(item)]
+    if not choices:
+        return None
+    others = [item for item in items if item != choices[0]]
+    if others:
+        raise combined(choices[0], others[0])
+    if CDI_PREFIX in request:
+        raise is_no_cdi_name(choices[0])
+    return _parse(choices[0])
+
+
+def _is_choice(item: str) -> bool:
+    text = item.lower().replace("&", "+")
+    word = text.partition("+")[0].partition(":")[0].strip()
+    return word in (AUTO, FREE) or (word == ALL and text.partition("+")[0].strip() == ALL and "+" in text)
+
+
+def _parse(item: str) -> Choice:
+    head, *conditions = [part.strip() for part in item.replace("&", "+").split("+")]
+    if len(conditions) > MOST_CONDITIONS:
+        raise too_many_conditions(len(conditions), MOST_CONDITIONS)
+    word, colon, count = head.partition(":")
+    return Choice(
+        text=item,
+        word=word.strip().lower(),
+        count=0 if word.strip().lower() == ALL else _parse_count(item, count.strip()) if colon else 1,
+        conditions=tuple(dict.fromkeys(_parse_condition(item, text) for text in conditions)),
+    )
+
+
+def _parse_count(item: str, text: str) -> int:
+    count = _parse_digits(text)
+    if count is None:
+        raise no_count(item)
+    if count == 0:
+        raise asks_for_no_gpu(item)
+    return count
+
+
+def _parse_condition(item: str, text: str) -> Condition:
+    if not text:
+        raise empty_condition(item)
+    name, colon, wanted = text.partition(":")
+    name, wanted = name.strip().lower(), wanted.strip()
+    if name == VRAM:
+        return _parse_vram(text, wanted)
+    if name == NUMA:
+        return _parse_numa(text, wanted)
+    if name == GROUP:
+        return _parse_group(text, wanted)
+    if colon:
+        raise unknown_condition(text)
+    return _parse_word(text, name)
+
+
+def _parse_word(text: str, word: str) -> Condition:
+    if word in (XGMI, DISCRETE, INTEGRATED):
+        return Condition(kind=word, text=text)
+    if word in MODES:
+        return Condition(kind=MODE, text=text, wanted=word.upper())
+    if word.upper() in known_models():
+        return Condition(kind=MODEL, text=text, wanted=word.upper())
+    # The last digit of a family is an X: gfx94X, as AMD names its builds.
+    digits = word.removeprefix("gfx").removesuffix("x")
+    if word.startswith("gfx") and digits and not digits.strip(HEXADECIMAL):
+        return Condition(kind=GFX, text=text, wanted=word)
+    raise unknown_condition(text)
+
+
+def _parse_vram(text: str, size: str) -> Condition:
+    unit = size[-len("MiB") :].lower()
+    amount = _parse_digits(size[: -len("MiB")].strip())
+    if amount is None or unit not in UNITS:
+        raise no_amount(text)
+    return Condition(kind=VRAM, text=text, amount=amount, in_gib=unit == "gib")
+
+
+def _parse_numa(text: str, number: str) -> Condition:
+    node = _parse_digits(number)
+    if node is None:
+        raise no_numa_node(text)
+    return Condition(kind=NUMA, text=text, amount=node)
+
+
+def _parse_group(text: str, name: str) -> Condition:
+    if not is_group_name(name):
+        raise no_group_name(text)
+    return Condition(kind=GROUP, text=text, wanted=name)
+
+
+def is_group_name(text: str) -> bool:
+    """Return whether a group may be called so: CDI allows these letters in the name of a device."""
+    return text.isascii() and text[:1].isalnum() and text.replace("-", "").replace("_", "").replace(".", "").isalnum()
+
+
+def _parse_digits(text: str) -> int | None:
+    return parse_number(text) if text.isdecimal() else None
