@@ -24,6 +24,7 @@ BUILDER_FILE = Path(__file__).with_name("build.lock")
 PURE = ("--only-binary=:all:", "--implementation=py", "--abi=none", "--platform=any", "--python-version=3.10")
 HEADER = """# Every third-party wheel in the debs and rpms, by: python packaging/bundle.py lock NAME==VERSION...
 # jsonschema 4.17 is the last without native code; typer-slim is typer without the packages that colour its help.
+# Tables on terminals need none of what rich draws source code and Markdown with (pygments, markdown-it-py).
 """
 BUILDER_HEADER = """# What builds a release, by: python packaging/bundle.py lock-builder NAME==VERSION...
 # hatchling and what it needs, and the pip that fetches the bundled wheels; tomli is for Python 3.10.

@@ -74,7 +74,7 @@ PACKAGES = (
         description="""It knows which container uses which AMD GPU, and keeps the GPUs that an administrator made
             exclusive to one container at a time. It is disabled until 'amd-gpu-tracker enable'.""",
         depends=("amdgpu-discovery",),
-        bundled=("click", "filelock", "typer-slim", "typing-extensions"),
+        bundled=("click", "filelock", "rich", "typer-slim", "typing-extensions"),
         licence="Apache-2.0 AND BSD-3-Clause AND MIT AND PSF-2.0",
         files=(("files/tmpfiles.conf", "usr/lib/tmpfiles.d/amd-gpu-tracker.conf"),),
         programs=(("amd-gpu-tracker", "amd_gpu_tracker.cli"),),

@@ -135,11 +135,13 @@ def reset(context: typer.Context) -> None:
 
 def status(
     context: typer.Context,
+    *,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     wide: Annotated[
         bool, typer.Option("--wide", "-w", help="Also show container names, since when, and how they got their GPUs.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again whenever it changes, until Ctrl-C.")] = False,
+    no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Shorten nothing for a narrow terminal.")] = False,
     refusals: Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")] = False,
 ) -> None:
     """Show Status of GPUs."""
@@ -151,7 +153,7 @@ def status(
     elif watch:
         watch_status(tracker, as_json=as_json, wide=wide)
     else:
-        print_status(tracker, as_json=as_json, wide=wide)
+        print_status(tracker, as_json=as_json, wide=wide, no_trunc=no_trunc)
 
 
 def set_accessibility(

@@ -1,4 +1,4 @@
-"""Print status once, or again whenever it changes."""
+"""Show status once, or as long as the user looks: on a terminal drawn to its width, elsewhere as the guide has it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,29 @@ import time
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.records.plain_text import printable
-from amd_gpu_tracker.show.table import format_json, format_refusals, format_status
+from amd_gpu_tracker.show.table import format_json, format_refusals, format_status, list_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from amd_gpu_tracker.show.listing import Listing
     from amd_gpu_tracker.show.status import Status
     from amd_gpu_tracker.tracker import Tracker
 
 WATCH_SECONDS = 0.5
-# Terminals go to the top left and forget what was there (ECMA-48: CUP, ED).
-CLEAR_SCREEN = "\x1b[H\x1b[2J"
+DISABLED = "GPU Tracker is disabled"
+# From here on a terminal has room for what `--wide` adds.
+WIDE_TERMINAL = 100
 
 
-def print_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:
+def print_status(tracker: Tracker, *, as_json: bool, wide: bool, no_trunc: bool) -> None:
     """Print status as it is now, and on stderr what could not be read of it, and who can reach all GPUs."""
     status = tracker.status()
-    print(_format(status, as_json=as_json, wide=wide))
+    if sys.stdout.isatty() and status.enabled and not as_json:
+        _print_on_terminal(status, wide=wide, no_trunc=no_trunc)
+    else:
+        print(_format(status, as_json=as_json, wide=wide))
     if as_json:
         return
     privileged = (
@@ -35,13 +42,18 @@ def print_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:
 
 
 def watch_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:
-    """Print status now and whenever it has changed, until the user has seen enough."""
+    """Show status until Ctrl-C: on a terminal as a screen, elsewhere again whenever it has changed."""
+    if sys.stdout.isatty() and not as_json:
+        from amd_gpu_tracker.show.watch_screen import watch_screen
+
+        watch_screen("GPU Tracker", lambda console: _list_now(tracker, console, wide=wide), seconds=WATCH_SECONDS)
+        return
     shown = ""
     try:
         while True:
             text = _format_now(tracker, as_json=as_json, wide=wide)
             if text != shown:
-                print(f"{CLEAR_SCREEN if sys.stdout.isatty() else ''}{text}", flush=True)
+                print(text, flush=True)
                 shown = text
             time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
@@ -63,11 +75,33 @@ def _format_now(tracker: Tracker, *, as_json: bool, wide: bool) -> str:
         return str(error)
 
 
-def _format(status: Status, *, as_json: bool, wide: bool) -> str:
+def _list_now(tracker: Tracker, console: Console, *, wide: bool) -> Listing | str:
+    try:
+        status = tracker.status()
+    except GpusChanged as error:
+        return str(error)
+    if not status.enabled:
+        return DISABLED
+    return list_status(status, _names(status), wide=wide or console.width >= WIDE_TERMINAL)
+
+
+def _print_on_terminal(status: Status, *, wide: bool, no_trunc: bool) -> None:
+    from amd_gpu_tracker.show.terminal import make_console, print_listing
+
+    console = make_console()
+    listing = list_status(status, _names(status), wide=wide or no_trunc or console.width >= WIDE_TERMINAL)
+    print_listing(listing, console, no_trunc=no_trunc)
+
+
+def _names(status: Status) -> dict[str, str]:
     uses = (*(use for gpu in status.gpus for use in gpu.containers), *status.privileged)
-    names = find_container_names(uses) if wide or as_json else {}
+    return find_container_names(uses)
+
+
+def _format(status: Status, *, as_json: bool, wide: bool) -> str:
+    names = _names(status) if wide or as_json else {}
     if as_json:
         return format_json(status, names)
     if not status.enabled:
-        return "GPU Tracker is disabled"
+        return DISABLED
     return format_status(status, names=names if wide else None)

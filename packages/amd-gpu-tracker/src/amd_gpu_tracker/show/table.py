@@ -1,10 +1,11 @@
-"""How status is shown: the guide's table, a wider one, JSON."""
+"""How status is shown: the guide's table, a wider one, a list for terminals, JSON."""
 
 from __future__ import annotations
 
 import time
 
 from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing, pad_columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,13 @@ RULE = "-" * 120
 HEADER = ("GPU Id", "UUID", "Accessibility", "Container Ids")
 MORE_HEADER = ("Name", "Since", "By")
 WIDTHS = (10, 25, 20, 66, 30, 22, 10)
+# The same on a terminal, where names come before ids in what is shown whole.
+COLUMNS = (
+    *(Column(header=HEADER[0]), Column(header=HEADER[1]), Column(header=HEADER[2])),
+    Column(header=HEADER[3], least=ID_LENGTH, is_id=True),
+    Column(header=MORE_HEADER[0], least=ID_LENGTH),
+)
+MORE_COLUMNS = (Column(header=MORE_HEADER[1], yields=2), Column(header=MORE_HEADER[2], yields=1))
 # What is shown of a GPU in the lines of its second container and those after it.
 BLANK = ("", "", "")
 
@@ -27,6 +35,13 @@ def format_status(status: Status, *, names: Mapping[str, str] | None = None) -> 
     wide = names is not None
     rows = [row for gpu in status.gpus for row in _rows(gpu, names)]
     return "\n".join([RULE, _line(HEADER + (MORE_HEADER if wide else ())), RULE, *map(_line, rows)])
+
+
+def list_status(status: Status, names: Mapping[str, str], *, wide: bool) -> Listing:
+    """Return status as a list for a terminal: the guide's columns and names; what `--wide` adds if wide."""
+    columns = COLUMNS + (MORE_COLUMNS if wide else ())
+    rows = [row[: len(columns)] for gpu in status.gpus for row in _rows(gpu, names)]
+    return Listing(columns=columns, rows=tuple((*row, *[""] * (len(columns) - len(row))) for row in rows))
 
 
 def format_json(status: Status, names: Mapping[str, str]) -> str:
@@ -79,7 +94,7 @@ def _columns(use: ContainerUse, names: Mapping[str, str] | None) -> tuple[str, .
 
 
 def _line(columns: Sequence[str]) -> str:
-    return "".join(f"{printable(column):<{width}}" for column, width in zip(columns, WIDTHS, strict=False)).rstrip()
+    return pad_columns([printable(column) for column in columns], WIDTHS).rstrip()
 
 
 def _container_fields(use: ContainerUse, names: Mapping[str, str]) -> dict[str, object]:

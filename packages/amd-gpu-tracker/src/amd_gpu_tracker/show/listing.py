@@ -1,0 +1,116 @@
+"""A list as a value: its columns, which of them give way where a terminal is narrow, and its text elsewhere."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.records.plain_text import printable
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+GAP = "  "
+# As many characters of a container's id as engines show; every command of theirs takes them.
+ID_LENGTH = 12
+WHOLE_ID_LENGTH = 64
+HEXADECIMAL = "0123456789abcdef"
+
+
+class Column(Value):
+    """A column of a list.
+
+    Attributes:
+        header: What stands above it.
+        yields: When it is left out of a narrow terminal: 1 is the first to go; 0 stays always.
+        least: To how many characters its values are shortened before a column is left out; 0 for not at all.
+        is_id: Whether ids of containers in it are cut as engines do where they do not fit.
+        is_number: Whether values are aligned on the right.
+    """
+
+    header: str
+    yields: int = 0
+    least: int = 0
+    is_id: bool = False
+    is_number: bool = False
+
+
+class Listing(Value):
+    """A list: its columns, and the cells of each row, "" where the row continues the one above it.
+
+    Attributes:
+        columns: The columns from left to right.
+        rows: The cells of each row, one for each column.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def format_listing(listing: Listing) -> str:
+    """Return a list whole, whatever its width, for files and programs."""
+    texts = [tuple(map(printable, row)) for row in (tuple(column.header for column in listing.columns), *listing.rows)]
+    widths = [max(map(len, values)) for values in zip(*texts, strict=True)]
+    rule = "-" * (sum(widths) + len(GAP) * (len(widths) - 1))
+    lines = [_line(listing.columns, row, widths) for row in texts]
+    return "\n".join([rule, lines[0], rule, *lines[1:]])
+
+
+def pad_columns(texts: Sequence[str], widths: Sequence[int]) -> str:
+    """Return one line of a table of fixed widths; a text that is too long moves what follows it."""
+    return "".join(f"{text:<{width - len(GAP)}}{GAP}" for text, width in zip(texts, widths, strict=False))
+
+
+def fit_columns(columns: Sequence[Column], widths: Sequence[int], room: int) -> dict[int, int]:
+    """Return which columns are shown in so much room, and how wide each is, by position.
+
+    Columns are left out in the order in which they yield, until what stays fits if it is shortened. What room is left
+    then goes to what was shortened.
+    """
+    fitted = {at: _narrowest(column, widths[at]) for at, column in enumerate(columns)}
+    for at in sorted((at for at in fitted if columns[at].yields), key=lambda at: columns[at].yields):
+        if width_of(fitted.values()) <= room:
+            break
+        del fitted[at]
+    _widen(fitted, widths, room)
+    return fitted
+
+
+def cut_id(text: str) -> str:
+    """Return the first characters of a container's id, and anything else as it is."""
+    is_id = len(text) == WHOLE_ID_LENGTH and not text.strip(HEXADECIMAL)
+    return text[:ID_LENGTH] if is_id else text
+
+
+def width_of(widths: Collection[int]) -> int:
+    """Return how wide a line of columns is."""
+    return sum(widths) + len(GAP) * max(0, len(widths) - 1)
+
+
+def shorten(text: str, width: int, mark: str) -> str:
+    """Return text in at most so many characters, without its middle: names differ at both ends."""
+    if len(text) <= width:
+        return text
+    end = (width - len(mark)) // 2
+    return f"{text[: width - len(mark) - end]}{mark}{text[len(text) - end :]}"
+
+
+def _narrowest(column: Column, width: int) -> int:
+    return min(width, max(column.least, len(column.header))) if column.least else width
+
+
+def _widen(fitted: dict[int, int], widths: Sequence[int], room: int) -> None:
+    """Give each shortened column a character in turn, as long as there is room."""
+    while (left := room - width_of(fitted.values())) > 0:
+        short = [at for at, width in fitted.items() if width < widths[at]]
+        if not short:
+            return
+        for at in short[:left]:
+            fitted[at] += 1
+
+
+def _line(columns: Sequence[Column], texts: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [
+        text.rjust(width) if column.is_number else text.ljust(width)
+        for column, text, width in zip(columns, texts, widths, strict=True)
+    ]
+    return GAP.join(padded).rstrip()

@@ -1,0 +1,83 @@
+"""Lists that fit: which columns stay, and how names are shortened."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amd_gpu_tracker.show.listing import Column, Listing, cut_id, fit_columns, format_listing, pad_columns, shorten
+
+COLUMNS = (
+    Column(header="GPU Id"),
+    Column(header="Name", least=12),
+    Column(header="Since", yields=2),
+    Column(header="By", yields=1),
+)
+WIDTHS = (6, 40, 19, 10)
+
+
+def test_all_is_shown_where_it_fits():
+    assert fit_columns(COLUMNS, WIDTHS, 81) == {0: 6, 1: 40, 2: 19, 3: 10}
+
+
+def test_names_are_shortened_before_a_column_is_left_out():
+    assert fit_columns(COLUMNS, WIDTHS, 80) == {0: 6, 1: 39, 2: 19, 3: 10}
+    assert fit_columns(COLUMNS, WIDTHS, 53) == {0: 6, 1: 12, 2: 19, 3: 10}
+
+
+def test_columns_are_left_out_in_the_order_in_which_they_yield():
+    assert fit_columns(COLUMNS, WIDTHS, 52) == {0: 6, 1: 23, 2: 19}
+    assert fit_columns(COLUMNS, WIDTHS, 40) == {0: 6, 1: 32}
+
+
+def test_what_never_yields_is_shown_where_even_that_does_not_fit():
+    assert fit_columns(COLUMNS, WIDTHS, 10) == {0: 6, 1: 12}
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9), st.integers(0, 20)), min_size=1), st.integers(1, 200))
+def test_a_list_that_can_fit_fits(asked, room):
+    columns = [Column(header="H", yields=yields, least=least) for _, yields, least in asked]
+    widths = [width for width, _, _ in asked]
+
+    fitted = fit_columns(columns, widths, room)
+
+    always = [min(width, max(1, least)) if least else width for width, yields, least in asked if not yields]
+    if sum(always) + 2 * (len(always) - 1) <= room:
+        assert sum(fitted.values()) + 2 * (len(fitted) - 1) <= room
+    assert all(fitted[at] <= widths[at] for at in fitted)
+
+
+def test_a_name_loses_its_middle():
+    assert shorten("training.1.x8f3k2j5l6m7", 13, "…") == "traini…j5l6m7"
+    assert shorten("training.1", 10, "…") == "training.1"
+    assert shorten("training.1.x8f3k2j5l6m7", 13, "..") == "traini..5l6m7"
+
+
+@given(st.text(), st.integers(3, 100), st.sampled_from(["…", ".."]))
+def test_what_is_shortened_fits(text, width, mark):
+    assert len(shorten(text, width, mark)) == min(len(text), width)
+
+
+def test_ids_of_containers_are_cut_and_names_are_not():
+    assert cut_id("36b012bb34c96149a6ef5b28623e6e75cf9f71eb2b824b2c8f44e0449c7a1aa8") == "36b012bb34c9"
+    assert cut_id("a-name-that-is-as-long-as-an-id-but-has-letters-that-no-id-has-x") != "a-name-that-"
+
+
+def test_outside_of_a_terminal_a_list_is_whole():
+    listing = Listing(
+        columns=(Column(header="Name", least=4), Column(header="GiB", is_number=True)),
+        rows=(("training.1.x8f3k2j5l6m7", "64.0"), ("\x1b[2J", "-")),
+    )
+
+    assert format_listing(listing) == (
+        "-----------------------------\n"
+        "Name                      GiB\n"
+        "-----------------------------\n"
+        "training.1.x8f3k2j5l6m7  64.0\n"
+        "?[2J                        -"
+    )
+
+
+def test_a_text_that_is_longer_than_its_column_is_not_glued_to_the_next():
+    assert pad_columns(["abcdefgh", "b"], [10, 4]) == "abcdefgh  b   "
+    assert pad_columns(["abcdefghijklm", "b"], [10, 4]) == "abcdefghijklm  b   "

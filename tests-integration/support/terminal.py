@@ -1,0 +1,110 @@
+"""Run a program on a terminal of a given size: a real one, made by the kernel (pty(7))."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+# Colours and weights (ECMA-48: SGR).
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+SECONDS = 120
+
+
+class Terminal:
+    """A terminal with a program on it."""
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str], columns: int, rows: int) -> None:
+        self._own, self._theirs = pty.openpty()
+        self.resize(columns, rows)
+        self.settings = termios.tcgetattr(self._theirs)
+        self.shown = ""
+        self.process = subprocess.Popen(
+            words,
+            env={**environment, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
+            stdin=self._theirs,
+            stdout=self._theirs,
+            stderr=self._theirs,
+            start_new_session=True,
+            # The program's terminal is this one, so that Ctrl-C reaches it.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - one thread
+        )
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size of the terminal; its program is told."""
+        fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._own, keys.encode())
+
+    def wait_for(self, text: str) -> str:
+        """Return what is shown from now on until this text is; AssertionError."""
+        start = len(self.shown)
+        end = time.monotonic() + SECONDS
+        while text not in self.shown[start:]:
+            assert time.monotonic() < end, f"{text!r} is not in {self.shown[start:]!r}"
+            self._read()
+        return self.shown[start:]
+
+    def wait(self) -> int:
+        """Return the exit code of the program, when it has ended and all is read."""
+        end = time.monotonic() + SECONDS
+        while self.process.poll() is None:
+            assert time.monotonic() < end, f"the program does not end: {self.shown!r}"
+            self._read()
+        while self._read():
+            pass
+        return self.process.returncode
+
+    def is_as_before(self) -> bool:
+        """Return whether the terminal has the settings that it had before the program."""
+        return termios.tcgetattr(self._theirs) == self.settings
+
+    def close(self) -> None:
+        """End the program, if it has not, and the terminal."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self._own)
+        os.close(self._theirs)
+
+    def _read(self) -> bool:
+        if not select.select([self._own], [], [], 0.1)[0]:
+            return False
+        self.shown += os.read(self._own, 65536).decode("utf-8", "replace").replace("\r\n", "\n")
+        return True
+
+
+@contextmanager
+def on_terminal(
+    words: Sequence[str], environment: Mapping[str, str], *, columns: int, rows: int = 24
+) -> Iterator[Terminal]:
+    """Run a program on a terminal of this size."""
+    terminal = Terminal(words, environment, columns, rows)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def shown_on_terminal(
+    words: Sequence[str], environment: Mapping[str, str], *, columns: int, rows: int = 24, styled: bool = False
+) -> tuple[int, str]:
+    """Return the exit code of a program and what it shows; without styles and blanks at the ends of lines."""
+    with on_terminal(words, environment, columns=columns, rows=rows) as terminal:
+        code = terminal.wait()
+        shown = terminal.shown
+    return code, shown if styled else without_styles(shown)
+
+
+def without_styles(shown: str) -> str:
+    """Return what is shown without colours, weights, and blanks at the ends of lines."""
+    return re.sub(r" +$", "", STYLE.sub("", shown), flags=re.MULTILINE)
