@@ -62,8 +62,10 @@ TYPED = (
 # What users and maintainers read; the launcher has no suffix by which it would be found.
 READ = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs", "packaging", "noxfile.py"),
-    *(f"packages/{name}/{part}" for name in NEEDS for part in ("README.md", "src")),
+    *(f"packages/{name}/{part}" for name in NEEDS for part in ("README.md", "src", "tests")),
     "packages/amd-container-runtime/src/scripts/amd-container-runtime",
+    # The test of this check, in checks/, has such words.
+    *("benchmarks", *sorted(str(path) for path in Path("tests-integration").iterdir() if path.name != "checks")),
 )
 
 

@@ -88,7 +88,7 @@ class Bench:
     def create(self, host: str, *request: str, container: str = "c1", program: str = "") -> Program:
         """Return a `create` of a container with this environment; its bundle is made again each time.
 
-        `program` is another runtime than ours.
+        `program` is a runtime other than amd-container-runtime.
         """
         bundle = self.directory / f"bundle-{container}"
         bundle.mkdir(exist_ok=True)
@@ -169,7 +169,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def rival(bench: Bench, name: str, path: str) -> Iterator[Row]:
-    """Measure another runtime in the place of ours, without a target."""
+    """Measure another runtime in the place of amd-container-runtime, without a target."""
     requests = {"no GPU asked": (EIGHT, ()), "8 GPUs": (EIGHT, ("AMD_VISIBLE_DEVICES=all",))}
     requests["64 partitions, all"] = (PARTITIONED, ("AMD_VISIBLE_DEVICES=all",))
     for what, (host, request) in requests.items():

@@ -47,7 +47,7 @@ def main(words: list[str]) -> int:
 
 
 def _start_docker(directory: Path) -> Docker:
-    """Start an engine with three runtimes: runc, and ours for a host without and for one with the tracker."""
+    """Start an engine with runc, and amd-container-runtime for a host without and for one with the tracker."""
     program = install(directory) / "usr/bin/amd-container-runtime"
     runtimes = {ALONE: {"path": "runc"}}
     for name in (OFF, ON):

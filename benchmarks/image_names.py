@@ -27,10 +27,10 @@ def main(words: list[str]) -> None:
         layer = write_layout(Path(directory), names, gibibytes)
         tar = measure("tar", "-tf", str(layer))
         program = Path(sys.executable).parent / "amd-ctk"
-        ours = measure(str(program), "image", "targets", f"oci:{directory}")
+        read = measure(str(program), "image", "targets", f"oci:{directory}")
     print(f"{names} names and {gibibytes} GiB of zeros, {layer.name[:8]}")
     print(f"tar -tf            {tar[0]:6.2f} s")
-    print(f"amd-ctk            {ours[0]:6.2f} s, {ours[0] / tar[0]:.2f} times as long, {ours[1] // 1024} MiB of memory")
+    print(f"amd-ctk            {read[0]:6.2f} s, {read[0] / tar[0]:.2f} times as long, {read[1] // 1024} MiB of memory")
 
 
 def write_layout(directory: Path, names: int, gibibytes: int) -> Path:

@@ -1,6 +1,6 @@
 """Find words that are not plain technical English. Example: python checks/words.py README.md docs packages/*/src
 
-Of Python files only comments and strings are read, of all others every line.
+Of Python files comments, strings and names are read, of all others every line.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ def read_lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_python_texts(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield each line of the comments and strings of a module with its number."""
+    """Yield each line of the comments, strings and names of a module with its number; names as words."""
     with tokenize.open(file) as source:
         for token in tokenize.generate_tokens(source.readline):
-            if token.type in TEXTS:
+            if token.type == tokenize.NAME:
+                yield token.start[0], token.string.replace("_", " ")
+            elif token.type in TEXTS:
                 # What stands in braces in an f-string is code.
                 yield from enumerate(re.sub(r"{[^{}]*}", "{}", token.string).splitlines(), token.start[0])
 

@@ -25,9 +25,9 @@ from packageurl import PackageURL
 NAME = "amd-container-toolkit"
 
 
-def write_sbom(path: Path, ours: dict[str, Path], bundled: dict[str, Path]) -> None:
+def write_sbom(path: Path, own: dict[str, Path], bundled: dict[str, Path]) -> None:
     """Write the file; both are wheels by the name of their distribution. One commit gives the same bytes."""
-    parts = {name: _component(name, read_version(), wheel) for name, wheel in ours.items()}
+    parts = {name: _component(name, read_version(), wheel) for name, wheel in own.items()}
     for package in PACKAGES:
         parts |= {name: _component(name, version, bundled[name]) for name, version in bundled_versions(package)}
     product = Component(name=NAME, version=read_version(), type=ComponentType.APPLICATION, bom_ref=NAME)
@@ -61,9 +61,9 @@ def _licence(wheel: Path) -> str:
 
 def _dependencies(product: Component, parts: dict[str, Component]) -> list[Dependency]:
     """Return which package carries which wheel."""
-    ours = [package for package in PACKAGES if not package.is_meta]
+    own = [package for package in PACKAGES if not package.is_meta]
     carried = {
-        package.name: [Dependency(parts[name].bom_ref) for name, _ in bundled_versions(package)] for package in ours
+        package.name: [Dependency(parts[name].bom_ref) for name, _ in bundled_versions(package)] for package in own
     }
-    top = Dependency(product.bom_ref, [Dependency(parts[package.name].bom_ref) for package in ours])
+    top = Dependency(product.bom_ref, [Dependency(parts[package.name].bom_ref) for package in own])
     return [top, *(Dependency(parts[name].bom_ref, wheels) for name, wheels in carried.items())]

@@ -61,8 +61,8 @@ def _stage_modules(package: Package, wheels: dict[str, Path], tree: Path) -> Non
         bundle.unpack(wheels[name], modules)
     taken = {info.name: _take_licences(info) for info in sorted(modules.glob("*.dist-info"))}
     # Our own is in every system, or at the address that COPYRIGHT names.
-    ours = package.name.replace("-", "_")
-    texts = [COPYRIGHT, *(text for name, found in taken.items() if not name.startswith(ours) for text in found)]
+    own = package.name.replace("-", "_")
+    texts = [COPYRIGHT, *(text for name, found in taken.items() if not name.startswith(own) for text in found)]
     _write(tree / f"usr/share/doc/{package.name}/copyright", "\n".join(texts))
 
 

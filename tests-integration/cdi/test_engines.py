@@ -106,7 +106,7 @@ def test_an_engine_answers_as_the_reference_says(engine, observed, name, questio
     assert answer == EXPECTED.get((name, question), "yes")
 
 
-def test_a_udev_that_can_verify_rules_finds_nothing_wrong_with_ours(box):
+def test_a_udev_that_can_verify_rules_finds_nothing_wrong_with_the_rule(box):
     rules = Path(__file__).parents[2] / "packaging/udev/60-amd-cdi-refresh.rules"
     box("forky").write("/usr/lib/udev/rules.d/60-amd-cdi-refresh.rules", rules.read_bytes())
 

@@ -18,14 +18,17 @@ MODULE = '''
     '''
 
 
-def test_comments_and_strings_of_a_module_are_read_and_its_names_are_not(tmp_path, capsys):
+def test_comments_strings_and_names_of_a_module_are_read(tmp_path, capsys):
     (tmp_path / "module.py").write_text(dedent(MODULE))
 
     assert main([str(tmp_path)]) == 1
 
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path}/module.py:2: 'Mend' is not a word of manuals: write fix, repair",
+        f"{tmp_path}/module.py:4: 'ours' is not a word of manuals: write the name of the thing",
         f"{tmp_path}/module.py:4: 'whoever' is not a word of manuals: write the user who",
+        f"{tmp_path}/module.py:7: 'shall' is not a word of manuals: write must, will",
+        f"{tmp_path}/module.py:7: 'recipe' is not a word of manuals: write options",
         f"{tmp_path}/module.py:9: 'ours' is not a word of manuals: write the name of the thing",
     ]
 

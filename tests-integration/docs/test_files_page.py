@@ -8,7 +8,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs/reference/files.md"
-OURS = ("/etc/", "/run/", "/var/")
+PREFIXES = ("/etc/", "/run/", "/var/")
 
 
 def test_every_path_of_the_code_is_on_the_page() -> None:
@@ -28,4 +28,4 @@ def paths_in_code() -> Iterator[str]:
 
 
 def is_path(value: object) -> bool:
-    return isinstance(value, str) and value.startswith(OURS) and " " not in value
+    return isinstance(value, str) and value.startswith(PREFIXES) and " " not in value

@@ -29,7 +29,7 @@ class Demo:
         self._before = _directories()
         with printed.open("wb") as file:
             self._process = subprocess.Popen(
-                # Whoever runs the tests under nohup ignores hang-ups, and programs leave that as it is.
+                # Tests that run under nohup ignore hang-ups, and programs leave that as it is.
                 ["env", "--default-signal=HUP", sys.executable, CHECKOUT / "tests-integration/demo.py", *words],
                 env={"PATH": SEARCH_PATH, MARK: f"{printed}"},
                 stdin=subprocess.DEVNULL,

@@ -173,10 +173,10 @@ os.execv("{runc}", ["runc", *sys.argv[1:]])
 def test_a_container_without_gpus_is_what_runc_makes_of_it(docker):
     look = "ls /dev; sort /proc/mounts; grep -E '^(Uid|Groups|Cap|NoNewPrivs|Seccomp)' /proc/self/status; env"
 
-    under_ours, under_runc = (
+    under_amd, under_runc = (
         docker.output(f"--runtime={name}", "--hostname=same", command=("sh", "-c", look)).splitlines()
         for name in ("amd", "runc")
     )
 
     # Each container has layers and directories of its own.
-    assert [line for line in under_ours if "/tmp/" not in line] == [line for line in under_runc if "/tmp/" not in line]
+    assert [line for line in under_amd if "/tmp/" not in line] == [line for line in under_runc if "/tmp/" not in line]

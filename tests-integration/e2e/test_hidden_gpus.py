@@ -38,7 +38,7 @@ def host(tmp_path: Path) -> Host:
 
 @pytest.fixture
 def in_a_job(host: Host) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
-    """Return a function that runs a program of ours in a device cgroup without any GPU's render node."""
+    """Return a function that runs a program of the toolkit in a device cgroup without any GPU's render node."""
     if not (HIERARCHY / "devices.list").exists():
         pytest.skip(f"{HIERARCHY} is not there: device cgroups of the second version are programs for the kernel")
     job = HIERARCHY / f"amd-container-toolkit-test-{os.getpid()}"

@@ -61,8 +61,8 @@ class Machine:
 
     def update(self) -> None:
         """Let apt see what our repository offers."""
-        ours = "-o Dir::Etc::sourcelist=sources.list.d/ours.list -o Dir::Etc::sourceparts=-"
-        self.apt(f"update {ours} -o APT::Get::List-Cleanup=0")
+        only_toolkit = "-o Dir::Etc::sourcelist=sources.list.d/toolkit.list -o Dir::Etc::sourceparts=-"
+        self.apt(f"update {only_toolkit} -o APT::Get::List-Cleanup=0")
 
     def release_the_next_version(self) -> None:
         """Offer version 9.0 of everything."""
@@ -109,7 +109,7 @@ def suite(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def start_machine(debs: list[Path], later_debs: list[Path], keys: Path) -> Callable[[str, Path], Machine]:
-    """Return a function that starts a Debian system on which nothing of ours is installed yet."""
+    """Return a function that starts a Debian system on which no package of the toolkit is installed yet."""
     require_root()
 
     def start(suite: str, directory: Path) -> Machine:
@@ -118,7 +118,7 @@ def start_machine(debs: list[Path], later_debs: list[Path], keys: Path) -> Calla
         repository.add(debs)
         build_host(system.shared / "host", "mi300x-8")
         machine = Machine(system, later_debs, repository)
-        machine.write("/etc/apt/sources.list.d/ours.list", repository.source_line("/run/shared/repository"))
+        machine.write("/etc/apt/sources.list.d/toolkit.list", repository.source_line("/run/shared/repository"))
         machine.update()
         return machine
 
@@ -127,7 +127,7 @@ def start_machine(debs: list[Path], later_debs: list[Path], keys: Path) -> Calla
 
 @pytest.fixture
 def machine(suite: str, tmp_path: Path, start_machine: Callable[[str, Path], Machine]) -> Iterator[Machine]:
-    """Return a running Debian system for one test alone, without anything of ours."""
+    """Return a running Debian system for one test alone, without any package of the toolkit."""
     started = start_machine(suite, tmp_path)
     yield started
     started.system.stop()

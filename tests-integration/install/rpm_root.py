@@ -33,7 +33,7 @@ mount -t proc proc "$SYSTEM/proc"
 mount --rbind /dev "$SYSTEM/dev"
 mount --rbind /sys "$SYSTEM/sys"
 """
-DNF = """dnf -y -q --installroot="$SYSTEM" --releasever=9 --disablerepo='*' --repofrompath=ours,"$REPOSITORY" \
+DNF = """dnf -y -q --installroot="$SYSTEM" --releasever=9 --disablerepo='*' --repofrompath=toolkit,"$REPOSITORY" \
     --nogpgcheck --setopt=cachedir="$WORK.cache" --setopt=reposdir=/dev/null --setopt=keepcache=0 \
     --setopt=metadata_expire=0 """
 

@@ -35,7 +35,7 @@ def configure(machine):
     machine.write("/etc/docker/daemon.json", DAEMON_JSON)
     machine.write("/etc/cdi/nic.json", FOREIGN_SPEC)
     machine.run("amd-ctk runtime configure --no-validate")
-    # As if the GPUs of the simulated host were this system's: its CDI specs, and what tells that they are ours.
+    # As if the GPUs of the simulated host were this system's: its CDI specs, and what tells that amd-ctk wrote them.
     machine.run(
         f"{ON_HOST} amd-ctk cdi generate; {ON_HOST} amd-ctk cdi generate --output=/etc/cdi/lab.yaml --vendor=lab"
     )
@@ -109,7 +109,7 @@ def test_every_module_is_compiled_when_it_is_installed(installed, suite):
 
 
 @pytest.mark.parametrize("suite", UPGRADED_TO, indirect=True, scope="module")
-def test_modules_are_compiled_anew_for_the_python_of_the_next_debian(machine, suite):
+def test_modules_are_compiled_again_for_the_python_of_the_next_debian(machine, suite):
     install(machine)
     assert compiled_for(machine.run) == {"cpython-311": "all"}
     shutil.copytree(fetch_newer_python(suite), machine.system.shared / "python")
@@ -229,13 +229,13 @@ def test_purge_leaves_nothing_behind(machine):
     machine.run("echo x >/var/log/amd-container-runtime.log; amd-ctk config set log-level debug")
 
     machine.apt("purge 'amd-*' amdgpu-discovery")
-    # What was not ours goes by hand; directories that hold more stay, and are found.
+    # What no package installed goes by hand; directories that hold more stay, and are found.
     machine.run("rm -rf bundle /etc/cdi/*.json /etc/docker/daemon.json; rmdir /etc/cdi /etc/docker || true")
 
     assert changes(before, take_snapshot(machine.run)) == {}
 
 
-def test_removal_takes_out_what_is_ours_and_nothing_else(machine):
+def test_removal_takes_out_what_was_installed_and_nothing_else(machine):
     install(machine)
     configure(machine)
     machine.run("amd-ctk config set log-level debug")
@@ -287,10 +287,10 @@ def test_units_are_enabled_but_for_those_that_somebody_disabled(machine):
     installed_again = machine.run("systemctl is-enabled amd-cdi-refresh amd-cdi-watch", check=False)
     machine.apt("purge amd-ctk")
     install(machine)
-    installed_anew = machine.run("systemctl is-enabled amd-cdi-refresh amd-cdi-watch")
+    installed_again = machine.run("systemctl is-enabled amd-cdi-refresh amd-cdi-watch")
 
     assert upgraded == installed_again == "enabled\ndisabled\n"
-    assert installed_anew == "enabled\nenabled\n"
+    assert installed_again == "enabled\nenabled\n"
 
 
 def test_an_upgrade_changes_nobodys_configuration_and_no_container(machine):

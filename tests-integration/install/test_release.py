@@ -196,7 +196,7 @@ def test_packages_name_the_wheels_they_carry(released):
     assert "bundled(python3dist(tomlkit)) = 0.15.2" in provided.splitlines()
 
 
-def test_the_bill_of_materials_lists_ours_and_every_wheel_that_packages_carry(released):
+def test_the_bill_of_materials_lists_the_packages_and_every_wheel_that_packages_carry(released):
     bill = json.loads((released / "amd-container-toolkit.cdx.json").read_text())
 
     parts = {part["name"]: part for part in bill["components"]}
@@ -225,8 +225,8 @@ def test_apt_installs_and_upgrades_from_what_a_server_serves(released, next_repo
         machine.run(f"{FETCH} {ADDRESS}/amd-container-toolkit.asc /etc/apt/keyrings/amd-container-toolkit.asc")
         sources = "/etc/apt/sources.list.d/amd-container-toolkit.sources"
         machine.run(f"{FETCH} {ADDRESS}/amd-container-toolkit.sources {sources}")
-        only_ours = f"-o Dir::Etc::sourcelist={sources} -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
-        updated = machine.run(f"apt-get {only_ours} update")
+        only_toolkit = f"-o Dir::Etc::sourcelist={sources} -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
+        updated = machine.run(f"apt-get {only_toolkit} update")
         assert (f"{ADDRESS}/apt stable InRelease" in updated, "W:" in updated) == (True, False), updated
 
         machine.run("apt-get -qq -y install amd-container-toolkit")
@@ -234,7 +234,7 @@ def test_apt_installs_and_upgrades_from_what_a_server_serves(released, next_repo
         assert f"{ADDRESS}/apt stable/main" in machine.run("apt-cache policy amd-container-toolkit")
         assert machine.run("amd-ctk --version").startswith("amd-ctk version 2.")
         replace_tree(machine.shared / "served", next_repository)
-        machine.run(f"apt-get -qq {only_ours} update && apt-get -qq -y upgrade")
+        machine.run(f"apt-get -qq {only_toolkit} update && apt-get -qq -y upgrade")
         assert machine.run("amd-ctk --version") == "amd-ctk version 9.0\n"
         assert machine.run("dpkg-query -W -f '${Version} ' 'amd*'") == "9.0 " * 6
         assert machine.run("dpkg --audit") == ""

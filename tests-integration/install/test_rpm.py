@@ -171,12 +171,12 @@ def test_removal_leaves_nothing_behind(root, distribution):
     assert changes(before, take_snapshot(root.run)) == {}
 
 
-def test_removal_takes_out_what_is_ours_and_nothing_else(root, distribution):
+def test_removal_takes_out_what_was_installed_and_nothing_else(root, distribution):
     root.dnf("install amd-container-toolkit")
     root.write("/etc/docker/daemon.json", FOREIGN_DAEMON_JSON)
     root.write("/etc/cdi/nic.json", SPEC)
     root.run(f"amd-ctk runtime configure --no-validate; {ON_HOST} amd-ctk cdi generate")
-    # As if the GPUs of the simulated host were this system's: its CDI spec, and what tells that it is ours.
+    # As if the GPUs of the simulated host were this system's: its CDI spec, and what tells that amd-ctk wrote it.
     root.run("cp /host/etc/cdi/* /etc/cdi")
     root.run("cp -r /host/var/lib/amd-container-toolkit/cdi /var/lib/amd-container-toolkit")
     assert "amd-container-runtime" in root.run("cat /etc/docker/daemon.json")
@@ -210,7 +210,7 @@ def test_an_upgrade_changes_nobodys_configuration_and_no_container(root, distrib
     assert compiled_for(root.run) == {"cpython-311": "all"}
 
 
-def test_modules_are_compiled_anew_when_python_changes(root, distribution):
+def test_modules_are_compiled_again_when_python_changes(root, distribution):
     root.dnf("install amd-container-toolkit")
     assert compiled_for(root.run) == {"cpython-311": "all"}
 

@@ -14,7 +14,7 @@ HIDE_UNIFIED = 'umount -l /sys/fs/cgroup/unified; exec "$@"'
 
 
 class BareRuntime:
-    """One low-level runtime behind ours; `run` makes a container from a bundle of its own and waits for it."""
+    """A low-level runtime behind amd-container-runtime; `run` makes a container from a bundle of its own and waits."""
 
     def __init__(self, program: Path, directory: Path, rootfs: Path, host_root: str, low_level: Path) -> None:
         self.directory = directory

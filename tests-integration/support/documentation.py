@@ -66,7 +66,7 @@ def run(
         TemporaryDirectory(prefix="amd-docs-", ignore_cleanup_errors=True) as temporary,
         Shell(home, {**surroundings, "TMPDIR": temporary, **environment}) as shell,
     ):
-        # The reader's machine asks for a password; the simulated host belongs to whoever runs the tests.
+        # The reader's machine asks for a password; the simulated host belongs to the user who runs the tests.
         shell.run('sudo() { "$@"; }')
         for step in section.steps:
             if step.command == RESTART_DOCKER and restart_docker:

@@ -1,4 +1,4 @@
-"""The programs that tests run: ours, beside the interpreter that runs the tests, and the engines of the machine."""
+"""The programs that tests run: the toolkit's, beside the interpreter of the tests, and the engines of the machine."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from support.simulated import without_note
 
 SECONDS = 90.0
 CABLE = "swarm0"
-# Tasks that are to end shall not take the ten seconds that a shell without signal handlers makes of it.
+# Tasks that are to end must not take the ten seconds that a shell without signal handlers makes of it.
 TASK_OPTIONS = ("--detach", "--stop-grace-period=100ms", "--restart-delay=500ms", "--no-resolve-image")
 
 

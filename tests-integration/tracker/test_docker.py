@@ -205,7 +205,7 @@ def test_two_containers_race_for_an_exclusive_gpu_and_one_wins(engine):
         assert engine.leases() == []
 
 
-def test_a_restart_claims_anew_and_may_be_too_late(engine):
+def test_a_restart_claims_again_and_may_be_too_late(engine):
     first = engine.run("0")
     engine.docker("restart", "--time=0", first)
     assert engine.users()[0] == [first]

@@ -91,7 +91,7 @@ def test_a_runtime_killed_before_it_became_runc_blocks_nobody(tracked):
     assert tracked.run("c2", "0") == ""
 
 
-def test_a_restarted_container_claims_anew_and_may_be_too_late(tracked):
+def test_a_restarted_container_claims_again_and_may_be_too_late(tracked):
     tracked.run("c1", "0")
     tracked.remove("c1")
     assert tracked.start("c1") == ""

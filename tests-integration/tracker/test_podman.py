@@ -130,7 +130,7 @@ def test_an_exclusive_gpu_in_use_is_refused(tracked, podman, ctk):
     assert users(ctk)[0] == [(first, ["cdi"])]
 
 
-def test_a_restart_claims_anew_and_may_be_too_late(tracked, podman, ctk):
+def test_a_restart_claims_again_and_may_be_too_late(tracked, podman, ctk):
     first = tracked(0).stdout.strip()
     podman("stop", "--time=0", first)
     second = tracked(0).stdout.strip()

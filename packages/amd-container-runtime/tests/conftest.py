@@ -173,9 +173,9 @@ class Launcher:
         who, *told = answer.stdout.decode("utf-8").split("\0")[:-1]
         if who == "python":
             library = str(self.entry).removesuffix("/amd_container_runtime/shim.py")
-            ours = told.index(str(self.path))
-            assert {"-I", "-S", "-B", library} <= set(told[:ours])
-            return who, told[ours + 1 :]
+            own = told.index(str(self.path))
+            assert {"-I", "-S", "-B", library} <= set(told[:own])
+            return who, told[own + 1 :]
         return who, told
 
 

@@ -15,13 +15,13 @@ FOREIGN_HOOK = {"path": "/usr/bin/nvidia-cdi-hook", "args": ["nvidia-cdi-hook", 
 
 
 @pytest.mark.parametrize(
-    ("foreign", "ours", "way"),
+    ("foreign", "has_claim_hook", "way"),
     [([], False, "device"), ([FOREIGN_HOOK], False, "device"), ([FOREIGN_HOOK], True, "cdi")],
     ids=["--device /dev/dri/...", "beside another vendor's CDI device", "--device amd.com/gpu=0"],
 )
-def test_a_cdi_device_is_told_from_a_plain_one(runtime, foreign, ours, way):
+def test_a_cdi_device_is_told_from_a_plain_one(runtime, foreign, has_claim_hook, way):
     Tracker(runtime.host).enable()
-    hooks = [*foreign, *([claim_hook(runtime.host)] if ours else [])]
+    hooks = [*foreign, *([claim_hook(runtime.host)] if has_claim_hook else [])]
     runtime.write_config(linux={"devices": [RENDER_NODE]}, hooks={"createRuntime": hooks})
 
     answer = runtime.create()

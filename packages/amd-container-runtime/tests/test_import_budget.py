@@ -24,7 +24,7 @@ FORBIDDEN = {
     *("filelock", "jsonschema", "pyudev", "rich", "tomlkit", "typer"),
 }
 PACKAGES = ("amd_container_runtime", "amd_device_spec", "amd_gpu_tracker", "amdgpu_discovery")
-# Each module of ours is a few system calls. Packages, which say nothing but what they are for, are not counted.
+# Each module of the toolkit is a few system calls. Packages, which say nothing but what they are for, are not counted.
 MOST_FOR_EVERY_CALL = 9
 MOST_FOR_CREATE = 25
 MOST_FOR_TRACKED_CREATE = 39
@@ -60,7 +60,7 @@ def loaded(runtime):
     return load
 
 
-def ours(modules):
+def of_toolkit(modules):
     """Return the modules of this product among `modules`, without the packages they are in."""
     own = {name for name in modules if name.partition(".")[0] in PACKAGES}
     return {name for name in own if not any(other.startswith(f"{name}.") for other in own)}
@@ -71,7 +71,7 @@ def test_a_call_that_starts_nothing_loads_few_modules(loaded):
 
     assert not modules & FORBIDDEN
     assert not any(name.startswith("amd_gpu_tracker") for name in modules)
-    assert len(ours(modules)) <= MOST_FOR_EVERY_CALL
+    assert len(of_toolkit(modules)) <= MOST_FOR_EVERY_CALL
 
 
 def test_create_loads_few_modules(runtime, loaded):
@@ -80,7 +80,7 @@ def test_create_loads_few_modules(runtime, loaded):
     modules = loaded("create", "--bundle", runtime.bundle, "c1")
 
     assert not modules & FORBIDDEN
-    assert len(ours(modules)) <= MOST_FOR_CREATE
+    assert len(of_toolkit(modules)) <= MOST_FOR_CREATE
 
 
 def test_only_what_slurm_starts_loads_what_is_for_slurm(runtime, loaded):
@@ -131,4 +131,4 @@ def test_a_tracked_create_loads_the_tracker_and_no_library(runtime, loaded):
     modules = loaded("create", "--bundle", runtime.bundle, "c1")
 
     assert not modules & FORBIDDEN
-    assert len(ours(modules)) <= MOST_FOR_TRACKED_CREATE
+    assert len(of_toolkit(modules)) <= MOST_FOR_TRACKED_CREATE

@@ -55,11 +55,11 @@ def test_what_the_administrator_names_is_used_and_nothing_else(directory):
 
 
 def test_this_program_is_never_its_own_runc_under_any_name(directory, tmp_path):
-    first = directory("first", "ours")
-    (tmp_path / "first/runc").symlink_to("ours")
+    first = directory("first", "own")
+    (tmp_path / "first/runc").symlink_to("own")
     usual = directory("usual", "runc")
 
-    assert find_low_level_runtime("", first, ourselves=f"{first}/ours") == f"{usual}/runc"
+    assert find_low_level_runtime("", first, ourselves=f"{first}/own") == f"{usual}/runc"
 
 
 @pytest.mark.parametrize("spoil", [lambda runc: runc.chmod(0o644), lambda runc: (runc.unlink(), runc.mkdir())])

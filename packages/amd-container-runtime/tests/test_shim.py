@@ -33,7 +33,7 @@ def test_other_calls_reach_runc_word_for_word(runtime, words):
 
 
 @pytest.mark.parametrize("words", [["--version"], ["-v"], ["--root", "/r", "--version"]])
-def test_the_version_is_that_of_runc_and_then_ours(runtime, words):
+def test_the_version_is_that_of_runc_and_then_of_the_toolkit(runtime, words):
     runtime.runc.write_text("#!/bin/sh\nprintf 'runc version 1.3.0\\ncommit: v1.3.0\\nspec: 1.2.1\\n'\nexit 3\n")
 
     answer = runtime.run(*words)
@@ -167,10 +167,10 @@ def test_no_signal_is_ignored_by_runc_that_was_not_before(runtime, tmp_path):
 
     runtime.run("state", "c1")
 
-    # Whoever started these tests in the background of a shell ignores some himself.
+    # A shell that runs these tests in the background makes them ignore some.
     with open("/proc/self/status", encoding="ascii") as status:
-        ours = next(line for line in status if line.startswith("SigIgn:"))
-    expected = int(ours.split()[1], 16) & ~PYTHON_IGNORES
+        own = next(line for line in status if line.startswith("SigIgn:"))
+    expected = int(own.split()[1], 16) & ~PYTHON_IGNORES
     ignored = int((tmp_path / "ignored").read_text().split()[1], 16)
     assert ignored & ~GLIBC_IGNORES == expected & ~GLIBC_IGNORES
 

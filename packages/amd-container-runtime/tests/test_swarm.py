@@ -103,7 +103,7 @@ def test_memory_of_a_node_that_was_set_up_by_hand_is_refused_and_not_left_out(ru
     assert runtime.runc_words is None
 
 
-def test_an_amount_of_something_else_is_none_of_ours(runtime):
+def test_an_amount_of_something_else_is_no_request_for_gpus(runtime):
     Tracker(runtime.host).enable()
     runtime.write_config("DOCKER_RESOURCE_LICENCE=4000")
 

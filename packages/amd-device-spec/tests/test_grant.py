@@ -1,4 +1,4 @@
-"""Which GPUs of a host a container's request gets, whoever wrote which variable."""
+"""Which GPUs of a host a container's request gets, from whichever source a variable comes."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_task_whose_kind_is_not_in_the_settings_does_not_start_without_its_gpu
     )
 
 
-def test_a_foreign_kind_with_other_words_is_none_of_ours():
+def test_a_foreign_kind_with_other_words_is_no_request():
     assert granted("DOCKER_RESOURCE_FPGA=0x1234", "AMD_VISIBLE_DEVICES=1") == ([1], [])
     assert granted("DOCKER_RESOURCE_FPGA=0x1234") == ([], [])
 
@@ -236,7 +236,7 @@ def test_memory_that_the_node_was_not_set_up_for_is_refused():
     )
 
 
-def test_words_of_a_kind_called_vram_are_none_of_ours():
+def test_words_of_a_kind_called_vram_are_no_request():
     assert granted("DOCKER_RESOURCE_VRAM=fast", "AMD_VISIBLE_DEVICES=1") == ([1], [])
 
 

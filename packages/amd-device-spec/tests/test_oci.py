@@ -196,7 +196,7 @@ def test_nothing_to_add_takes_out_what_was_added():
         {"namespaces": []},
     ],
 )
-def test_an_annotation_takes_nothing_away_that_is_not_ours(listed):
+def test_an_annotation_takes_away_only_what_the_runtime_added(listed):
     spec = {
         "linux": {"resources": {"devices": [DENY_ALL, {"access": "rwm"}]}},
         "hooks": {"poststop": [{"path": "/theirs"}, {"path": "/theirs", "args": ["/theirs", 7]}]},
@@ -286,7 +286,7 @@ def test_a_long_annotation_on_a_long_spec_takes_no_more_than_both_together(kind)
     assert calls < 30 * (present + len(FORGED_ENTRIES[kind]))
 
 
-def test_an_annotation_longer_than_any_of_ours_is_refused_unread():
+def test_an_annotation_longer_than_any_that_is_written_is_refused_unread():
     listed = json.dumps({"rules": ["1:2"] * 10_000})
 
     with pytest.raises(SpecError) as refusal:
@@ -331,7 +331,7 @@ def test_hooks_of_others_stay_in_front():
     assert spec["hooks"] == {"prestart": [{"path": "/net"}], "poststop": [{"path": "/theirs"}, HOOK]}
 
 
-def test_a_container_is_told_how_much_memory_is_its_own_and_a_second_time_anew():
+def test_a_container_is_told_how_much_memory_is_its_own_and_told_again_a_second_time():
     spec = {"process": {"env": ["A=1", "AMD_VRAM_LIMIT_MB=7"]}}
     apply_edits(spec, build_edits([KFD], vram_mb=4000))
 

@@ -39,7 +39,7 @@ def test_a_fresh_spec_is_true(machine):
     assert told(machine) == []
 
 
-def test_a_number_that_the_kernel_gave_anew_is_told(machine):
+def test_a_number_that_the_kernel_gave_again_is_told(machine):
     nodes_of(machine, 1)[2]["major"] = 234
 
     assert told(machine) == ["devices[1].containerEdits.deviceNodes[2].major: 234, but that of /dev/kfd is 510"]

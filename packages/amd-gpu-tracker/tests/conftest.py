@@ -45,7 +45,7 @@ class Machine:
         self.boot()
 
     def boot(self) -> None:
-        """Start the machine anew: no process, nothing of ours in /run, another boot id."""
+        """Start the machine again: no process, no file of the tracker in /run, another boot id."""
         self.boots += 1
         for process in self.proc.glob("[0-9]*"):
             shutil.rmtree(process)
@@ -187,7 +187,7 @@ class Machine:
     def as_rootless_user(self) -> Machine:
         """Return this machine as a user without privileges has it."""
         user = copy.copy(self)
-        # Files of a simulated host belong to whoever runs the tests.
+        # Files of a simulated host belong to the user who runs the tests.
         user.user = os.geteuid()
         user.state = State(self.host, self.host.path("/run/user/1000/amd-container-toolkit"))
         return user

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from amd_gpu_tracker.errors import GpusChanged, GpusRefused
 from amdgpu_discovery.errors import ToolkitError
 
-# More for whoever has the time: TRACKER_HISTORIES=3000.
+# More where there is time: TRACKER_HISTORIES=3000.
 HISTORIES = int(os.environ.get("TRACKER_HISTORIES", "40"))
 # What waits for the disk waits for nothing there.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -75,7 +75,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     @precondition(lambda self: self.partitioned or not self.enabled)
     @rule()
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         self.reset()
         self.enable()
 

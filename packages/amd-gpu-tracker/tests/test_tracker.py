@@ -246,7 +246,7 @@ def test_a_link_to_a_file_elsewhere_is_written_through(machine):
 
 
 @pytest.mark.parametrize("content", [*CORRUPT, b'{"version":1}', b'{"version":1,"creator":{"pid":"1"},"gpus":3}'])
-def test_a_lease_that_cannot_be_understood_is_shown_and_reset_mends_it(machine, content):
+def test_a_lease_that_cannot_be_understood_is_shown_and_reset_repairs_it(machine, content):
     path = machine.state.lease_path(("/run/runc", "c1"))
     with open(path, "wb") as file:
         file.write(content)
@@ -403,7 +403,7 @@ def test_a_poststop_that_comes_late_leaves_the_living_alone(machine):
     assert machine.users()[0] == ["c1"]
 
 
-def test_a_release_by_the_container_itself_mends_its_broken_lease(machine):
+def test_a_release_by_the_container_itself_repairs_its_broken_lease(machine):
     with open(machine.state.lease_path(("/run/runc", "c1")), "w") as file:
         file.write("{}")
 

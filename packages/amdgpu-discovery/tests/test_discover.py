@@ -1,4 +1,4 @@
-"""The GPUs of every kind of host, and every trap that the kernel sets for whoever lists them."""
+"""The GPUs of every kind of host, and every trap that the kernel sets for programs that list them."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_program_of_root_in_directories_of_root_cannot_be_replaced(program):
 
 
 @pytest.mark.parametrize(("which", "mode"), [("", 0o757), ("..", 0o757), ("../..", 0o757)])
-def test_whoever_may_write_a_program_or_a_directory_above_may_replace_it(program, which, mode):
+def test_a_user_who_may_write_a_program_or_a_directory_above_may_replace_it(program, which, mode):
     part = program / which
     part = part.resolve()
     part.chmod(mode)

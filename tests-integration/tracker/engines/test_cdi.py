@@ -169,7 +169,7 @@ def test_a_container_that_ends_by_itself_gives_back(engine):
 
 
 @on_every_engine
-def test_a_restart_claims_anew_and_may_be_too_late(engine):
+def test_a_restart_claims_again_and_may_be_too_late(engine):
     first = engine.start(0)
     engine.engine.stop(first)
     assert engine.box.users()[0] == []

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 RUNTIME = "/usr/bin/amd-container-runtime"
 NODES = "/dev/amd-container-toolkit"
 UIDMAP = ("--uidmap=0:300000:70000",)
-# Release of Debian, engine, the runtime below ours.
+# Release of Debian, engine, the runtime below amd-container-runtime.
 ENGINES = {
     "Docker 28": ("forky", "docker", "runc"),
     "Docker 26": ("trixie", "docker", "runc"),

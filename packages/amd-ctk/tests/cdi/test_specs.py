@@ -14,7 +14,7 @@ from amd_ctk.cdi.specs import require_writable
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's file is needed, which only root can make")
-def test_another_users_file_is_not_ours_to_write() -> None:
+def test_another_users_file_is_not_overwritten() -> None:
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o755)
     spec = directory / "amd.json"

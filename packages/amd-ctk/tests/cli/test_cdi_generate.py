@@ -225,7 +225,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
-def test_what_is_not_ours_is_not_overwritten(host, amd_ctk, spec, content):
+def test_what_amd_ctk_did_not_write_is_not_overwritten(host, amd_ctk, spec, content):
     host()
     spec.parent.mkdir(parents=True)
     spec.write_text(content)

@@ -183,7 +183,7 @@ class TestDefectsOfTheOriginal:
         assert answer.stderr == "amd is not the default runtime in /etc/docker/daemon.json\n"
         assert daemon_json.read_text() == NVIDIA
 
-    def test_the_default_that_ours_replaced_comes_back(self, configure, daemon_json: Path) -> None:
+    def test_the_default_that_amd_replaced_comes_back(self, configure, daemon_json: Path) -> None:
         daemon_json.write_text(NVIDIA)
         configure("--set-as-default")
 
@@ -214,11 +214,11 @@ class TestDefectsOfTheOriginal:
             "}\n"
         )
 
-    def test_a_file_edited_since_loses_only_what_is_ours(self, configure, daemon_json: Path) -> None:
+    def test_a_file_edited_since_loses_only_what_amd_ctk_added(self, configure, daemon_json: Path) -> None:
         daemon_json.write_text('{\n  "debug": true\n}\n')
         configure("--set-as-default")
-        ours = daemon_json.read_text()
-        daemon_json.write_text(ours.replace('"debug": true', '"debug": false,\n  "hosts": ["fd://"]'))
+        configured = daemon_json.read_text()
+        daemon_json.write_text(configured.replace('"debug": true', '"debug": false,\n  "hosts": ["fd://"]'))
 
         configure("--remove")
 
@@ -232,7 +232,7 @@ class TestDefectsOfTheOriginal:
 
         assert json.loads(daemon_json.read_text()) == {"features": {"cdi": False}}
 
-    def test_what_the_original_configured_is_ours_too(self, configure, daemon_json: Path) -> None:
+    def test_what_the_original_configured_is_removed_too(self, configure, daemon_json: Path) -> None:
         relative = '{"runtimes": {"amd": {"args": [], "path": "amd-container-runtime"}}, "features": {"cdi": true}}'
         daemon_json.write_text(relative)
 

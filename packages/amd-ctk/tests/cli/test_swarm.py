@@ -130,7 +130,7 @@ def test_models_and_memory_are_offered_with_the_tracker_that_keeps_count(node: N
     assert Tracker(node.host).is_enabled()
 
 
-def test_what_is_not_offered_by_us_stays_and_a_second_setup_replaces_ours(node: Node) -> None:
+def test_what_is_not_offered_by_us_stays_and_a_second_setup_replaces_the_first(node: Node) -> None:
     node.configure(**DEFAULT_IS_AMD, node_generic_resources=["SSD=2", "AMD_GPU=0xdead"])
     before = node.daemon_json.read_text()
     node("setup", "--vram=GPU_MB")

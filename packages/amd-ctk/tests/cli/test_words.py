@@ -16,7 +16,7 @@ ROOT = typer.main.get_command(app)
 
 
 @pytest.mark.parametrize(
-    ("original", "ours"),
+    ("original", "respelled"),
     [
         ("runtime configure -runtime=docker", "runtime configure --runtime=docker"),
         ("runtime configure -runtime docker -set-as-default", "runtime configure --runtime docker --set-as-default"),
@@ -37,8 +37,8 @@ ROOT = typer.main.get_command(app)
         ("config set help me", "config set help me"),
     ],
 )
-def test_the_originals_spelling_is_ours(original: str, ours: str) -> None:
-    assert respell(ROOT, original.split()) == ours.split()
+def test_the_originals_spelling_is_understood(original: str, respelled: str) -> None:
+    assert respell(ROOT, original.split()) == respelled.split()
 
 
 def test_help_is_a_command_of_every_group(host, amd_ctk) -> None:

@@ -1,4 +1,4 @@
-"""What an engine says about a configuration before it is written; programs of ours stand in for the engines."""
+"""What an engine says about a configuration before it is written; test programs stand in for the engines."""
 
 from __future__ import annotations
 

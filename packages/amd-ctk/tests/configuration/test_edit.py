@@ -23,8 +23,8 @@ from amd_ctk.engines.docker import DOCKER
 ORIGINAL = '{\n  "debug": true\n}\n'
 
 
-def turn_cdi_on(document: Document, ours: Changes) -> tuple[Document, Changes]:
-    return set_keys(document, [(("features", "cdi"), True)], ours)
+def turn_cdi_on(document: Document, changes: Changes) -> tuple[Document, Changes]:
+    return set_keys(document, [(("features", "cdi"), True)], changes)
 
 
 @pytest.fixture

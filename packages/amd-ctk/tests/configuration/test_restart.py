@@ -1,4 +1,4 @@
-"""Restarting an engine; programs of ours stand in for systemd."""
+"""Restarting an engine; test programs stand in for systemd."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_the_unit_of_the_administrator_stands_for_that_of_the_package(host: Host
 def test_drop_ins_add_in_the_order_of_their_names_and_an_empty_line_takes_back(host: Host) -> None:
     write(host, MAIN, "[Unit]\nExecStart=no\n[Service]\nExecStart=/usr/sbin/dockerd --debug\n")
     write(host, "etc/systemd/system/docker.service.d/20-b.conf", "[Service]\nExecStart=/usr/bin/dockerd \\\n  --b\n")
-    write(host, "lib/systemd/system/docker.service.d/10-a.conf", "[Service]\n# ours\nExecStart=\n")
+    write(host, "lib/systemd/system/docker.service.d/10-a.conf", "[Service]\n# by hand\nExecStart=\n")
     write(host, "lib/systemd/system/docker.service.d/20-b.conf", "[Service]\nExecStart=/never\n")
     write(host, "lib/systemd/system/docker.service.d/notes.txt", "[Service]\nExecStart=/never\n")
 

@@ -10,7 +10,7 @@ CONFIG = """\
 version = 2 # of the file
 # what we pull from
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "mine/pause:1"   # ours
+  sandbox_image = "mine/pause:1"   # local
   limits = [ 1, 2,   3 ]
 [debug]
   level = 'info'
@@ -24,7 +24,7 @@ def test_a_new_key_leaves_every_comment_where_it_was() -> None:
         "version = 2 # of the file\n"
         "# what we pull from\n"
         '[plugins."io.containerd.grpc.v1.cri"]\n'
-        '  sandbox_image = "mine/pause:1"   # ours\n'
+        '  sandbox_image = "mine/pause:1"   # local\n'
         "  limits = [ 1, 2,   3 ]\n"
         "  enable_cdi = true\n"
         "[debug]\n"

@@ -25,8 +25,8 @@ def document(entries: list[str], indent: int | None = 2) -> JsonDocument:
 def test_what_others_offer_comes_back_as_it_was(entries: list[str], indent: int | None) -> None:
     before = document(entries, indent)
 
-    offering, ours = advertise(before, GPUS, [], Changes())
-    after, nothing = withdraw(offering, ours)
+    offering, changes = advertise(before, GPUS, [], Changes())
+    after, nothing = withdraw(offering, changes)
 
     assert offering.get(PATH) == [*entries, "AMD_GPU=0x1", "AMD_GPU=0x2"]
     assert json.loads(after.text) == json.loads(before.text)
@@ -34,15 +34,15 @@ def test_what_others_offer_comes_back_as_it_was(entries: list[str], indent: int 
 
 
 @given(FOREIGN, FOREIGN)
-def test_a_second_time_ours_are_replaced_and_others_kept(first: list[str], more: list[str]) -> None:
-    offering, ours = advertise(document(first), GPUS, [], Changes())
+def test_a_second_time_own_resources_are_replaced_and_others_kept(first: list[str], more: list[str]) -> None:
+    offering, changes = advertise(document(first), GPUS, [], Changes())
     added = [entry for entry in more if entry not in first]
     edited = offering.set(PATH, [*offering.get(PATH), *added])
 
-    again, ours = advertise(edited, [Resource(kind="GPU", value="0x1")], [], ours)
+    again, changes = advertise(edited, [Resource(kind="GPU", value="0x1")], [], changes)
 
     assert again.get(PATH) == [*first, *added, "GPU=0x1"]
-    assert withdraw(again, ours)[0].get(PATH) == [*first, *added]
+    assert withdraw(again, changes)[0].get(PATH) == [*first, *added]
 
 
 def test_a_document_without_resources_offers_none() -> None:

@@ -170,7 +170,7 @@ def test_the_same_id_under_another_runtime_root_is_another_container(machine):
     assert machine.users()[0] == ["c1", "c1"]
 
 
-def test_a_restarted_container_claims_anew(machine):
+def test_a_restarted_container_claims_again(machine):
     machine.tracker.set_accessibility("0", exclusive=True)
     machine.kill(machine.create("c1", [0]))
 

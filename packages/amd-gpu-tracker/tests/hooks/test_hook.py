@@ -102,7 +102,7 @@ def test_a_hook_knows_its_simulated_host_and_its_user(untracked):
     assert words[-2:] == ["--run-directory", "/run/user/1000/amd-container-toolkit"]
 
 
-def test_a_claim_hook_is_known_whoever_wrote_it():
+def test_a_claim_hook_is_known_in_every_spelling():
     assert is_claim_hook(claim_hook(Host("/")))
     assert not is_claim_hook(release_hook(Host("/")))
     assert not is_claim_hook({"path": "/bin/claim", "args": ["claim"]})

@@ -120,7 +120,7 @@ def test_where_processes_of_others_are_hidden_a_lease_is_kept(machine, lease_of)
     assert judge(lease, machine.processes) == UNKNOWN
 
 
-def test_whoever_made_the_container_may_say_that_it_is_over(machine):
+def test_the_maker_of_the_container_may_say_that_it_is_over(machine):
     creator = machine.start_process()
     machine.claim("c1", [0], creator=creator)
     lease = machine.state.read_lease(machine.state.lease_path(("/run/runc", "c1")))

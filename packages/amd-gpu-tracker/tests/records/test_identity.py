@@ -1,4 +1,4 @@
-"""Whether GPUs are those of the policy is looked up anew whenever they may have become others, and only then."""
+"""Whether GPUs are those of the policy is looked up again whenever they may have become others, and only then."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_other_gpus_are_noticed_as_soon_as_there_can_be_others(claimed, change):
             claimed.create(name, [0])
 
 
-def test_whoever_asks_for_the_status_is_told_at_once(claimed):
+def test_the_status_says_it_at_once(claimed):
     with pytest.raises(GpusChanged):
         claimed.tracker.status()
 

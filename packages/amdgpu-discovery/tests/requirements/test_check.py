@@ -212,11 +212,11 @@ def test_a_condition_is_taken_apart_as_it_was_put_together(subject, operator, wa
 
 
 @given(st.tuples(*[st.integers(0, 9)] * 3), st.tuples(*[st.integers(0, 9)] * 3))
-def test_versions_are_ordered_as_numbers(ours, wanted):
-    facts = FACTS.replace(kernel=".".join(map(str, ours)) + "-generic")
+def test_versions_are_ordered_as_numbers(found, wanted):
+    facts = FACTS.replace(kernel=".".join(map(str, found)) + "-generic")
     value = ".".join(map(str, wanted))
-    holds = {"=": ours == wanted, "!=": ours != wanted, "<": ours < wanted, "<=": ours <= wanted}
-    holds |= {">": ours > wanted, ">=": ours >= wanted}
+    holds = {"=": found == wanted, "!=": found != wanted, "<": found < wanted, "<=": found <= wanted}
+    holds |= {">": found > wanted, ">=": found >= wanted}
 
     for operator, expected in holds.items():
         if expected:

@@ -29,7 +29,7 @@ CONFIGURE = {
 class RuntimeView(Value):
     """The runtime that an engine calls for a container: is it amd-container-runtime, and if not, why."""
 
-    is_ours: bool
+    is_amd_runtime: bool
     problem: str = ""
     # Why the engine does not start the container at all.
     refusal: ToolkitError | None = None
@@ -38,17 +38,19 @@ class RuntimeView(Value):
 def find_runtime(container: Container, host: Host) -> RuntimeView:
     """Return which runtime a container would run under, as the engine's files on this host have it."""
     if not container.engine:
-        return RuntimeView(is_ours=True)
-    ours, default = _read_runtimes(container.engine, host)
+        return RuntimeView(is_amd_runtime=True)
+    amd_names, default = _read_runtimes(container.engine, host)
     chosen = container.runtime or default
-    if chosen in ours or os.path.basename(chosen) == RUNTIME_PROGRAM:
-        return RuntimeView(is_ours=True)
+    if chosen in amd_names or os.path.basename(chosen) == RUNTIME_PROGRAM:
+        return RuntimeView(is_amd_runtime=True)
     if chosen == "amd":
         hint = CONFIGURE.get(container.engine, CONFIGURE["docker"])
-        return RuntimeView(is_ours=False, refusal=ToolkitError(f"{container.engine} has no runtime amd", hint=hint))
+        return RuntimeView(
+            is_amd_runtime=False, refusal=ToolkitError(f"{container.engine} has no runtime amd", hint=hint)
+        )
     name = chosen or USUAL_RUNTIME.get(container.engine, "runc")
     return RuntimeView(
-        is_ours=False, problem=f"the container runs under {name}: add --runtime={next(iter(ours), 'amd')}"
+        is_amd_runtime=False, problem=f"the container runs under {name}: add --runtime={next(iter(amd_names), 'amd')}"
     )
 
 
@@ -59,13 +61,13 @@ def _read_runtimes(engine: str, host: Host) -> tuple[list[str], str]:
     from amd_ctk.engines.podman import PODMAN
 
     known, paths = (PODMAN, podman_files(host)) if engine == "podman" else (DOCKER, [DOCKER.config_path])
-    ours: list[str] = []
+    amd_names: list[str] = []
     default = ""
     for path in paths:
         names, chosen = _read_file(known, path, host)
-        ours += [name for name in names if name not in ours]
+        amd_names += [name for name in names if name not in amd_names]
         default = chosen or default
-    return ours, default
+    return amd_names, default
 
 
 def podman_files(host: Host) -> list[str]:
@@ -82,8 +84,8 @@ def _read_file(engine: Engine, path: str, host: Host) -> tuple[list[str], str]:
     except (OSError, ValueError, ToolkitError):
         return [], ""
     entries = runtimes.items() if isinstance(runtimes, dict) else ()
-    ours = [name for name, entry in entries if os.path.basename(layout.program_of(entry)) == RUNTIME_PROGRAM]
-    return ours, default if isinstance(default, str) else ""
+    amd_names = [name for name, entry in entries if os.path.basename(layout.program_of(entry)) == RUNTIME_PROGRAM]
+    return amd_names, default if isinstance(default, str) else ""
 
 
 def translate_gpus(container: Container) -> tuple[Container, list[str]]:

@@ -48,7 +48,7 @@ def explain_container(container: Container, host: Host) -> Explanation:
     built = build_spec(container, host)
     view = find_runtime(container, host)
     problems = [*built.problems]
-    if view.is_ours:
+    if view.is_amd_runtime:
         explanation = explain_spec(built.spec, host)
     else:
         explanation = _explain_without_runtime(built.spec, host, view)

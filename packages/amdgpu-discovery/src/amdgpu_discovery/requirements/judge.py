@@ -61,8 +61,8 @@ def _judge_gpus(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> J
 
 
 def _judge_kernel(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> Judgement:
-    ours, wanted = leading_numbers(facts.kernel), _parse_version(comparison)
-    return Judgement(holds=_compare(ours, comparison.operator, wanted), words=f"the kernel is {facts.kernel}")
+    found, wanted = leading_numbers(facts.kernel), _parse_version(comparison)
+    return Judgement(holds=_compare(found, comparison.operator, wanted), words=f"the kernel is {facts.kernel}")
 
 
 def _judge_driver(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> Judgement:
@@ -126,10 +126,10 @@ def leading_numbers(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _compare(ours: tuple[int, ...], operator: str, wanted: tuple[int, ...]) -> bool:
+def _compare(found: tuple[int, ...], operator: str, wanted: tuple[int, ...]) -> bool:
     """Compare versions as far as the wanted one goes: 6.8.12 is 6.8."""
     # A version that is shorter has zeros.
-    same_length = (*ours, *(0,) * len(wanted))[: len(wanted)]
+    same_length = (*found, *(0,) * len(wanted))[: len(wanted)]
     if operator in ("=", "!="):
         return (same_length == wanted) is (operator == "=")
     if same_length == wanted:

@@ -35,15 +35,15 @@ class CdiFacts(Value):
 
 def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     """Return what the directories of specs hold; a spec that cannot be read is a fact too."""
-    ours = [offer for offer in resolve_devices(directories) if offer.name.startswith(f"{KIND}=")]
-    counting = list(dict.fromkeys(offer.paths[-1] for offer in ours if not offer.is_conflict))
-    overridden = {path for offer in ours if not offer.is_conflict for path in offer.paths[:-1]}
+    amd_devices = [offer for offer in resolve_devices(directories) if offer.name.startswith(f"{KIND}=")]
+    counting = list(dict.fromkeys(offer.paths[-1] for offer in amd_devices if not offer.is_conflict))
+    overridden = {path for offer in amd_devices if not offer.is_conflict for path in offer.paths[:-1]}
     broken = [f"{_shown(host, file.path)}: {file.problem}" for files in directories for file in files if file.problem]
     return CdiFacts(
         paths=tuple(_shown(host, path) for path in counting),
         broken=tuple(broken),
         untrue=tuple(problem for path in counting for problem in _find_untruths(host, path)),
-        conflicts=tuple(offer.name for offer in ours if offer.is_conflict),
+        conflicts=tuple(offer.name for offer in amd_devices if offer.is_conflict),
         shadowed=tuple(sorted(_shown(host, path) for path in overridden)),
     )
 

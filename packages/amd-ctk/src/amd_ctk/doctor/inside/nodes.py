@@ -82,7 +82,7 @@ def _look(path: str, handle: int, kfd: tuple[int, int] | None, own_files: int) -
         return TriedNode(path=path)
     number = (os.major(found.st_rdev), os.minor(found.st_rdev))
     # Another device may act when it is opened, as a watchdog does.
-    is_ours = number[0] == DRM_MAJOR if path != KFD_PATH else number == kfd
+    is_of_amd = number[0] == DRM_MAJOR if path != KFD_PATH else number == kfd
     return TriedNode(
         path=path,
         major=number[0],
@@ -90,7 +90,7 @@ def _look(path: str, handle: int, kfd: tuple[int, int] | None, own_files: int) -
         mode=stat.S_IMODE(found.st_mode),
         uid=found.st_uid,
         gid=found.st_gid,
-        errno=_open(handle, own_files) if is_ours else None,
+        errno=_open(handle, own_files) if is_of_amd else None,
     )
 
 
