@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HEXADECIMAL = "0123456789abcdefABCDEF"
+# Bytes in 1 MiB, in which memory of GPUs is counted.
+MEBIBYTE = 2**20
 
 
 class PciAddress(Value):

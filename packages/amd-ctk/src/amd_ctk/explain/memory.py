@@ -11,6 +11,7 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.identity import require_same_gpus
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.gpu import MEBIBYTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from amd_device_spec.request import VramRequest
     from amdgpu_discovery.gpu import Gpu, GpuLocation
     from amdgpu_discovery.host import Host
-
-MIB = 2**20
 
 
 def plan_memory(spec: dict[str, Any], host: Host, granted: Grant, asked: VramRequest) -> Grant:
@@ -45,6 +44,6 @@ def _choose(host: Host, gpus: Sequence[Gpu], asked: VramRequest) -> GpuLocation:
     require_same_gpus(host, policy, gpus)
     leases = scan_leases(state, Processes(), state.lease_paths())
     require_readable(leases.unreadable)
-    sizes = {gpu.number: (gpu.vram_bytes or 0) // MIB for gpu in gpus}
+    sizes = {gpu.number: (gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus}
     free = free_vram(gpus, sizes, leases, policy)
     return choose_gpu(gpus, free, sizes, asked=str(asked), mib=asked.mib)

@@ -6,6 +6,7 @@ import string
 
 from amd_ctk.swarm.errors import SwarmError
 from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.identities import BY_UUID, is_identity
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.selection import select_gpus
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
 
 # amd-smi counts memory in these units.
-MEBIBYTE = 2**20
 KIND_CHARACTERS = frozenset(string.ascii_letters + string.digits + "_-.")
 
 

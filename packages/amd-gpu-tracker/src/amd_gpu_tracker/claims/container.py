@@ -14,6 +14,7 @@ from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_
 from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
+from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.oci_spec import is_privileged
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
-MEBIBYTE = 2**20
 # Noting a privileged container is not worth a longer wait.
 NOTE_TIMEOUT_SECONDS = 2.0
 

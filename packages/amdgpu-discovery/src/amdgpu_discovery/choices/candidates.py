@@ -15,6 +15,7 @@ from amdgpu_discovery.choices.grammar import (
 )
 from amdgpu_discovery.choices.sentences import hive_too_small, no_gpu_fits, no_such_group, too_few_gpus
 from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.targets import belongs_to
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.choices.grammar import Choice, Condition
     from amdgpu_discovery.gpu import Gpu
 
-MEBIBYTE = 2**20
 GIBIBYTE = 2**30
 
 

@@ -8,6 +8,7 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.driver_versions import DRIVER_VERSION, releases_tested_with
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
 from amdgpu_discovery.files import read_file
+from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.targets import OVERRIDE, parse_override
 from amdgpu_discovery.value import Value
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
-MEBIBYTE = 2**20
 # x86-64 psABI, "Micro-Architecture Levels", by the names of arch/x86/include/asm/cpufeatures.h; each level has those
 # below it. Linux calls LZCNT abm, and shows FMA and AVX only where it saves their registers (OSXSAVE).
 LEVELS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.doctor.finding import Finding, bad, note, ok
+from amdgpu_discovery.gpu import MEBIBYTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,7 +11,6 @@ if TYPE_CHECKING:
 
 WHY = "programs that count only what the firmware has set aside see a small GPU, or none that is large enough"
 PLACE = "explanation/numbering.md"
-MIB = 2**20
 SMALL = 4096
 
 
@@ -22,10 +22,12 @@ def check(facts: Facts) -> Finding | None:
         if not gpu.is_apu or carve_out is None or not gpu.vram_bytes:
             continue
         if gpu.vram_bytes > carve_out:
-            return _judge(gpu.number, carve_out // MIB, gpu.vram_bytes // MIB)
-        if carve_out // MIB < SMALL and not has_cards:
+            return _judge(gpu.number, carve_out // MEBIBYTE, gpu.vram_bytes // MEBIBYTE)
+        if carve_out // MEBIBYTE < SMALL and not has_cards:
             # Since Linux 6.10 KFD counts system memory too.
-            words = f"GPU {gpu.number} may use {carve_out // MIB} MiB: what is set aside for it, and no other memory"
+            words = (
+                f"GPU {gpu.number} may use {carve_out // MEBIBYTE} MiB: what is set aside for it, and no other memory"
+            )
             return bad(words, fix="set aside more in the firmware, or run Linux 6.10 or later")
     return None
 
