@@ -53,9 +53,12 @@ class Machine:
         return str(self.programs / name)
 
     def examine(self, *, only=(), skip=(), engine=""):
+        return run_checks(self.facts(engine), only=only, skip=skip, engine=engine)
+
+    def facts(self, engine=""):
         self.add_program("docker", f"/bin/cat <<'END'\n{json.dumps(self.docker)}\nEND")
         facts = read_facts(self.host, engine=engine, user=self.user, proc=str(self.proc))
-        return run_checks(facts.replace(inside=self.inside), only=only, skip=skip, engine=engine)
+        return facts.replace(inside=self.inside)
 
     def states(self):
         return {result.check: result.finding.state for result in self.examine()}

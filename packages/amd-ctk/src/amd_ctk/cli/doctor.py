@@ -115,7 +115,7 @@ def _agrees() -> bool:
 def _write_bundle(host: Host, facts: Facts, results: list[Result], path: str, *, with_serials: bool) -> None:
     from amd_ctk.doctor.bundle.write import write_bundle
 
-    write_bundle(host, results, facts.docker, path, with_serials=with_serials)
+    write_bundle(host, facts, results, path, with_serials=with_serials)
     print(f"Wrote {path}; look at it before you send it", file=sys.stderr)
 
 

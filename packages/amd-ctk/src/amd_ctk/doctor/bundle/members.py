@@ -7,12 +7,10 @@ from amdgpu_discovery.errors import ToolkitError
 README = "README"
 REPORT = "doctor.json"
 PROFILE = "profile.json"
-NODES = "nodes.json"
-DOCKER = "docker.json"
+FACTS = "facts.json"
 LOG = "amd-container-runtime.log"
-# Files of the host, below their path there; the last is where /proc goes.
+# Files of the host, below their path there.
 FILES = "files"
-PROC = "proc"
 LARGEST_MEMBER = 1024 * 1024
 MOST_MEMBERS = 64
 # Of the whole archive, packed and unpacked.

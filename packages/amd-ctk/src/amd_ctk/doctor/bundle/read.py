@@ -1,9 +1,8 @@
-"""Read a bundle that somebody sent: nothing of it is believed, and nothing is unpacked to where it says."""
+"""Read a bundle that somebody sent: nothing of it is believed, and nothing is unpacked into files."""
 
 from __future__ import annotations
 
 from amd_ctk.doctor.bundle.members import (
-    FILES,
     LARGEST_MEMBER,
     LARGEST_PACKED,
     LARGEST_UNPACKED,
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 # What unpacking may use of memory; xz allows its archives to ask for gigabytes.
 MEMORY = 256 * 1024 * 1024
-# Where files of the host may go.
-DIRECTORIES = ("/etc/cdi/", "/run/cdi/", "/etc/amd-container-toolkit/", "/sys/fs/selinux/")
 
 
 def read_members(path: str) -> dict[str, bytes]:
@@ -37,14 +34,6 @@ def read_members(path: str) -> dict[str, bytes]:
             return dict(_read(archive))
     except (tarfile.TarError, ValueError, EOFError) as error:
         raise BundleError(f"{path} is not a bundle: {error}") from error
-
-
-def host_paths(members: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the files of the host by their path there; what may not be there is left out."""
-    paths = {name.removeprefix(FILES): content for name, content in members.items() if name.startswith(f"{FILES}/")}
-    return {
-        path: content for path, content in paths.items() if path.startswith(DIRECTORIES) and ".." not in path.split("/")
-    }
 
 
 def _unpack(content: bytes) -> bytes:

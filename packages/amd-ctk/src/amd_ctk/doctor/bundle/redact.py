@@ -5,23 +5,36 @@ from __future__ import annotations
 import re
 
 from amdgpu_discovery.identities import format_smi_uuid
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from amdgpu_discovery.host import Host
     from amdgpu_discovery.simulate import Profile
 
 # Of a URL: tcp://user:password@host
 CREDENTIALS = re.compile(r"://[^/\s@\"]+@")
+PCI_FUNCTIONS = "/sys/module/amdgpu/drivers/pci:amdgpu"
+KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
+KFD_ID = "unique_id "
+
+
+class Serial(Value):
+    """A unique id, what is said instead of it, and the PCI device id that stands in the UUID of amd-smi."""
+
+    number: int
+    instead: int
+    device_id: int = 0
 
 
 class Redaction:
-    """What is said instead of the unique ids of a host: the made-up ones of its profile."""
+    """Says other ids instead of unique ones, and no passwords."""
 
-    def __init__(self, real: Profile, made_up: Profile) -> None:
-        """Compare a profile with the same one without serials."""
-        self._instead = dict(_pairs(real, made_up))
+    def __init__(self, serials: Iterable[Serial]) -> None:
+        """Know the ids in every form in which programs print them."""
+        self._instead = {form: other for serial in serials for form, other in _forms(serial)}
         known = "|".join(map(re.escape, sorted(self._instead, key=len, reverse=True)))
         self._pattern = re.compile(known, re.IGNORECASE) if known else None
 
@@ -41,13 +54,40 @@ def without_credentials(text: str) -> str:
     return CREDENTIALS.sub("://***@", text)
 
 
-def _pairs(real: Profile, made_up: Profile) -> Iterator[tuple[str, str]]:
+def serials_of(real: Profile, made_up: Profile) -> list[Serial]:
+    """Return the unique ids of a profile, with those of the same one without serials."""
+    found = []
     for mine, other in zip(real.gpus, made_up.gpus, strict=True):
         ids = [(mine.pci_unique_id, other.pci_unique_id), *zip(mine.kfd_unique_ids, other.kfd_unique_ids, strict=True)]
-        for number, instead in ids:
-            if number and instead:
-                yield f"{number:016x}", f"{instead:016x}"
-                yield f"{number:x}", f"{instead:x}"
-                yield str(number), str(instead)
-                device_id = mine.model.device_id
-                yield format_smi_uuid(number, device_id).lower(), format_smi_uuid(instead, device_id).lower()
+        device_id = mine.model.device_id
+        found += [Serial(number=number, instead=new or 0, device_id=device_id) for number, new in ids if number]
+    return found
+
+
+def read_serials(host: Host, first_made_up: int) -> list[Serial]:
+    """Return the unique ids that stand in sysfs, for a host that cannot be recorded."""
+    found: dict[int, int] = {}
+    for address in host.names(PCI_FUNCTIONS):
+        number = host.read_attribute(f"{PCI_FUNCTIONS}/{address}/unique_id")
+        found[_parse(number, 16)] = _parse(host.read_attribute(f"{PCI_FUNCTIONS}/{address}/device"), 16)
+    for node in host.names(KFD_NODES):
+        for line in host.read_attribute(f"{KFD_NODES}/{node}/properties").splitlines():
+            if line.startswith(KFD_ID):
+                found.setdefault(_parse(line.removeprefix(KFD_ID), 10), 0)
+    pairs = enumerate((number, device_id) for number, device_id in found.items() if number)
+    return [Serial(number=number, instead=first_made_up + n, device_id=device_id) for n, (number, device_id) in pairs]
+
+
+def _parse(text: str, base: int) -> int:
+    try:
+        return int(text, base)
+    except ValueError:
+        return 0
+
+
+def _forms(serial: Serial) -> Iterator[tuple[str, str]]:
+    number, instead = serial.number, serial.instead
+    yield f"{number:016x}", f"{instead:016x}"
+    yield f"{number:x}", f"{instead:x}"
+    yield str(number), str(instead)
+    yield format_smi_uuid(number, serial.device_id).lower(), format_smi_uuid(instead, serial.device_id).lower()

@@ -5,20 +5,19 @@ No environment, no credentials, and no unique ids unless they are asked for.
 
 from __future__ import annotations
 
+from amd_ctk.doctor.bundle.facts_json import format_facts
 from amd_ctk.doctor.bundle.members import (
-    DOCKER,
+    FACTS,
     FILES,
     LARGEST_MEMBER,
     LOG,
     MOST_MEMBERS,
-    NODES,
-    PROC,
     PROFILE,
     README,
     REPORT,
     BundleError,
 )
-from amd_ctk.doctor.bundle.redact import Redaction, without_credentials
+from amd_ctk.doctor.bundle.redact import Redaction, read_serials, serials_of, without_credentials
 from amd_ctk.doctor.text import format_json
 from amd_device_spec.settings import CONFIG_FILE
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
@@ -29,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from amd_ctk.doctor.facts.docker import DockerFacts
+    from amd_ctk.doctor.facts.all import Facts
     from amd_ctk.doctor.run import Result
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.simulate import Profile
@@ -40,33 +39,24 @@ LAST_BYTES = 64 * 1024
 CDI_DIRECTORIES = ("/etc/cdi", "/run/cdi")
 # The toolkit's own kind; other specs may hold anything.
 KIND = b"amd.com/gpu"
-PROC_FILES = ("sys/kernel/osrelease", "self/uid_map")
-HOST_FILES = (
-    CONFIG_FILE,
-    "/sys/fs/selinux/enforce",
-    "/sys/fs/selinux/booleans/container_use_devices",
-    "/sys/fs/selinux/booleans/container_use_dri_devices",
-)
 TEXT = """\
 A bundle of 'amd-ctk doctor --bundle'. See the same findings elsewhere with
 
   amd-ctk doctor --replay THIS-FILE
 
-or build the host and serve it to any program of the toolkit with AMD_CTK_HOST_ROOT=DIR:
+or build its GPUs and serve them to any program of the toolkit with AMD_CTK_HOST_ROOT=DIR:
 
   python -m amdgpu_discovery.simulate build ./profile.json DIR
 """
 
 
-def write_bundle(
-    host: Host, results: Sequence[Result], docker: DockerFacts, path: str, *, with_serials: bool = False
-) -> None:
+def write_bundle(host: Host, facts: Facts, results: Sequence[Result], path: str, *, with_serials: bool = False) -> None:
     """Write what is known of a host to an archive; BundleError."""
     if exists(path) and not is_file(path):  # root would replace /dev/null
         raise BundleError(f"the bundle cannot be written: {path} is not a file", hint="name a new file")
     profile, hide = _record(host, with_serials=with_serials)
-    members: dict[str, str] = {README: TEXT, REPORT: format_json(results), DOCKER: _format(docker.as_dict())}
-    members |= {NODES: _format(_nodes(host)), LOG: _last_lines(host), **dict(_files(host))}
+    members: dict[str, str] = {README: TEXT, REPORT: format_json(results), LOG: _last_lines(host)}
+    members |= {FACTS: _format(format_facts(facts, with_serials=with_serials)), **dict(_files(host))}
     content = {name: hide(text).encode()[:LARGEST_MEMBER] for name, text in members.items()}
     if profile is not None:
         from amdgpu_discovery.simulate.profile_json import format_profile
@@ -81,39 +71,30 @@ def write_bundle(
 def _record(host: Host, *, with_serials: bool) -> tuple[Profile | None, Callable[[str], str]]:
     """Return the host as a profile, None where it is not understood, and what hides its ids in text."""
     from amdgpu_discovery.simulate import record_profile
+    from amdgpu_discovery.simulate.serials import FIRST_MADE_UP
 
     try:
         real = record_profile(host, "bundle", with_serials=True)
         made_up = record_profile(host, "bundle")
-    except ToolkitError:
-        return None, without_credentials
-    return (real, without_credentials) if with_serials else (made_up, Redaction(real, made_up))
-
-
-def _nodes(host: Host) -> dict[str, int]:
-    """Return the modes of the nodes that are there."""
-    paths = ["/dev/kfd", *(f"/dev/dri/{name}" for name in sorted(host.names("/dev/dri"))[:512])]
-    found = {path: host.stat(path) for path in paths}
-    return {path: status.st_mode & 0o777 for path, status in found.items() if status}
+    except (ToolkitError, OSError):
+        real, made_up = None, None
+    if with_serials:
+        return real, without_credentials
+    known = serials_of(real, made_up) if real and made_up else []
+    # A GPU that is not understood is in no profile, and its id may be in a spec.
+    return made_up, Redaction([*read_serials(host, FIRST_MADE_UP + len(known)), *known])
 
 
 def _files(host: Host) -> Iterator[tuple[str, str]]:
-    for path in HOST_FILES:
-        yield from _file(host, path, f"{FILES}{path}")
+    yield from _file(host, CONFIG_FILE, f"{FILES}{CONFIG_FILE}")
     for directory in CDI_DIRECTORIES:
         for name in sorted(host.names(directory))[: MOST_MEMBERS // 4]:
             yield from _file(host, f"{directory}/{name}", f"{FILES}{directory}/{name}", containing=KIND)
-    for name in PROC_FILES:
-        yield from _read(f"/proc/{name}", f"{PROC}/{name}")
 
 
 def _file(host: Host, path: str, name: str, *, containing: bytes = b"") -> Iterator[tuple[str, str]]:
-    yield from _read(host.path(path), name, containing=containing)
-
-
-def _read(path: str, name: str, *, containing: bytes = b"") -> Iterator[tuple[str, str]]:
     try:
-        content, _ = read_plain_file(path, largest=LARGEST_MEMBER)
+        content, _ = read_plain_file(host.path(path), largest=LARGEST_MEMBER)
     except OSError:
         return
     if containing in content:

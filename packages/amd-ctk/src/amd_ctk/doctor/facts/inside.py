@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.doctor.inside.caches import find_home
+from amd_ctk.doctor.inside.caches import find_home, is_above_cache
 from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
 from amd_ctk.doctor.inside.find import find_first_process
 from amd_ctk.doctor.inside.image_files import look_at_files
@@ -65,7 +65,7 @@ class InsideFacts(Value):
     nodes: tuple[TriedNode, ...] = ()
     image: ImageFacts = ImageFacts()
     variables: dict[str, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
-    # Where something else than the image's own file system is.
+    # Where something else than the image's own file system is, at or above a cache of kernels.
     mount_points: tuple[str, ...] = ()
     # False on a simulated host, where no driver answers behind the nodes.
     has_driver: bool = True
@@ -108,12 +108,13 @@ def _look(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None) -> 
     process = read_process(first)
     nodes = ask_inside(process, lambda own_files: {"nodes": try_nodes(kfd, own_files)})["nodes"]
     variables = Processes().variables(first.pid, VARIABLES)
+    home = find_home(variables)
     found = facts.replace(
         process=process,
         nodes=tuple(TriedNode(**node) for node in nodes),
-        image=_read_image(process, find_home(variables)),
+        image=_read_image(process, home),
         variables=variables,
-        mount_points=read_mount_points(first.pid),
+        mount_points=tuple(point for point in read_mount_points(first.pid) if is_above_cache(point, home)),
     )
     require_running(first)
     return found

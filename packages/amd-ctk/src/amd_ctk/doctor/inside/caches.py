@@ -24,6 +24,11 @@ def find_home(variables: Mapping[str, str]) -> str:
     return home.rstrip("/") if HOME.fullmatch(home) else USUAL_HOME
 
 
+def is_above_cache(path: str, home: str) -> bool:
+    """Return whether a cache below a home directory is at a path, or below it."""
+    return any(f"{home}/{name}/".startswith(f"{path.rstrip('/')}/") for name in CACHES)
+
+
 def find_compiled(home: str, start: float) -> list[str]:
     """Return the caches below a home directory in which something was made after `start`, in seconds since 1970."""
     return [path for path in (f"{home}/{name}" for name in CACHES) if any(made > start for made in _times(path))]

@@ -57,7 +57,7 @@ def start_time(identity: ProcessId) -> float:
     """Return when a process started, in seconds since 1970; OSError."""
     lines = _read("/proc/stat").splitlines()
     boot = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
-    return boot + identity.start / os.sysconf("SC_CLK_TCK")
+    return boot + identity.started
 
 
 def read_process(identity: ProcessId, proc: str = "/proc") -> ContainerProcess:

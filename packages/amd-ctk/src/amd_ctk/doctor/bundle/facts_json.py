@@ -1,0 +1,53 @@
+"""All facts of a host as a document, and back: what checks judge elsewhere as they do here."""
+
+from __future__ import annotations
+
+from amd_ctk.doctor.bundle.typed_json import format_value, parse_value
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.cdi import CdiFacts
+from amd_ctk.doctor.facts.containers import StaleContainer
+from amd_ctk.doctor.facts.docker import DockerFacts
+from amd_ctk.doctor.facts.engine_files import EngineFileFacts
+from amd_ctk.doctor.facts.gpus import GpuFacts, NodeProblem
+from amd_ctk.doctor.facts.inside import ImageFacts, InsideFacts
+from amd_ctk.doctor.facts.kernel import KernelFacts
+from amd_ctk.doctor.facts.packages import PackageFacts
+from amd_ctk.doctor.facts.podman import PodmanFacts
+from amd_ctk.doctor.facts.slurm import SlurmFacts
+from amd_ctk.doctor.facts.toolkit import ToolkitFacts
+from amd_ctk.doctor.facts.users import User
+from amd_ctk.doctor.inside.nodes import TriedNode
+from amd_ctk.doctor.inside.process import ContainerProcess
+from amd_ctk.slurm.status import NodeGpu, SlurmStatus
+from amd_gpu_tracker.records.lease import ProcessId
+from amdgpu_discovery.gpu import DeviceNode, DeviceNumber, Gpu, PciAddress, UnnumberedGpu
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from amdgpu_discovery.value import Value
+
+# Every class that a field of Facts may have, near or far.
+TYPES: dict[str, type[Value]] = {
+    value_type.__name__: value_type
+    for value_type in (
+        *(KernelFacts, GpuFacts, DockerFacts, CdiFacts, ToolkitFacts, PodmanFacts, EngineFileFacts, SlurmFacts),
+        *(PackageFacts, StaleContainer, InsideFacts, ImageFacts, NodeProblem, User, TriedNode, ContainerProcess),
+        *(NodeGpu, SlurmStatus, ProcessId, DeviceNode, DeviceNumber, Gpu, PciAddress, UnnumberedGpu),
+    )
+}
+
+
+def format_facts(facts: Facts, *, with_serials: bool) -> dict[str, Any]:
+    """Return facts as JSON has them; the id of a hive of XGMI is a serial too, which no check asks."""
+    gpus = facts.gpus.gpus if with_serials else tuple(gpu.replace(xgmi_hive=None) for gpu in facts.gpus.gpus)
+    document: dict[str, Any] = format_value(facts.replace(gpus=facts.gpus.replace(gpus=gpus)))
+    return document
+
+
+def parse_facts(document: dict[str, Any]) -> Facts:
+    """Return the facts of a document; ValueError for one that is none."""
+    facts = parse_value(Facts, document, TYPES)
+    assert isinstance(facts, Facts)  # noqa: S101 - for the type checker
+    return facts

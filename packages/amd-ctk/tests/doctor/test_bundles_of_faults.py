@@ -1,0 +1,124 @@
+"""Whatever is wrong with a host or a container, its bundle says so elsewhere, word for word."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.doctor.bundle.facts_json import parse_facts
+from amd_ctk.doctor.bundle.replay import replay_bundle
+from amd_ctk.doctor.bundle.write import write_bundle
+from amd_ctk.doctor.facts.containers import StaleContainer
+from amd_ctk.doctor.run import run_checks
+from amd_ctk.doctor.text import format_results
+from amdgpu_discovery.numbering import locate_gpus
+
+HERE = Path(__file__).parent
+OF_HOSTS = runpy.run_path(str(HERE / "test_causes.py"))
+OF_CONTAINERS = runpy.run_path(str(HERE / "test_inside_causes.py"))
+ID = 0x7A1B2C3D4E5F6071
+STALE = StaleContainer(container_id="c" * 64, path="/dev/kfd", inside="234:0", outside="235:0")
+
+
+def judge(machine, tmp_path, **changes):
+    """Return what the checks say here, and what they say of the bundle."""
+    facts = machine.facts().replace(**changes)
+    here = run_checks(facts)
+    write_bundle(machine.host, facts, here, str(tmp_path / "bundle.tar.xz"))
+    return format_results(here, verbose=True), format_results(
+        replay_bundle(str(tmp_path / "bundle.tar.xz")), verbose=True
+    )
+
+
+@pytest.mark.parametrize("name", OF_HOSTS["FAULTS"])
+def test_a_fault_of_a_host_is_replayed(machine, tmp_path, name):
+    made = machine()
+    OF_HOSTS["FAULTS"][name](made)
+
+    here, elsewhere = judge(made, tmp_path)
+
+    assert elsewhere == here
+    assert " bad " in here
+
+
+@pytest.mark.parametrize("name", [*OF_CONTAINERS["FAULTS"], *OF_CONTAINERS["NOTES"]])
+def test_a_fault_of_a_container_is_replayed(machine, tmp_path, name):
+    made = machine()
+    made.write("/sys/module/amdgpu/version", "6.12.12\n")
+    made.inside = {**OF_CONTAINERS["FAULTS"], **OF_CONTAINERS["NOTES"]}[name]
+
+    here, elsewhere = judge(made, tmp_path)
+
+    assert elsewhere == here
+    assert name in here
+
+
+@pytest.mark.parametrize("stale", [(STALE,), None])
+def test_containers_of_before_are_replayed(machine, tmp_path, stale):
+    here, elsewhere = judge(machine(), tmp_path, stale_containers=stale)
+
+    assert elsewhere == here
+
+
+def mangle_a_node(machine):
+    machine.write("/sys/class/kfd/kfd/topology/nodes/2/properties", "simd_count x\n")
+
+
+def mangle_everything(machine):
+    machine.remove("/sys/class/kfd/kfd/topology/nodes")
+    machine.write("/sys/class/kfd/kfd/topology/nodes/1/properties", f"unique_id {ID}\n\0\n")
+
+
+@pytest.mark.parametrize("mangle", [mangle_a_node, mangle_everything])
+def test_a_host_that_is_not_understood_is_replayed_without_its_unique_ids(machine, tmp_path, mangle):
+    made = machine("mi210-4")
+    ids = [*(gpu.unique_id for gpu in locate_gpus(made.host)), ID]
+    made.write("/var/log/amd-container-runtime.log", "".join(f"GPU-{one:016x} {one}\n" for one in ids[:-1]))
+    mangle(made)
+
+    here, elsewhere = judge(made, tmp_path)
+
+    assert elsewhere == here
+    with tarfile.open(tmp_path / "bundle.tar.xz") as archive:
+        members = {member.name: archive.extractfile(member).read().decode().lower() for member in archive}
+    text = "".join(members.values())
+    assert [one for one in ids if f"{one:016x}" in text or f"{one:x}" in text or str(one) in text] == []
+
+
+def test_configurations_that_are_broken_tell_no_secrets(machine, tmp_path):
+    made = machine()
+    OF_HOSTS["podman_user"](made)
+    for path in (
+        "/etc/containers/containers.conf",
+        "/etc/containerd/config.toml",
+        "/etc/slurm/gres.conf",
+        "/etc/slurm/oci.conf",
+        "/etc/docker/daemon.json",
+        "/var/lib/dpkg/status",
+        "/etc/apt/sources.list.d/amd.list",
+        "/etc/cdi/amd.json",
+    ):
+        made.write(
+            path, '[engine]\nenv = ["TOKEN=secret-1"]\nName=secret-2 = secret-3\nhttps://secret-4@radeon.com/ noble\n'
+        )
+
+    here, elsewhere = judge(made, tmp_path)
+
+    assert elsewhere == here
+    with tarfile.open(tmp_path / "bundle.tar.xz") as archive:
+        assert "secret" not in "".join(archive.extractfile(member).read().decode() for member in archive)
+
+
+def test_a_field_of_a_later_version_is_left_out(machine, tmp_path):
+    made = machine()
+    facts = made.facts()
+    write_bundle(made.host, facts, [], str(tmp_path / "b.tar.xz"))
+    with tarfile.open(tmp_path / "b.tar.xz") as archive:
+        document = json.loads(archive.extractfile("facts.json").read())
+    document["kernel"]["of_later"] = [1]
+
+    assert parse_facts(document).kernel == facts.kernel
