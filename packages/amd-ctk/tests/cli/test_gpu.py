@@ -97,6 +97,8 @@ def test_json_has_everything_and_ids_as_words(host, amd_ctk):
                 "cu_count": 64,
                 "is_apu": False,
                 "xgmi_hive": None,
+                "model": "GFX1201",
+                "product_name": None,
                 "uuid": "0xB7054E91D3FA682C",
             }
         ],

@@ -36,7 +36,7 @@ EXAMPLES = {
     "cdi refresh": ("sudo amd-ctk cdi refresh",),
     "cdi watch": ("sudo amd-ctk cdi watch", "sudo amd-ctk cdi watch --interval=30"),
     "cdi remove": ("sudo amd-ctk cdi remove", "sudo amd-ctk cdi remove --all"),
-    "gpu list": ("amd-ctk gpu list", "amd-ctk gpu list --json"),
+    "gpu list": ("amd-ctk gpu list", "amd-ctk gpu list --wide", "amd-ctk gpu list --json"),
     "gpu query": ("amd-ctk gpu query --format='{gfx}'", "amd-ctk gpu query --format=labels --gpus=0-1"),
     "image targets": ("amd-ctk image targets rocm/pytorch",),
     "image check": ("amd-ctk image check rocm/pytorch", "amd-ctk image check rocm/pytorch --gpus=0-1"),

@@ -9,8 +9,10 @@ import typer
 
 from amd_ctk.cli.context import host_of
 from amd_ctk.cli.group import command_group
-from amd_ctk.listing import count_gpus, find_listed_gpus
+from amd_ctk.listing import count_gpus, find_listed_gpus, format_uuid
 from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.models import model_of
 from amdgpu_discovery.numbering import hidden_numbers
 from amdgpu_discovery.unknown_gpus import format_numbers
 
@@ -21,16 +23,26 @@ RULE = "-" * 75
 
 @app.command("list")
 def list_gpus(
-    context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False
+    context: typer.Context,
+    *,
+    wide: Annotated[
+        bool, typer.Option("--wide", "-w", help="Also show model, memory, address, partition and who uses each GPU.")
+    ] = False,
+    no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Shorten nothing for a narrow terminal.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """List AMD GPUs with their UUIDs."""
     from amdgpu_discovery.discover import find_unnumbered_gpus
+    from amdgpu_discovery.product_names import find_product_names
 
     host = host_of(context)
     gpus = find_listed_gpus(host)
     unnumbered = find_unnumbered_gpus(host)
-    print(format_json(gpus, unnumbered) if as_json else format_table(gpus), flush=True)
-    for note in () if as_json else (*describe_hidden(gpus), *map(describe_unnumbered, unnumbered)):
+    if as_json:
+        print(format_json(gpus, unnumbered, find_product_names(host, gpus)), flush=True)
+        return
+    notes = _print_table(host, gpus, wide=wide, no_trunc=no_trunc)
+    for note in (*notes, *describe_hidden(gpus), *map(describe_unnumbered, unnumbered)):
         print(note, file=sys.stderr)
 
 
@@ -77,11 +89,6 @@ def format_row(number: str, uuid: str, devices: str) -> str:
     return f"{number:<10}{uuid:<25}{devices:<40}"
 
 
-def format_uuid(gpu: Gpu) -> str:
-    """Return a GPU's unique id as the guide prints it."""
-    return f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A"
-
-
 def describe_hidden(gpus: list[Gpu]) -> list[str]:
     """Return a line about the GPUs that this process may not use, none where it may use all."""
     hidden = hidden_numbers(gpus)
@@ -96,7 +103,7 @@ def describe_unnumbered(gpu: UnnumberedGpu) -> str:
     return f"The GPU at {gpu.pci_address} has no number because {gpu.reason}"
 
 
-def format_json(gpus: list[Gpu], unnumbered: list[UnnumberedGpu]) -> str:
+def format_json(gpus: list[Gpu], unnumbered: list[UnnumberedGpu], products: dict[int, str]) -> str:
     """Return {"gpus": [...], "hidden": [...], "unnumbered": [...]}; `hidden` are numbers of GPUs.
 
     Ids are strings, because JSON readers lose 64-bit integers, and null where the hardware has none.
@@ -105,7 +112,7 @@ def format_json(gpus: list[Gpu], unnumbered: list[UnnumberedGpu]) -> str:
 
     return json.dumps(
         {
-            "gpus": [_gpu_fields(gpu) for gpu in gpus],
+            "gpus": [_gpu_fields(gpu, products[gpu.number]) for gpu in gpus],
             "hidden": hidden_numbers(gpus),
             "unnumbered": [_unnumbered_fields(gpu) for gpu in unnumbered],
         },
@@ -113,11 +120,23 @@ def format_json(gpus: list[Gpu], unnumbered: list[UnnumberedGpu]) -> str:
     )
 
 
-def _gpu_fields(gpu: Gpu) -> dict[str, object]:
+def _print_table(host: Host, gpus: list[Gpu], *, wide: bool, no_trunc: bool) -> list[str]:
+    """Print the original's table; a wider one where that is asked for, or shown on a terminal. Return notes on it."""
+    if not wide and not sys.stdout.isatty():
+        print(format_table(gpus), flush=True)
+        return []
+    from amd_ctk.gpu_table import print_gpus
+
+    return print_gpus(host, gpus, wide=wide, no_trunc=no_trunc)
+
+
+def _gpu_fields(gpu: Gpu, product: str) -> dict[str, object]:
     fields = gpu.as_dict()
     del fields["render_minor"], fields["card_minor"], fields["host_total"]
     return {
         **fields,
+        "model": model_of(gpu),
+        "product_name": product or None,
         "uuid": format_uuid(gpu) if gpu.unique_id else None,
         "pci_address": str(gpu.pci_address),
         "kfd_unique_id": _format_id(gpu.kfd_unique_id),

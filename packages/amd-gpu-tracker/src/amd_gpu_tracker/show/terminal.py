@@ -65,7 +65,7 @@ def _table(columns: list[tuple[Column, int]]) -> Table:
     table = Table(box=RULES, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for column, width in columns:
         justify = "right" if column.is_number else "left"
-        table.add_column(column.header, width=width, no_wrap=True, overflow="ignore", justify=justify)  # type: ignore[arg-type]
+        table.add_column(column.header, width=width, no_wrap=True, overflow="crop", justify=justify)  # type: ignore[arg-type]
     return table
 
 

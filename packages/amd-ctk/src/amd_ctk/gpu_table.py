@@ -1,0 +1,130 @@
+"""The list of GPUs for people: on a terminal, and with `--wide`."""
+
+from __future__ import annotations
+
+import sys
+
+from amd_ctk.listing import count_gpus, format_uuid
+from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing, format_listing
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.models import model_of
+from amdgpu_discovery.product_names import find_product_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from amd_gpu_tracker.show.status import ContainerUse
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+    # The containers that use each GPU by its number, with the names of those that have one.
+    Users = Mapping[int, Sequence[ContainerUse]]
+
+# From here on a terminal has room for what `--wide` adds.
+WIDE_TERMINAL = 100
+GIBIBYTE = 2**30
+NUMBER = Column(header="GPU Id")
+MODEL = Column(header="Model", yields=6, least=ID_LENGTH)
+TARGET = Column(header="Target", yields=2)
+MEMORY = Column(header="Memory", yields=5, is_number=True)
+UUID = Column(header="UUID")
+NODE = Column(header="DRM Devices")
+PCI_ADDRESS = Column(header="PCI Address", yields=3)
+PARTITION = Column(header="Partition", yields=4)
+NUMA = Column(header="NUMA", yields=1, is_number=True)
+USERS = Column(header="Used by", least=ID_LENGTH, is_id=True)
+# What every terminal shows; the others come with `--wide` and wide terminals.
+BASE = (NUMBER, MODEL, MEMORY, UUID, NODE, USERS)
+
+
+def print_gpus(host: Host, gpus: Sequence[Gpu], *, wide: bool, no_trunc: bool) -> list[str]:
+    """Print the GPUs as wide as the terminal, elsewhere whole; return what is to be said of them on stderr."""
+    users, names, notes = _find_users(host)
+    listing = list_gpus(gpus, find_product_names(host, gpus), users, names)
+    print(count_gpus(list(gpus)), flush=True)
+    if not gpus:
+        return notes
+    if sys.stdout.isatty():
+        from amd_gpu_tracker.show.terminal import make_console, print_listing
+
+        console = make_console()
+        shown = listing if wide or no_trunc or console.width >= WIDE_TERMINAL else keep_columns(listing, BASE)
+        print_listing(shown, console, no_trunc=no_trunc)
+    else:
+        print(format_listing(listing))
+    return notes
+
+
+def list_gpus(
+    gpus: Sequence[Gpu], products: Mapping[int, str], users: Users | None, names: Mapping[str, str]
+) -> Listing:
+    """Return the GPUs as a list; without a column of partitions or users where there can be none."""
+    columns = [NUMBER, MODEL, TARGET, MEMORY, UUID, NODE, PCI_ADDRESS, PARTITION, NUMA, USERS]
+    if not any(gpu.compute_partition for gpu in gpus):
+        columns.remove(PARTITION)
+    if users is None:
+        columns.remove(USERS)
+    rows = []
+    for gpu in gpus:
+        uses = [_name_of(use, names) for use in (users or {}).get(gpu.number, ())] or ["-"]
+        values = {**_values(gpu, products[gpu.number]), USERS: uses[0]}
+        rows.append(tuple(values[column] for column in columns))
+        rows += [tuple(use if column is USERS else "" for column in columns) for use in uses[1:]]
+    return Listing(columns=tuple(columns), rows=tuple(rows))
+
+
+def keep_columns(listing: Listing, columns: Sequence[Column]) -> Listing:
+    """Return a list with these of its columns."""
+    kept = [at for at, column in enumerate(listing.columns) if column in columns]
+    return Listing(
+        columns=tuple(listing.columns[at] for at in kept),
+        rows=tuple(tuple(row[at] for at in kept) for row in listing.rows),
+    )
+
+
+def _values(gpu: Gpu, product: str) -> dict[Column, str]:
+    return {
+        NUMBER: str(gpu.number),
+        MODEL: short_model(model_of(gpu), product),
+        TARGET: gpu.gfx_target or "-",
+        MEMORY: f"{gpu.vram_bytes / GIBIBYTE:.1f} GiB" if gpu.vram_bytes else "-",
+        UUID: format_uuid(gpu),
+        NODE: gpu.render_path,
+        PCI_ADDRESS: str(gpu.pci_address),
+        PARTITION: _partition(gpu),
+        NUMA: "-" if gpu.numa_node is None else str(gpu.numa_node),
+    }
+
+
+def short_model(model: str, product: str) -> str:
+    """Return a model as it stands in a table: MI210, and of graphics cards the product without its maker."""
+    is_compute = product.endswith(model)
+    return model if is_compute or not product else product.removeprefix("AMD ")
+
+
+def _partition(gpu: Gpu) -> str:
+    """Return the modes of a GPU, and which of its partitions this is."""
+    if not gpu.compute_partition:
+        return "-"
+    modes = "/".join(mode for mode in (gpu.compute_partition, gpu.memory_partition) if mode)
+    return f"{modes} {gpu.partition_rank + 1} of {gpu.partition_total}" if gpu.partition_total > 1 else modes
+
+
+def _name_of(use: ContainerUse, names: Mapping[str, str]) -> str:
+    return names.get(use.container_id) or use.container_id
+
+
+def _find_users(host: Host) -> tuple[Users | None, dict[str, str], list[str]]:
+    """Return who uses each GPU and the names of containers; None, and why, where the tracker cannot say."""
+    from amd_gpu_tracker.life.container_names import find_container_names
+    from amd_gpu_tracker.tracker import Tracker
+
+    try:
+        status = Tracker(host).status()
+    except ToolkitError as error:
+        return None, {}, [str(error)]
+    if not status.enabled:
+        return None, {}, []
+    users = {gpu.number: gpu.containers for gpu in status.gpus}
+    return users, find_container_names([use for uses in users.values() for use in uses]), list(status.problems)

@@ -1,0 +1,90 @@
+"""The names under which GPUs are sold, such as AMD Instinct MI210: for people, never for requests.
+
+One PCI device id stands for several graphics cards, which differ in their revision.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.tables import read_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+PCI_DEVICES = "/sys/bus/pci/devices"
+# libdrm's list, as AMD's driver packages and distributions bring it (libdrm/data/amdgpu.ids).
+AMDGPU_IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
+MAKER = "AMD "
+# What udev's builtin hwdb adds to a device, from hwdb.d/20-pci-vendor-model.hwdb.
+HWDB_MODEL = "ID_MODEL_FROM_DATABASE"
+
+
+def find_product_names(host: Host, gpus: Iterable[Gpu]) -> dict[int, str]:
+    """Return the product names of GPUs by number; "" where nobody knows one.
+
+    They come from the board itself (its FRU, which the driver shows), libdrm's list, udev's hardware database, and the
+    table of compute GPUs, in this order.
+    """
+    listed = _read_amdgpu_ids(host)
+    return {gpu.number: _find_product_name(host, gpu, listed) for gpu in gpus}
+
+
+def parse_amdgpu_ids(text: str) -> dict[tuple[int, int], str]:
+    """Read libdrm's list: the name of each device id and revision, written `740F,	02,	AMD Instinct MI210`."""
+    names = {}
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(",", 2)]
+        # The line with the version of the list has one field.
+        if len(fields) == 3 and not line.startswith("#") and _is_hexadecimal(fields[0]) and _is_hexadecimal(fields[1]):
+            names[int(fields[0], 16), int(fields[1], 16)] = fields[2]
+    return names
+
+
+def product_in_hwdb(model: str) -> str:
+    """Return the product that udev's database names beside the chip: `Aldebaran/MI200 [Instinct MI210]`."""
+    inside = model.partition("[")[2].partition("]")[0] or model
+    return f"{MAKER}{inside.removeprefix(MAKER)}" if inside else ""
+
+
+def _find_product_name(host: Host, gpu: Gpu, listed: dict[tuple[int, int], str]) -> str:
+    directory = f"{PCI_DEVICES}/{gpu.pci_address}"
+    told, revision = host.read_attributes([f"{directory}/product_name", f"{directory}/revision"])
+    return (
+        told
+        or (listed.get((gpu.device_id, int(revision, 16)), "") if _is_hexadecimal(revision.removeprefix("0x")) else "")
+        or (product_in_hwdb(_read_hwdb_model(directory)) if host.is_this_machine else "")
+        or _name_in_table(gpu)
+    )
+
+
+def _read_amdgpu_ids(host: Host) -> dict[tuple[int, int], str]:
+    # The first one that is there is the newest.
+    texts = (host.read_attribute(path) for path in AMDGPU_IDS)
+    return parse_amdgpu_ids(next((text for text in texts if text), ""))
+
+
+def _read_hwdb_model(directory: str) -> str:
+    """Return what udev says of a device of this machine, "" without udev or pyudev."""
+    try:
+        import pyudev
+    # It raises this where there is no libudev, too.
+    except ImportError:
+        return ""
+    try:
+        model: str = pyudev.Devices.from_path(pyudev.Context(), directory).properties.get(HWDB_MODEL, "")
+    except (pyudev.DeviceNotFoundError, OSError, ValueError):
+        return ""
+    return model
+
+
+def _name_in_table(gpu: Gpu) -> str:
+    models: dict[str, str] = read_table("gpu-models")["models"]
+    model = models.get(f"0x{gpu.device_id:04x}")
+    return f"{MAKER}Instinct {model}" if model else ""
+
+
+def _is_hexadecimal(text: str) -> bool:
+    return 0 < len(text) <= 4 and not text.strip("0123456789abcdefABCDEF")
