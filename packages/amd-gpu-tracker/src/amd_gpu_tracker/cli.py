@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 from typer.core import TyperGroup
 
 from amd_gpu_tracker.completion import offer_accessibility, offer_gpus
@@ -20,6 +21,9 @@ from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_fr
 
 if TYPE_CHECKING:
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
+
+# Typer 0.20 asks rich to escape help that is plain; packages have rich without the libraries it would need for that.
+typer.core.HAS_RICH = False
 
 DISABLED = "GPU Tracker is disabled"
 RESTART = (

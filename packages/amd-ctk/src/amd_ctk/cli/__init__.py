@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+import typer.core
 
 from amd_ctk.cli.root_group import RootGroup
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
+
+# Typer 0.20 asks rich to escape help that is plain; packages have rich without the libraries it would need for that.
+typer.core.HAS_RICH = False
 
 app = typer.Typer(
     name="amd-ctk",
