@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_gpu_tracker import Tracker
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.numbering import locate_gpus
@@ -14,13 +15,16 @@ from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.simulate import build_host
 
 PAGE = Path(__file__).parents[2] / "docs/reference/requests.md"
-TABLE = re.compile(r"^\| request on `(?P<profile>[\w-]+)` \| GPUs \|\n\|---\|---\|\n(?P<rows>(?:\|.*\|\n)+)", re.M)
+TABLE = re.compile(
+    r"^\| (?P<kind>request|choice) on `(?P<profile>[\w-]+)` \| GPUs \|\n\|---\|---\|\n(?P<rows>(?:\|.*\|\n)+)", re.M
+)
 
 
-def rows() -> list[tuple[str, str, str]]:
+def rows(kind: str = "request") -> list[tuple[str, str, str]]:
     return [
         (table["profile"], request.strip().strip("`"), answer.strip())
         for table in TABLE.finditer(PAGE.read_text(encoding="utf-8"))
+        if table["kind"] == kind
         for _, request, answer, _ in (row.split("|") for row in table["rows"].splitlines())
     ]
 
@@ -43,5 +47,26 @@ def test_a_request_means_what_the_page_says(
     assert said == answer
 
 
-def test_both_tables_are_found() -> None:
+@pytest.fixture(scope="module")
+def tracker(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
+    tracker = Tracker(build_host(tmp_path_factory.mktemp("host") / "mi210-8", "mi210-8"))
+    tracker.enable()
+    return tracker
+
+
+@pytest.mark.parametrize(("profile", "choice", "answer"), rows("choice"))
+def test_a_choice_means_what_the_page_says(profile: str, choice: str, answer: str, tracker: Tracker) -> None:
+    assert profile == "mi210-8"
+    try:
+        said = " ".join(map(str, tracker.reserve("notebook", choice)))
+    except RequestError as refusal:
+        said = str(refusal)
+    else:
+        tracker.release("notebook")
+
+    assert said == answer
+
+
+def test_all_tables_are_found() -> None:
     assert {profile for profile, _, _ in rows()} == {"mi210-4", "mi300x-8-cpx"}
+    assert len(rows("choice")) > 15

@@ -90,6 +90,12 @@ def names_of(gpu):
 WORDS = st.sampled_from(
     ["all", "none", "", "void", "first", "3-1", "0x1234", "GPU-XX", "ffff:00:00.0", " 1 ", "99", "-1"]
 )
+WISHES = st.sampled_from(
+    [
+        *("auto", "auto:2", "free:1", "free:9", "auto:1+xgmi", "free:2+numa:0", "all+discrete", "all+integrated"),
+        *("auto:1+group:a", "auto:1+group:b", "auto:1,0", "auto:x", "amd.com/gpu=auto:1", "auto:1+vram:64GiB"),
+    ]
+)
 RANGES = st.builds("{}-{}".format, st.integers(0, 9), st.integers(0, 70))
 
 
@@ -97,6 +103,8 @@ RANGES = st.builds("{}-{}".format, st.integers(0, 9), st.integers(0, 70))
 def requests(draw, gpus):
     named = st.sampled_from([name for gpu in gpus for name in names_of(gpu)]) if gpus else WORDS
     items = st.one_of(named, named, st.integers(0, 9).map(str), RANGES, WORDS)
+    if draw(st.integers(0, 3)) == 0:
+        return draw(WISHES)
     return ",".join(draw(st.lists(items, min_size=1, max_size=4)))
 
 
@@ -144,6 +152,8 @@ CHOICES = st.builds(
     swarm_vram_resources=st.sampled_from([(), ("MEMORY",)]),
     privileged_claims=st.sampled_from(["requested", "all"]),
     slurm_filters=st.sampled_from(["remove", "keep"]),
+    gpu_groups=st.sampled_from([(), ("a=0",)]),
+    integrated_gpus=st.sampled_from(["include", "exclude"]),
     visible_devices_env=st.sampled_from(["always", "always", "privileged", "never"]),
 )
 

@@ -55,6 +55,8 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "privileged_claims": "requested",
         "slurm_filters": "remove",
         "image_requirements": "enforce",
+        "gpu_groups": (),
+        "integrated_gpus": "include",
         "log_level": "info",
         "log_file": "",
     }
@@ -226,3 +228,30 @@ def test_compiled_settings_cost_no_heavy_import(host: Host) -> None:
     )
 
     assert seen.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "sentence"),
+    [
+        ("notebooks=0", 'gpu-groups is not a list of groups (as in gpu-groups = ["notebooks=0-1"])'),
+        ([1], 'gpu-groups is not a list of groups (as in gpu-groups = ["notebooks=0-1"])'),
+        (["a"], 'gpu-groups has "a", which is not NAME=GPUS (as in gpu-groups = ["notebooks=0-1"])'),
+        (["a="], 'gpu-groups has "a=", which is not NAME=GPUS (as in gpu-groups = ["notebooks=0-1"])'),
+        (["-a=0"], 'gpu-groups has "-a=0", which is not NAME=GPUS (as in gpu-groups = ["notebooks=0-1"])'),
+        (["a=0, 1"], 'gpu-groups has "a=0, 1", which is not NAME=GPUS (as in gpu-groups = ["notebooks=0-1"])'),
+        (["a=auto:1"], 'gpu-groups has "a=auto:1", which is not NAME=GPUS (as in gpu-groups = ["notebooks=0-1"])'),
+        (["a=0", "a=1"], "gpu-groups has two groups a (give each a name of its own)"),
+    ],
+)
+def test_a_group_is_a_name_and_gpus(groups: object, sentence: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        check_settings({"gpu-groups": groups}, "F")
+
+    assert str(refusal.value) == f"F: {sentence}"
+
+
+def test_groups_survive_being_compiled(host: Host) -> None:
+    write(host, CONFIG_FILE, "not even TOML")
+    compile_settings(host, {"gpu-groups": ["notebooks=0,2", "training=1-3"]})
+
+    assert read_settings(host) == Settings(gpu_groups=("notebooks=0,2", "training=1-3"))

@@ -6,7 +6,7 @@ import posix
 
 from amd_device_spec.host_grant import grant_on_host
 from amd_device_spec.oci import VRAM_LIMIT, add_edits, build_edits, is_edited
-from amd_device_spec.request import VISIBLE_DEVICES, is_permitted, keep_last_request, requested_gpus
+from amd_device_spec.request import VISIBLE_DEVICES, is_permitted, keep_last_request, name_chosen_gpus, requested_gpus
 from amd_gpu_tracker import may_be_tracking
 from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
 from amdgpu_discovery.errors import FileError, SpecError, ToolkitError, reason
@@ -118,7 +118,10 @@ def _add(start: Start) -> None:
         changed = add_edits(start.spec, _edits(start, nodes, closed, granted, claim)) or changed
         if request and request.job and granted.gpus:
             changed = _remove_filters(start, request.job) or changed
-        if keep_last_request(start.spec) or changed:
+        changed = keep_last_request(start.spec) or changed
+        if granted.choice:
+            changed = name_chosen_gpus(start.spec, granted.gpus)
+        if changed:
             start.bundle.write()
         # Where it is refused because it runs already, runc says so, and its bundle and its GPUs stay as they are.
         is_given = claim is None or claim.reserve()
@@ -172,9 +175,10 @@ def _grant(start: Start, request: GpuRequest | None) -> tuple[Grant, ContainerCl
     tracked = may_be_tracking(start.host)
     granted, gpus = grant_on_host(request, start.host, start.settings)
     # A container that asked for nothing may have been given GPUs by its engine.
-    claim = _claim(start, granted, gpus) if tracked or granted.vram else None
+    claim = _claim(start, granted, gpus) if tracked or granted.vram or granted.candidates else None
     if granted.vram and claim:
         _drop_limits_of_others(start.spec)
+    if (granted.vram or granted.candidates) and claim:
         granted = granted.replace(gpus=claim.gpus)
     return granted, claim
 
@@ -199,6 +203,8 @@ def _claim(start: Start, granted: Grant, gpus: Sequence[GpuLocation]) -> Contain
         located=gpus,
         kinds=granted.kinds,
         vram_mb=vram_mb,
+        choice=granted.choice,
+        candidates=granted.candidates,
         privileged_claims_all=start.settings.privileged_claims == "all",
     )
 
@@ -249,4 +255,5 @@ def _log_grant(start: Start, granted: Grant, closed_nodes: str) -> None:
     for note in filter(None, (*granted.notes, closed_nodes)):
         start.say("warn", note)
     numbers = f"[{' '.join(str(gpu.number) for gpu in granted.gpus)}]"
-    start.say("info", "Requested GPUs for container", gpu_indices=numbers)
+    chosen_for = {"chosen_for": granted.choice.text} if granted.choice else {}
+    start.say("info", "Requested GPUs for container", gpu_indices=numbers, **chosen_for)

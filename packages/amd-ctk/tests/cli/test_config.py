@@ -24,6 +24,8 @@ visible-devices-env = "always"  # default
 privileged-claims = "requested"  # default
 slurm-filters = "remove"  # default
 image-requirements = "enforce"  # default
+gpu-groups = []  # default
+integrated-gpus = "include"  # default
 log-level = "info"  # default
 log-file = ""  # default
 """
@@ -65,6 +67,8 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "privileged-claims": "requested",
             "slurm-filters": "remove",
             "image-requirements": "enforce",
+            "gpu-groups": [],
+            "integrated-gpus": "include",
             "log-level": "info",
             "log-file": "",
         },
@@ -202,3 +206,10 @@ def test_no_directory_that_is_made_may_be_written_by_others(tmp_path, amd_ctk, s
         os.umask(before)
 
     assert os.stat(served.path("/etc/amd-container-toolkit")).st_mode & 0o777 == 0o755
+
+
+def test_groups_of_gpus_are_a_list(served: Host, amd_ctk) -> None:
+    answer = amd_ctk("config", "set", "gpu-groups", "notebooks=0,2", "training=1-3")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, UPDATED, "")
+    assert read_settings(served).gpu_groups == ("notebooks=0,2", "training=1-3")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES, by_user, with_variable
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.selection import resolve
+from amdgpu_discovery.selection import ALL, may_be_choice, resolve
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from amd_device_spec.request import GpuRequest, VramRequest
     from amd_device_spec.settings import Settings
-    from amdgpu_discovery.gpu import GpuLocation, UnnumberedGpu
+    from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.gpu import Gpu, GpuLocation, UnnumberedGpu
 
 # How many things that were ignored the log says one by one: a request can name a thousand unknown GPUs.
 MOST_NOTES = 8
@@ -30,20 +31,25 @@ class Grant(Value):
         notes: A sentence for the log about each thing that was ignored.
         kinds: The resource kinds by which Swarm chose.
         vram: Memory of a GPU (in MiB) that the GPU Tracker has yet to choose; then there are no `gpus`.
+        choice: What was asked for, where the request said that and named no GPUs.
+        candidates: The GPUs among which the GPU Tracker has yet to choose; then there are no `gpus`.
     """
 
     gpus: tuple[GpuLocation, ...]
     notes: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     vram: VramRequest | None = None
+    choice: Choice | None = None
+    candidates: tuple[Gpu, ...] = ()
 
 
 class Node(Value):
-    """What a request is held against: the GPUs, the administrator's settings, and what finds GPUs without a number."""
+    """What a request is held against: the GPUs, the administrator's settings, and what finds out more about GPUs."""
 
     gpus: Sequence[GpuLocation]
     settings: Settings
     unnumbered: Callable[[], Sequence[UnnumberedGpu]]
+    described: Callable[[], Sequence[Gpu]]
 
 
 def decide_grant(
@@ -52,17 +58,19 @@ def decide_grant(
     settings: Settings,
     *,
     unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple,
+    described: Callable[[], Sequence[Gpu]] = tuple,
 ) -> Grant:
     """Decide which GPUs of a host a request gets; RequestError where it cannot be met as it is written.
 
-    `unnumbered` is called only where a request names an address without a numbered GPU. With unknown-gpus "ignore" what
-    cannot be met is left out and noted instead.
+    `unnumbered` is called only where a request names an address without a numbered GPU, `described` for what is known
+    of the GPUs only where a request says what they must be. With unknown-gpus "ignore" what cannot be met is left out
+    and noted instead.
     """
     if request.asks_for_nothing:
         variables = " and ".join(SWARM_PREFIX + kind for kind in sorted(request.resources))
         note = f"ignoring {variables} because {VISIBLE_DEVICES} asks for no GPU"
         return Grant(gpus=(), notes=(note,) if variables else ())
-    node = Node(gpus=gpus, settings=settings, unnumbered=unnumbered)
+    node = Node(gpus=gpus, settings=settings, unnumbered=unnumbered, described=described)
     if not (request.resources or request.unadvertised):
         return _grant_named(by_user(request), node)
     # Most requests are a user's alone.
@@ -74,7 +82,9 @@ def decide_grant(
 
 
 def _grant_named(asked: dict[str, str], node: Node) -> Grant:
-    """Grant what variables of the environment name. Errors as `grant`."""
+    """Grant what variables of the environment name. Errors as `decide_grant`."""
+    if VISIBLE_DEVICES in asked and (granted := _grant_choice(asked[VISIBLE_DEVICES], node)):
+        return granted
     chosen: dict[int, GpuLocation] = {}
     notes: list[str] = []
     for variable, value in asked.items():
@@ -87,6 +97,17 @@ def _grant_named(asked: dict[str, str], node: Node) -> Grant:
         _refuse_twice(variable, asked, resolution.gpus, chosen)
         chosen.update((gpu.number, gpu) for gpu in resolution.gpus)
     return Grant(gpus=tuple(chosen[number] for number in sorted(chosen)), notes=tuple(notes))
+
+
+def _grant_choice(value: str, node: Node) -> Grant | None:
+    """Grant a request that says what is needed, None where it names GPUs."""
+    if not (may_be_choice(value) or (node.settings.integrated_gpus == "exclude" and ALL in value.lower())):
+        return None
+    # Most requests name GPUs.
+    from amd_device_spec.choice_grant import grant_choice
+
+    granted = grant_choice(value, node)
+    return Grant(**granted.as_dict()) if granted else None
 
 
 def _notes_of(variable: str, value: str, problems: Sequence[RequestError], node: Node) -> list[str]:

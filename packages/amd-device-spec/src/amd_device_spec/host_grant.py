@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amdgpu_discovery.gpu import GpuLocation, UnnumberedGpu
+    from amdgpu_discovery.gpu import Gpu, GpuLocation, UnnumberedGpu
     from amdgpu_discovery.host import Host
 
 
@@ -29,11 +29,14 @@ def _decide(request: GpuRequest, gpus: list[GpuLocation], host: Host, settings: 
     def unnumbered() -> list[UnnumberedGpu]:
         return _find_unnumbered_gpus(host)
 
+    def described() -> list[Gpu]:
+        return _find_gpus(host)
+
     if request.job is None or request.asks_for_nothing:
-        return decide_grant(request, gpus, settings, unnumbered=unnumbered)
+        return decide_grant(request, gpus, settings, unnumbered=unnumbered, described=described)
     from amd_device_spec.slurm.grant import grant_in_job
 
-    return grant_in_job(request, request.job, gpus, host, settings, unnumbered=unnumbered)
+    return grant_in_job(request, request.job, gpus, host, settings, unnumbered=unnumbered, described=described)
 
 
 def _locate_gpus(request: GpuRequest, host: Host) -> list[GpuLocation]:
@@ -50,3 +53,10 @@ def _find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
     from amdgpu_discovery.discover import find_unnumbered_gpus
 
     return find_unnumbered_gpus(host)
+
+
+def _find_gpus(host: Host) -> list[Gpu]:
+    # Only requests that say what is needed ask for more than where GPUs are.
+    from amdgpu_discovery.discover import find_gpus
+
+    return find_gpus(host)

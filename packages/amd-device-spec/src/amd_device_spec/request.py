@@ -14,11 +14,12 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from amd_device_spec.settings import Settings
     from amd_device_spec.slurm_job import Job
+    from amdgpu_discovery.gpu import GpuLocation
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 SLURM_PREFIX = "SLURM"
@@ -116,6 +117,14 @@ def keep_last_request(spec: dict[str, Any]) -> bool:
     if superseded:
         environment[:] = [entry for place, entry in enumerate(environment) if place not in superseded]
     return bool(superseded)
+
+
+def name_chosen_gpus(spec: dict[str, Any], gpus: Iterable[GpuLocation]) -> bool:
+    """Tell a container which GPUs were chosen for it, where its environment says what it needs; return True."""
+    environment = spec["process"]["env"]
+    place = next(place for place, entry in enumerate(environment) if entry.partition("=")[0] == VISIBLE_DEVICES)
+    environment[place] = f"{VISIBLE_DEVICES}={','.join(str(gpu.number) for gpu in gpus)}"
+    return True
 
 
 def is_permitted(spec: dict[str, Any], settings: Settings) -> bool:

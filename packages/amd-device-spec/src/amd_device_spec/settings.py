@@ -33,10 +33,14 @@ CHOICES = {
     "privileged-claims": ("requested", "all"),
     "slurm-filters": ("remove", "keep"),
     "image-requirements": ("enforce", "warn", "ignore"),
+    "integrated-gpus": ("include", "exclude"),
     "log-level": ("info", "debug", "warn", "error"),
 }
 # The keys that take kinds of Swarm's generic resources, each with an example.
 KINDS = {"swarm-resources": "AMD_GPU", "swarm-vram-resources": "VRAM"}
+GROUPS = "gpu-groups"
+# Every key that takes a list, each with an example.
+LISTS = {**KINDS, GROUPS: "notebooks=0-1"}
 
 
 class SettingsError(ToolkitError):
@@ -60,6 +64,8 @@ class Settings(Value):
         slurm_filters: What becomes of Slurm's own ROCR_VISIBLE_DEVICES and its like in containers: `remove` or `keep`.
         image_requirements: What becomes of containers that do not fit the `AMD_REQUIRE_*` of their image: `enforce`,
             `warn` or `ignore`.
+        gpu_groups: Groups of GPUs, `NAME=REQUEST` each, which choices and CDI devices name.
+        integrated_gpus: Whether `all` and choices take an APU beside discrete GPUs: `include` or `exclude`.
         log_level: `debug`, `info`, `warn` or `error`.
         log_file: Absolute path of the runtime's log; "" for the default.
     """
@@ -74,6 +80,8 @@ class Settings(Value):
     privileged_claims: str = "requested"
     slurm_filters: str = "remove"
     image_requirements: str = "enforce"
+    gpu_groups: tuple[str, ...] = ()
+    integrated_gpus: str = "include"
     log_level: str = "info"
     log_file: str = ""
 
@@ -110,7 +118,7 @@ def parse_compiled(content: bytes, source: str) -> dict[str, Any] | None:
     if f"source={source}" not in lines[1:2]:
         return None
     values: dict[str, Any] = dict(line.partition("=")[::2] for line in lines[2:])
-    return {key: value.split() if key in KINDS else value for key, value in values.items()}
+    return {key: value.split() if key in LISTS else value for key, value in values.items()}
 
 
 def check_settings(values: Mapping[str, Any], where: str) -> Settings:
@@ -119,7 +127,7 @@ def check_settings(values: Mapping[str, Any], where: str) -> Settings:
         if key_problem := problem(key, value):
             raise SettingsError(f"{where}: {key_problem[0]}", hint=key_problem[1])
     fields: dict[str, Any] = {
-        key.replace("-", "_"): tuple(value) if key in KINDS else value for key, value in values.items()
+        key.replace("-", "_"): tuple(value) if key in LISTS else value for key, value in values.items()
     }
     settings = Settings(**fields)
     if both := sorted(set(settings.swarm_resources) & set(settings.swarm_vram_resources)):
@@ -133,6 +141,8 @@ def problem(key: str, value: object) -> tuple[str, str] | None:
     """Return what is wrong with a key or its value and a hint, None where nothing is."""
     if not is_setting(key):
         return f"there is no setting {key}", f"did you mean {nearest_key(key)}?"
+    if key == GROUPS:
+        return _problem_of_groups(value)
     if key in KINDS:
         wrong = (f"{key} is not a list of resource kinds", f'as in {key} = ["{KINDS[key]}"]')
         return None if _is_kinds(value) else wrong
@@ -170,6 +180,23 @@ def _problem_of_path(key: str, value: str) -> tuple[str, str] | None:
     if key == "log-file":
         return f"{key} is not an absolute path: {value}", "as in /var/log/amd-container-runtime.log"
     return None
+
+
+def _problem_of_groups(value: object) -> tuple[str, str] | None:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(group, str) for group in value):
+        return f"{GROUPS} is not a list of groups", f'as in {GROUPS} = ["{LISTS[GROUPS]}"]'
+    # Most hosts have no groups.
+    from amdgpu_discovery.identities import is_group_name
+    from amdgpu_discovery.selection import may_be_choice
+
+    for group in value:
+        name, _, request = group.partition("=")
+        # The compiled form has the groups of a host in one line, with spaces between them.
+        if not is_group_name(name) or not request or may_be_choice(request) or len(group.split()) != 1:
+            return f'{GROUPS} has "{group}", which is not NAME=GPUS', f'as in {GROUPS} = ["{LISTS[GROUPS]}"]'
+    names = [group.partition("=")[0] for group in value]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    return (f"{GROUPS} has two groups {twice}", "give each a name of its own") if twice else None
 
 
 def _is_kinds(value: object) -> bool:

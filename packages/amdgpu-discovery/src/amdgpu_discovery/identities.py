@@ -1,4 +1,4 @@
-"""The words that name a GPU: a number, a unique id in all its spellings, a PCI address."""
+"""The words that name a GPU: a number, a unique id in all its spellings, a PCI address; and names of groups."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ def form_of(item: str) -> str:
     if parse_pci_address(name) is not None:
         return BY_PCI
     return BY_UUID if parse_unique_id(name) is not None else ""
+
+
+def is_group_name(text: str) -> bool:
+    """Return whether a group may be called so: CDI allows these letters in the name of a device."""
+    return text.isascii() and text[:1].isalnum() and text.replace("-", "").replace("_", "").replace(".", "").isalnum()
 
 
 def parse_number(text: str) -> int | None:

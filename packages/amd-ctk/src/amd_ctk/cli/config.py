@@ -11,7 +11,7 @@ import typer
 from amd_ctk.cli import offers
 from amd_ctk.cli.context import host_of, host_to_change
 from amd_ctk.cli.group import command_group
-from amd_device_spec.settings import CONFIG_FILE, KINDS, Settings, SettingsError, check_settings, problem
+from amd_device_spec.settings import CONFIG_FILE, KINDS, LISTS, Settings, SettingsError, check_settings, problem
 
 app = command_group("Settings of the AMD Container Toolkit")
 
@@ -60,8 +60,10 @@ def set_(
     from amd_ctk.low_level import check_low_level_runtime
     from amd_ctk.settings_file import set_setting
 
-    is_list = key in KINDS
-    value: Any = [word for words in values for word in words.split(",") if word] if is_list else values[0]
+    is_list = key in LISTS
+    value: Any = values if is_list else values[0]
+    if key in KINDS:
+        value = [word for words in values for word in words.split(",") if word]
     _check(key, value)
     if len(values) > 1 and not is_list:
         raise typer.BadParameter(f"{key} takes one value")

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 from copy import deepcopy
 
+from amd_ctk.explain.chosen import plan_choice
 from amd_ctk.explain.memory import plan_memory
 from amd_ctk.explain.reservation import refusal_of_tracker
 from amd_device_spec.grant import Grant
 from amd_device_spec.host_grant import grant_on_host
 from amd_device_spec.oci import PRIVATE_NODES, Edits, add_edits, build_edits
 from amd_device_spec.oci_annotation import remove_edits
-from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, is_permitted, keep_last_request, requested_gpus
+from amd_device_spec.request import (
+    VISIBLE_DEVICES,
+    GpuRequest,
+    is_permitted,
+    keep_last_request,
+    name_chosen_gpus,
+    requested_gpus,
+)
 from amd_device_spec.slurm.filters import remove_filters
 from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.hook_entries import release_hook
@@ -87,14 +95,18 @@ def _plan(plan: Plan, host: Host, settings: Settings, container_id: str) -> Plan
     granted, located = grant_on_host(plan.request, host, settings)
     if granted.vram:
         granted = plan_memory(plan.spec, host, granted, granted.vram)
+    elif granted.choice and granted.candidates:
+        claims_all = settings.privileged_claims == "all" and is_privileged(plan.spec)
+        granted = plan_choice(plan.spec, host, granted, located, claims_all=claims_all)
     else:
         plan = plan.replace(given=tuple(find_given(plan.spec, host, located, granted)))
     plan = plan.replace(granted=granted, notes=(*plan.notes, *granted.notes))
     claimed = _find_claimed(plan, host, located, settings)
-    # Memory is always reserved; what else is claimed only where it is tracked.
-    has_claim = bool(granted.vram) or (may_be_tracking(host) and bool(claimed))
+    # Memory and what is chosen are always reserved; what else is claimed only where it is tracked.
+    is_chosen = bool(granted.vram or granted.candidates)
+    has_claim = is_chosen or (may_be_tracking(host) and bool(claimed))
     plan = _plan_edits(plan, host, settings, has_claim=has_claim)
-    if not granted.vram and (refusal := refusal_of_tracker(host, claimed, container_id)):
+    if not is_chosen and (refusal := refusal_of_tracker(host, claimed, container_id)):
         return plan.replace(refusals=(refusal,))
     return plan
 
@@ -138,6 +150,8 @@ def _plan_edits(plan: Plan, host: Host, settings: Settings, *, has_claim: bool) 
     )
     add_edits(plan.spec, edits)
     keep_last_request(plan.spec)
+    if plan.granted.choice:
+        name_chosen_gpus(plan.spec, plan.granted.gpus)
     if plan.request and plan.request.job and plan.granted.gpus:
         remove_filters(plan.spec, plan.request.job, settings)
     note = closed_nodes_note(closed, plan.spec)

@@ -6,7 +6,7 @@ from amd_ctk.explain.visible_inside import FILTERS
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
 from amd_device_spec.slurm.filters import FILTERS as SLURM_FILTERS
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.selection import asks_for_nothing, resolve
+from amdgpu_discovery.selection import asks_for_nothing, may_be_choice, resolve
 from amdgpu_discovery.targets import OVERRIDE, parse_override
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
@@ -94,7 +94,16 @@ def _describe_visible(value: str, plan: Plan, located: Sequence[GpuLocation]) ->
         return "no GPU"
     if plan.granted.kinds:
         return f"is ignored: {' and '.join(SWARM_PREFIX + kind for kind in plan.granted.kinds)} counts"
+    if may_be_choice(value):
+        return _describe_choice(plan)
     return _name_what_resolves(value, located)
+
+
+def _describe_choice(plan: Plan) -> str:
+    if plan.refusals:
+        return plan.refusals[0].message
+    now = ", if it starts now" if plan.granted.candidates else ""
+    return f"{name_gpus(plan.granted.gpus)}{now}"
 
 
 def _describe_resource(kind: str, value: str, plan: Plan, located: Sequence[GpuLocation]) -> str:

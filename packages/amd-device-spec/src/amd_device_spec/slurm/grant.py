@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
     from amd_device_spec.slurm_job import Job
-    from amdgpu_discovery.gpu import GpuLocation, UnnumberedGpu
+    from amdgpu_discovery.gpu import Gpu, GpuLocation, UnnumberedGpu
     from amdgpu_discovery.host import Host
 
 # The longest name that a host can have; Slurm's own are no longer.
@@ -46,10 +46,11 @@ def grant_in_job(
     settings: Settings,
     *,
     unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple,
+    described: Callable[[], Sequence[Gpu]] = tuple,
 ) -> Grant:
     """Return what a request gets in a job; RequestError where it cannot be met, SlurmError where nobody can tell.
 
-    `gpus` are those that this process may use.
+    `gpus` are those that this process may use; `unnumbered` and `described` are as for `decide_grant`.
     """
     allowed = find_gpus_of_job(job, gpus, host)
     if not (request.is_named or request.unadvertised):
@@ -57,7 +58,7 @@ def grant_in_job(
     if gpus and not allowed:
         return _refuse_all(request, settings)
     try:
-        return decide_grant(request, allowed, settings, unnumbered=unnumbered)
+        return decide_grant(request, allowed, settings, unnumbered=unnumbered, described=described)
     except RequestError as error:
         if NOT_AMONG not in error.message:
             raise

@@ -6,12 +6,13 @@ from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, why_not
 from amd_gpu_tracker.claims.claim import new_lease, read_own_lease, refused
 from amd_gpu_tracker.claims.conflicts import require_readable
 from amd_gpu_tracker.claims.reservation import look_again
-from amd_gpu_tracker.errors import TrackerNeeded
+from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name
 from amd_gpu_tracker.life.lease_scan import count_once, prune_leases, scan_leases
 from amd_gpu_tracker.life.user_leases import read_user_leases
-from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
+from amd_gpu_tracker.records.identity import require_same_gpus, require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,6 +59,21 @@ def reserve_choice(
         state.write_lease(new_lease(met, processes))
         if state.is_rootless:
             look_again(state, met, None)
+    return chosen
+
+
+def choose_now(state: State, choice: Choice, gpus: Sequence[Gpu], *, processes: Processes) -> list[Gpu]:
+    """Return what a choice would take now; nothing is reserved or written. Errors as `reserve_choice`."""
+    policy = state.read_policy()
+    require_tracking(policy, choice)
+    require_same_gpus(state.host, policy, locate_gpus(state.host))
+    scan = scan_leases(state, processes, state.lease_paths())
+    require_readable(scan.unreadable)
+    leases = (*scan.living, *leases_of_others(state, processes))
+    candidates = find_users(gpus, policy, leases, is_rootless=state.is_rootless)
+    chosen = choose(candidates, choice)
+    if chosen is None:
+        raise GpusRefused(_why_not(candidates, choice, scan.living))
     return chosen
 
 

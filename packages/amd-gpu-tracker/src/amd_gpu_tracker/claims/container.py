@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_gpu_tracker.records.lease import ProcessId
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.gpu import Gpu, GpuLocation
     from amdgpu_discovery.host import Host
 
 # Noting a privileged container is not worth a longer wait.
@@ -56,11 +57,11 @@ class StartingContainer(Value):
 
 
 class ContainerClaim:
-    """What a starting container reserves; decided by `reserve`, or already, where Swarm promised memory."""
+    """What a starting container reserves; decided by `reserve`, or already, where its GPUs had to be chosen."""
 
     __slots__ = ("_claim", "_is_reserved", "_processes", "_state")
 
-    def __init__(self, state: State, claim: Claim, processes: Processes, *, is_reserved: bool = False) -> None:
+    def __init__(self, state: State, claim: Claim, processes: Processes, *, is_reserved: bool | None = None) -> None:
         """Hold a `claim` on the files of `state`; made by `claim_container`, with `processes` and `is_reserved`."""
         self._state = state
         self._claim = claim
@@ -79,7 +80,7 @@ class ContainerClaim:
 
     def reserve(self) -> bool:
         """Reserve all GPUs or raise GpusRefused; False where the runtime has this container already and will say so."""
-        if not (self._is_reserved or self._claim.vram_mb):
+        if self._is_reserved is None:
             self._is_reserved = reserve(self._state, self._claim, processes=self._processes, lock=KernelLock)
         if not self._is_reserved:
             _require_known_container(self._claim.holder)
@@ -115,6 +116,8 @@ def claim_container(
     located: Sequence[GpuLocation] = (),
     kinds: tuple[str, ...] = (),
     vram_mb: int = 0,
+    choice: Choice | None = None,
+    candidates: Sequence[Gpu] = (),
     privileged_claims_all: bool = False,
     source: str = "",
     run_directory: str = "",
@@ -124,6 +127,7 @@ def claim_container(
     `granted` are the GPUs that its request was granted, of generic resource `kinds` where Swarm chose them; those that
     its spec opens are claimed beside them. `located` are all GPUs of the host, if they were located already. With
     `vram_mb` a GPU with that many MiB of free memory is chosen and reserved at once: GpusRefused where there is none.
+    So are the GPUs of a `choice` among `candidates`, if there are any: these are the GPUs that fit.
     With `privileged_claims_all` a privileged container claims every GPU, not only those that it was given.
     `source` says how GPUs came into the spec, where the caller knows: BY_CDI, BY_DEVICE.
     `run_directory` is where a rootless run has its leases, "" for the usual one.
@@ -134,6 +138,15 @@ def claim_container(
     spec = container.spec
     privileged = is_privileged(spec)
     claims_all = privileged and privileged_claims_all
+    if choice and candidates:
+        # Most requests name GPUs.
+        from amd_gpu_tracker.claims.container_choice import claim_chosen, require_nothing_given
+
+        require_nothing_given(choice, spec, located, claims_all=claims_all)
+        processes = Processes()
+        claim = Claim(holder=_holder(container, processes), wanted=(), ways=(BY_ENVIRONMENT,), is_privileged=privileged)
+        claim, is_reserved = claim_chosen(state, claim, choice, candidates, located, processes=processes)
+        return ContainerClaim(state, claim, processes, is_reserved=is_reserved)
     gpus = located or (_locate_gpus(host) if claims_all or names_gpus(spec) else [])
     given = [gpu for gpu in (gpus if claims_all else gpus_in_spec(spec, gpus)) if gpu not in granted]
     if not (granted or given or privileged):

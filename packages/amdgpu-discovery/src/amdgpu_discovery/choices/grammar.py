@@ -22,7 +22,7 @@ from amdgpu_discovery.choices.sentences import (
     unknown_condition,
 )
 from amdgpu_discovery.gpu import HEXADECIMAL
-from amdgpu_discovery.identities import CDI_PREFIX, parse_number
+from amdgpu_discovery.identities import CDI_PREFIX, is_group_name, parse_number
 from amdgpu_discovery.models import known_models
 from amdgpu_discovery.selection import ALL, may_be_choice, split_items
 from amdgpu_discovery.value import Value
@@ -182,11 +182,6 @@ def _parse_group(text: str, name: str) -> Condition:
     if not is_group_name(name):
         raise no_group_name(text)
     return Condition(kind=GROUP, text=text, wanted=name)
-
-
-def is_group_name(text: str) -> bool:
-    """Return whether a group may be called so: CDI allows these letters in the name of a device."""
-    return text.isascii() and text[:1].isalnum() and text.replace("-", "").replace("_", "").replace(".", "").isalnum()
 
 
 def _parse_digits(text: str) -> int | None:

@@ -1,0 +1,58 @@
+"""What a request gets that says what is needed and names no GPU, such as `auto:2` or `all+discrete`."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.choices.candidates import ChoiceRules, find_candidates
+from amdgpu_discovery.choices.grammar import Choice, parse_choice
+from amdgpu_discovery.selection import ALL, split_items
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_device_spec.grant import Node
+    from amd_device_spec.settings import Settings
+    from amdgpu_discovery.gpu import Gpu, GpuLocation
+
+EVERY_GPU = Choice(text=ALL, word=ALL, count=0)
+
+
+class ChoiceGrant(Value):
+    """What a choice gets: GPUs, or `candidates` among which the GPU Tracker chooses; as `Grant` has them."""
+
+    gpus: tuple[GpuLocation, ...]
+    choice: Choice | None = None
+    candidates: tuple[Gpu, ...] = ()
+
+
+def grant_choice(request: str, node: Node) -> ChoiceGrant | None:
+    """Grant all GPUs that fit, or let the GPU Tracker choose; None where the request names GPUs. RequestError."""
+    choice = parse_choice(request)
+    if choice is None:
+        is_all = [item.lower() for item in split_items(request)] == [ALL]
+        return ChoiceGrant(gpus=_located(_find_candidates(EVERY_GPU, node), node)) if is_all and node.gpus else None
+    candidates = _find_candidates(choice, node)
+    if choice.needs_tracker:
+        return ChoiceGrant(gpus=(), choice=choice, candidates=tuple(candidates))
+    return ChoiceGrant(gpus=_located(candidates, node), choice=choice)
+
+
+def choice_rules(settings: Settings) -> ChoiceRules:
+    """Return what the settings say about choices."""
+    groups = dict(group.partition("=")[::2] for group in settings.gpu_groups)
+    return ChoiceRules(groups=groups, integrated=settings.integrated_gpus == "include")
+
+
+def _find_candidates(choice: Choice, node: Node) -> list[Gpu]:
+    # In a job of Slurm a container can have the GPUs of that job only.
+    numbers = {gpu.number for gpu in node.gpus}
+    return find_candidates(
+        choice, [gpu for gpu in node.described() if gpu.number in numbers], choice_rules(node.settings)
+    )
+
+
+def _located(chosen: Sequence[Gpu], node: Node) -> tuple[GpuLocation, ...]:
+    """Return GPUs as others compare them: without what the driver says about them."""
+    numbers = {gpu.number for gpu in chosen}
+    return tuple(gpu for gpu in node.gpus if gpu.number in numbers)
