@@ -23,7 +23,7 @@ NEEDS = {
     "amd-container-runtime": ["amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"],
     "amd-ctk": ["amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"],
 }
-EXTRAS = {"amdgpu-discovery": "[udev]", "amd-device-spec": "[validate]", "amd-ctk": "[image]"}
+EXTRAS = {"amdgpu-discovery": "[udev]", "amd-device-spec": "[validate]"}
 
 # pytest 9 reads [tool.pytest.ini_options] more strictly than 8; both are fine here.
 TEST_TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "pytest-timeout>=2.3", "hypothesis>=6.100")

@@ -38,8 +38,8 @@ class Message:
     exit_code: int = 1
 
 
-def read_messages(packages: tuple[str, ...], *, not_imported: tuple[str, ...]) -> dict[str, set[Message]]:
-    """Return the messages of each module of these packages; those in `not_imported` may lack a library."""
+def read_messages(packages: tuple[str, ...]) -> dict[str, set[Message]]:
+    """Return the messages of each module of these packages."""
     names = [
         module.name
         for package in packages
@@ -47,9 +47,7 @@ def read_messages(packages: tuple[str, ...], *, not_imported: tuple[str, ...]) -
         if not module.name.endswith("__main__") or module.name in PROGRAMS_WITHOUT_OTHER_NAME
     ]
     by_module = {
-        name: messages_of(_stand_in(name) if name in not_imported else import_module(name), _source_of(name))
-        for name in names
-        if name not in NOT_FOR_USERS
+        name: messages_of(import_module(name), _source_of(name)) for name in names if name not in NOT_FOR_USERS
     }
     return {name: messages for name, messages in by_module.items() if messages}
 
@@ -64,16 +62,6 @@ def messages_of(module: ModuleType, source: str) -> set[Message]:
 def _source_of(name: str) -> str:
     found = find_spec(name)
     return Path(found.origin).read_text(encoding="utf-8") if found and found.origin else ""
-
-
-def _stand_in(name: str) -> ModuleType:
-    """Return a module that has what another one imports of the toolkit, and nothing else."""
-    module = ModuleType(name)
-    for node in ast.parse(_source_of(name)).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("amd"):
-            imported = import_module(node.module or "")
-            vars(module).update({one.name: getattr(imported, one.name) for one in node.names})
-    return module
 
 
 def _of_function(scope: Scope) -> Iterator[Message]:

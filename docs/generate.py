@@ -27,8 +27,6 @@ NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n
 
 PACKAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk")
 # Those that offer more to import than their version.
-# It raises errors of other modules only.
-NEEDS_A_LIBRARY = ("amd_ctk.image.read_with_libarchive",)
 FRONT_PAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker")
 
 # What a message is about, by the beginnings of the names of modules; the longest one decides.
@@ -176,7 +174,7 @@ def exit_codes_page() -> str:
 def messages_page() -> str:
     """Return the page of every sentence with which a program refuses something."""
     by_subject: dict[str, set[Message]] = {subject: set() for subject in SUBJECTS}
-    for module, messages in read_messages(PACKAGES, not_imported=NEEDS_A_LIBRARY).items():
+    for module, messages in read_messages(PACKAGES).items():
         by_subject[_subject_of(module)] |= messages
     return "\n".join(
         [
@@ -267,7 +265,7 @@ def _as_prose(text: str) -> str:
 def _errors() -> list[type[ToolkitError]]:
     for package in PACKAGES:
         for module in walk_packages(import_module(package).__path__, f"{package}."):
-            if not module.name.endswith("__main__") and module.name not in NEEDS_A_LIBRARY:
+            if not module.name.endswith("__main__"):
                 import_module(module.name)
     return sorted(_subclasses(ToolkitError), key=lambda error: (error.exit_code, error.__name__))
 

@@ -10,7 +10,7 @@ import tarfile
 
 import pytest
 
-from amd_ctk.image import layers, read_with_tarfile
+from amd_ctk.image.compression import Beginning
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
@@ -70,14 +70,9 @@ def layout(tmp_path):
     return Layout(tmp_path / "layout")
 
 
-@pytest.fixture(params=["libarchive", "tarfile"])
+@pytest.fixture(params=["file", "stream"])
 def reader(request, monkeypatch):
-    """Read layers with libarchive, and with what Python brings."""
-    if request.param == "libarchive":
-        try:
-            import libarchive  # noqa: F401 - it loads its library when it is imported
-        except (ImportError, OSError, AttributeError) as error:
-            pytest.skip(f"libarchive-c or its library is not installed: {error}")
-    else:
-        monkeypatch.setattr(layers, "_find_reader", lambda: read_with_tarfile.read)
+    """Read layers that are files, and layers as they come inside of an archive."""
+    if request.param == "stream":
+        monkeypatch.setattr(Beginning, "rewound", lambda _: None)
     return request.param

@@ -14,6 +14,7 @@ MOST_NAMES = 5_000_000
 LARGEST_LAYER = 2**40
 # How often progress is shown.
 STEP = 1 << 14
+STEP_OF_SIZE = 1 << 28
 
 
 class Counter:
@@ -23,14 +24,24 @@ class Counter:
         self._progress = progress
         self._names = 0
         self._size = 0
+        self._shown = (0, 0)
 
-    def count(self, names: int, size: int) -> None:
-        """Count names and the bytes of their files; ImageError where there are too many."""
+    def count(self, names: int) -> None:
+        """Count names; ImageError where there are too many."""
         self._names += names
-        self._size += size
         self._progress.names += names
         if self._progress.names > MOST_NAMES:
             raise ImageError(f"it has more than {MOST_NAMES} files, more than any image needs")
-        if self._size > LARGEST_LAYER:
+
+    def bound(self, size: int) -> None:
+        """Raise ImageError where a layer with so many bytes more is too large."""
+        if self._size + size > LARGEST_LAYER:
             raise ImageError("the files of a layer claim to be larger than 1 TiB")
-        self._progress.show(self._names, self._size)
+
+    def pass_by(self, size: int) -> None:
+        """Count bytes that were read or skipped, and show it from time to time."""
+        self._size += size
+        steps = (self._names // STEP, self._size // STEP_OF_SIZE)
+        if steps != self._shown:
+            self._shown = steps
+            self._progress.show(self._names, self._size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from io import FileIO
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
@@ -11,18 +13,6 @@ if TYPE_CHECKING:
 
         def read(self, size: int, /) -> bytes | None:
             """Return at most `size` bytes."""
-
-        def readinto(self, buffer: memoryview, /) -> int | None:
-            """Fill a buffer."""
-
-        def seekable(self) -> bool:
-            """Return whether it is a file."""
-
-        def seek(self, offset: int, /) -> int:
-            """Go to a place."""
-
-        def fileno(self) -> int:
-            """Return its descriptor."""
 
 
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}
@@ -48,17 +38,9 @@ class Beginning:
             return start
         return self._file.read(size) or b""
 
-    def readinto(self, buffer: memoryview) -> int:
-        """Fill a buffer with at most its size."""
-        if not self._start:
-            return self._file.readinto(buffer) or 0
-        content = self.read(len(buffer))
-        memoryview(buffer).cast("B")[: len(content)] = content
-        return len(content)
-
     def rewound(self) -> int | None:
         """Return the descriptor of a plain file, which is at its beginning again; None where there is none."""
-        if not self._file.seekable():
+        if not isinstance(self._file, FileIO):
             return None
         self._file.seek(0)
         self._start = b""

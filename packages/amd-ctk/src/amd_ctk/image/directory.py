@@ -29,10 +29,11 @@ def read_directory(path: str, progress: Progress, *, deep: bool) -> LayerContent
     for entry in _walk(path):
         names += 1
         if names % STEP == 0:
-            counter.count(STEP, 0)
+            counter.count(STEP)
+            counter.pass_by(0)
         if entry.is_file(follow_symlinks=False):
             layer.add(os.path.relpath(entry.path, path), _find_inside(entry.path) if deep else ())
-    counter.count(names % STEP, 0)
+    counter.count(names % STEP)
     return layer
 
 

@@ -11,7 +11,7 @@ from amd_ctk.image.configuration import LARGEST_DOCUMENT, environment_of, labels
 from amd_ctk.image.contents import Image, LayerContents
 from amd_ctk.image.errors import ImageError
 from amd_ctk.image.layers import read_layer
-from amd_ctk.image.read_with_tarfile import BoundedHeader
+from amd_ctk.image.tar_header import EXTENSIONS
 from amdgpu_discovery.errors import reason
 
 TYPE_CHECKING = False
@@ -25,6 +25,9 @@ MANIFEST = "manifest.json"
 # What else old versions of Docker write says nothing.
 NAMES = (".json", ".tar")
 BLOBS = "blobs/"
+LARGEST_HEADER = 1024 * 1024
+# Of what is read at once.
+BUFFER = 1 << 20
 # Layers, configurations and the links that old versions of Docker add.
 MOST_MEMBERS = 5000
 # Of all documents together; the rest of an archive is layers.
@@ -71,7 +74,7 @@ def read_archive(stream: IO[bytes] | None, name: str, progress: Progress, *, dee
     """Return the image in a stream; ImageError calls it `name`."""
     parts = Parts()
     try:
-        with tarfile.open(fileobj=stream, mode="r|*", tarinfo=BoundedHeader) as archive:
+        with tarfile.open(fileobj=stream, mode="r|*", bufsize=BUFFER, tarinfo=BoundedHeader) as archive:
             for count, member in enumerate(archive):
                 if count > MOST_MEMBERS:
                     raise ImageError(f"{name} has more than {MOST_MEMBERS} members, more than any image needs")
@@ -80,6 +83,18 @@ def read_archive(stream: IO[bytes] | None, name: str, progress: Progress, *, dee
     except (tarfile.TarError, EOFError, zlib.error, LZMAError, ValueError) as error:
         raise ImageError(f"{name} is not an archive of an image: {error}") from error
     return parts.combine(name)
+
+
+class BoundedHeader(tarfile.TarInfo):
+    """A header that cannot make tarfile read any amount at once."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> BoundedHeader:
+        """Read a header; ReadError for one that is larger than any name."""
+        made = super().frombuf(buf, encoding, errors)
+        if ord(made.type) in EXTENSIONS and made.size > LARGEST_HEADER:
+            raise tarfile.ReadError("a name in it is longer than 1 MiB")
+        return made
 
 
 class Parts:
@@ -105,7 +120,7 @@ class Parts:
                 self._add_document(member, start, file)
             elif file and start:
                 progress.layer = f"layer {len(self._layers) + 1}"
-                self._layers[member.name] = read_layer(Behind(start, file), progress, deep=deep)  # type: ignore[arg-type]
+                self._layers[member.name] = read_layer(Behind(start, file), progress, deep=deep)
 
     def combine(self, name: str) -> Image:
         """Return the image that the manifest describes; ImageError."""
@@ -149,16 +164,6 @@ class Behind:
         """Return at most `size` bytes."""
         start, self._start = self._start, b""
         return start + self._file.read(size - len(start))
-
-    def readinto(self, buffer: memoryview) -> int:
-        """Fill a buffer with at most its size."""
-        content = self.read(len(buffer))
-        memoryview(buffer).cast("B")[: len(content)] = content
-        return len(content)
-
-    def seekable(self) -> bool:
-        """Return that a stream goes forward only."""
-        return False
 
 
 def _words_of(words: IO[bytes], engine: str) -> str:

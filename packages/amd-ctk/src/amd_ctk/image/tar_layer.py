@@ -1,0 +1,223 @@
+"""Read the names in a layer, a tar archive: nothing is unpacked, and no link is followed.
+
+The headers are read here rather than by a library, because a call of one for each name takes longer than `tar -tf` does
+for all of it (decision 32).
+"""
+
+from __future__ import annotations
+
+from zlib import adler32
+
+from amd_ctk.image.contents import LayerContents
+from amd_ctk.image.deep import ELF, targets_in_program
+from amd_ctk.image.errors import ImageError
+from amd_ctk.image.sources import damages
+from amd_ctk.image.tar_header import (
+    BLOCK,
+    CHECKSUM,
+    DIRECTORY,
+    EXTENSIONS,
+    HALF,
+    HARD_LINK,
+    KIND,
+    LONG_NAME,
+    NAME,
+    PAX,
+    PREFIX_START,
+    REGULAR,
+    SIZE,
+    SPARSE,
+    WITHOUT_CONTENT,
+    expected_adler,
+    full_name,
+    has_checksum,
+    parse_pax,
+    parse_size,
+    size_in,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from amd_ctk.image.bounds import Counter
+    from amd_ctk.image.sources import PlainFile, Source
+
+# Of a name, or of the records of pax, which are read as a whole.
+LARGEST_EXTENSION = 1024 * 1024
+# Where the header of a sparse file of GNU's and those behind it say that another one follows.
+SPARSE_FOLLOWS, NEXT_SPARSE_FOLLOWS = 482, 504
+
+
+class TarLayer:
+    """One layer, read from front to end."""
+
+    def __init__(self, source: Source | PlainFile, counter: Counter, *, deep: bool) -> None:
+        self._source = source
+        self._counter = counter
+        self._deep = deep
+        self._layer = LayerContents()
+        # What was read and not yet used begins at `_at`, which may lie behind the buffer: then that much is skipped.
+        self._buffer = b""
+        self._at = 0
+        # How many of the bytes before `_at` are padding, which an archive may lack at its end.
+        self._padding = 0
+        self._is_read = False
+        # What extensions say about the next file.
+        self._name = b""
+        self._size: int | None = None
+
+    def read(self) -> LayerContents:
+        """Return what the layer says; ImageError where it cannot be read."""
+        try:
+            while not self._is_read and self._fill():
+                self._read_ordinary()
+                if self._at + BLOCK <= len(self._buffer):
+                    self._read_other(self._take_header())
+        except damages() as error:
+            raise ImageError(f"a layer is damaged: {error}") from error
+        return self._layer
+
+    def _fill(self) -> bool:
+        """Go to the next header; return whether there is one.
+
+        An archive may end without the zeros that mark its end, and without those that fill the last block: tar and
+        Docker accept it, and umoci writes such layers.
+        """
+        beyond = self._at - len(self._buffer)
+        if beyond > 0 and beyond - self._source.skip(beyond) > self._padding:
+            raise EOFError("it ends within a file")
+        rest = self._buffer[self._at :]
+        while len(rest) < BLOCK and (piece := self._source.next()):
+            rest += piece
+        self._buffer, self._at, self._padding = rest, 0, 0
+        if len(rest) < BLOCK and any(rest):
+            raise EOFError("it ends within a header")
+        return len(rest) >= BLOCK
+
+    def _read_ordinary(self) -> None:
+        """Read the headers in the buffer up to the first that is not ordinary; most are, with a short name.
+
+        A layer may have a million, so each is touched as little as possible.
+        """
+        if self._name or self._size is not None:
+            return
+        buffer, at, last = self._buffer, self._at, len(self._buffer) - BLOCK
+        with_content = frozenset() if self._deep else REGULAR
+        note = self._layer.hashes.append
+        size, names = 0, 0
+        while at <= last:
+            header = buffer[at : at + BLOCK]
+            if adler32(header) & HALF != expected_adler(header[CHECKSUM]) or header[PREFIX_START]:
+                break
+            kind, name = header[KIND], header[NAME]
+            if kind in with_content:
+                size = size_in(header[SIZE])
+            elif kind in WITHOUT_CONTENT:
+                size = 0
+            else:
+                break
+            if kind != DIRECTORY:
+                note(hash(name))
+            # "in" asks first whether the word is a number, which takes longer than the search.
+            if name.find(b"gfx") >= 0 or name.find(b".wh.") >= 0:
+                self._add(name.partition(b"\0")[0], kind)
+            at += BLOCK + size + -size % BLOCK
+            names += 1
+        self._counter.count(names)
+        self._at = at - size - -size % BLOCK
+        self._skip(size)
+
+    def _take_header(self) -> bytes:
+        self._at += BLOCK
+        return self._buffer[self._at - BLOCK : self._at]
+
+    def _read_other(self, header: bytes) -> None:
+        """Read a header of any kind, and what stands behind it."""
+        if not any(header):
+            self._is_read = True
+            return
+        if not has_checksum(header):
+            raise ValueError("what should be the header of a file is none")
+        kind, size = header[KIND], size_in(header[SIZE])
+        if kind in EXTENSIONS:
+            self._read_extension(kind, size)
+            return
+        self._counter.count(1)
+        name, size = self._name or full_name(header), size if self._size is None else self._size
+        self._name, self._size = b"", None
+        if kind == SPARSE:
+            self._skip_map(header)
+        self._read_file(name, kind, 0 if kind in WITHOUT_CONTENT else size)
+
+    def _read_file(self, name: bytes, kind: int, size: int) -> None:
+        if not is_directory(name, kind):
+            self._layer.note_path(as_text(name))
+        found: set[str] = set()
+        if self._deep and kind in REGULAR and self._starts_with(ELF, size):
+            found = targets_in_program(self._content(size))
+            self._skip(0, -size % BLOCK)
+        else:
+            self._skip(size)
+        self._add(name, kind, found)
+
+    def _read_extension(self, kind: int, size: int) -> None:
+        if size > LARGEST_EXTENSION:
+            raise ValueError("a name in it is longer than 1 MiB")
+        content = b"".join(self._content(size))
+        self._skip(0, -size % BLOCK)
+        if kind == LONG_NAME:
+            self._name = content.partition(b"\0")[0]
+        elif kind == PAX:
+            records = parse_pax(content)
+            self._name = records.get(b"GNU.sparse.name") or records.get(b"path") or self._name
+            if b"size" in records:
+                self._size = parse_size(records[b"size"])
+
+    def _skip_map(self, header: bytes) -> None:
+        """Skip the headers behind that of a sparse file of GNU's, which say where its content belongs."""
+        follows = header[SPARSE_FOLLOWS]
+        while follows:
+            block = b"".join(self._content(BLOCK))
+            follows = block[NEXT_SPARSE_FOLLOWS]
+
+    def _starts_with(self, word: bytes, size: int) -> bool:
+        """Return whether the content of a file starts like this."""
+        self._buffer, self._at = self._buffer[self._at :], 0
+        while len(self._buffer) < min(len(word), size) and (piece := self._source.next()):
+            self._buffer += piece
+        return size >= len(word) and self._buffer.startswith(word)
+
+    def _content(self, size: int) -> Iterator[bytes]:
+        """Yield the content of a file."""
+        while size:
+            if self._at >= len(self._buffer):
+                self._buffer, self._at = self._source.next(), 0
+            piece = self._buffer[self._at : self._at + size]
+            if not piece:
+                raise EOFError("it ends within a file")
+            self._at += len(piece)
+            size -= len(piece)
+            yield piece
+
+    def _skip(self, size: int, padding: int | None = None) -> None:
+        """Leave out content and what fills its last block."""
+        self._padding = -size % BLOCK if padding is None else padding
+        self._at += size + self._padding
+        self._counter.bound(self._at - len(self._buffer))
+
+    def _add(self, name: bytes, kind: int, found: Iterable[str] = ()) -> None:
+        if is_directory(name, kind):
+            self._layer.add_directory(as_text(name))
+        elif kind in REGULAR or kind in (HARD_LINK, SPARSE):
+            self._layer.add(as_text(name), found)
+
+
+def is_directory(name: bytes, kind: int) -> bool:
+    """Return whether this is a directory; old archives have a slash behind its name only."""
+    return kind == DIRECTORY or name.endswith(b"/")
+
+
+def as_text(name: bytes) -> str:
+    """Return a name, with bytes that are not UTF-8 kept as they are."""
+    return name.decode("utf-8", "surrogateescape")
