@@ -32,12 +32,15 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.errors import StateError as StateError
     from amd_gpu_tracker.errors import TrackerDisabled as TrackerDisabled
     from amd_gpu_tracker.errors import TrackerNeeded as TrackerNeeded
+    from amd_gpu_tracker.errors import WaitOver as WaitOver
+    from amd_gpu_tracker.errors import WaitRefused as WaitRefused
     from amd_gpu_tracker.records.policy import may_be_tracking as may_be_tracking
     from amd_gpu_tracker.records.refusals import Refusal as Refusal
     from amd_gpu_tracker.show.status import ContainerUse as ContainerUse
     from amd_gpu_tracker.show.status import GpuUse as GpuUse
     from amd_gpu_tracker.show.status import Status as Status
     from amd_gpu_tracker.tracker import Tracker as Tracker
+    from amd_gpu_tracker.waiting.ticket import Ticket as Ticket
 
 _MODULE_BY_NAME = {
     "Tracker": "tracker",
@@ -60,6 +63,9 @@ _MODULE_BY_NAME = {
     "ContainerRunning": "errors",
     "TrackerDisabled": "errors",
     "TrackerNeeded": "errors",
+    "WaitOver": "errors",
+    "WaitRefused": "errors",
+    "Ticket": "waiting.ticket",
 }
 __all__ = list(_MODULE_BY_NAME)
 

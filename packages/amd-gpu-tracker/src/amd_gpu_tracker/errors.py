@@ -55,6 +55,18 @@ class TrackerNeeded(TrackerDisabled):
         NotDone.__init__(self, f"{word} needs the GPU Tracker; enable it with 'amd-ctk gpu-tracker enable'")
 
 
+class WaitRefused(ToolkitError):
+    """A wait for GPUs that cannot begin: a name or a time that means nothing, or a queue that is full."""
+
+    exit_code = 2
+
+
+class WaitOver(ToolkitError):
+    """A wait for GPUs that ended without them: its time is over, or the job was taken out of the queue."""
+
+    exit_code = 12
+
+
 class ContainerRunning(ToolkitError):
     """A lease that cannot be given back or given again, because its container lives."""
 

@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from amd_gpu_tracker.claims.accessibility import AccessibilityChange, change_accessibility
-from amd_gpu_tracker.claims.by_name import reserve_by_name
-from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
+from amd_gpu_tracker.claims.by_name import hold_by_name, reserve_by_name
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, needs_root
 from amd_gpu_tracker.life.processes import Processes
@@ -19,8 +18,10 @@ from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, LibraryLock
 from amd_gpu_tracker.records.migration import has_former_policy, read_former_policy, take_former_policy
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
-from amd_gpu_tracker.records.state import clear, open_state
+from amd_gpu_tracker.records.state import State, clear, open_state
 from amd_gpu_tracker.show.status import read_status
+from amd_gpu_tracker.waiting.queue import Queue
+from amd_gpu_tracker.waiting.turn import require_no_queue, wait_in_line
 from amdgpu_discovery.choices.candidates import NO_RULES
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from amd_gpu_tracker.claims.adoption import Tell
+    from amd_gpu_tracker.claims.handover import Reservation
     from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.show.status import Status
+    from amd_gpu_tracker.waiting.ticket import Ticket
     from amdgpu_discovery.choices.candidates import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
@@ -195,19 +198,38 @@ class Tracker:
         `name`, `request` and `pid` are as for `reserve`, but a name that the calling process has used already is
         refused too. With `with`, the GPUs are released at the end of the block.
         """
-        token = new_token(name)
-        gpus = reserve_by_name(
+        require_no_queue(Queue(self._state, self._processes))
+        return self._hold(name, request, pid=pid)
+
+    def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Tell = keep_quiet) -> Reservation:
+        """Reserve as `hold` does, after waiting in line; who comes first is served first.
+
+        `name` and `request` are as for `hold`. WaitOver after `timeout` seconds, and where `cancel` is called;
+        RequestError at once where the host can never meet the request. `tell` is called with a sentence about what
+        is waited for.
+        """
+        return wait_in_line(
             self._state,
             name,
             request,
-            pid=pid,
+            timeout=timeout,
+            tell=tell,
             processes=self._processes,
             lock=self._lock,
             rules=self._rules,
-            token_digest=digest_of(token),
+            try_now=partial(self._hold, name, request, is_waiting=True),
         )
-        environment = build_environment(gpus, locate_gpus(self._host), token)
-        return Reservation(name, gpus, environment, release=self.release)
+
+    def waiting(self) -> list[Ticket]:
+        """Return the jobs that wait, in the order in which they will be served; those of root and of the caller."""
+        return [ticket for queue in self._queues() for ticket in queue.waiting()]
+
+    def cancel(self, name: str) -> bool:
+        """Take the job of this `name` out of the queue; False where none waits.
+
+        NotPermitted for those who may not.
+        """
+        return any(queue.cancel(name) for queue in self._queues())
 
     def release(self, container_id: str) -> tuple[int, ...]:
         """Give back what a container had that is gone, or what the calling process reserved; return the GPUs' numbers.
@@ -226,6 +248,23 @@ class Tracker:
             raise ContainerRunning(f"container {container_id} is still running", hint="stop it first")
         keys = {key for lease in released.dropped for key in lease.gpus}
         return _numbers([gpu for gpu in locate_gpus(self._host) if gpu.key in keys]) if keys else ()
+
+    def _queues(self) -> list[Queue]:
+        states = {each.run_directory: each for each in (self._state, State(self._host))}
+        return [Queue(each, self._processes) for each in states.values()]
+
+    def _hold(self, name: str, request: str, *, pid: int | None = None, is_waiting: bool = False) -> Reservation:
+        return hold_by_name(
+            self._state,
+            name,
+            request,
+            pid=pid,
+            processes=self._processes,
+            lock=self._lock,
+            rules=self._rules,
+            release=self.release,
+            is_waiting=is_waiting,
+        )
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

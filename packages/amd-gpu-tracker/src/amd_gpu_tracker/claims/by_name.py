@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.claims.choice import reserve_choice
 from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, TrackerDisabled
 from amd_gpu_tracker.records.lease import BY_API, Holder
@@ -15,12 +16,14 @@ from amdgpu_discovery.selection import select_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
     from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.choices.candidates import ChoiceRules
+    from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
@@ -35,21 +38,20 @@ def reserve_by_name(
     lock: Lock,
     rules: ChoiceRules,
     token_digest: str = "",
+    is_waiting: bool = False,
 ) -> Sequence[GpuLocation]:
     """Reserve the GPUs of a request for the process `pid`, None for the calling one. Errors as `Tracker.reserve`.
 
     A container that has the token of this digest is given them.
     """
-    choice = parse_choice(request)
-    fitting = find_candidates(choice, find_gpus(state.host), rules) if choice else []
-    wanted = fitting if choice else _select_gpus(state.host, request)
+    choice, wanted = find_wanted(state.host, request, rules)
     creator = processes.myself() if pid is None else processes.find(pid)
     if creator is None:
         raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
     holder = Holder(container_id=name, creator=creator)
-    claim = Claim(holder=holder, wanted=wanted, ways=(BY_API,), token_digest=token_digest)
-    if choice and choice.needs_tracker:
-        chosen = reserve_choice(state, claim, choice, fitting, processes=processes, lock=lock)
+    claim = Claim(holder=holder, wanted=wanted, ways=(BY_API,), token_digest=token_digest, is_waiting=is_waiting)
+    if choice:
+        chosen = reserve_choice(state, claim, choice, wanted, processes=processes, lock=lock)
         if chosen is None:
             raise _has_gpus(name)
         return chosen
@@ -61,8 +63,45 @@ def reserve_by_name(
     return wanted
 
 
-def _select_gpus(host: Host, request: str) -> list[GpuLocation]:
-    return select_gpus(locate_gpus(host), request, unnumbered=lambda: find_unnumbered_gpus(host))
+def hold_by_name(
+    state: State,
+    name: str,
+    request: str,
+    *,
+    pid: int | None = None,
+    processes: Processes,
+    lock: Lock,
+    rules: ChoiceRules,
+    release: Callable[[str], object],
+    is_waiting: bool = False,
+) -> Reservation:
+    """Reserve as `reserve_by_name` does, and return the reservation with what hands it on."""
+    token = new_token(name)
+    gpus = reserve_by_name(
+        state,
+        name,
+        request,
+        pid=pid,
+        processes=processes,
+        lock=lock,
+        rules=rules,
+        token_digest=digest_of(token),
+        is_waiting=is_waiting,
+    )
+    return Reservation(name, gpus, build_environment(gpus, locate_gpus(state.host), token), release=release)
+
+
+def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
+    """Return the GPUs that a request names; of a choice that depends on the moment, that and the GPUs that fit.
+
+    RequestError where the host can never meet it.
+    """
+    choice = parse_choice(request)
+    if choice is None:
+        wanted = select_gpus(locate_gpus(host), request, unnumbered=lambda: find_unnumbered_gpus(host))
+        return None, wanted
+    fitting = find_candidates(choice, find_gpus(host), rules)
+    return (choice if choice.needs_tracker else None), fitting
 
 
 def _has_gpus(name: str) -> ContainerRunning:

@@ -41,6 +41,8 @@ class Claim(Value):
     environment: Sequence[str] = ()
     token_digest: str = ""
     reservation: str = ""
+    # It is tried again and again, and that is nothing to write down.
+    is_waiting: bool = False
 
 
 def read_own_lease(state: State, claim: Claim, processes: Processes) -> Lease | None:
@@ -101,7 +103,8 @@ def extended_lease(own: Lease, claim: Claim) -> Lease:
 
 def refused(state: State, claim: Claim, message: str, *, hint: str = "") -> GpusRefused:
     """Return the error for a claim, which is on record then."""
-    from amd_gpu_tracker.records.refusals import record_refusal
+    if not claim.is_waiting:
+        from amd_gpu_tracker.records.refusals import record_refusal
 
-    record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=message)
+        record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=message)
     return GpusRefused(message, hint=hint)

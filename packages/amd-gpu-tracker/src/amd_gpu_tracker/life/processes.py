@@ -45,6 +45,11 @@ class Processes:
         """Return whether this very process exists, and not another one that was given its id."""
         return self.find(process.pid) == process
 
+    def is_stopped(self, pid: int) -> bool:
+        """Return whether a process is stopped, by a signal or by a debugger."""
+        stat = self._stat(pid)
+        return stat is not None and stat[0] in "Tt"
+
     def myself(self) -> ProcessId:
         """Return the calling process; `exec` keeps it."""
         found = self.find(posix.getpid())

@@ -1,0 +1,56 @@
+"""What is said to a person who waits, and how long somebody is ready to."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.errors import WaitRefused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_gpu_tracker.waiting.ticket import Ticket
+
+SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+MOST_NAMED = 5
+
+
+def waiting_for(count: int, *, free: int, total: int, before: Sequence[Ticket], jobs: int) -> str:
+    """Return what a job that wants `count` GPUs waits for; `before` are the first of the `jobs` before it."""
+    said = f"waiting for {_gpus(count)}: {free} free of {total}"
+    if not jobs:
+        return said
+    counts = [str(ticket.count) if place else _gpus(ticket.count) for place, ticket in enumerate(before)]
+    named = [f"{ticket.name}: {count}" for ticket, count in zip(before, counts, strict=True)]
+    more = f" and {jobs - len(named)} more" if jobs > len(named) else ""
+    names = f" ({', '.join(named)}{more})" if named else ""
+    return f"{said}, {jobs} {'job' if jobs == 1 else 'jobs'} before this one{names}"
+
+
+def got(numbers: Sequence[int], seconds: float | None) -> str:
+    """Return which GPUs a job got, and after how long where it had to wait."""
+    *first, last = map(str, numbers)
+    gpus = f"GPUs {', '.join(first)} and {last}" if first else f"GPU {last}"
+    return gpus if seconds is None else f"{gpus} after {format_seconds(seconds)}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time as people say it: 12 s, 4 min 12 s, 3 h 5 min."""
+    whole = int(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def parse_duration(text: str) -> float | None:
+    """Return the seconds of `30s`, `10m`, `2h`, `1d` or a number of seconds, None for ""; WaitRefused."""
+    if not text:
+        return None
+    number, unit = (text[:-1], text[-1]) if text[-1] in SECONDS_BY_UNIT else (text, "s")
+    if not (number.isascii() and number.isdecimal() and len(number) <= 9):
+        raise WaitRefused(f"{text[:20]!r} is not a time to wait", hint="write 30s, 10m or 2h")
+    return float(int(number) * SECONDS_BY_UNIT[unit])
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'' if count == 1 else 's'}"

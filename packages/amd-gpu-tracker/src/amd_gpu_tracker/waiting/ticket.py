@@ -1,0 +1,95 @@
+"""A ticket: who waits for how many GPUs, and since when. Its number is its place in the queue."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.errors import WaitRefused
+from amd_gpu_tracker.records.lease import LARGEST_PID, LARGEST_START, NEVER, ProcessId
+from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+VERSION = 1
+LARGEST_TICKET = 4096
+# As Docker names containers; a name is a part of the file's.
+NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+LONGEST_NAME = 64
+LONGEST_REQUEST_SHOWN = 200
+# Of nanoseconds since boot.
+DIGITS = 20
+
+
+class Ticket(Value):
+    """A place in the queue.
+
+    Attributes:
+        number: Place in the order of all tickets, from when it was taken.
+        name: Name of the job.
+        request: What it asks for, cut off where it is long.
+        count: How many GPUs that is.
+        since: When it was taken, in seconds since 1970 (UTC).
+        waiter: The process that waits.
+        boot_id: The kernel's name for the boot in which it was taken.
+        namespace: The pid namespace in which the process ids are meant.
+    """
+
+    number: int
+    name: str
+    request: str
+    count: int
+    since: float
+    waiter: ProcessId
+    boot_id: str
+    namespace: str
+
+    @property
+    def stem(self) -> str:
+        """Return how the names of its files begin."""
+        return f"{self.number:0{DIGITS}d}-{self.name}"
+
+
+def require_name(name: str) -> None:
+    """Raise WaitRefused where a job cannot have this name."""
+    if not (0 < len(name) <= LONGEST_NAME and NAME_LETTERS.issuperset(name) and name[0] not in "-."):
+        letters = "letters, digits, '_', '.' and '-'"
+        raise WaitRefused(f"{name[:LONGEST_NAME]!r} is no name of a job", hint=f"use up to {LONGEST_NAME} {letters}")
+
+
+def parse_stem(stem: str) -> tuple[int, str] | None:
+    """Return number and name of a ticket from the name of its file, None where it is none."""
+    digits, _, name = stem.partition("-")
+    if len(digits) != DIGITS or not (digits.isascii() and digits.isdecimal()) or not name:
+        return None
+    return int(digits), name
+
+
+def format_ticket(ticket: Ticket) -> bytes:
+    """Return a ticket as the content of its file; number and name are in the file's name."""
+    fields = {**ticket.as_dict(), "waiter": ticket.waiter.as_dict(), "request": ticket.request[:LONGEST_REQUEST_SHOWN]}
+    for name in ("number", "name"):
+        del fields[name]
+    return dumps({"version": VERSION, **fields}) + b"\n"
+
+
+def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
+    """Return what the content of a ticket's file says, None where it is not what `format_ticket` wrote."""
+    try:
+        fields: dict[str, Any] = loads(content)
+        if fields.pop("version") != VERSION:
+            return None
+        waiter = ProcessId(**fields.pop("waiter"))
+        ticket = Ticket(number=number, name=name, waiter=waiter, **fields)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return None
+    return ticket if _is_sound(ticket) else None
+
+
+def _is_sound(ticket: Ticket) -> bool:
+    numbers = (ticket.waiter.pid, ticket.waiter.start, ticket.count)
+    texts = (ticket.request, ticket.boot_id, ticket.namespace)
+    if not all(type(number) is int for number in numbers) or not all(type(text) is str for text in texts):
+        return False
+    in_bounds = 0 < ticket.waiter.pid <= LARGEST_PID and 0 <= ticket.waiter.start <= LARGEST_START
+    return in_bounds and type(ticket.since) in (int, float) and 0 <= ticket.since < NEVER and 0 < ticket.count < NEVER

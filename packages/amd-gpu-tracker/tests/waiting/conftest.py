@@ -1,0 +1,105 @@
+"""Four exclusive MI210 on this machine, and jobs that are processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import traceback
+
+import pytest
+
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.simulate import build_host
+
+# Many times what a step takes, for machines that are busy.
+SECONDS = 30
+
+
+class Job:
+    """A process that waits for GPUs, says what it got, and holds it until it is told to end."""
+
+    def __init__(self, host, name, request, *, timeout=None):
+        self.name = name
+        said, self._say = os.pipe()
+        self._end, end = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            os.close(said)
+            os.close(end)
+            self._run(host, request, timeout)
+        os.close(self._say)
+        os.close(self._end)
+        self._said, self._ending = said, end
+        self._text = ""
+
+    def _run(self, host, request, timeout):
+        def tell(sentence):
+            os.write(self._say, f"{sentence}\n".encode())
+
+        try:
+            with Tracker(host).wait(self.name, request, timeout=timeout, tell=tell) as reservation:
+                tell(f"got {reservation.numbers}")
+                os.read(self._end, 1)
+            tell("done")
+        except ToolkitError as error:
+            tell(f"{type(error).__name__}: {error}")
+        except BaseException:
+            tell(traceback.format_exc())
+        os._exit(0)
+
+    def line(self):
+        """Return the next line that the job says; "" where it has ended."""
+        while "\n" not in self._text:
+            ready = select.select([self._said], [], [], SECONDS)[0]
+            assert ready, f"{self.name} says nothing"
+            if not (more := os.read(self._said, 65536)):
+                return ""
+            self._text += more.decode()
+        line, _, self._text = self._text.partition("\n")
+        return line
+
+    def says_nothing(self, seconds=0.3):
+        return not self._text and not select.select([self._said], [], [], seconds)[0]
+
+    def end(self):
+        os.write(self._ending, b"x")
+        assert self.line() == "done"
+
+    def signal(self, number):
+        os.kill(self.pid, number)
+
+    def close(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self._said)
+        os.close(self._ending)
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Return four exclusive MI210."""
+    built = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    Tracker(built).enable()
+    Tracker(built).set_accessibility("all", exclusive=True)
+    return built
+
+
+@pytest.fixture
+def job(host):
+    """Return a function that starts a job."""
+    jobs = []
+
+    def start(name, request, **options):
+        jobs.append(Job(host, name, request, **options))
+        return jobs[-1]
+
+    yield start
+    for each in jobs:
+        each.close()

@@ -1,0 +1,260 @@
+"""Jobs that wait in line: in their order, whoever is killed, stopped or taken out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
+from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.waiting import line
+from amdgpu_discovery.errors import RequestError
+
+
+def queue_of(host):
+    return [ticket.name for ticket in Tracker(host).waiting()]
+
+
+def files_of(host):
+    return os.listdir(host.path("/run/amd-container-toolkit/queue"))
+
+
+def test_a_free_gpu_is_had_at_once(host, job):
+    assert job("a", "0").line() == "got (0,)"
+    assert files_of(host) == []
+
+
+def test_a_waiter_is_told_what_it_waits_for_and_gets_it(host, job):
+    first = job("train-3", "0-3")
+    assert first.line() == "got (0, 1, 2, 3)"
+    second = job("build-7", "0")
+    assert second.line() == "waiting for 1 GPU: 0 free of 4"
+    third = job("web", "0-1")
+    assert third.line() == "waiting for 2 GPUs: 0 free of 4, 1 job before this one (build-7: 1 GPU)"
+    assert queue_of(host) == ["build-7", "web"]
+
+    first.end()
+
+    assert second.line() == "got (0,)"
+    assert third.says_nothing()
+    second.end()
+    assert third.line() == "got (0, 1)"
+    assert files_of(host) == []
+
+
+def test_nobody_is_overtaken_by_one_who_wants_less(host, job):
+    first = job("first", "0")
+    assert first.line() == "got (0,)"
+    second = job("second", "0-1")
+    second.line()
+    third = job("third", "3")
+    third.line()
+
+    assert third.says_nothing()
+    first.end()
+
+    assert (second.line(), third.line()) == ("got (0, 1)", "got (3,)")
+
+
+def test_who_does_not_wait_does_not_overtake_either(host, job):
+    job("first", "0").line()
+    job("second", "0").line()
+
+    with pytest.raises(GpusRefused) as refusal:
+        Tracker(host).hold("third", "3")
+
+    assert str(refusal.value) == "1 job waits for GPUs before this one ('amd-ctk run --wait' waits in line)"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_holder_that_is_killed_wakes_who_waits(job, number):
+    first = job("first", "0")
+    first.line()
+    second = job("second", "0")
+    second.line()
+
+    first.signal(number)
+
+    assert second.line() == "got (0,)"
+
+
+def test_a_waiter_that_is_killed_holds_up_nobody(host, job):
+    first, second, third, fourth = (job(name, "0") for name in ("a", "b", "c", "d"))
+    first, second, third, fourth = sorted((first, second, third, fourth), key=lambda each: "got" not in each.line())
+    waiting = {each.name: each for each in (second, third, fourth)}
+    second, third, fourth = (waiting[name] for name in queue_of(host))
+
+    third.kill()
+    second.kill()
+    first.end()
+
+    assert fourth.line() == "got (0,)"
+    assert files_of(host) == []
+
+
+def test_a_stopped_waiter_holds_up_nobody(job, monkeypatch):
+    monkeypatch.setattr(line, "LOOK_SECONDS", 0.2)
+    first = job("first", "0")
+    first.line()
+    second = job("second", "0")
+    second.line()
+    third = job("third", "0")
+    third.line()
+
+    second.signal(signal.SIGSTOP)
+    first.end()
+
+    assert third.line() == "got (0,)"
+    second.signal(signal.SIGCONT)
+    third.end()
+    assert second.line() == "got (0,)"
+
+
+def test_a_waiter_can_be_taken_out_of_the_queue(host, job):
+    first = job("first", "0")
+    first.line()
+    second = job("second", "0")
+    second.line()
+    third = job("third", "0")
+    third.line()
+
+    assert Tracker(host).cancel("third") is True
+    assert third.line() == "WaitOver: the job third was taken out of the queue"
+    assert Tracker(host).cancel("second") is True
+    assert second.line() == "WaitOver: the job second was taken out of the queue"
+    assert Tracker(host).cancel("second") is False
+    assert files_of(host) == []
+
+
+def test_the_wait_ends_after_its_time(host, job):
+    job("first", "0").line()
+    second = job("second", "0", timeout=1)
+    second.line()
+
+    assert second.line() == "WaitOver: there was no GPU for second within 1 s"
+    assert files_of(host) == []
+
+
+def test_the_wait_for_the_turn_ends_after_its_time(job):
+    job("first", "0").line()
+    job("second", "0").line()
+    third = job("third", "0", timeout=1)
+    third.line()
+
+    assert third.line() == "WaitOver: there was no GPU for third within 1 s"
+
+
+def test_a_gpu_that_is_made_shared_ends_the_wait(host, job):
+    job("first", "0").line()
+    second = job("second", "0")
+    second.line()
+
+    Tracker(host).set_accessibility("0", exclusive=False)
+
+    assert second.line() == "got (0,)"
+
+
+def test_a_released_reservation_ends_the_wait(host, job):
+    second = None
+    with Tracker(host).hold("first", "0"):
+        second = job("second", "0")
+        second.line()
+
+    assert second.line() == "got (0,)"
+
+
+def test_what_can_never_be_served_is_refused_at_once(host):
+    with pytest.raises(RequestError):
+        Tracker(host).wait("a", "4")
+    with pytest.raises(RequestError, match=r"^the request names no GPU to wait for"):
+        Tracker(host).wait("a", "none")
+
+
+def test_a_name_waits_once(host, job):
+    job("first", "0").line()
+    job("second", "0").line()
+
+    with pytest.raises(ContainerRunning, match=r"^a job second waits already"):
+        Tracker(host).wait("second", "1")
+    with pytest.raises(ContainerRunning, match=r"^first has GPUs already"):
+        Tracker(host).wait("first", "1")
+
+
+def test_disabling_the_tracker_ends_the_wait(host, job):
+    job("first", "0").line()
+    second = job("second", "0")
+    second.line()
+
+    Tracker(host).disable()
+
+    assert second.line().startswith("TrackerDisabled: the GPU Tracker is disabled")
+    with pytest.raises(TrackerDisabled):
+        Tracker(host).wait("third", "0")
+
+
+def test_waiting_is_no_refusal(host, job):
+    job("first", "0").line()
+    job("second", "0").line()
+
+    assert Tracker(host).refusals() == []
+
+
+def test_damaged_and_foreign_files_hold_up_nobody(host, job):
+    job("first", "0").line()
+    directory = host.path("/run/amd-container-toolkit/queue")
+    for name, content in (
+        ("00000000000000000001-damaged.json", b"\0" * 100),
+        ("00000000000000000002-large.json", b" " * 1_000_000),
+        ("00000000000000000003-left.json.9.tmp", b""),
+        ("README.json", b""),
+    ):
+        with open(f"{directory}/{name}", "wb") as file:
+            file.write(content)
+    os.mkfifo(f"{directory}/00000000000000000004-pipe.json")
+    os.mkfifo(f"{directory}/00000000000000000005-left.pipe")
+    os.mkdir(f"{directory}/directory")
+
+    assert job("second", "1").line() == "got (1,)"
+    assert sorted(files_of(host)) == ["README.json", "directory"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_another_user_takes_nobody_out_and_takes_no_ticket(host, job, tmp_path):
+    job("first", "0").line()
+    job("second", "0").line()
+    for path in (tmp_path, *tmp_path.parents[:2]):
+        path.chmod(0o755)
+    read, write = os.pipe()
+    if not (pid := os.fork()):
+        os.setresuid(65534, 65534, 65534)
+        tracker = Tracker(host)
+        for action in (lambda: tracker.cancel("second"), lambda: tracker.wait("enemy", "1")):
+            try:
+                action()
+            except BaseException as error:
+                os.write(write, f"{type(error).__name__} ".encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+    assert os.read(read, 100) == b"NotPermitted NotPermitted "
+    assert queue_of(host) == ["second"]
+    os.close(read)
+    os.close(write)
+
+
+def test_a_gpu_with_waiters_is_idle_for_a_short_time_only(job):
+    first = job("first", "0")
+    first.line()
+    second = job("second", "0")
+    second.line()
+    time.sleep(0.5)
+
+    began = time.monotonic()
+    first.kill()
+    second.line()
+
+    # At rest 20 ms; this says that no interval decides.
+    assert time.monotonic() - began < 0.9
