@@ -25,14 +25,14 @@ def test_another_process_with_its_id_is_not_entered(myself):
     process = myself.replace(identity=myself.identity.replace(start=myself.identity.start - 1))
 
     with pytest.raises(NoAnswer) as failure:
-        ask_inside(process, lambda _: {})
+        ask_inside(process, lambda _: {}, time.monotonic() + 60)
 
     assert failure.value.message == "it cannot be entered: its first process has ended"
 
 
 def test_without_its_device_cgroup_nothing_is_tried(myself):
     with pytest.raises(NoAnswer) as failure:
-        ask_inside(myself.replace(cgroups=()), lambda _: {})
+        ask_inside(myself.replace(cgroups=()), lambda _: {}, time.monotonic() + 60)
 
     assert failure.value.message == "it cannot be entered: its device cgroup was not found"
 
@@ -42,7 +42,7 @@ def test_the_child_has_no_input_and_is_ended_first(myself):
         with open("/proc/self/oom_score_adj") as file:
             return {"input": os.readlink("/proc/self/fd/0"), "oom": file.read().strip()}
 
-    assert ask_inside(myself, look) == {"input": "/dev/null", "oom": "1000"}
+    assert ask_inside(myself, look, time.monotonic() + 60) == {"input": "/dev/null", "oom": "1000"}
 
 
 WAITING = """
@@ -56,7 +56,7 @@ def look(_):
     Path(sys.argv[1]).touch()
     time.sleep(600)
 
-ask_inside(read_process(Processes().myself()), look)
+ask_inside(read_process(Processes().myself()), look, time.monotonic() + 60)
 """
 
 

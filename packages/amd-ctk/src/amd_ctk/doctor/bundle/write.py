@@ -71,11 +71,11 @@ def write_bundle(host: Host, facts: Facts, results: Sequence[Result], path: str,
 def _record(host: Host, *, with_serials: bool) -> tuple[Profile | None, Callable[[str], str]]:
     """Return the host as a profile, None where it is not understood, and what hides its ids in text."""
     from amdgpu_discovery.simulate import record_profile
-    from amdgpu_discovery.simulate.serials import FIRST_MADE_UP
+    from amdgpu_discovery.simulate.serials import FIRST_MADE_UP, without_serials
 
     try:
         real = record_profile(host, "bundle", with_serials=True)
-        made_up = record_profile(host, "bundle")
+        made_up = without_serials(real)
     except (ToolkitError, OSError):
         real, made_up = None, None
     if with_serials:

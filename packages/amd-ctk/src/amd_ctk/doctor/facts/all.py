@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from amd_ctk.cdi.engine_devices import read_spec_files
 from amd_ctk.doctor.facts.broken_host import BrokenHost
 from amd_ctk.doctor.facts.cdi import CdiFacts, read_cdi
@@ -16,13 +18,17 @@ from amd_ctk.doctor.facts.packages import PackageFacts, read_packages
 from amd_ctk.doctor.facts.podman import PodmanFacts, read_podman
 from amd_ctk.doctor.facts.slurm import SlurmFacts, read_slurm
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
-from amd_ctk.explain.running import ask_engines
+from amd_ctk.explain.running import SECONDS, ask_engines
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.users import User
     from amdgpu_discovery.host import Host
+
+
+# What a container gets where an engine has used up the time; it answers in a tenth of that.
+LEAST_SECONDS = 0.3
 
 
 class Facts(Value):
@@ -49,7 +55,8 @@ def read_facts(
     """Read everything, of a `container` too where one is named; NoContainer for one that does not run.
 
     Where an `engine` is named, others are not asked. `user` is the one whose rootless containers are looked at.
-    Programs that may keep one waiting are asked meanwhile.
+    Programs that may keep one waiting are asked meanwhile. What is waited for, engines and then the container, shares
+    SECONDS, so that the command ends within three whatever does not answer.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -69,7 +76,16 @@ def read_facts(
             containerd=read_containerd(host),
             slurm=read_slurm(host, gpus.gpus),
             packages=read_packages(host),
-            docker=docker.result() if docker else DockerFacts(),
+            docker=DockerFacts(),
         )
+        begin = time.monotonic()
+        facts = facts.replace(docker=docker.result()) if docker else facts
+        said = told.result() if told else []
+    seconds = seconds_left(time.monotonic() - begin)
     # Behind the threads, because it forks.
-    return facts.replace(inside=read_inside(host, container, told.result())) if told else facts
+    return facts.replace(inside=read_inside(host, container, said, seconds=seconds)) if container else facts
+
+
+def seconds_left(waited: float) -> float:
+    """Return how long a container may take, after engines have kept everything waiting."""
+    return max(LEAST_SECONDS, SECONDS - waited)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from amd_ctk.doctor.inside.caches import find_home, is_above_cache
 from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
@@ -75,11 +76,12 @@ class InsideFacts(Value):
     asks_gpus: bool = False
 
 
-def read_inside(host: Host, name: str, told: Sequence[Told]) -> InsideFacts:
+def read_inside(host: Host, name: str, told: Sequence[Told], *, seconds: float) -> InsideFacts:
     """Return what a container is like from inside; NoContainer. Call it while there are no threads.
 
-    `told` is what engines said of the name.
+    `told` is what engines said of the name. All that it is asked takes no longer than `seconds`.
     """
+    deadline = time.monotonic() + seconds
     found = find_first_process(host, name, told)
     asked = next((one for one in told if one.container_id == found.container_id), None)
     facts = InsideFacts(
@@ -95,7 +97,7 @@ def read_inside(host: Host, name: str, told: Sequence[Told]) -> InsideFacts:
     if os.geteuid() != 0:
         return facts.replace(problem=f"container {name} from inside", needs="root")
     try:
-        return _look(facts, found.process, _kfd_number(host))
+        return _look(facts, found.process, _kfd_number(host), deadline)
     except (FileNotFoundError, ProcessLookupError) as error:
         return facts.replace(problem=f"container {name}: {reason(error)}", needs="a container that runs")
     except OSError as error:
@@ -104,15 +106,15 @@ def read_inside(host: Host, name: str, told: Sequence[Told]) -> InsideFacts:
         return facts.replace(problem=f"container {name}: {error.message}", needs="a container that can be entered")
 
 
-def _look(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None) -> InsideFacts:
+def _look(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None, deadline: float) -> InsideFacts:
     process = read_process(first)
-    nodes = ask_inside(process, lambda own_files: {"nodes": try_nodes(kfd, own_files)})["nodes"]
+    nodes = ask_inside(process, lambda own_files: {"nodes": try_nodes(kfd, own_files)}, deadline)["nodes"]
     variables = Processes().variables(first.pid, VARIABLES)
     home = find_home(variables)
     found = facts.replace(
         process=process,
         nodes=tuple(TriedNode(**node) for node in nodes),
-        image=_read_image(process, home),
+        image=_read_image(process, home, deadline),
         variables=variables,
         mount_points=tuple(point for point in read_mount_points(first.pid) if is_above_cache(point, home)),
     )
@@ -120,10 +122,10 @@ def _look(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None) -> 
     return found
 
 
-def _read_image(process: ContainerProcess, home: str) -> ImageFacts:
+def _read_image(process: ContainerProcess, home: str, deadline: float) -> ImageFacts:
     start = start_time(process.identity)
     try:
-        found = ask_inside(process, lambda own_files: look_at_files(own_files, home=home, start=start))
+        found = ask_inside(process, lambda own_files: look_at_files(own_files, home=home, start=start), deadline)
     except NoAnswer:
         return ImageFacts()
     return ImageFacts(**{**found, "targets": tuple(found["targets"]), "compiled": tuple(found["compiled"])})

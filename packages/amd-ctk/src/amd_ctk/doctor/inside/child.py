@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from amd_ctk.doctor.inside.process import ContainerProcess
 
-SECONDS = 3.0
 LARGEST_ANSWER = 4 * 1024 * 1024
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1
@@ -33,10 +32,10 @@ class NoAnswer(ToolkitError):
     """A container that could not be entered, or a device or file system that does not answer."""
 
 
-def ask_inside(process: ContainerProcess, look: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+def ask_inside(process: ContainerProcess, look: Callable[[int], dict[str, Any]], deadline: float) -> dict[str, Any]:
     """Return what `look` returns in a child that is like a process; NoAnswer. Call it while there are no threads.
 
-    `look` is given what `open_own_files` gave.
+    `look` is given what `open_own_files` gave. The answer is waited for until `deadline`, as time.monotonic() counts.
     """
     # Before the child exists, because it cannot import: see become.
     import ctypes
@@ -49,9 +48,9 @@ def ask_inside(process: ContainerProcess, look: Callable[[int], dict[str, Any]])
         _answer(lambda: _look(process, look, libc, parent), json.dumps, writer)
     os.close(writer)
     try:
-        answer = json.loads(_read_until(reader, time.monotonic() + SECONDS))
+        answer = json.loads(_read_until(reader, deadline))
     except ValueError as error:
-        raise NoAnswer(f"nothing inside answers within {SECONDS:g} seconds") from error
+        raise NoAnswer("nothing inside answers in time") from error
     finally:
         os.close(reader)
         _end(child)
