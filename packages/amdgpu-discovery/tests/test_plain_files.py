@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_files import read_own_file, read_plain_file
 
 
 @pytest.mark.parametrize("size", [0, 1, 10])
@@ -60,3 +60,21 @@ def test_a_plain_file_is_found_from_an_open_directory(tmp_path):
         assert read_plain_file("file", directory=directory, owner=os.geteuid())[0] == b"x"
     finally:
         os.close(directory)
+
+
+def test_a_file_of_a_directory_of_ones_own_is_read_as_far_as_the_limit(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 10)
+
+    assert read_own_file(str(path), largest=10) == b"x" * 10
+    with pytest.raises(OSError, match="it is too large"):
+        read_own_file(str(path), largest=9)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_what_is_no_plain_file_in_a_directory_of_ones_own_is_not_read(tmp_path, make):
+    path = str(tmp_path / "file")
+    make(path)
+
+    with pytest.raises(OSError, match="it is not a plain file"):
+        read_own_file(path)

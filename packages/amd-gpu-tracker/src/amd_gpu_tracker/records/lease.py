@@ -129,8 +129,9 @@ def _check_text(text: Any, name: str) -> None:
         raise ValueError(f"{name} is not text")
     if "\0" in text:
         raise ValueError(f"{name} has a null byte")
-    # As paths are encoded; UnicodeEncodeError, a ValueError, for half of a surrogate pair.
-    text.encode("utf-8", "surrogateescape")
+    if not text.isascii():
+        # As paths are encoded; UnicodeEncodeError, a ValueError, for half of a surrogate pair.
+        text.encode("utf-8", "surrogateescape")
 
 
 def _checked(fields: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,9 @@ LONGEST_LINE = 500
 
 def printable(text: str) -> str:
     """Return text without control characters, which a terminal would execute."""
+    # Most text is, and a list of a thousand containers has thousands of them.
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

@@ -21,10 +21,11 @@ from amdgpu_discovery.files import (
     is_file,
     make_directories,
     put_in_place,
+    read_file,
     replace_file,
     write_beside,
 )
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_files import read_own_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,9 +115,12 @@ class State:
 
     def may_name(self, path: str, gpu_keys: Iterable[bytes]) -> bool:
         """Return False if a lease is of none of these GPUs, which is certain without understanding all of it."""
-        content = _read_if_there(path)
-        if content is None:
+        try:
+            content = read_file(path, flags=posix.O_NONBLOCK)
+        except FileNotFoundError:
             return False
+        except OSError:
+            return True  # and reading it says what is wrong
         is_whole = content.startswith(LEASE_BEGINS) and content.endswith(LEASE_ENDS)
         return not is_whole or any(key in content for key in gpu_keys)
 
@@ -193,7 +197,7 @@ def make_directory(path: str) -> None:
 def _read_if_there(path: str) -> bytes | None:
     """Return the content of a file, None where there is none; StateError where it cannot be read."""
     try:
-        return read_plain_file(path)[0]
+        return read_own_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
