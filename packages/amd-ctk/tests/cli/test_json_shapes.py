@@ -10,6 +10,7 @@ import pytest
 
 from amd_gpu_tracker import GpusRefused, Tracker
 from amdgpu_discovery import load_profile
+from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
 
 SCHEMAS = Path(__file__).parents[4] / "docs/reference/schemas"
 PROFILES = ["mi210-4", "mi300x-8-cpx", "rx7900xtx-raphael", "strix-halo"]
@@ -20,6 +21,7 @@ COMMANDS = {
     "gpu-list": "gpu list",
     "gpu-tracker-refusals": "gpu-tracker status --refusals",
     "gpu-tracker-status": "gpu-tracker status",
+    "gpu-tracker-usage": "gpu-tracker status --usage",
     "slurm-status": "slurm status",
     "swarm-status": "swarm status",
     "version": "version",
@@ -100,6 +102,25 @@ def test_uses_and_refusals_have_their_shape(host, amd_ctk):
 
     assert [use["container_id"] for use in status["gpus"][2]["containers"]] == ["nightly-job"]
     assert [refusal["container_id"] for refusal in refusals] == ["other-job"]
+
+
+def test_usage_has_its_shape(host, amd_ctk):
+    cgroup = f"/system.slice/docker-{'36b0' * 16}.scope"
+    computing = SimulatedUse(gpu=2, vram_bytes=1 << 30, compute_units=5, client_id=7)
+    drawing = SimulatedUse(gpu=2, vram_bytes=1 << 20, in_kfd=False, client_id=8)
+    processes = (
+        SimulatedProcess(pid=3121, cgroup=cgroup, uses=(computing,)),
+        SimulatedProcess(pid=811, name="Xorg", uses=(drawing,)),
+    )
+    tracker = Tracker(host(load_profile("mi210-4").replace(processes=processes)))
+    tracker.enable()
+    tracker.reserve("nightly-job", "2")
+
+    printed = check(amd_ctk, "gpu-tracker-usage")
+
+    assert [user["container_id"] for user in printed["gpus"][0]["users"]] == ["36b0" * 16, None]
+    assert [user["container_id"] for user in printed["gpus"][2]["users"]] == ["nightly-job"]
+    assert len(printed["peaks"]) == 1
 
 
 def test_resources_and_pools_have_their_shape(host, amd_ctk):

@@ -21,6 +21,7 @@ from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_fr
 
 if TYPE_CHECKING:
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
+    from amd_gpu_tracker.usage.looks import UsageLooks
 
 # Typer 0.20 asks rich to escape help that is plain; packages have rich without the libraries it would need for that.
 typer.core.HAS_RICH = False
@@ -40,7 +41,7 @@ EXAMPLES = {
     "disable": ("disable",),
     "enable": ("enable",),
     "reset": ("reset",),
-    "status": ("status", "status --wide", "status --refusals"),
+    "status": ("status", "status --wide", "status --usage", "status --refusals"),
     "ignore": ("ignore 1000", "ignore 1000 --undo"),
     "help": ("help status",),
 }
@@ -147,17 +148,42 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Show it again whenever it changes, until Ctrl-C.")] = False,
     no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Shorten nothing for a narrow terminal.")] = False,
     refusals: Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")] = False,
+    usage: Annotated[
+        bool, typer.Option("--usage", help="Show how much memory is used, by whom, and how busy GPUs are.")
+    ] = False,
+    peak: Annotated[
+        bool, typer.Option("--peak", help="Show the usage with the most memory that each container has had.")
+    ] = False,
+    prometheus: Annotated[
+        bool, typer.Option("--prometheus", help="Print the usage for the textfile collector of Prometheus.")
+    ] = False,
 ) -> None:
     """Show Status of GPUs."""
     from amd_gpu_tracker.show.screen import print_refusals, print_status, watch_status
 
     tracker = Tracker(host_of(context))
-    if refusals:
+    if usage or peak or prometheus:
+        looks = tracker.usage_looks()
+        _show_usage(looks, as_json=as_json, watch=watch, peaks=peak, prometheus=prometheus, no_trunc=no_trunc)
+    elif refusals:
         print_refusals(tracker, as_json=as_json)
     elif watch:
         watch_status(tracker, as_json=as_json, wide=wide)
     else:
         print_status(tracker, as_json=as_json, wide=wide, no_trunc=no_trunc)
+
+
+def _show_usage(
+    looks: UsageLooks, *, as_json: bool, watch: bool, peaks: bool, prometheus: bool, no_trunc: bool
+) -> None:
+    from amd_gpu_tracker.usage.screen import print_metrics, print_usage, watch_usage
+
+    if prometheus:
+        print_metrics(looks)
+    elif watch:
+        watch_usage(looks, as_json=as_json, peaks=peaks)
+    else:
+        print_usage(looks, as_json=as_json, peaks=peaks, no_trunc=no_trunc)
 
 
 def set_accessibility(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.handover import Reservation
     from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.show.status import Status
+    from amd_gpu_tracker.usage.looks import UsageLooks
     from amd_gpu_tracker.waiting.ticket import Ticket
     from amdgpu_discovery.choices.candidates import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
@@ -168,6 +169,14 @@ class Tracker:
         """Return every GPU with its accessibility and the containers that use it. Takes no lock, changes nothing."""
         self._take_over()
         return read_status(self._state, self._processes)
+
+    def usage_looks(self) -> UsageLooks:
+        """Return what looks at the usage of the GPUs: memory, processes, containers, and how busy they are."""
+        # Nothing else needs what reads processes.
+        from amd_gpu_tracker.usage.looks import UsageLooks
+
+        self._take_over()
+        return UsageLooks(self._state, self._processes, self._lock)
 
     def refusals(self) -> list[Refusal]:
         """Return the latest refusals, oldest first."""

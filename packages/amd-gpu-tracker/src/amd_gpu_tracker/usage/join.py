@@ -1,0 +1,134 @@
+"""Join what the kernel counts with what the tracker knows."""
+
+from __future__ import annotations
+
+import posix
+
+from amd_gpu_tracker.life.container_names import find_container_names
+from amd_gpu_tracker.life.running import find_running_containers
+from amd_gpu_tracker.show.status import ContainerUse
+from amd_gpu_tracker.usage.containers import find_container
+from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
+from amdgpu_discovery.models import model_of
+from amdgpu_discovery.usage.busy import find_gpu_busy, find_process_busy
+from amdgpu_discovery.usage.reading import read_process_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.show.status import Status
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.usage.reading import ProcessUse, UsageReading
+
+
+def join_usage(
+    state: State,
+    status: Status,
+    reading: UsageReading,
+    *,
+    before: UsageReading | None,
+    processes: Processes,
+    proc: str,
+) -> Usage:
+    """Return who uses what; how busy GPUs were is told where there is a reading `before`.
+
+    `proc` is where the processes are that the reading counts.
+    """
+    join = _Join(reading, status, before=before, proc=proc)
+    join.find_names(state, processes)
+    return Usage(
+        enabled=status.enabled,
+        gpus=tuple(join.gpu_usage(position) for position in range(len(reading.gpus))),
+        not_shown=reading.refused,
+        problems=(*status.problems, *map(_cut_short, reading.cut_short)),
+    )
+
+
+class _Join:
+    """A reading of the kernel, and who is in which container."""
+
+    def __init__(self, reading: UsageReading, status: Status, *, before: UsageReading | None, proc: str) -> None:
+        self._reading = reading
+        self._proc = proc
+        self._gpu_busy: Mapping[int, int | None] = find_gpu_busy(before, reading) if before else {}
+        self._process_busy = find_process_busy(before, reading) if before else {}
+        self._reserved = {gpu.number: {use.container_id: use for use in gpu.containers} for gpu in status.gpus}
+        self._uses = {use.container_id: use for gpu in status.gpus for use in (*gpu.containers, *status.privileged)}
+        pids = dict.fromkeys(use.pid for use in reading.processes)
+        self._container_by_pid = {pid: find_container(proc, pid, self._uses) for pid in pids}
+        self._names: Mapping[str, str] = {}
+
+    def find_names(self, state: State, processes: Processes) -> None:
+        """Find out how engines call the containers; for root, because others may not read it."""
+        uses = dict(self._uses)
+        there = {container.container_id for container in self._container_by_pid.values() if container}
+        if there - uses.keys() and posix.geteuid() == 0:
+            uses |= {use.container_id: use for use in _running(state, processes) if use.container_id in there}
+        self._names = find_container_names(uses.values())
+
+    def gpu_usage(self, position: int) -> GpuUsage:
+        """Return one GPU of the reading and who uses it."""
+        gpu, totals = self._reading.gpus[position], self._reading.totals[position]
+        users = self._users(gpu)
+        of_processes = sum(user.vram_bytes for user in users) if gpu.partition_total > 1 else None
+        return GpuUsage(
+            number=gpu.number,
+            uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
+            pci_address=str(gpu.pci_address),
+            partition_rank=gpu.partition_rank,
+            partition_total=gpu.partition_total,
+            model=model_of(gpu),
+            is_apu=gpu.is_apu,
+            vram_total=totals.vram_total,
+            vram_used=totals.vram_used if of_processes is None else of_processes,
+            gtt_total=totals.gtt_total,
+            gtt_used=totals.gtt_used,
+            busy_percent=self._gpu_busy.get(gpu.number),
+            users=tuple(sorted(users, key=lambda user: (-user.vram_bytes, user.since or 0, user.container_id))),
+        )
+
+    def _users(self, gpu: Gpu) -> list[GpuUser]:
+        held: dict[str, list[UserProcess]] = {container_id: [] for container_id in self._reserved.get(gpu.number, ())}
+        engines: dict[str, str] = {}
+        for use in self._reading.processes:
+            if use.gpu == gpu.number:
+                container = self._container_by_pid[use.pid]
+                held.setdefault(container.container_id if container else "", []).append(self._process(use))
+                engines |= {container.container_id: container.engine} if container else {}
+        return [self._user(gpu, each, engines.get(each, ""), processes) for each, processes in held.items()]
+
+    def _user(self, gpu: Gpu, container_id: str, engine: str, processes: Sequence[UserProcess]) -> GpuUser:
+        reserved = self._reserved.get(gpu.number, {}).get(container_id)
+        return GpuUser(
+            container_id=container_id,
+            name=self._names.get(container_id, ""),
+            engine=engine,
+            is_tracked=reserved is not None,
+            since=reserved.since if reserved else None,
+            processes=tuple(sorted(processes, key=lambda process: (-process.vram_bytes, process.pid))),
+        )
+
+    def _process(self, use: ProcessUse) -> UserProcess:
+        return UserProcess(
+            pid=use.pid,
+            name=read_process_name(self._proc, use.pid) if use.pid else "",
+            vram_bytes=use.vram_bytes,
+            gtt_bytes=use.gtt_bytes,
+            compute_units=use.compute_units,
+            sdma_us=use.sdma_us,
+            busy_percent=self._process_busy.get((use.pid, use.gpu)),
+        )
+
+
+def _running(state: State, processes: Processes) -> list[ContainerUse]:
+    return [
+        ContainerUse(container_id=each.container_id, root=each.root, bundle=each.bundle, since=0, ways=())
+        for each in find_running_containers(state.host, processes)
+    ]
+
+
+def _cut_short(pid: int) -> str:
+    return f"process {pid} has more open files than are looked at, so its use may be incomplete"

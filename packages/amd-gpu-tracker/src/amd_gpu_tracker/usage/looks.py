@@ -1,0 +1,111 @@
+"""Look at the usage again and again; what containers use at most is remembered between looks."""
+
+from __future__ import annotations
+
+import posix
+import time
+
+from amd_gpu_tracker.errors import needs_root
+from amd_gpu_tracker.show.status import read_status
+from amd_gpu_tracker.usage.join import join_usage
+from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, raise_peaks, read_peaks, write_peaks
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.usage.reading import processes_directory, read_usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from amd_gpu_tracker.claims.claim import Lock
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.usage.peaks import Key
+    from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.usage.reading import UsageReading
+
+
+class UsageLooks:
+    """What the GPUs of a host do, look by look; from the second one on it is known how busy they are.
+
+    Root's looks write down peaks, and so do those at a simulated host.
+    """
+
+    def __init__(self, state: State, processes: Processes, lock: Lock, *, now: Callable[[], float] = time.time) -> None:
+        """Look at the host of `state`; `now` tells the time of the wall clock."""
+        self._state = state
+        self._processes = processes
+        self._lock = lock
+        self._now = now
+        self._before: UsageReading | None = None
+
+    @property
+    def keeps_peaks(self) -> bool:
+        """Return whether peaks are written and shown."""
+        return not self._state.is_rootless and (posix.geteuid() == 0 or not self._state.host.is_this_machine)
+
+    def require_peaks(self) -> None:
+        """Refuse to go on where peaks are not shown; NotPermitted."""
+        if not self.keeps_peaks:
+            raise needs_root()
+
+    def look(self) -> Usage:
+        """Return who uses what now. Errors as `find_gpus`; GpusChanged where the GPUs are not those tracked."""
+        proc = self._processes.directory
+        proc = processes_directory(self._state.host) if proc == "/proc" else proc
+        status = read_status(self._state, self._processes)
+        gpus = find_gpus(self._state.host)
+        reading = read_usage(self._state.host, gpus, proc=proc)
+        usage = join_usage(self._state, status, reading, before=self._before, processes=self._processes, proc=proc)
+        self._before = reading
+        return self._remember(usage, gpus) if self.keeps_peaks else usage
+
+    def _remember(self, usage: Usage, gpus: Sequence[Gpu]) -> Usage:
+        seen = list(_seen(usage, gpus, self._now()))
+        if not seen:
+            return with_peaks(usage, gpus, read_peaks(self._state))
+        self._state.prepare()
+        with self._lock(f"{self._state.run_directory}/peaks.lock"):
+            peaks = raise_peaks(read_peaks(self._state), seen)
+            write_peaks(self._state, peaks)
+        return with_peaks(usage, gpus, peaks)
+
+
+def with_peaks(usage: Usage, gpus: Sequence[Gpu], peaks: Mapping[Key, Peak]) -> Usage:
+    """Return the usage with what is remembered of its containers."""
+    return usage.replace(
+        gpus=tuple(_gpu_with_peaks(used, gpu, peaks) for gpu, used in zip(gpus, usage.gpus, strict=True)),
+        peaks=tuple(peaks.values()),
+    )
+
+
+def _gpu_with_peaks(used: GpuUsage, gpu: Gpu, peaks: Mapping[Key, Peak]) -> GpuUsage:
+    return used.replace(
+        users=tuple(_user_with_peak(user, peaks.get((user.container_id, gpu.key))) for user in used.users)
+    )
+
+
+def _user_with_peak(user: GpuUser, peak: Peak | None) -> GpuUser:
+    if peak is None:
+        return user
+    # A container without processes on the GPU does not tell who made it.
+    return user.replace(
+        name=user.name or peak.name,
+        engine=user.engine or peak.engine,
+        peak_bytes=peak.vram_bytes,
+        last_used=peak.seen,
+    )
+
+
+def _seen(usage: Usage, gpus: Sequence[Gpu], now: float) -> Iterator[Peak]:
+    for gpu, used in zip(gpus, usage.gpus, strict=True):
+        for user in used.users:
+            if user.container_id and user.processes:
+                yield Peak(
+                    container_id=user.container_id[:LONGEST_TEXT],
+                    gpu=gpu.key,
+                    name=user.name[:LONGEST_TEXT],
+                    engine=user.engine,
+                    vram_bytes=user.vram_bytes,
+                    seen=now,
+                )

@@ -1,0 +1,115 @@
+"""Remember how much memory each container has had at most, and when it was last seen to use a GPU.
+
+Written when root looks at the usage, so a peak is what these looks have seen. The file ends with the boot.
+"""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.errors import StateError
+from amd_gpu_tracker.records.lease import NEVER
+from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from amd_gpu_tracker.records.state import State
+
+    # Id of a container and `GpuLocation.key` of a GPU.
+    Key = tuple[str, str]
+
+FILE = "peaks.json"
+# Of containers and GPUs; those that were not seen for the longest time are forgotten.
+MOST_PEAKS = 1000
+# Of ids and names, which runc and engines bound too.
+LONGEST_TEXT = 256
+LARGEST_AMOUNT = 1 << 63
+
+
+class Peak(Value):
+    """What a container has used of a GPU at most.
+
+    Attributes:
+        container_id: Id of the container.
+        gpu: Address and rank of the GPU, such as `0000:03:00.0/0`.
+        name: Name of the container; "" where it is not known.
+        engine: Who made it; "" where that is not known.
+        vram_bytes: The most video memory that it was seen to use.
+        seen: When it was last seen to use the GPU, in seconds since 1970 (UTC).
+    """
+
+    container_id: str
+    gpu: str
+    name: str
+    engine: str
+    vram_bytes: int
+    seen: float
+
+    @property
+    def key(self) -> Key:
+        """Return what tells it from others."""
+        return self.container_id, self.gpu
+
+    @property
+    def title(self) -> str:
+        """Return what people call the container, with who made it."""
+        return format_title(self.container_id, self.name, self.engine)
+
+
+def format_title(container_id: str, name: str, engine: str) -> str:
+    """Return what people call a container, with who made it; ids that engines make are cut as engines do."""
+    is_random = len(container_id) == 64 and not container_id.strip("0123456789abcdef")
+    called = name or (container_id[:12] if is_random else container_id)
+    return f"{called} ({engine})" if engine else called
+
+
+def read_peaks(state: State) -> dict[Key, Peak]:
+    """Return what is remembered, without what cannot be understood; StateError where the caller may not read it."""
+    path = f"{state.run_directory}/{FILE}"
+    try:
+        content = read_plain_file(path)[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {reason(error)}", hint="run the command with sudo") from error
+    try:
+        peaks = [_parse(fields) for fields in loads(content)["peaks"]]
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return {}
+    return {peak.key: peak for peak in peaks if peak}
+
+
+def raise_peaks(known: Mapping[Key, Peak], now: Iterable[Peak]) -> dict[Key, Peak]:
+    """Return what is known after one more look, in which `now` was seen."""
+    peaks = dict(known)
+    for seen in now:
+        before = peaks.pop(seen.key, seen)
+        # At the end: the order is that in which containers were last seen.
+        peaks[seen.key] = seen.replace(
+            vram_bytes=max(seen.vram_bytes, before.vram_bytes), name=seen.name or before.name
+        )
+    return dict(list(peaks.items())[-MOST_PEAKS:])
+
+
+def write_peaks(state: State, peaks: Mapping[Key, Peak]) -> None:
+    """Replace what is remembered, for root alone to read; a full disk is no reason not to show what is known."""
+    content = dumps({"version": 1, "peaks": [peak.as_dict() for peak in peaks.values()]}) + b"\n"
+    try:
+        replace_file(f"{state.run_directory}/{FILE}", content, mode=0o600)
+    except FileError:
+        return
+
+
+def _parse(fields: dict[str, Any]) -> Peak | None:
+    peak = Peak(**fields)
+    texts = (peak.container_id, peak.gpu, peak.name, peak.engine)
+    if not all(type(text) is str and len(text) <= LONGEST_TEXT for text in texts):
+        return None
+    is_amount = type(peak.vram_bytes) is int and 0 <= peak.vram_bytes < LARGEST_AMOUNT
+    is_time = type(peak.seen) in (int, float) and 0 <= peak.seen < NEVER
+    return peak if is_amount and is_time else None

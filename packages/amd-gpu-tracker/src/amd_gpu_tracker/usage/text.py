@@ -1,0 +1,147 @@
+"""Usage as people read it: a list, and the sentences below it."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.show.listing import Column, Listing, format_listing
+from amdgpu_discovery.gpu import MEBIBYTE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
+
+GIB = 1024 * MEBIBYTE
+# Where less is shown in MiB, because 0.0 GiB would look like nothing.
+LEAST_GIB = GIB // 20
+MOST_PIDS = 6
+MOST_ENDED = 20
+LONGEST_NAME = 40
+NO_CONTAINER = "(no container)"
+NOT_TRACKED = "(not tracked)"
+# What a narrow terminal can best do without yields first.
+COLUMNS = (
+    Column(header="GPU"),
+    Column(header="Model", yields=1),
+    Column(header="VRAM used"),
+    Column(header="GTT used"),
+    Column(header="Busy", is_number=True),
+    Column(header="Who", least=16),
+    Column(header="Memory", is_number=True),
+    Column(header="Peak", is_number=True),
+    Column(header="Processes", yields=2, least=20),
+)
+
+
+def format_usage(usage: Usage, *, now: float, peaks: bool = False) -> str:
+    """Return the list of the usage and what there is to say about it, for files and programs."""
+    return "\n".join(
+        [format_listing(list_usage(usage, now=now, peaks=peaks)), *usage_notes(usage, now=now, peaks=peaks)]
+    )
+
+
+def list_usage(usage: Usage, *, now: float, peaks: bool = False) -> Listing:
+    """Return a row for each user of a GPU, and one for a GPU that nobody uses.
+
+    Columns that no GPU needs are left out: GTT where there is no APU, and how busy GPUs are after one reading.
+    """
+    wanted = {
+        "GTT used": any(gpu.is_apu for gpu in usage.gpus),
+        "Busy": any(gpu.busy_percent is not None for gpu in usage.gpus),
+        "Peak": peaks,
+    }
+    columns = tuple(column for column in COLUMNS if wanted.get(column.header, True))
+    rows = [row for gpu in usage.gpus for row in _gpu_rows(gpu, enabled=usage.enabled, now=now)]
+    return Listing(columns=columns, rows=tuple(tuple(row[column.header] for column in columns) for row in rows))
+
+
+def usage_notes(usage: Usage, *, now: float, peaks: bool) -> list[str]:
+    """Return what the list cannot say."""
+    return [*(_ended(usage, now) if peaks else ()), *_not_shown(usage.not_shown)]
+
+
+def format_amount(amount: int | None) -> str:
+    """Return bytes as GiB, or as MiB where they are few."""
+    if amount is None:
+        return "-"
+    return f"{amount / GIB:.1f} GiB" if amount >= LEAST_GIB or amount == 0 else f"{-(-amount // MEBIBYTE)} MiB"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in its two largest units."""
+    minutes = max(0, int(seconds // 60))
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def _gpu_rows(gpu: GpuUsage, *, enabled: bool, now: float) -> list[dict[str, str]]:
+    first = {
+        "GPU": str(gpu.number),
+        "Model": gpu.model,
+        "VRAM used": _of(gpu.vram_used, gpu.vram_total),
+        "GTT used": _of(gpu.gtt_used, gpu.gtt_total) if gpu.is_apu else "",
+        "Busy": "-" if gpu.busy_percent is None else f"{gpu.busy_percent} %",
+    }
+    users = [_user_cells(user, gpu, enabled=enabled, now=now) for user in gpu.users]
+    users = users or [{"Who": "-", "Memory": "", "Peak": "", "Processes": ""}]
+    return [{**(first if not position else dict.fromkeys(first, "")), **cells} for position, cells in enumerate(users)]
+
+
+def _user_cells(user: GpuUser, gpu: GpuUsage, *, enabled: bool, now: float) -> dict[str, str]:
+    memory = user.vram_bytes + (user.gtt_bytes if gpu.is_apu else 0)
+    return {
+        "Who": user.title or NO_CONTAINER,
+        "Memory": format_amount(memory) if user.processes else "",
+        "Peak": "" if user.peak_bytes is None else format_amount(user.peak_bytes),
+        "Processes": _processes(user, enabled=enabled) if user.processes else _idle(user, now),
+    }
+
+
+def _of(used: int | None, total: int | None) -> str:
+    if used is None or total is None:
+        return f"{format_amount(used)} of {format_amount(total)}"
+    return f"{used / GIB:.1f} of {total / GIB:.1f} GiB"
+
+
+def _processes(user: GpuUser, *, enabled: bool) -> str:
+    pids_by_name: dict[str, list[UserProcess]] = {}
+    for process in user.processes:
+        pids_by_name.setdefault(process.name, []).append(process)
+    text = "; ".join(_same_name(name, processes) for name, processes in pids_by_name.items())
+    note = NOT_TRACKED if enabled and user.container_id and not user.is_tracked else ""
+    return f"{text} {note}".rstrip()
+
+
+def _same_name(name: str, processes: Sequence[UserProcess]) -> str:
+    pids = [str(process.pid) for process in processes if process.pid]
+    more = f" and {len(pids) - MOST_PIDS} more" if len(pids) > MOST_PIDS else ""
+    called = name[:LONGEST_NAME] or "unknown"
+    return f"{called} {', '.join(pids[:MOST_PIDS])}{more}".rstrip()
+
+
+def _idle(user: GpuUser, now: float) -> str:
+    reserved = "" if user.since is None else f"reserved {format_duration(now - user.since)}"
+    idle = "not in use" if user.last_used is None else f"idle {format_duration(now - user.last_used)}"
+    return f"{reserved}, {idle}".lstrip(", ")
+
+
+def _ended(usage: Usage, now: float) -> list[str]:
+    """Return a sentence about each container that has used GPUs and does so no more, the latest first."""
+    numbers = {f"{gpu.pci_address}/{gpu.partition_rank}": gpu.number for gpu in usage.gpus}
+    present = {(user.container_id, gpu.number) for gpu in usage.gpus for user in gpu.users}
+    ended = [peak for peak in reversed(usage.peaks) if (peak.container_id, numbers.get(peak.gpu)) not in present]
+    return [
+        f"{printable(peak.title)} used at most {format_amount(peak.vram_bytes)} of GPU {numbers.get(peak.gpu, '?')}, "
+        f"last seen {format_duration(now - peak.seen)} ago"
+        for peak in ended[:MOST_ENDED]
+    ]
+
+
+def _not_shown(count: int) -> list[str]:
+    if not count:
+        return []
+    processes = "1 process of another user is" if count == 1 else f"{count} processes of other users are"
+    return [f"{processes} not shown unless they compute; run the command with sudo"]

@@ -1,0 +1,123 @@
+"""Who uses each GPU, and how much of it: containers, jobs, and processes in none."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.usage.peaks import format_title
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.usage.peaks import Peak
+
+
+class UserProcess(Value):
+    """A process that uses a GPU.
+
+    Attributes:
+        pid: Its id; 0 for processes that are outside of the caller's pid namespace.
+        name: What it calls itself, which may be anything; "" where it is gone.
+        vram_bytes: Video memory.
+        gtt_bytes: System memory that the GPU uses for it.
+        compute_units: Compute units that had its work at the moment of reading.
+        sdma_us: For how many microseconds the copy engines have worked for it.
+        busy_percent: How much of the time it kept the GPU at work; None after one reading.
+    """
+
+    pid: int
+    name: str
+    vram_bytes: int
+    gtt_bytes: int
+    compute_units: int
+    sdma_us: int
+    busy_percent: int | None
+
+
+class GpuUser(Value):
+    """A container that uses a GPU or has it reserved, or the processes that are in no container.
+
+    Attributes:
+        container_id: Id of the container; "" for processes that are in none.
+        name: Name of the container; "" where it is not known.
+        engine: Who made it, such as `docker`; "" where that is not known.
+        is_tracked: Whether the tracker has given it this GPU.
+        since: When it got the GPU, in seconds since 1970 (UTC); None where it is not tracked.
+        peak_bytes: The most video memory that it was seen to use; None where nothing is remembered.
+        last_used: When it was last seen to use the GPU, in seconds since 1970 (UTC); None where nothing is remembered.
+        processes: Its processes that use the GPU, those with most memory first.
+    """
+
+    container_id: str
+    name: str
+    engine: str
+    is_tracked: bool
+    since: float | None
+    peak_bytes: int | None = None
+    last_used: float | None = None
+    processes: tuple[UserProcess, ...] = ()
+
+    @property
+    def vram_bytes(self) -> int:
+        """Return the video memory of all its processes."""
+        return sum(process.vram_bytes for process in self.processes)
+
+    @property
+    def gtt_bytes(self) -> int:
+        """Return the system memory that the GPU uses for its processes."""
+        return sum(process.gtt_bytes for process in self.processes)
+
+    @property
+    def title(self) -> str:
+        """Return what people call it, with who made it."""
+        return format_title(self.container_id, self.name, self.engine)
+
+
+class GpuUsage(Value):
+    """A GPU and who uses it.
+
+    Attributes:
+        number: Number of the GPU.
+        uuid: Unique id, such as `0xEA35F57CC80DEB35`; `N/A` where the hardware has none.
+        pci_address: PCI address, such as `0000:03:00.0`.
+        partition_rank: Position among the partitions of its PCI function, from 0.
+        partition_total: How many partitions the PCI function has; 1 if it is not partitioned.
+        model: Model, such as `MI210`.
+        is_apu: Whether it is on one package with the processor, whose memory it uses.
+        vram_total: Bytes of video memory; None where the kernel does not say.
+        vram_used: Bytes of it that are used; of a partition what its processes use.
+        gtt_total: Bytes of system memory that it may use; None where the kernel does not say.
+        gtt_used: Bytes of those that it uses; None where the kernel does not say.
+        busy_percent: How busy it was between two readings; None after one, or where nothing tells.
+        users: Who uses it or has it reserved, those with most memory first.
+    """
+
+    number: int
+    uuid: str
+    pci_address: str
+    partition_rank: int
+    partition_total: int
+    model: str
+    is_apu: bool
+    vram_total: int | None
+    vram_used: int | None
+    gtt_total: int | None
+    gtt_used: int | None
+    busy_percent: int | None
+    users: tuple[GpuUser, ...]
+
+
+class Usage(Value):
+    """Who uses how much of each GPU.
+
+    Attributes:
+        enabled: Whether GPUs are tracked.
+        gpus: The GPUs, by number.
+        not_shown: How many processes of other users could not be looked into.
+        problems: A sentence about each thing that could not be read.
+        peaks: What containers have used at most, also those that are gone; () where that is not asked.
+    """
+
+    enabled: bool
+    gpus: tuple[GpuUsage, ...]
+    not_shown: int
+    problems: tuple[str, ...] = ()
+    peaks: tuple[Peak, ...] = ()

@@ -1,0 +1,235 @@
+"""`status --usage` on hosts whose GPUs are in use."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from support.terminal import shown_on_terminal
+
+GIB = 1 << 30
+WEB = "36b012bb34c96149a6ef5b28623e6e75cf9f71eb2b824b2c8f44e0449c7a1aa8"
+STATUS = [sys.executable, "-c", "from amd_gpu_tracker.cli import main; main()", "status"]
+UNTRACKED = f"""\
+{"-" * 86}
+GPU  Model  VRAM used         Busy  Who                      Memory  Processes
+{"-" * 86}
+0    MI210  41.2 of 64.0 GiB  93 %  36b012bb34c9 (docker)  40.9 GiB  python 3121, 3177
+                                    (no container)          0.3 GiB  Xorg 811
+1    MI210  0.0 of 64.0 GiB    0 %  -
+2    MI210  0.0 of 64.0 GiB    0 %  -
+3    MI210  0.0 of 64.0 GiB      -  -
+"""
+IN_80_COLUMNS = f"""\
+{"-" * 79}
+GPU  VRAM used         Busy  Who                      Memory  Processes
+{"-" * 79}
+0    41.2 of 64.0 GiB  93 %  36b012bb34c9 (docker)  40.9 GiB  python 3121, 3177
+                             (no container)          0.3 GiB  Xorg 811
+1    0.0 of 64.0 GiB    0 %  -
+2    0.0 of 64.0 GiB    0 %  -
+3    0.0 of 64.0 GiB      -  -
+GPU Tracker is disabled, so reservations are not known
+"""
+
+
+def environment(host):
+    return {**os.environ, "AMD_CTK_HOST_ROOT": host.root, "TZ": "UTC"}
+
+
+def show(host, *words):
+    answer = subprocess.run([*STATUS, *words], env=environment(host), capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout, answer.stderr
+
+
+def test_usage_is_known_without_the_tracker(used_host):
+    printed, complained = show(used_host(), "--usage")
+
+    assert printed == UNTRACKED
+    assert complained == "GPU Tracker is disabled, so reservations are not known\n"
+
+
+def test_a_gpu_that_an_untracked_container_uses_does_not_look_free(used_host):
+    host = used_host()
+    Tracker(host).enable()
+
+    printed, complained = show(host, "--usage")
+
+    assert "36b012bb34c9 (docker)  40.9 GiB  python 3121, 3177 (not tracked)\n" in printed
+    assert complained == ""
+
+
+def test_a_reservation_that_uses_nothing_is_shown_as_such(used_host):
+    host = used_host()
+    tracker = Tracker(host)
+    tracker.enable()
+    tracker.reserve("nightly-job", "2")
+
+    lines = show(host, "--usage")[0].splitlines()
+
+    assert lines[6].split() == [
+        "2",
+        "MI210",
+        "0.0",
+        "of",
+        "64.0",
+        "GiB",
+        "0",
+        "%",
+        "nightly-job",
+        *lines[6].split()[9:],
+    ]
+    assert lines[6].endswith("reserved 0 min, not in use")
+
+
+def test_peaks_are_remembered_for_root_alone(used_host):
+    host = used_host()
+    peaks = Path(host.path("/run/amd-container-toolkit/peaks.json"))
+
+    show(host, "--usage")
+    for pid in (3121, 3177):
+        Path(host.path(f"/sys/class/kfd/kfd/proc/{pid}/vram_12261")).write_text("1024\n")
+    for directory in Path(host.path("/proc")).glob("3*/fd"):
+        for link in directory.iterdir():
+            link.unlink()
+    printed = show(host, "--peak")[0]
+
+    assert "36b012bb34c9 (docker)    1 MiB  40.9 GiB  python 3121, 3177" in printed
+    assert stat.S_IMODE(peaks.stat().st_mode) == 0o600
+
+
+def test_a_container_that_has_ended_is_told_by_its_peak(used_host):
+    host = used_host()
+
+    show(host, "--usage")
+    for pid in (3121, 3177):
+        for path in sorted(Path(host.path(f"/sys/devices/virtual/kfd/kfd/proc/{pid}")).rglob("*_*")):
+            if path.is_file():
+                path.write_text("0\n")
+        for link in Path(host.path(f"/proc/{pid}/fd")).iterdir():
+            link.unlink()
+    printed = show(host, "--usage", "--peak")[0]
+
+    assert printed.endswith("\n36b012bb34c9 (docker) used at most 40.9 GiB of GPU 0, last seen 0 min ago\n")
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"peaks":[{"pid":1}]}', b'{"peaks":7}', b'{"peaks":[7]}', b"\xff" * 100])
+def test_peaks_that_cannot_be_understood_are_forgotten(used_host, content):
+    host = used_host()
+    Tracker(host).enable()
+    Path(host.path("/run/amd-container-toolkit/peaks.json")).write_bytes(content)
+
+    assert "40.9 GiB  40.9 GiB" in show(host, "--peak")[0]
+
+
+def test_names_of_processes_are_no_commands_for_a_terminal(used_host):
+    host = used_host(
+        SimulatedProcess(pid=9, name="a\x1b[2J\nb\u202e", uses=(SimulatedUse(gpu=2, vram_bytes=GIB, client_id=3),))
+    )
+
+    assert "(no container)  1.0 GiB  a?[2J?b? 9\n" in show(host, "--usage")[0]
+    process = json.loads(show(host, "--usage", "--json")[0])["gpus"][0]["users"][0]["processes"][0]
+    assert process["name"] == "a\x1b[2J\nb\u202e"
+
+
+def test_an_apu_has_two_memories(used_host):
+    use = SimulatedUse(gpu=0, vram_bytes=GIB // 4, gtt_bytes=3 * GIB, client_id=3, in_kfd=False)
+    host = used_host(SimulatedProcess(pid=70, name="llama-server", uses=(use,)), profile="strix-halo")
+
+    printed = show(host, "--usage")[0].splitlines()
+
+    assert printed[1].split() == ["GPU", "Model", "VRAM", "used", "GTT", "used", "Who", "Memory", "Processes"]
+    assert printed[3].endswith("  0.2 of 0.5 GiB  3.0 of 62.0 GiB  (no container)  3.2 GiB  llama-server 70")
+
+
+def test_partitions_have_users_of_their_own(used_host):
+    host = used_host(
+        *(
+            SimulatedProcess(
+                pid=70 + rank, uses=(SimulatedUse(gpu=0, partition=rank, vram_bytes=GIB, compute_units=19),)
+            )
+            for rank in (0, 3)
+        ),
+        profile="mi300x-8-cpx",
+    )
+
+    gpus = json.loads(show(host, "--usage", "--json")[0])["gpus"]
+
+    assert [gpu["number"] for gpu in gpus if gpu["users"]] == [0, 3]
+    assert (gpus[3]["vram_used"], gpus[3]["busy_percent"], gpus[3]["partition_rank"]) == (GIB, 50, 3)
+
+
+def test_json_has_everything(used_host):
+    document = json.loads(show(used_host(), "--usage", "--json")[0])
+    user = document["gpus"][0]["users"][0]
+    del user["last_used"], document["peaks"][0]["seen"]
+
+    assert document["peaks"] == [
+        {
+            "container_id": WEB,
+            "gpu": "0000:03:00.0/0",
+            "name": None,
+            "engine": "docker",
+            "vram_bytes": 43916040602,
+        }
+    ]
+    assert user == {
+        "container_id": WEB,
+        "name": None,
+        "engine": "docker",
+        "is_tracked": False,
+        "since": None,
+        "peak_bytes": 43916040602,
+        "vram_bytes": 43916040602,
+        "gtt_bytes": 0,
+        "processes": [
+            {
+                "pid": 3121,
+                "name": "python",
+                "vram_bytes": 40 * GIB,
+                "gtt_bytes": 0,
+                "compute_units": 52,
+                "sdma_us": 700,
+                "busy_percent": 50,
+            },
+            {
+                "pid": 3177,
+                "name": "python",
+                "vram_bytes": 966367642,
+                "gtt_bytes": 0,
+                "compute_units": 0,
+                "sdma_us": 0,
+                "busy_percent": 0,
+            },
+        ],
+    }
+
+
+def test_prometheus_reads_the_metrics(used_host):
+    printed = show(used_host(), "--prometheus")[0]
+    gpu = '{gpu_id="0",gpu_partition_id="0",model="MI210",uuid="0xEA35F57CC80DEB35",pci_address="0000:03:00.0"}'
+    web = f'{{gpu_id="0",gpu_partition_id="0",container_id="{WEB}",container="",engine="docker"}}'
+
+    assert f"# TYPE gpu_used_vram gauge\ngpu_used_vram{gpu} 42222\n" in printed
+    assert f"gpu_gfx_activity{gpu} 93\n" in printed
+    assert f"amd_gpu_container_vram_bytes{web} 43916040602\n" in printed
+    assert f"amd_gpu_container_processes{web} 2\n" in printed
+    assert "gpu_nodes_total 4\n" in printed
+
+
+def test_a_terminal_of_80_columns_is_fitted(used_host):
+    host = used_host()
+
+    code, shown = shown_on_terminal([*STATUS, "--usage"], environment(host), columns=80)
+
+    assert code == 0
+    assert shown == IN_80_COLUMNS
