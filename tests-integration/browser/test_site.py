@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from support.installed import engine_program
 pytestmark = [pytest.mark.e2e, pytest.mark.site]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+FORGE = "https://forge.invalid/amd"
 PHONE = {"width": 390, "height": 844}
 SCREEN = {"width": 1280, "height": 800}
 # Nothing of the browser's own calls home; root may not use its sandbox.
@@ -36,7 +38,7 @@ def site(tmp_path_factory):
     """Return the directory of the site."""
     directory = tmp_path_factory.mktemp("site")
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", directory]
-    subprocess.run(words, cwd=CHECKOUT, check=True)
+    subprocess.run(words, cwd=CHECKOUT, env={**os.environ, "AMD_CTK_FORGE": FORGE}, check=True)
     return directory
 
 
@@ -118,3 +120,27 @@ def test_a_command_has_a_button_that_copies_it(browser, address):
 
     # Made when it comes into view.
     page.wait_for_selector(".language-console button[title='Copy to clipboard']")
+
+
+def test_a_page_leads_to_its_source_and_to_its_issues(browser, address):
+    page = browser.new_page(viewport=SCREEN)
+    page.goto(f"{address}/how-to/install/")
+
+    page.wait_for_selector(f"a[href='{FORGE}/edit/main/docs/how-to/install.md']", state="attached")
+    page.wait_for_selector(f"a[href='{FORGE}/issues/new?title=how-to/install.md']")
+
+
+def test_every_page_says_of_which_version_it_is(browser, address):
+    page = browser.new_page(viewport=SCREEN)
+    page.goto(f"{address}/reference/cli/")
+
+    version = (CHECKOUT / "VERSION").read_text(encoding="utf-8").strip()
+    assert f"Version {version}." in page.inner_text(".md-copyright")
+
+
+def test_each_command_is_in_the_contents_of_its_page(browser, address):
+    page = browser.new_page(viewport=SCREEN)
+    page.goto(f"{address}/reference/cli/")
+
+    links = page.eval_on_selector_all(".md-sidebar--secondary a", "links => links.map(link => link.textContent.trim())")
+    assert {"amd-ctk runtime configure", "amd-ctk cdi generate", "amd-ctk gpu-tracker status"} <= set(links)

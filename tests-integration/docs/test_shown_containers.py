@@ -1,7 +1,7 @@
 """Every container that the documentation starts is started by a real Docker, on the simulated host of its page.
 
-The image rocm/rocm-terminal comes from AMD's registry. A small one of that name stands in for it here; its `rocm-smi`
-prints the GPU nodes it finds.
+The images come from AMD's registry. A small one of their names stands in for them here: its `rocm-smi` prints the GPU
+nodes it finds, its `python3` says how many GPUs these are, and its `vllm` repeats its arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from support.installed import engine_program, our_program, require_root
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 SECTIONS = sections(with_docker=True)
-IMAGE = "rocm/rocm-terminal"
+IMAGES = ("rocm/rocm-terminal", "rocm/pytorch", "rocm/vllm")
+PROGRAMS = {"python3": "ls /dev/dri | grep -c renderD", "vllm": 'echo "$@"'}
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +31,9 @@ def rocm_archive(rootfs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     directory = tmp_path_factory.mktemp("rocm")
     shutil.copytree(rootfs, directory / "rootfs", symlinks=True)
     shutil.copy(rootfs / "bin/list-gpus", directory / "rootfs/bin/rocm-smi")
+    for name, script in PROGRAMS.items():
+        (directory / "rootfs/bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (directory / "rootfs/bin" / name).chmod(0o755)
     return pack(directory / "rootfs", directory / "rocm.tar")
 
 
@@ -39,14 +43,16 @@ def host(place: str, tmp_path: Path) -> Host:
 
 
 @pytest.fixture
-def engine(host: Host, rocm_archive: Path) -> Iterator[Docker]:
+def engine(place: str, host: Host, rocm_archive: Path) -> Iterator[Docker]:
     require_root()
     for program in ("dockerd", "containerd", "docker", "runc"):
         engine_program(program)
     engine = Docker(our_program("amd-container-runtime"), host.root)
     try:
         engine.start()
-        engine.import_image(rocm_archive, IMAGE)
+        for image in IMAGES:
+            if any(image in step.command for step in SECTIONS[place].steps):
+                engine.import_image(rocm_archive, image)
         yield engine
     finally:
         engine.stop()

@@ -51,6 +51,7 @@ def test_a_service_says_what_docker_run_says(compose):
     ("service", "gpus", "devices"),
     [
         ("gpus: all", "all", ()),
+        ("gpus: [{driver: cdi, device_ids: [amd.com/gpu=0]}]", "", ("amd.com/gpu=0",)),
         (RESERVED % "{capabilities: [gpu], count: 1}", "1", ()),
         (RESERVED % "{driver: cdi, device_ids: ['amd.com/gpu=0']}", "", ("amd.com/gpu=0",)),
         ("devices: ['amd.com/gpu=1']", "", ("amd.com/gpu=1",)),

@@ -101,18 +101,17 @@ def _devices(service: dict[str, Any]) -> Iterator[str]:
         str(device.get("source", "")) if isinstance(device, dict) else str(device)
         for device in _list(service.get("devices"))
     )
-    for reserved in _reserved(service):
-        if reserved.get("driver") == "cdi":
-            yield from map(str, _list(reserved.get("device_ids")))
+    for wanted in (*_objects(service.get("gpus")), *_reserved(service)):
+        if wanted.get("driver") == "cdi":
+            yield from map(str, _list(wanted.get("device_ids")))
 
 
 def _gpus(service: dict[str, Any]) -> str:
     """Return what Docker makes of `gpus:` and of reserved devices, as behind `--gpus`."""
-    if service.get("gpus"):
-        first: Any = next(iter(_list(service["gpus"])), {})
-        return _request(first) if isinstance(first, dict) else str(first)
-    others = (_request(reserved) for reserved in _reserved(service) if reserved.get("driver") != "cdi")
-    return next(others, "")
+    if isinstance(service.get("gpus"), str):
+        return str(service["gpus"])
+    wanted = (*_objects(service.get("gpus")), *_reserved(service))
+    return next((_request(entry) for entry in wanted if entry.get("driver") != "cdi"), "")
 
 
 def _request(reserved: dict[str, Any]) -> str:
@@ -125,7 +124,11 @@ def _reserved(service: dict[str, Any]) -> list[dict[str, Any]]:
     found: Any = service
     for key in ("deploy", "resources", "reservations", "devices"):
         found = found.get(key) if isinstance(found, dict) else None
-    return [entry for entry in _list(found) if isinstance(entry, dict)]
+    return _objects(found)
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [entry for entry in _list(value) if isinstance(entry, dict)]
 
 
 def _list(value: Any) -> list[Any]:
