@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -17,6 +18,13 @@ from contextlib import contextmanager
 # Colours and weights (ECMA-48: SGR).
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 SECONDS = 120
+
+
+def _take_terminal() -> None:
+    """Make standard input the terminal of this process, so that Ctrl-C reaches it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # A shell makes what it starts in the background ignore this signal; tests may have been started so.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
@@ -34,8 +42,7 @@ class Terminal:
             stdout=self._theirs,
             stderr=self._theirs,
             start_new_session=True,
-            # The program's terminal is this one, so that Ctrl-C reaches it.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - one thread
+            preexec_fn=_take_terminal,  # noqa: PLW1509 - one thread
         )
 
     def resize(self, columns: int, rows: int) -> None:
