@@ -1,0 +1,89 @@
+"""Compare a look at the usage of GPUs with a bare walk over the same descriptors: `usage.py [PROCESSES] [DESCRIPTORS]`.
+
+Makes as many processes with as many files open. The walk lists what each process of the machine has open and reads each
+link; the look does the same, reads KFD and the GPUs of a simulated host, and joins them with the tracker's leases. Both
+run in turn, and only ratios of neighbours are worth anything. Run it alone: `chrt -f 10 python benchmarks/usage.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lock import LibraryLock
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.usage.looks import UsageLooks
+from amdgpu_discovery.simulate import build_host
+
+ROUNDS = 41
+# What a simulated host takes for a /proc of its own, so that all of it is read.
+PROC = "/proc/"
+
+
+def main(words: list[str]) -> None:
+    """Make the processes and print what a look takes beside a walk."""
+    processes, descriptors = map(int, words or ("1000", "20"))
+    with TemporaryDirectory() as directory, running(processes, descriptors):
+        host = build_host(f"{directory}/host", "mi210-8", with_links=False)
+        Tracker(host).enable()
+        looks = UsageLooks(State(host), Processes(PROC), LibraryLock)
+        pairs = [(seconds(walk), seconds(looks.look)) for _ in range(ROUNDS)]
+    ratio = statistics.median(look / bare for bare, look in pairs)
+    bare, look = (statistics.median(each) * 1000 for each in zip(*pairs, strict=True))
+    print(f"{processes} processes with {descriptors} descriptors, {ROUNDS} pairs")
+    print(f"walk {bare:.1f} ms, look {look:.1f} ms: {ratio:.2f}x")
+
+
+def walk() -> None:
+    """Read where each descriptor of each process leads."""
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                for descriptor in os.listdir(f"/proc/{name}/fd"):
+                    os.readlink(f"/proc/{name}/fd/{descriptor}")
+            except OSError:
+                continue
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """Return how long something takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+@contextmanager
+def running(processes: int, descriptors: int) -> Iterator[None]:
+    """Keep processes with so many open files."""
+    children = [start(descriptors) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        for child in children:
+            os.waitpid(child, 0)
+
+
+def start(descriptors: int) -> int:
+    """Start a process that has so many descriptors open, and waits."""
+    child = os.fork()
+    if child:
+        return child
+    os.closerange(0, 64)
+    for _ in range(descriptors):
+        os.open("/dev/null", os.O_RDONLY)
+    signal.pause()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
