@@ -12,6 +12,8 @@ from packages import COMPILE, MODULES, Package
 
 DIRECTORY = Path(__file__).with_name("scripts")
 UNITS = Path(__file__).with_name("systemd")
+# Units that an administrator enables, and that packages only take along when they go.
+OFF = frozenset({"amd-swarm-prune.timer"})
 # What is there where the original toolkit is installed, by deb and by rpm.
 ORIGINAL_DEB = "/usr/local/bin/amd-ctk"
 ORIGINAL_RPM = "/usr/share/amd-container-toolkit/cleanup.sh"
@@ -27,10 +29,15 @@ def read_script(name: str) -> str:
 
 
 def units_of(package: Package) -> list[str]:
-    """Return the units that a package enables when it is first installed: those that say what wants them."""
+    """Return the units of a package that can be enabled: those that say what wants them."""
     carries = any(source == "systemd" for source, _ in package.files)
     units = sorted(UNITS.glob("*")) if carries else []
     return [unit.name for unit in units if "[Install]" in unit.read_text(encoding="utf-8")]
+
+
+def enabled_units_of(package: Package) -> list[str]:
+    """Return the units that a package enables when it is first installed."""
+    return [unit for unit in units_of(package) if unit not in OFF]
 
 
 def maintainer_scripts(package: Package, tree: Path) -> dict[str, str]:
@@ -63,7 +70,8 @@ def rpm_scriptlets(package: Package, interpreter: str, tree: Path) -> dict[str, 
     """Return the scriptlets of an rpm by name; rpm hands each the number of installed versions there will be."""
     name = package.name
     units = " ".join(units_of(package))
-    enable = f"systemctl --no-reload enable {units} >/dev/null 2>&1 || :\n" if units else ""
+    enabled = " ".join(enabled_units_of(package))
+    enable = f"systemctl --no-reload enable {enabled} >/dev/null 2>&1 || :\n" if enabled else ""
     disable = f"systemctl --no-reload disable --now {units} >/dev/null 2>&1 || :\n" if units else ""
     scriptlets = {
         "pre": f"original={ORIGINAL_RPM}\n{read_script('save-from-1')}" if name == "amd-ctk" else "",
@@ -110,12 +118,13 @@ def _enable(package: Package) -> str:
     """Enable units at the first installation, and never again what an administrator disabled."""
     lines = []
     for unit in units_of(package):
-        lines.append(f"deb-systemd-helper unmask {unit} >/dev/null || true\n")
-        lines.append(f"if deb-systemd-helper --quiet was-enabled {unit}; then\n")
-        lines.append(f"    deb-systemd-helper enable {unit} >/dev/null || true\nfi\n")
+        if unit not in OFF:
+            lines.append(f"deb-systemd-helper unmask {unit} >/dev/null || true\n")
+            lines.append(f"if deb-systemd-helper --quiet was-enabled {unit}; then\n")
+            lines.append(f"    deb-systemd-helper enable {unit} >/dev/null || true\nfi\n")
         lines.append(f"deb-systemd-helper update-state {unit} >/dev/null || true\n")
     if lines:
-        names = " ".join(units_of(package))
+        names = " ".join(enabled_units_of(package))
         lines.append("if [ -d /run/systemd/system ]; then\n    systemctl daemon-reload >/dev/null || true\n")
         lines.append(f"    deb-systemd-invoke restart {names} >/dev/null || true\nfi\n")
     return "".join(lines)

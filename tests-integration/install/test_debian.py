@@ -277,6 +277,7 @@ def test_units_are_enabled_but_for_those_that_somebody_disabled(machine):
     machine.apt("install python3")
     install(machine)
     assert machine.run("systemctl is-enabled amd-cdi-refresh amd-cdi-watch") == "enabled\nenabled\n"
+    assert machine.run("systemctl is-enabled amd-swarm-prune.timer", check=False) == "disabled\n"
     machine.run("systemctl --quiet disable amd-cdi-watch")
     machine.release_the_next_version()
 

@@ -13,7 +13,7 @@ from support.system import System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
-UNITS = sorted((Path(__file__).parents[2] / "packaging/systemd").glob("*.service"))
+UNITS = sorted((Path(__file__).parents[2] / "packaging/systemd").glob("amd-cdi-*.service"))
 # Ubuntu 22.04 has systemd 249; that of Debian 11 is as strict and can be had wherever Debian can.
 SYSTEMD_BY_SUITE = {"bullseye": "247", "bookworm": "252", "trixie": "257"}
 # Nothing is behind these numbers here: the kernel says so, unless the device cgroup refuses before.

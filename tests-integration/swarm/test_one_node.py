@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from support.docker import IMAGE
 from support.swarm_node import Node, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker, pytest.mark.swarm]
@@ -200,3 +202,30 @@ def test_a_restarted_engine_gives_its_gpus_out_again(node: Node) -> None:
     assert sorted(node.environment(c)["DOCKER_RESOURCE_AMD_GPU"] for c in node.containers("gpus")) == sorted(UUIDS)
     held = [container for gpu in leases(node) for container, _ in gpu]
     assert sorted(held) == sorted(node.containers("gpus"))
+
+
+def test_a_job_for_each_line_of_a_file_waits_for_its_memory_and_is_pruned(node: Node, tmp_path: Path) -> None:
+    parameters = tmp_path / "params.txt"
+    parameters.write_text("".join(f"{seconds}\n" for seconds in (3, 3, 3, 3, 3)) + "# a comment\n")
+    submit = ("swarm", "submit", "sweep", "--vram=60000", f"--each={parameters}", IMAGE, "--", "sleep")
+
+    submitted = node.amd_ctk(*submit)
+    again = node.amd_ctk(*submit)
+
+    jobs = [f"sweep-{line}" for line in range(1, 6)]
+    assert (submitted.returncode, submitted.stderr) == (0, "")
+    assert submitted.stdout == "".join(f"Submitted {job}: 3\n" for job in jobs)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr.startswith("a service sweep-1 exists already, so nothing was submitted")
+    wait_until(lambda: all(node.tasks(job)[0]["CurrentState"].startswith("Complete") for job in jobs))
+    assert node.amd_ctk("swarm", "prune").stdout == "".join(f"Removed service {job} (complete)\n" for job in jobs)
+
+
+def test_status_names_the_tasks_and_services_that_have_gpus(node: Node) -> None:
+    node.create_service("training", "--generic-resource=AMD_GPU=1")
+    node.wait_for_running("training", 1)
+
+    (held,) = [reservation for gpu in offer(node)["gpus"] for reservation in gpu["reservations"]]
+
+    assert (held["service"], held["task"].rpartition(".")[0]) == ("training", "training.1")
+    assert "  training.1 whole\n" in node.amd_ctk("swarm", "status").stdout

@@ -22,6 +22,11 @@ NO_DEFAULT = (
 )
 SETTINGS_UPDATED = "Updated the config file: /etc/amd-container-toolkit/config.toml\n"
 UPDATED = "Updated the config file: /etc/docker/daemon.json\nPlease restart docker daemon\n"
+TO_UNLABEL = (
+    "To remove the labels of this node, run on a manager:\n"
+    "docker node update --label-rm amd.gpu.model --label-rm amd.gpu.gfx --label-rm amd.gpu.count"
+    " --label-rm amd.gpu.vram-mb --label-rm amd.gpu.driver gpu-node\n"
+)
 TO_LABEL = f"To label this node, run on a manager:\ndocker node update {LABELS} gpu-node\n"
 DEFAULT_IS_AMD = {"default-runtime": "amd", "runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}}}
 DOCKER = """#!/bin/sh
@@ -142,7 +147,7 @@ def test_what_is_not_offered_by_us_stays_and_a_second_setup_replaces_the_first(n
     again = node("setup", "--kind=MI")
     assert again.stdout == "The config file is up to date: /etc/docker/daemon.json\n" + TO_LABEL
     removed = node("setup", "--remove")
-    assert removed.stdout == "Updated the config file: /etc/amd-container-toolkit/config.toml\n" + UPDATED
+    assert removed.stdout == SETTINGS_UPDATED + UPDATED + TO_UNLABEL
     assert node.daemon_json.read_text() == before
 
 
@@ -522,3 +527,194 @@ def test_docker_says_itself_what_is_wrong(node: Node) -> None:
     assert node("prune").stderr == f"docker service failed: no answer for {LIST}\n"
     (node.directory / "docker").unlink()
     assert node("prune").stderr == "docker is not installed (run this on a node of the swarm)\n"
+
+
+SERVICES = "service ls --format {{.Name}}"
+CREATE = (
+    "service create --name={} --detach --restart-condition=none --label=com.amd.container-toolkit.one-shot=true"
+    " --generic-resource=VRAM=4000 rocm/pytorch python3 train.py --seed {}"
+)
+SUBMIT = ("submit", "sweep", "--vram=4000")
+PROGRAM = ("rocm/pytorch", "--", "python3", "train.py", "--seed")
+
+
+@pytest.fixture
+def parameters(tmp_path: Path) -> Path:
+    """Return a file with three lines of parameters."""
+    path = tmp_path / "params.txt"
+    path.write_text("1\n2\n3\n")
+    return path
+
+
+def test_a_job_is_submitted_for_each_line(node: Node, parameters: Path) -> None:
+    node.answer(SERVICES, "other\n")
+    for seed in "123":
+        node.answer(CREATE.format(f"sweep-{seed}", seed), "id\n")
+
+    answer = node(*SUBMIT, f"--each={parameters}", *PROGRAM)
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == "Submitted sweep-1: 1\nSubmitted sweep-2: 2\nSubmitted sweep-3: 3\n"
+    assert node.calls == [SERVICES, *(CREATE.format(f"sweep-{seed}", seed) for seed in "123")]
+
+
+def test_a_dry_run_submits_nothing(node: Node, parameters: Path) -> None:
+    answer = node(*SUBMIT, f"--each={parameters}", "--from-line=3", "--dry-run", *PROGRAM)
+
+    assert answer.stdout == f"docker {CREATE.format('sweep-3', '3')}\n"
+    assert node.calls == []
+
+
+def test_where_docker_fails_it_is_said_what_was_submitted_and_how_to_go_on(node: Node, parameters: Path) -> None:
+    node.answer(SERVICES, "")
+    node.answer(CREATE.format("sweep-1", "1"), "id\n")
+    node.answer(CREATE.format("sweep-2", "2"), "id\n")
+
+    answer = node(*SUBMIT, f"--each={parameters}", *PROGRAM)
+
+    assert (answer.returncode, answer.stdout) == (1, "Submitted sweep-1: 1\nSubmitted sweep-2: 2\n")
+    assert answer.stderr == (
+        f"line 3 of {parameters}: docker service failed: no answer for {CREATE.format('sweep-3', '3')}; sweep-1 to"
+        " sweep-2 were submitted (submit the rest with --from-line=3)\n"
+    )
+
+    node.answer(CREATE.format("sweep-3", "3"), "id\n")
+    assert node(*SUBMIT, f"--each={parameters}", "--from-line=3", *PROGRAM).stdout == "Submitted sweep-3: 3\n"
+
+
+@pytest.mark.parametrize("words", [[], ["--vram=1", "--gpus=1"]])
+def test_a_job_reserves_memory_or_gpus(node: Node, parameters: Path, words: list[str]) -> None:
+    answer = node("submit", "sweep", *words, f"--each={parameters}", *PROGRAM)
+
+    assert (answer.returncode, node.calls) == (1, [])
+    assert answer.stderr == "a job reserves either memory or whole GPUs (say --vram=MIB or --gpus=N)\n"
+
+
+def test_jobs_whose_names_are_taken_are_not_submitted(node: Node, parameters: Path) -> None:
+    node.answer(SERVICES, "sweep-2\n")
+
+    answer = node(*SUBMIT, f"--each={parameters}", *PROGRAM)
+
+    assert (answer.returncode, answer.stdout, node.calls) == (1, "", [SERVICES])
+    assert answer.stderr == (
+        "a service sweep-2 exists already, so nothing was submitted (choose another name, or run 'amd-ctk swarm"
+        " prune' if it is finished)\n"
+    )
+
+
+def test_jobs_reserve_by_the_kinds_of_this_node(node: Node, parameters: Path) -> None:
+    node.configure(**DEFAULT_IS_AMD)
+    node("setup", "--kind=MI", "--vram=GPU_MB")
+
+    memory = node(*SUBMIT, f"--each={parameters}", "--from-line=3", "--dry-run", *PROGRAM).stdout
+    whole = node("submit", "s", "--gpus=2", f"--each={parameters}", "--from-line=3", "--dry-run", *PROGRAM).stdout
+
+    assert "--generic-resource=GPU_MB=4000 " in memory
+    assert "--generic-resource=MI=2 " in whole
+
+
+def test_what_setup_made_and_the_removal_leaves_is_told_with_its_command(node: Node) -> None:
+    program = node.directory / "amd-container-runtime"
+    program.write_text("")
+    program.chmod(0o755)
+    node("setup", "--set-as-default")
+
+    removed = node("setup", "--remove")
+
+    assert (removed.returncode, removed.stderr) == (0, "")
+    assert removed.stdout == (
+        f"{SETTINGS_UPDATED}{UPDATED}amd is still the default runtime; to remove it as well:\n"
+        f"amd-ctk runtime configure --remove\n{TO_UNLABEL}"
+    )
+
+
+def test_a_manager_removes_its_own_labels(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD)
+    node("setup")
+    unlabel = "node update --label-rm amd.gpu.model --label-rm amd.gpu.gfx --label-rm amd.gpu.count --label-rm"
+    unlabel += " amd.gpu.vram-mb --label-rm amd.gpu.driver n1"
+    node.answer(INFO, {"ServerVersion": "28", "Swarm": {"NodeID": "n1", "ControlAvailable": True}})
+    node.answer(INSPECT, {"amd.gpu.model": "MI210", "rack": "7"})
+    node.answer(unlabel, "")
+
+    removed = node("setup", "--remove", "--labels")
+    node.answer(INSPECT, {"rack": "7"})
+    again = node("setup", "--remove", "--labels")
+
+    assert removed.stdout == f"{SETTINGS_UPDATED}{UPDATED}Removed the labels of this node\n"
+    assert again.stdout.splitlines()[-1] == "This node has no labels of amd-ctk"
+    assert node.calls.count(unlabel) == 1
+
+
+NAMES = (
+    "ps --no-trunc --filter label=com.docker.swarm.task.id --format"
+    ' {{.ID}} {{.Label "com.docker.swarm.service.name"}} {{.Label "com.docker.swarm.task.name"}}'
+)
+CONTAINER = "36b012bb34c96149a6ef5b28623e6e75cf9f71eb2b824b2c8f44e0449c7a1aa8"
+
+
+@pytest.fixture
+def busy(node: Node) -> Node:
+    """Return a node on which a task of the service training has two GPUs."""
+    node.configure(**DEFAULT_IS_AMD, node_generic_resources=[f"AMD_GPU={gpu}" for gpu in GPUS])
+    named = [{"NamedResourceSpec": {"Kind": "AMD_GPU", "Value": gpu}} for gpu in GPUS]
+    node.answer(INFO, {"ServerVersion": "28", "GenericResources": named})
+    node.answer("ps --quiet --no-trunc --filter label=com.docker.swarm.task.id", f"{CONTAINER}\n")
+    variable = f"DOCKER_RESOURCE_AMD_GPU={GPUS[0]},{GPUS[1]}"
+    node.answer(f"inspect --format {{{{.Id}}}} {{{{json .Config.Env}}}} {CONTAINER}", f'{CONTAINER} ["{variable}"]\n')
+    node.answer(NAMES, f"{CONTAINER} training training.1.x8f3k2j5l6m7n8o9p0q1r2s3t\n")
+    return node
+
+
+def test_status_names_tasks_and_their_services(busy: Node) -> None:
+    shown, fields = busy("status"), json.loads(busy("status", "--json").stdout)
+
+    assert shown.stderr == ""
+    assert shown.stdout == HEADER + (
+        "0         MI210       65520       AMD_GPU=0xEA35F57CC80DEB35          training.1 whole\n"
+        "1         MI210       65520       AMD_GPU=0x89CAA15875FF5A43          training.1 whole\n"
+        "2         MI210       65520       AMD_GPU=0x6E32F10EFC982B4C          -\n"
+        "3         MI210       65520       AMD_GPU=0x12FE4F7FDAF06B9           -\n"
+    )
+    assert fields["gpus"][0]["reservations"] == [
+        {
+            "container_id": CONTAINER,
+            "kinds": ["AMD_GPU"],
+            "vram_mb": 0,
+            "service": "training",
+            "task": "training.1.x8f3k2j5l6m7n8o9p0q1r2s3t",
+        }
+    ]
+
+
+def test_whole_names_and_ids_of_tasks_are_shown_to_who_asks(busy: Node) -> None:
+    line = busy("status", "--no-trunc").stdout.splitlines()[3]
+
+    task = "training.1.x8f3k2j5l6m7n8o9p0q1r2s3t"
+    assert line == f"0       MI210  65520       AMD_GPU=0xEA35F57CC80DEB35  {task} {CONTAINER} whole"
+
+
+def test_status_fits_a_terminal(busy: Node, program) -> None:
+    from support.terminal import shown_on_terminal
+
+    environment = {
+        "PATH": str(busy.directory),
+        "HOME": "/nowhere",
+        "AMD_CTK_HOST_ROOT": busy.host.root,
+        "DOCKER_HOST": "unix:///nowhere",
+    }
+    assert shown_on_terminal([program, "swarm", "status"], environment, columns=60)[1] == (
+        f"{'-' * 59}\n"
+        "GPU Id  Model  Advertised as               Reserved by\n"
+        f"{'-' * 59}\n"
+        "0       MI210  AMD_GPU=0xEA35F57CC80DEB35  training.1 whole\n"
+        "1       MI210  AMD_GPU=0x89CAA15875FF5A43  training.1 whole\n"
+        "2       MI210  AMD_GPU=0x6E32F10EFC982B4C  -\n"
+        "3       MI210  AMD_GPU=0x12FE4F7FDAF06B9   -\n"
+    )
+
+
+def test_a_docker_that_does_not_name_tasks_leaves_their_ids(busy: Node) -> None:
+    busy.answer(NAMES, "")
+
+    assert "36b012bb34c9 whole\n" in busy("status").stdout

@@ -49,6 +49,10 @@ EXAMPLES = {
     ),
     "swarm status": ("amd-ctk swarm status", "amd-ctk swarm status --json"),
     "swarm constraint": ("amd-ctk swarm constraint rocm/pytorch", "amd-ctk swarm constraint rocm/pytorch --gfx=gfx942"),
+    "swarm submit": (
+        "amd-ctk swarm submit sweep --vram=4000 --each=params.txt rocm/pytorch -- python3 train.py",
+        "amd-ctk swarm submit seed --gpus=1 --each=- rocm/pytorch -- python3 train.py --seed",
+    ),
     "swarm prune": ("sudo amd-ctk swarm prune --dry-run", "sudo amd-ctk swarm prune --keep-failed"),
     "slurm gres": ("amd-ctk slurm gres", "amd-ctk slurm gres --type=mi300x --node=node7"),
     "slurm status": ("amd-ctk slurm status", "amd-ctk slurm status --json"),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from amd_ctk.configuration.edit import Edit, Edited
     from amd_ctk.configuration.ledger import Record
+    from amd_ctk.swarm.status import Advertisement
     from amdgpu_discovery.gpu import Gpu
 
 IMAGES = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME."
@@ -72,7 +73,9 @@ def setup(
     with_labels: Annotated[
         bool, typer.Option("--labels", help="Label the node, which must be a manager, instead of printing the command.")
     ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Stop advertising the GPUs.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Stop advertising the GPUs; with --labels also remove the labels.")
+    ] = False,
     dry_run: DryRun = False,
     show_diff: Annotated[bool, typer.Option("--diff", help="Print what changes.")] = False,
     validate: Annotated[
@@ -84,7 +87,10 @@ def setup(
     host = host_of(context)
     node = NodeSetup(host, config_path, dry_run=dry_run, show_diff=show_diff, validate=validate)
     if remove:
+        node_id = _require_manager() if with_labels else ""
         node.withdraw_all()
+        if not dry_run:
+            _unlabel(host, node_id=node_id)
         return
     from amdgpu_discovery.numbering import require_all_gpus
 
@@ -99,14 +105,23 @@ def setup(
 
 
 @app.command("status")
-def status(context: typer.Context, *, as_json: Json = False, config_path: ConfigPath = "") -> None:
+def status(
+    context: typer.Context,
+    *,
+    as_json: Json = False,
+    no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Show whole names and ids.")] = False,
+    config_path: ConfigPath = "",
+) -> None:
     """Show the GPUs that this node has, advertises and has reserved."""
     from amd_ctk.swarm.advertisement import read_advertisement
-    from amd_ctk.swarm.status_table import format_advertisement, format_json
+    from amd_ctk.swarm.status_table import format_json
 
     host = host_of(context)
     advertisement = read_advertisement(host, _find_gpus(host), config_path)
-    print(format_json(advertisement) if as_json else format_advertisement(advertisement))
+    if as_json:
+        print(format_json(advertisement))
+    else:
+        _print_advertisement(advertisement, no_trunc=no_trunc)
     for problem in () if as_json else advertisement.problems:
         print(problem, file=sys.stderr)
 
@@ -131,6 +146,46 @@ def prune(
         print(f"{'Would remove' if dry_run else 'Removed'} service {service.name} ({ending})", flush=True)
     if not done:
         print("No one-shot service is finished")
+
+
+@app.command("submit")
+def submit(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Services are called NAME-1 and so on, by line.")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Image of the services.")],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Command; the words of a line follow it.")
+    ] = None,
+    *,
+    each: Annotated[str, typer.Option(metavar="FILE", help="A job for each line of FILE; - is standard input.")],
+    vram: Annotated[int, typer.Option(min=0, metavar="MIB", help="GPU memory that each job reserves.")] = 0,
+    gpus: Annotated[int, typer.Option(min=0, help="Whole GPUs that each job reserves.")] = 0,
+    constraint: Annotated[
+        list[str] | None, typer.Option("--constraint", help="Which nodes may run it; may be repeated.")
+    ] = None,
+    from_line: Annotated[int, typer.Option("--from-line", min=1, help="Begin at this line of FILE.")] = 1,
+    dry_run: DryRun = False,
+) -> None:
+    """Submit a job for each line of a file: one-shot services, which wait until a node has what they reserve."""
+    import shlex
+
+    from amd_ctk.swarm import jobs
+
+    template = jobs.Template(
+        resources=_resources_of_job(host_of(context), vram_mib=vram, gpus=gpus),
+        constraints=tuple(constraint or ()),
+        image=image,
+        command=tuple(command or ()),
+    )
+    parsed = jobs.parse_jobs(name, jobs.read_parameters(each), each)
+    chosen = [job for job in parsed if job.line >= from_line]
+    if dry_run:
+        for job in chosen:
+            print(shlex.join(jobs.service_command(job, template)))
+        return
+    jobs.require_new_names(chosen)
+    for job in jobs.submit(chosen, template, each):
+        print(f"Submitted {job.name}: {shlex.join(job.words)}", flush=True)
 
 
 @app.command("constraint")
@@ -200,6 +255,16 @@ class NodeSetup:
             return withdraw(document, changes)
 
         self._edit(edit, adds=False, before_saving=lambda: _report_settings(changed=undeclare(self._host, kinds)))
+        if not self._dry_run and self._has_default():
+            print("amd is still the default runtime; to remove it as well:\namd-ctk runtime configure --remove")
+
+    def _has_default(self) -> bool:
+        """Return whether amd-ctk made amd the default runtime, which `runtime configure` may have been asked for."""
+        from amd_ctk.configuration.ledger import Ledger, ledger_directory
+        from amd_ctk.engines.docker import LAYOUT
+
+        record = Ledger(ledger_directory(self._host, os.environ)).get(self._target.file.shown)
+        return record.changes.find(LAYOUT.default_runtime) is not None
 
     def _edit(self, edit: Edit, *, adds: bool, before_saving: Callable[[], None]) -> Edited:
         """Edit Docker's configuration, or show what that would do; return the edit."""
@@ -228,6 +293,36 @@ def _find_gpus(host: Host) -> list[Gpu]:
     if not gpus:
         raise SwarmError("this host has no AMD GPU that can compute, so there is nothing to advertise")
     return gpus
+
+
+def _print_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> None:
+    from amd_ctk.swarm.status_table import format_advertisement, format_pools, list_advertisement
+
+    if not sys.stdout.isatty() and not no_trunc:
+        print(format_advertisement(advertisement))
+        return
+    listing = list_advertisement(advertisement, no_trunc=no_trunc)
+    if sys.stdout.isatty():
+        from amd_gpu_tracker.show.terminal import make_console, print_listing
+
+        print_listing(listing, make_console(), no_trunc=no_trunc)
+    else:
+        from amd_gpu_tracker.show.listing import format_listing
+
+        print(format_listing(listing))
+    for line in format_pools(advertisement):
+        print(line)
+
+
+def _resources_of_job(host: Host, *, vram_mib: int, gpus: int) -> tuple[Resource, ...]:
+    """Return what a job reserves, by the kinds of this node's settings; SwarmError where it reserves nothing."""
+    from amd_device_spec.settings import read_settings
+
+    if bool(vram_mib) == bool(gpus):
+        raise SwarmError("a job reserves either memory or whole GPUs", hint="say --vram=MIB or --gpus=N")
+    settings = read_settings(host)
+    kinds = settings.swarm_vram_resources or (VRAM_KIND,) if vram_mib else settings.swarm_resources
+    return (Resource(kind=kinds[0] if kinds else "AMD_GPU", value=str(vram_mib or gpus)),)
 
 
 def _enable_tracker(host: Host) -> None:
@@ -260,6 +355,23 @@ def _require_manager() -> str:
             hint="run without --labels, and run the printed command on a manager",
         )
     return docker_info.node_id
+
+
+def _unlabel(host: Host, *, node_id: str) -> None:
+    """Remove the labels of this node, or print the command that does it where its id is not known."""
+    import shlex
+
+    from amd_ctk.swarm.docker import docker, read_labels
+    from amd_ctk.swarm.labels import NAMES, PREFIX, read_node_name, unlabel_command
+
+    if not node_id:
+        command = shlex.join(unlabel_command(read_node_name(host)))
+        print(f"To remove the labels of this node, run on a manager:\n{command}")
+    elif {f"{PREFIX}{name}" for name in NAMES}.isdisjoint(read_labels(node_id)):
+        print("This node has no labels of amd-ctk")
+    else:
+        docker(*unlabel_command(node_id)[1:])
+        print("Removed the labels of this node")
 
 
 def _label(host: Host, gpus: Sequence[Gpu], *, node_id: str) -> None:

@@ -8,10 +8,10 @@ from amd_ctk.configuration.apply import find_target
 from amd_ctk.configuration.config_file import read_text
 from amd_ctk.engines.docker import DOCKER
 from amd_ctk.settings_file import read_settings_file
-from amd_ctk.swarm.docker import read_docker_info, read_tasks
+from amd_ctk.swarm.docker import read_docker_info, read_task_names, read_tasks
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.node_settings import find_obstacles, read_node_settings
-from amd_ctk.swarm.status import build_advertisement, reservations_of_leases, reservations_of_tasks
+from amd_ctk.swarm.status import build_advertisement, name_tasks, reservations_of_leases, reservations_of_tasks
 from amd_device_spec.settings import CONFIG_FILE, check_settings
 from amd_gpu_tracker.tracker import Tracker
 
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_ctk.swarm.docker import DockerInfo
+    from amd_ctk.swarm.docker import DockerInfo, TaskName
     from amd_ctk.swarm.node_settings import NodeSettings
     from amd_ctk.swarm.status import Advertisement, Reservation
     from amdgpu_discovery.gpu import Gpu
@@ -59,8 +59,18 @@ def _read_reservations(
     host: Host, gpus: Sequence[Gpu], docker_info: DockerInfo | None, *, is_tracking: bool
 ) -> dict[int, list[Reservation]]:
     if is_tracking:
-        return reservations_of_leases(Tracker(host).status())
-    return reservations_of_tasks(read_tasks(), gpus) if docker_info else {}
+        reservations = reservations_of_leases(Tracker(host).status())
+    else:
+        reservations = reservations_of_tasks(read_tasks(), gpus) if docker_info else {}
+    return name_tasks(reservations, _find_task_names()) if docker_info and any(reservations.values()) else reservations
+
+
+def _find_task_names() -> dict[str, TaskName]:
+    """Return the names of tasks, as far as Docker says them."""
+    try:
+        return read_task_names()
+    except SwarmError:
+        return {}
 
 
 def _find_lag(docker_info: DockerInfo | None, settings: NodeSettings) -> list[str]:

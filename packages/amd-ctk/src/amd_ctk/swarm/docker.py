@@ -14,6 +14,8 @@ from amdgpu_discovery.value import Value
 
 SECONDS = 30
 TASK_LABEL = "com.docker.swarm.task.id"
+# swarmkit sets these labels on the container of every task (moby, daemon/cluster/executor/container/container.go).
+NAME_FORMAT = '{{.ID}} {{.Label "com.docker.swarm.service.name"}} {{.Label "com.docker.swarm.task.name"}}'
 
 
 class DockerInfo(Value):
@@ -23,6 +25,13 @@ class DockerInfo(Value):
     # The id of this node in its swarm, "" for none, and whether it is a manager.
     node_id: str
     is_manager: bool
+
+
+class TaskName(Value):
+    """What Swarm calls the task of a container, and its service."""
+
+    service: str
+    task: str
 
 
 class Task(Value):
@@ -75,6 +84,13 @@ def read_tasks() -> list[Task]:
     ids = docker("ps", "--quiet", "--no-trunc", "--filter", f"label={TASK_LABEL}").split()
     lines = docker("inspect", "--format", "{{.Id}} {{json .Config.Env}}", *ids).splitlines() if ids else []
     return [_parse_task(*line.split(" ", 1)) for line in lines]
+
+
+def read_task_names() -> dict[str, TaskName]:
+    """Return the names of this node's running tasks by the id of their containers; SwarmError."""
+    lines = docker("ps", "--no-trunc", "--filter", f"label={TASK_LABEL}", "--format", NAME_FORMAT).splitlines()
+    fields = [line.split(" ") for line in lines]
+    return {each[0]: TaskName(service=each[1], task=each[2]) for each in fields if len(each) == 3}
 
 
 def _parse_generic(spec: dict[str, Any]) -> Resource:

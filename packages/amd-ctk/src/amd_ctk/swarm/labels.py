@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 PREFIX = "amd.gpu."
+NAMES = ("model", "gfx", "count", "vram-mb", "driver")
 
 
 def read_driver(host: Host) -> str:
@@ -43,6 +44,12 @@ def build_labels(gpus: Sequence[Gpu], driver: str) -> dict[str, str]:
 def label_command(labels: Mapping[str, str], node: str) -> list[str]:
     """Return the command that labels a node, to be run on a manager."""
     options = [word for name, value in labels.items() for word in ("--label-add", f"{name}={value}")]
+    return ["docker", "node", "update", *options, node]
+
+
+def unlabel_command(node: str) -> list[str]:
+    """Return the command that removes what `label_command` added, to be run on a manager."""
+    options = [word for name in NAMES for word in ("--label-rm", f"{PREFIX}{name}")]
     return ["docker", "node", "update", *options, node]
 
 

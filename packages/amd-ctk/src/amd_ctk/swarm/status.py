@@ -9,20 +9,30 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from amd_ctk.swarm.docker import Task
+    from amd_ctk.swarm.docker import Task, TaskName
     from amd_device_spec.settings import Settings
     from amd_gpu_tracker.show.status import Status
     from amdgpu_discovery.gpu import Gpu
 
 
 class Reservation(Value):
-    """What a container has reserved of a GPU: all of it, or `vram_mb` MiB."""
+    """What a container has reserved of a GPU: all of it, or `vram_mb` MiB.
+
+    Attributes:
+        container_id: Id of the container.
+        kinds: Generic resources by which Docker Swarm chose.
+        vram_mb: How much memory it has reserved, in MiB; 0 for all of the GPU.
+        service: The service of Swarm that it belongs to; "" where Docker does not say.
+        task: Name of the task, such as `training.1.x8f3k2j5`; "" where Docker does not say.
+    """
 
     container_id: str
     kinds: tuple[str, ...]
     vram_mb: int = 0
+    service: str = ""
+    task: str = ""
 
 
 class AdvertisedGpu(Value):
@@ -107,6 +117,19 @@ def reservations_of_tasks(tasks: Sequence[Task], gpus: Sequence[Gpu]) -> dict[in
                 reservation = Reservation(container_id=task.container_id, kinds=(resource.kind,))
                 reserved.setdefault(number, []).append(reservation)
     return reserved
+
+
+def name_tasks(
+    reservations: dict[int, list[Reservation]], names: Mapping[str, TaskName]
+) -> dict[int, list[Reservation]]:
+    """Return the reservations with the names of tasks and services, by the id of the container."""
+    return {
+        number: [
+            each.replace(**names[each.container_id].as_dict()) if each.container_id in names else each
+            for each in reserved
+        ]
+        for number, reserved in reservations.items()
+    }
 
 
 def _reserved(kind: str, gpus: Sequence[AdvertisedGpu]) -> int:

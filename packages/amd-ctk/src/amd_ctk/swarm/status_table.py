@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.show.listing import Column, Listing, cut_id, pad_columns
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_ctk.swarm.status import AdvertisedGpu, Advertisement, Pool, Reservation
+    from amd_ctk.swarm.status import AdvertisedGpu, Advertisement, Reservation
 
 HEADER = ("GPU Id", "Model", "VRAM (MiB)", "Advertised as", "Reserved by")
 WIDTHS = (10, 12, 12, 36, 30)
-# As `docker ps` shortens them.
-ID_LENGTH = 12
+COLUMNS = (
+    *(Column(header=HEADER[0]), Column(header=HEADER[1], yields=2), Column(header=HEADER[2], yields=1)),
+    *(Column(header=HEADER[3], least=18), Column(header=HEADER[4], least=24)),
+)
 
 
 def format_advertisement(advertisement: Advertisement) -> str:
     """Return the table of GPUs, and a line for each pool of VRAM."""
-    rows = [row for gpu in advertisement.gpus for row in _rows(gpu)]
     rule = "-" * sum(WIDTHS)
-    return "\n".join([rule, _line(HEADER), rule, *map(_line, rows), *map(_pool_line, advertisement.pools)])
+    rows = [_line(row) for row in list_advertisement(advertisement, no_trunc=False).rows]
+    return "\n".join([rule, _line(HEADER), rule, *rows, *format_pools(advertisement)])
+
+
+def list_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> Listing:
+    """Return the GPUs as a list, with ids of containers as `docker ps` shows them."""
+    rows = [row for gpu in advertisement.gpus for row in _rows(gpu, no_trunc=no_trunc)]
+    return Listing(columns=COLUMNS, rows=tuple(rows))
+
+
+def format_pools(advertisement: Advertisement) -> list[str]:
+    """Return a line for each pool of VRAM."""
+    return [
+        f"{pool.kind}: {pool.offered_mb} MiB advertised, {pool.reserved_mb} MiB reserved"
+        for pool in advertisement.pools
+    ]
 
 
 def format_json(advertisement: Advertisement) -> str:
@@ -30,7 +49,7 @@ def format_json(advertisement: Advertisement) -> str:
             **gpu.as_dict(),
             "uuid": None if gpu.uuid == "N/A" else gpu.uuid,
             "resources": [str(resource) for resource in gpu.resources],
-            "reservations": [reservation.as_dict() for reservation in gpu.reservations],
+            "reservations": [_reservation_fields(reservation) for reservation in gpu.reservations],
         }
         for gpu in advertisement.gpus
     ]
@@ -38,10 +57,14 @@ def format_json(advertisement: Advertisement) -> str:
     return json.dumps({"gpus": gpus, "pools": pools, "problems": list(advertisement.problems)}, indent=2)
 
 
-def _rows(gpu: AdvertisedGpu) -> list[tuple[str, ...]]:
+def _reservation_fields(reservation: Reservation) -> dict[str, object]:
+    return {**reservation.as_dict(), "service": reservation.service or None, "task": reservation.task or None}
+
+
+def _rows(gpu: AdvertisedGpu, *, no_trunc: bool) -> list[tuple[str, ...]]:
     """Return as many rows as the longer of the two lists of a GPU needs."""
     advertised = [str(resource) for resource in gpu.resources] or ["-"]
-    reserved = [_reservation(reservation) for reservation in gpu.reservations] or ["-"]
+    reserved = [_reservation(reservation, no_trunc=no_trunc) for reservation in gpu.reservations] or ["-"]
     first = (str(gpu.number), gpu.model, str(gpu.vram_mb))
     return [
         (*(first if row == 0 else ("", "", "")), *("".join(column[row : row + 1]) for column in (advertised, reserved)))
@@ -49,14 +72,14 @@ def _rows(gpu: AdvertisedGpu) -> list[tuple[str, ...]]:
     ]
 
 
-def _reservation(reservation: Reservation) -> str:
+def _reservation(reservation: Reservation, *, no_trunc: bool) -> str:
     what = f"{reservation.vram_mb} MiB" if reservation.vram_mb else "whole"
-    return f"{reservation.container_id[:ID_LENGTH]} {what}"
-
-
-def _pool_line(pool: Pool) -> str:
-    return f"{pool.kind}: {pool.offered_mb} MiB advertised, {pool.reserved_mb} MiB reserved"
+    # A task is called SERVICE.SLOT.ID; the first two tell it from the others that run.
+    task = reservation.task.rpartition(".")[0] or reservation.task
+    if no_trunc:
+        return " ".join(filter(None, (reservation.task, reservation.container_id, what)))
+    return f"{task or cut_id(reservation.container_id)} {what}"
 
 
 def _line(columns: Sequence[str]) -> str:
-    return "".join(f"{column:<{width}}" for column, width in zip(columns, WIDTHS, strict=True)).rstrip()
+    return pad_columns([printable(column) for column in columns], WIDTHS).rstrip()
