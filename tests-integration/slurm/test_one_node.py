@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -112,3 +114,51 @@ def test_an_array_of_forty_jobs_never_shares_one_of_four_gpus(node: SlurmBox) ->
     assert len(given) == 40
     assert set(given) == {"renderD128", "renderD129", "renderD130", "renderD131"}
     assert not (node.share / "array/conflicts").exists()
+
+
+@pytest.fixture
+def start_in_job(node: SlurmBox) -> Iterator[Callable[..., str]]:
+    """Return a function that starts a container that sleeps in a job of one GPU, and returns its first process."""
+
+    def start(step: str, seconds: int) -> str:
+        node("sbatch", "--quiet", "--gres=gpu:1", "--chdir=/", f"--wrap={step}")
+        words = ("pgrep", "--full", "--exact", f"/bin/sleep {seconds}")
+        node.wait_until(*words)
+        return node(*words).stdout.split()[0]
+
+    yield start
+    node("scancel", "--user=root")
+    # The first process of a pid namespace takes no other signal.
+    node("pkill", "--signal=KILL", "--full", "--exact", "/bin/sleep 47[0-9]*", check=False)
+    node.wait_until("sh", "-c", '[ -z "$(squeue --noheader)" ]')
+
+
+def what_doctor_says_of_its_job(node: SlurmBox, pid: str) -> list[tuple[str, str]]:
+    """Return the state and the words of the check that compares a container with its job."""
+    answer = node("amd-ctk", "doctor", "--json", "--only=inside-slurm", f"--container={pid}", check=False)
+    assert "Traceback" not in answer.stderr
+    return [(check["state"], check["words"]) for check in json.loads(answer.stdout)["checks"]]
+
+
+def test_doctor_finds_a_container_with_the_gpus_of_its_job(node: SlurmBox, start_in_job: Callable[..., str]) -> None:
+    pid = start_in_job(f"srun --quiet --container={BUNDLE} /bin/sleep 4711", 4711)
+
+    assert what_doctor_says_of_its_job(node, pid) == [("ok", f"container {pid} has the GPUs of its job")]
+
+
+def test_doctor_finds_a_container_with_another_gpu_than_its_job(
+    node: SlurmBox, start_in_job: Callable[..., str]
+) -> None:
+    # Another runtime, which hands no variable of Slurm to its container.
+    other = node.share / "other"
+    node("cp", "--recursive", BUNDLE, "/box/other")
+    spec = json.loads((other / "config.json").read_text())
+    device = {"path": "/dev/dri/renderD128", "type": "c", "major": 226, "minor": 128, "fileMode": 0o666}
+    spec["linux"] |= {"devices": [device], "resources": {"devices": [{"allow": True, "access": "rwm"}]}}
+    spec["process"] |= {"args": ["/bin/sleep", "4712"], "env": ["PATH=/bin"]}
+    (other / "config.json").write_text(json.dumps(spec))
+
+    pid = start_in_job("runc run --bundle /box/other other", 4712)
+
+    words = f"Slurm gave the job GPU 0, and container {pid} may not open it"
+    assert what_doctor_says_of_its_job(node, pid) == [("bad", words)]

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from support.cdi_engines import DAEMON_JSON, DockerInBox, PodmanInBox
+from support.box import USER
+from support.cdi_engines import DAEMON_JSON, DockerInBox, PodmanInBox, RootlessPodmanInBox
+from support.docker import IMAGE
 from support.tracked_box import keep_boxes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
@@ -17,9 +19,9 @@ DOCKERS = {"Docker 28": "forky", "Docker 26": "trixie", "Docker 20.10": "bookwor
 PODMANS = {"Podman 5.8": "forky", "Podman 5.4": "trixie", "Podman 4.3": "bookworm"}
 
 
-def bad_of(box, *words):
+def bad_of(box, *words, user=""):
     """Return what doctor calls bad in a box: {check: words}."""
-    ended = box("amd-ctk", "doctor", "--json", *words, check=False)
+    ended = box("amd-ctk", "doctor", "--json", *words, user=user, check=False)
     assert "Traceback" not in ended.stderr
     checks = json.loads(ended.stdout)["checks"]
     return {check["id"]: check["words"] for check in checks if check["state"] == "bad"}
@@ -90,6 +92,79 @@ def test_a_user_of_docker_is_not_let_in_by_a_node_with_the_hosts_mode(docker):
 
     docker.remove(container)
     assert found == {"inside-access": "user 1000 with groups 1000 may not open /dev/kfd, which is 0660 0:110"}
+
+
+def test_a_container_that_was_given_gpus_in_vain_is_told_why(docker):
+    # Docker before 28.3 does not start it; it is there, and does not run.
+    docker.box("docker", "create", "--gpus=all", "--name=in-vain", "--network=none", IMAGE, "sleep", "600")
+    docker.box("docker", "start", "in-vain", check=False)
+
+    found = bad_of(docker.box, "--container=in-vain")
+
+    docker.remove("in-vain")
+    why = "it runs under runc" if docker.version() >= "28.3" else f"Docker {docker.version()} has no --gpus for AMD"
+    assert found == {"docker-gpus": f"container in-vain asks with --gpus, and {why}"}
+
+
+def test_a_runtime_that_is_gone_is_found(docker):
+    docker.box("mv", RUNTIME, f"{RUNTIME}.away")
+
+    found = bad_of(docker.box)
+
+    docker.box("mv", f"{RUNTIME}.away", RUNTIME)
+    assert found == {"docker-file": f"daemon.json names {RUNTIME}, which is not there"}
+
+
+def test_cdi_that_is_off_is_noted(docker):
+    before = {**DAEMON_JSON, **RUNTIMES}
+    docker.box.write("/etc/docker/daemon.json", json.dumps({**before, "features": {"cdi": False}}).encode())
+
+    ended = docker.box("amd-ctk", "doctor", "--only=docker-cdi", check=False)
+
+    docker.box.write("/etc/docker/daemon.json", json.dumps(before).encode())
+    why = "Docker's CDI is off" if docker.version() >= "25" else f"Docker {docker.version()} has no CDI"
+    assert (ended.returncode, ended.stdout.startswith(f"docker-cdi  note         {why}")) == (0, True)
+
+
+def test_two_faults_of_docker_and_its_host_are_both_found(docker):
+    before = {**DAEMON_JSON, **RUNTIMES}
+    docker.box.write("/etc/docker/daemon.json", json.dumps({**before, "runtimes": {"gpu": {"path": RUNTIME}}}).encode())
+    docker.box("chmod", "600", "/dev/kfd")
+
+    found = bad_of(docker.box)
+
+    docker.box("chmod", "660", "/dev/kfd")
+    docker.box.write("/etc/docker/daemon.json", json.dumps(before).encode())
+    assert list(found) == ["node-access", "docker"]
+
+
+def test_a_bundle_of_a_machine_with_an_engine_is_replayed_word_for_word(docker):
+    here = docker.box("amd-ctk", "doctor", "--bundle=/tmp/doctor.tar.xz", check=False)
+
+    elsewhere = docker.box("amd-ctk", "doctor", "--replay=/tmp/doctor.tar.xz", check=False)
+
+    assert (elsewhere.stdout, elsewhere.returncode) == (here.stdout, here.returncode)
+
+
+@pytest.fixture(params=PODMANS)
+def rootless(request, box):
+    return RootlessPodmanInBox(box(PODMANS[request.param]))
+
+
+def test_rootless_podman_of_a_user_in_the_group_has_nothing_bad(rootless):
+    assert bad_of(rootless.box, user=USER) == {}
+
+
+def test_what_a_user_of_rootless_podman_lacks_is_found(rootless):
+    rootless.box("sed", "-i", f"/^{USER}:/s/^/#/", "/etc/subuid")
+    rootless.box("chgrp", "4711", "/dev/kfd", "/dev/dri/renderD128")
+
+    found = bad_of(rootless.box, user=USER)
+
+    rootless.box("sed", "-i", "s/^#//", "/etc/subuid")
+    rootless.box("chgrp", "110", "/dev/kfd", "/dev/dri/renderD128")
+    assert found["podman-user"] == f"user {USER} has no range of ids in /etc/subuid"
+    assert found["podman-nodes"] == f"user {USER} is not in group 4711, which /dev/kfd belongs to"
 
 
 def test_podman_with_the_runtime_has_nothing_bad(podman):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.doctor.facts.all import read_facts
+from amd_ctk.doctor.facts.all import add_inside, read_facts
 from amd_ctk.doctor.finding import BAD
 from amd_ctk.doctor.run import run_checks
 from amdgpu_discovery.simulate import build_host
@@ -58,7 +58,7 @@ class Machine:
     def facts(self, engine=""):
         self.add_program("docker", f"/bin/cat <<'END'\n{json.dumps(self.docker)}\nEND")
         facts = read_facts(self.host, engine=engine, user=self.user, proc=str(self.proc))
-        return facts.replace(inside=self.inside)
+        return add_inside(self.host, facts, self.inside) if self.inside else facts
 
     def states(self):
         return {result.check: result.finding.state for result in self.examine()}

@@ -368,6 +368,7 @@ def test_tools_that_show_the_whole_host_are_explained(machine):
         ("1,2", ["inside-slurm"], "bad", "Slurm gave the job GPU 0, and container comfy may not open it"),
         ("0", [], "note", "container comfy may open 2 GPUs, and its job has 1"),
         ("9", ["inside-slurm"], "bad", "SLURM_JOB_GPUS=9: gres.conf has no GPU 9 here"),
+        ("", [], "note", "container comfy may open 2 GPUs, and its Slurm job names none"),
     ],
 )
 def test_a_container_in_a_job_is_compared_with_its_job(machine, given, bad, state, words):
@@ -381,6 +382,35 @@ def test_a_container_in_a_job_is_compared_with_its_job(machine, given, bad, stat
 
     assert (result.finding.state, result.finding.words) == (state, words)
     assert made.bad() == bad
+
+
+@pytest.mark.parametrize(
+    ("variables", "state", "words"),
+    [
+        (
+            {"SLURM_STEP_GPUS": "0,1", "SLURMD_NODENAME": "gpu-a"},
+            "ok",
+            "container comfy has the GPUs of its job",
+        ),
+        (
+            {"SLURM_STEP_GPUS": "0,1", "SLURMD_NODENAME": "gpu-b"},
+            "bad",
+            "Slurm gave the job GPU 0, and container comfy may not open it",
+        ),
+        ({"SLURMD_NODENAME": "gpu-a"}, "note", "container comfy may open 2 GPUs, and its Slurm job names none"),
+        ({"SLURM_JOB_ID": "", "SLURMD_NODENAME": ""}, None, None),
+    ],
+)
+def test_a_job_is_known_by_its_node_and_its_gpus_too(machine, variables, state, words):
+    made = two_gpus(machine)
+    minors = {"gpu-a": (128, 129, 130, 131), "gpu-b": (130, 131, 128, 129)}
+    lines = [f"NodeName={node} Name=gpu File=/dev/dri/renderD{minor}\n" for node in minors for minor in minors[node]]
+    made.write("/etc/slurm/gres.conf", "".join(lines))
+    made.inside = made.inside.replace(variables=variables)
+
+    results = made.examine(only=["inside-slurm"])
+
+    assert [(result.finding.state, result.finding.words) for result in results] == ([(state, words)] if state else [])
 
 
 def test_every_check_of_a_container_is_tried():

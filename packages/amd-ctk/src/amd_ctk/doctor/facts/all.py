@@ -19,6 +19,7 @@ from amd_ctk.doctor.facts.podman import PodmanFacts, read_podman
 from amd_ctk.doctor.facts.slurm import SlurmFacts, read_slurm
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
 from amd_ctk.explain.running import SECONDS, ask_engines
+from amd_device_spec.slurm_job import NODE
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -83,7 +84,14 @@ def read_facts(
         said = told.result() if told else []
     seconds = seconds_left(time.monotonic() - begin)
     # Behind the threads, because it forks.
-    return facts.replace(inside=read_inside(host, container, said, seconds=seconds)) if container else facts
+    return add_inside(host, facts, read_inside(host, container, said, seconds=seconds)) if container else facts
+
+
+def add_inside(host: Host, facts: Facts, inside: InsideFacts) -> Facts:
+    """Return facts with a container's, whose job may have another name for this node than the kernel."""
+    node = inside.variables.get(NODE, "")
+    slurm = read_slurm(host, facts.gpus.gpus, node) if node else facts.slurm
+    return facts.replace(inside=inside, slurm=slurm)
 
 
 def seconds_left(waited: float) -> float:

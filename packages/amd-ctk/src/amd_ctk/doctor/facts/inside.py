@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 NUMA_NODES = "/sys/devices/system/node"
 # A container with a user namespace can mount 100,000 times, and each path may have 4096 bytes.
 LARGEST_MOUNTS = 16 * 1024 * 1024
-VARIABLES = ("HOME", OVERRIDE, *FILTERS, JOB_ID, NODE, *GPUS)
+OF_SLURM = (JOB_ID, NODE, *GPUS)
+VARIABLES = ("HOME", OVERRIDE, *FILTERS, *OF_SLURM)
 
 
 class ImageFacts(Value):
@@ -109,7 +110,7 @@ def read_inside(host: Host, name: str, told: Sequence[Told], *, seconds: float) 
 def _look(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None, deadline: float) -> InsideFacts:
     process = read_process(first)
     nodes = ask_inside(process, lambda own_files: {"nodes": try_nodes(kfd, own_files)}, deadline)["nodes"]
-    variables = Processes().variables(first.pid, VARIABLES)
+    variables = read_variables(first.pid)
     home = find_home(variables)
     found = facts.replace(
         process=process,
@@ -120,6 +121,20 @@ def _look(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None, dea
     )
     require_running(first)
     return found
+
+
+def read_variables(pid: int, processes: Processes | None = None) -> dict[str, str]:
+    """Return what the environment of a container's first process says.
+
+    Podman and runc keep their own environment from a container: of which job it is, the process above it says, conmon
+    or a runtime that waits.
+    """
+    processes = processes or Processes()
+    variables = processes.variables(pid, VARIABLES)
+    for above in processes.ancestors(pid, 2)[1:]:
+        if not any(variables[name] for name in OF_SLURM):
+            variables |= processes.variables(above.pid, OF_SLURM)
+    return variables
 
 
 def _read_image(process: ContainerProcess, home: str, deadline: float) -> ImageFacts:

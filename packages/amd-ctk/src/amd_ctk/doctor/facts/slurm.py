@@ -29,12 +29,12 @@ class SlurmFacts(Value):
     files: tuple[str, ...] = ()
 
 
-def read_slurm(host: Host, gpus: Sequence[Gpu]) -> SlurmFacts:
-    """Return what the files of Slurm say; that they cannot be read is a fact too."""
+def read_slurm(host: Host, gpus: Sequence[Gpu], node: str = "") -> SlurmFacts:
+    """Return what the files of Slurm say of a node, else of this one; that they cannot be read is a fact too."""
     if not (gpus and any(find_conf(host, name) for name in (GRES_CONF, SLURM_CONF))):
         return SlurmFacts()
-    # As slurmd calls this node.
-    node = os.uname().nodename.partition(".")[0]
+    # As slurmd calls this node, unless it was told another name.
+    node = node or os.uname().nodename.partition(".")[0]
     try:
         status, files = read_status(host, gpus, node), tuple(read_device_files(host, node))
     except ToolkitError as error:
