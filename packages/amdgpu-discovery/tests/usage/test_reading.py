@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate import load_profile
 from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
 from amdgpu_discovery.usage.busy import find_gpu_busy, find_process_busy
@@ -108,6 +109,30 @@ def test_processes_of_this_machine_do_not_use_a_simulated_host(simulated):
 
     assert processes_directory(host) == "/proc"
     assert read(host).processes == ()
+
+
+class ThisMachine(Host):
+    """A simulated host that programs take for the machine on which they run."""
+
+    is_this_machine = True
+
+
+def test_in_another_pid_namespace_processes_of_kfd_are_nobodys(simulated, tmp_path):
+    processes = (
+        SimulatedProcess(pid=9, uses=(SimulatedUse(gpu=2, vram_bytes=GIB, sdma_us=3),)),
+        SimulatedProcess(pid=10, uses=(SimulatedUse(gpu=2, vram_bytes=2 * GIB, compute_units=5, sdma_us=4),)),
+    )
+    host = ThisMachine(use_gpus(simulated, "mi210-4", *processes).root)
+    namespaces = tmp_path / "proc" / "self" / "ns"
+    namespaces.mkdir(parents=True)
+
+    def pids_seen_in(namespace):
+        (namespaces / "pid").unlink(missing_ok=True)
+        (namespaces / "pid").symlink_to(f"pid:[{namespace}]")
+        return read_usage(host, find_gpus(host), proc=str(tmp_path / "proc")).processes
+
+    assert [use.pid for use in pids_seen_in(4026531836)] == [9, 10]
+    assert pids_seen_in(4026532788) == (ProcessUse(pid=0, gpu=0, vram_bytes=3 * GIB, compute_units=5, sdma_us=7),)
 
 
 def test_a_host_without_kfd_processes_and_files_of_totals_says_nothing(simulated):

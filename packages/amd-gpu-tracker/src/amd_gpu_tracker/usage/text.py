@@ -118,7 +118,7 @@ def _processes(user: GpuUser, *, enabled: bool) -> str:
 def _same_name(name: str, processes: Sequence[UserProcess]) -> str:
     pids = [str(process.pid) for process in processes if process.pid]
     more = f" and {len(pids) - MOST_PIDS} more" if len(pids) > MOST_PIDS else ""
-    called = name[:LONGEST_NAME] or "unknown"
+    called = name[:LONGEST_NAME] or ("unknown" if pids else "outside of this pid namespace")
     return f"{called} {', '.join(pids[:MOST_PIDS])}{more}".rstrip()
 
 

@@ -6,6 +6,7 @@ or more, depending on the kernel's version. So for one process on one GPU the la
 
 from __future__ import annotations
 
+import posix
 import time
 
 from amdgpu_discovery.files import read_file
@@ -29,13 +30,15 @@ if TYPE_CHECKING:
 # They open nodes for others, who get the descriptors from them.
 SESSION_MANAGERS = ("systemd", "elogind", "seatd")
 LARGEST_NAME = 256
+# PROC_PID_INIT_INO of include/linux/proc_ns.h.
+FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 
 class ProcessUse(Value):
     """What one process uses of one GPU.
 
     Attributes:
-        pid: Id of the process.
+        pid: Id of the process; 0 for those that KFD counts where the caller is in another pid namespace than KFD's.
         gpu: Number of the GPU.
         vram_bytes: Video memory.
         gtt_bytes: System memory that the GPU uses for it.
@@ -79,11 +82,13 @@ def read_usage(
     """Return what the GPUs and the processes in `proc` do now; `gpus` are what `find_gpus` returned."""
     scan = scan_drm_clients(proc) if _has_processes_of(host, proc) else DrmScan()
     number_by_id = {gpu.gpu_id: gpu.number for gpu in gpus if gpu.gpu_id}
-    computing = read_kfd_uses(host, list(number_by_id))
+    computing = _by_number(read_kfd_uses(host, list(number_by_id)), number_by_id)
+    if host.is_this_machine and not _has_machine_pids(proc):
+        computing = _as_outside(computing)
     return UsageReading(
         gpus=tuple(gpus),
         totals=tuple(read_totals(host, gpu) for gpu in gpus),
-        processes=tuple(merge_uses(_by_number(computing, number_by_id), _on_gpus(scan.uses, gpus, proc))),
+        processes=tuple(merge_uses(computing, _on_gpus(scan.uses, gpus, proc))),
         refused=len(scan.refused),
         cut_short=scan.cut_short,
         taken=clock(),
@@ -122,6 +127,27 @@ def merge_uses(computing: Iterable[ProcessUse], drawing: Iterable[ProcessUse]) -
 def _has_processes_of(host: Host, proc: str) -> bool:
     """Return whether processes in `proc` open nodes of this host; real ones open none of a simulated host."""
     return host.is_this_machine or proc != "/proc"
+
+
+def _has_machine_pids(proc: str) -> bool:
+    """Return whether process ids in `proc` are those of the first pid namespace, which KFD names its files after."""
+    try:
+        return posix.readlink(f"{proc}/self/ns/pid") == FIRST_PID_NAMESPACE
+    except OSError:
+        return False
+
+
+def _as_outside(uses: Iterable[ProcessUse]) -> list[ProcessUse]:
+    """Return the uses of each GPU as those of process 0, because their ids mean other processes here."""
+    sums: dict[int, ProcessUse] = {}
+    for use in uses:
+        total = sums.get(use.gpu, ProcessUse(pid=0, gpu=use.gpu))
+        sums[use.gpu] = total.replace(
+            vram_bytes=total.vram_bytes + use.vram_bytes,
+            compute_units=total.compute_units + use.compute_units,
+            sdma_us=total.sdma_us + use.sdma_us,
+        )
+    return list(sums.values())
 
 
 def _by_number(uses: Iterable[KfdUse], number_by_id: Mapping[int, int]) -> list[ProcessUse]:
