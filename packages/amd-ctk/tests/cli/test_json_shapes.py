@@ -9,6 +9,10 @@ import jsonschema
 import pytest
 
 from amd_gpu_tracker import GpusRefused, Tracker
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lock import LibraryLock
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.waiting.queue import Queue
 from amdgpu_discovery import load_profile
 from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
 
@@ -22,6 +26,7 @@ COMMANDS = {
     "gpu-tracker-refusals": "gpu-tracker status --refusals",
     "gpu-tracker-status": "gpu-tracker status",
     "gpu-tracker-usage": "gpu-tracker status --usage",
+    "queue-list": "queue list",
     "slurm-status": "slurm status",
     "swarm-status": "swarm status",
     "version": "version",
@@ -121,6 +126,17 @@ def test_usage_has_its_shape(host, amd_ctk):
     assert [user["container_id"] for user in printed["gpus"][0]["users"]] == ["36b0" * 16, None]
     assert [user["container_id"] for user in printed["gpus"][2]["users"]] == ["nightly-job"]
     assert len(printed["peaks"]) == 1
+
+
+def test_jobs_that_wait_have_their_shape(host, amd_ctk):
+    state = State(host())
+    queue = Queue(state, Processes())
+    place = queue.take("train-3", "free:4", 4, LibraryLock)
+
+    printed = check(amd_ctk, "queue-list")
+    queue.leave(place)
+
+    assert [(job["place"], job["name"], job["count"]) for job in printed["jobs"]] == [(1, "train-3", 4)]
 
 
 def test_resources_and_pools_have_their_shape(host, amd_ctk):

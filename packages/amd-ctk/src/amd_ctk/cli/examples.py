@@ -42,6 +42,13 @@ EXAMPLES = {
     "image check": ("amd-ctk image check rocm/pytorch", "amd-ctk image check rocm/pytorch --gpus=0-1"),
     "image pick": ("amd-ctk image pick oci:images",),
     "image matrix": ("amd-ctk image matrix --template='app:{version}-{gfx}' --version=1.0 --gfx=gfx90a,gfx942",),
+    "run": (
+        "sudo amd-ctk run --gpus=auto:1 -- python3 train.py",
+        "sudo amd-ctk run --gpus=auto:2 --wait -- docker run --rm --runtime=amd rocm/pytorch python3 train.py",
+        "sudo amd-ctk run --gpus=free:1 --wait=2h --name=nightly --unit -- ./nightly.sh",
+    ),
+    "queue list": ("amd-ctk queue list", "amd-ctk queue list --json"),
+    "queue cancel": ("sudo amd-ctk queue cancel nightly",),
     "swarm setup": (
         "sudo amd-ctk swarm setup",
         "sudo amd-ctk swarm setup --also-by-model --dry-run --diff",

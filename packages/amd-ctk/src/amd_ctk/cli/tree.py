@@ -18,6 +18,8 @@ HELP_BY_COMMAND = {
     "cdi": "Container Device Interface related commands",
     "gpu": "GPU related commands",
     "image": "Image related commands",
+    "run": "Reserve GPUs, run COMMAND with them, and give them back when it ends.",
+    "queue": "Jobs that wait for GPUs",
     "gpu-tracker": "GPU Tracker related commands",
     "swarm": "Docker Swarm related commands",
     "slurm": "Slurm related commands",
@@ -55,7 +57,10 @@ def _make(name: str) -> Any:
         group.name = name
         return group
     alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-    alone.command(name, epilog=examples_of(name), context_settings=getattr(module, "SETTINGS", None))(
-        getattr(module, name)
-    )
+    alone.command(
+        name,
+        cls=getattr(module, "COMMAND", None),
+        epilog=examples_of(name),
+        context_settings=getattr(module, "SETTINGS", None),
+    )(getattr(module, name))
     return typer.main.get_command(alone)

@@ -19,10 +19,12 @@ def respell(command: Any, words: list[str]) -> list[str]:
         if word == "--":
             return [*spelt, word, *rest]
         subcommands = getattr(command, "commands", {})
+        if not word.startswith("-") and not subcommands and _is_followed_by_a_command(command):
+            return [*spelt, word, *rest]
         if word.startswith("-"):
             spelt.append(_with_two_dashes(command, word))
             # The next word is its value, even if it looks like an option.
-            spelt += [rest.pop(0)] if _takes_next(command, spelt[-1]) and rest else []
+            spelt += [rest.pop(0)] if takes_next(command, spelt[-1]) and rest else []
         elif word in HELP_WORDS and subcommands and word not in subcommands:
             return [*spelt, *rest, "--help"]
         else:
@@ -37,9 +39,17 @@ def _with_two_dashes(command: Any, word: str) -> str:
     return f"{long}{equals}{value}" if not word.startswith("--") and long in _options(command) else word
 
 
-def _takes_next(command: Any, word: str) -> bool:
+def takes_next(command: Any, word: str) -> bool:
+    """Return whether the word behind this one is its value."""
     option = _options(command).get(word)
+    if word in getattr(command, "optional_values", ()):
+        return False
     return option is not None and not option.is_flag
+
+
+def _is_followed_by_a_command(command: Any) -> bool:
+    """Return whether the options of a command end at the first other word, as those of `run` do."""
+    return getattr(command, "context_settings", {}).get("allow_interspersed_args") is False
 
 
 def _options(command: Any) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Run a command with GPUs that are reserved for it."""

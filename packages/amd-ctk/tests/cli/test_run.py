@@ -1,0 +1,201 @@
+"""amd-ctk run and queue, as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from amd_gpu_tracker import Tracker
+
+SECONDS = 60
+
+
+@pytest.fixture
+def tracked(host):
+    """Return four MI210, of which all are exclusive."""
+    built = host()
+    Tracker(built).enable()
+    Tracker(built).set_accessibility("all", exclusive=True)
+    return built
+
+
+@pytest.fixture
+def start(program, tmp_path):
+    """Return a function that starts amd-ctk and does not wait for its end."""
+    started = []
+
+    def run(*words, **options):
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AMD_CTK_HOST_ROOT": str(tmp_path / "host")}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen([program, *words], env=environment, **pipes, **options))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def users(host):
+    return {gpu.number: [use.container_id for use in gpu.containers] for gpu in Tracker(host).status().gpus}
+
+
+def wait_until(condition):
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_command_has_its_gpus_and_no_other(tracked, amd_ctk):
+    script = 'echo "$AMD_VISIBLE_DEVICES $ROCR_VISIBLE_DEVICES ${AMD_CTK_RESERVATION%.*}"'
+
+    answer = amd_ctk("run", "--gpus=1-2", "--name=train", "--", "sh", "-c", script)
+
+    assert (answer.returncode, answer.stderr) == (0, "GPUs 1 and 2\n")
+    assert answer.stdout == "1,2 GPU-89caa15875ff5a43,GPU-6e32f10efc982b4c train\n"
+    assert users(tracked) == {0: [], 1: [], 2: [], 3: []}
+
+
+def test_a_command_may_say_how_many(tracked, amd_ctk):
+    with Tracker(tracked).hold("other", "0"):
+        answer = amd_ctk("run", "--gpus", "free:1", "sh", "-c", "echo $AMD_VISIBLE_DEVICES")
+
+    assert (answer.stdout, answer.stderr) == ("1\n", "GPU 1\n")
+
+
+def test_its_options_are_its_own(tracked, amd_ctk):
+    assert amd_ctk("run", "printf", "%s", "-name", "help", "--wait").stdout == "-namehelp--wait"
+    assert amd_ctk("run", "--wait", "--", "printf", "%s", "-gpus", "--wait").stdout == "-gpus--wait"
+
+
+@pytest.mark.parametrize("code", [0, 3, 255])
+def test_the_exit_code_is_that_of_the_command(tracked, amd_ctk, code):
+    assert amd_ctk("run", "--", "sh", "-c", f"exit {code}").returncode == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGPIPE])
+def test_death_by_a_signal_is_that_of_the_command(tracked, amd_ctk, number):
+    assert amd_ctk("run", "--", "sh", "-c", f"kill -{int(number)} $$").returncode == -number
+
+
+def test_signals_reach_the_command(tracked, start):
+    job = start("run", "--name=train", "--", "sh", "-c", "trap 'exit 7' USR1; echo ready; read line; exit 1")
+    assert job.stdout.readline() == "ready\n"
+    assert users(tracked)[0] == ["train"]
+
+    job.send_signal(signal.SIGUSR1)
+
+    assert job.wait(SECONDS) == 7
+    assert users(tracked)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("missing-program", 127, "missing-program cannot be run: it does not exist\n"),
+        ("/etc", 126, "/etc cannot be run: access is refused\n"),
+    ],
+)
+def test_a_command_that_cannot_be_run_gives_the_gpus_back(tracked, amd_ctk, command, code, said):
+    answer = amd_ctk("run", "--gpus=0", "--", command)
+
+    assert (answer.returncode, answer.stderr) == (code, f"GPU 0\n{said}")
+    assert users(tracked)[0] == []
+
+
+def test_a_job_waits_for_the_one_before_it(tracked, start):
+    first = start("run", "--gpus=all", "--name=train-3", "--", "sh", "-c", "echo ready; read line")
+    assert first.stdout.readline() == "ready\n"
+    second = start("run", "--gpus=auto:2", "--wait", "--", "sh", "-c", "echo $AMD_VISIBLE_DEVICES")
+    wait_until(lambda: Tracker(tracked).waiting())
+    time.sleep(0.3)
+    first.communicate("\n", timeout=SECONDS)
+
+    out, errors = second.communicate(timeout=SECONDS)
+
+    assert out == "0,1\n"
+    assert errors.splitlines()[-1].startswith("GPUs 0 and 1 after ")
+
+
+def test_a_wait_has_an_end(tracked, amd_ctk):
+    with Tracker(tracked).hold("train", "0"):
+        answer = amd_ctk("run", "--gpus=0", "--wait=1s", "--name=late", "--", "true")
+
+    assert answer.returncode == 12
+    assert answer.stderr == "waiting for 1 GPU: 3 free of 4\nthere was no GPU for late within 1 s\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--gpus=auto:9", "--wait"), 4, "auto:9: this host has 4 GPUs\n"),
+        (("--wait=soon",), 2, "'soon' is not a time to wait (write 30s, 10m or 2h)\n"),
+        (("--name=a/b",), 2, "'a/b' is no name of a job (use up to 64 letters, digits, '_', '.' and '-')\n"),
+    ],
+)
+def test_what_can_never_be_is_refused_at_once(tracked, amd_ctk, words, code, said):
+    answer = amd_ctk("run", *words, "--", "true")
+
+    assert (answer.returncode, answer.stderr) == (code, said)
+
+
+def test_a_container_of_the_command_is_given_the_gpus(tracked, amd_ctk, tmp_path):
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text('#!/bin/sh\necho "$@"\n')
+    docker.chmod(0o755)
+
+    answer = amd_ctk("run", "--", "docker", "run", "image", PATH=f"{docker.parent}:{os.environ['PATH']}")
+
+    assert answer.stdout == "run -e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION image\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may limit the devices of a unit")
+def test_a_unit_is_made_by_systemd(tracked, amd_ctk, tmp_path):
+    systemd = tmp_path / "bin" / "systemd-run"
+    systemd.parent.mkdir()
+    systemd.write_text('#!/bin/sh\necho "$@"\n')
+    systemd.chmod(0o755)
+
+    answer = amd_ctk("run", "--unit", "--gpus=0", "--", "sh", PATH=f"{systemd.parent}:{os.environ['PATH']}")
+
+    assert answer.stdout == (
+        "--scope --quiet --collect -p DevicePolicy=closed -p DeviceAllow=/dev/kfd rw "
+        "-p DeviceAllow=/dev/dri/renderD130 rw -p DeviceAllow=/dev/dri/card3 rw -- sh\n"
+    )
+
+
+def test_ctrl_c_ends_a_wait(tracked, start):
+    with Tracker(tracked).hold("train", "0"):
+        job = start("run", "--gpus=0", "--wait", "--", "true")
+        wait_until(lambda: Tracker(tracked).waiting())
+        time.sleep(0.3)
+        job.send_signal(signal.SIGINT)
+
+        assert job.wait(SECONDS) == -signal.SIGINT
+        assert Tracker(tracked).waiting() == []
+
+
+def test_the_queue_is_listed_and_changed(tracked, start, amd_ctk):
+    assert amd_ctk("queue", "list").stdout == "No job waits for GPUs\n"
+    with Tracker(tracked).hold("train", "0"):
+        job = start("run", "--gpus=0", "--wait", "--name=late", "--", "true")
+        wait_until(lambda: Tracker(tracked).waiting())
+        table = amd_ctk("queue", "list").stdout.splitlines()
+        listed = json.loads(amd_ctk("queue", "list", "--json").stdout)["jobs"]
+        cancelled = amd_ctk("queue", "cancel", "late")
+
+        assert job.wait(SECONDS) == 12
+        again = amd_ctk("queue", "cancel", "late")
+
+    assert table[0].split() == ["Place", "Name", "GPUs", "Request", "Waiting", "for", "Process"]
+    assert table[1].split()[:4] == ["1", "late", "1", "0"]
+    assert [(each["place"], each["name"], each["count"], each["request"]) for each in listed] == [(1, "late", 1, "0")]
+    assert (cancelled.returncode, cancelled.stderr) == (0, "Job late has been taken out of the queue\n")
+    assert (again.returncode, again.stderr) == (11, "no job late waits for GPUs (see 'amd-ctk queue list')\n")

@@ -1,0 +1,57 @@
+"""The words of a command that is run with GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from amd_ctk.job.words import default_name, in_unit, with_token
+from amdgpu_discovery import build_host, locate_gpus
+
+TOKEN = "-e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION"
+
+
+@pytest.mark.parametrize(
+    ("words", "passed_on"),
+    [
+        ("docker run --rm image", f"docker run {TOKEN} --rm image"),
+        ("docker create image", f"docker create {TOKEN} image"),
+        ("docker container run image", f"docker container run {TOKEN} image"),
+        ("/usr/bin/podman run image run", f"/usr/bin/podman run {TOKEN} image run"),
+        ("docker -H unix:///run/d.sock -D run image", f"docker -H unix:///run/d.sock -D run {TOKEN} image"),
+        ("docker --context run run image", f"docker --context run run {TOKEN} image"),
+        ("docker --context=lab run image", f"docker --context=lab run {TOKEN} image"),
+        ("podman --root /a --storage-opt run run image", f"podman --root /a --storage-opt run run {TOKEN} image"),
+        ("podman --log-level debug create image", f"podman --log-level debug create {TOKEN} image"),
+        ("docker compose run web", "docker compose run web"),
+        ("docker exec web run", "docker exec web run"),
+        ("docker", "docker"),
+        ("docker --host", "docker --host"),
+        ("python3 run create", "python3 run create"),
+        ("sh -c docker", "sh -c docker"),
+    ],
+)
+def test_engines_are_told_what_to_pass_on(words, passed_on):
+    assert with_token(words.split()) == passed_on.split()
+
+
+def test_a_unit_opens_its_gpus_and_nothing_else(tmp_path):
+    gpus = locate_gpus(build_host(tmp_path, "mi210-4"))
+
+    assert " ".join(in_unit(["sh", "-c", "exit 3"], gpus[:1])) == (
+        "systemd-run --scope --quiet --collect -p DevicePolicy=closed -p DeviceAllow=/dev/kfd rw "
+        "-p DeviceAllow=/dev/dri/renderD130 rw -p DeviceAllow=/dev/dri/card3 rw -- sh -c exit 3"
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("/usr/bin/python3.11", "python3-11-7"),
+        ("--", "job-7"),
+        ("ä\n", "job-7"),
+        ("x" * 99, f"{'x' * 40}-7"),
+        ("", "job-7"),
+    ],
+)
+def test_a_job_is_called_after_its_program(program, name):
+    assert default_name([program], 7) == name
