@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from types import SimpleNamespace
+
 import pytest
 
 from amd_ctk.cdi.watch import find_waiting, read_fingerprint, watch
+from amdgpu_discovery.host import Host
 
 
 @pytest.fixture
@@ -80,6 +85,52 @@ def test_a_refresh_follows_each_change_and_is_repeated_until_it_succeeds(machine
 
 
 def test_events_of_this_machine_say_nothing_of_a_simulated_one(machine):
-    import time
-
     assert find_waiting(machine) is time.sleep
+
+
+class StandInMonitor:
+    """What pyudev hears from udev: two events that follow each other, then nothing."""
+
+    def __init__(self):
+        self.subsystems = []
+        self.asked = []
+        self.events = ["a GPU came", "its nodes came"]
+
+    def from_netlink(self, _context, source):
+        assert source == "udev"
+        return self
+
+    def filter_by(self, subsystem):
+        self.subsystems.append(subsystem)
+
+    def start(self):
+        assert self.subsystems == ["drm", "kfd", "pci"]
+
+    def poll(self, seconds):
+        self.asked.append(seconds)
+        return self.events.pop(0) if self.events else None
+
+
+def test_an_event_of_udev_ends_the_wait_once_events_pause(monkeypatch):
+    monitor = StandInMonitor()
+    monkeypatch.setitem(sys.modules, "pyudev", SimpleNamespace(Context=object, Monitor=monitor))
+    wait = find_waiting(Host("/"))
+
+    wait(5.0)
+
+    # The first look may take the whole interval, each further one a fifth of a second.
+    assert monitor.asked == [5.0, 0.2, 0.2]
+
+
+def test_without_pyudev_the_interval_alone_must_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyudev", None)
+
+    assert find_waiting(Host("/")) is time.sleep
+
+
+def test_the_real_pyudev_waits_no_longer_than_it_is_told():
+    pytest.importorskip("pyudev", reason="pyudev is not installed, or finds no libudev", exc_type=ImportError)
+    wait = find_waiting(Host("/"))
+
+    # It ends by itself; where events cannot be heard it is the same to its caller.
+    assert wait(0.01) is None
