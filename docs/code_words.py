@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from itertools import product
 from textwrap import dedent
@@ -52,11 +52,6 @@ class Scope:
         """Return what it says it returns."""
         return ast.unparse(self.function.returns) if self.function.returns else ""
 
-    def makes_error(self) -> bool:
-        """Return whether it returns an error."""
-        returned = vars(self.module).get(self.returned_type()) or vars(builtins).get(self.returned_type())
-        return isinstance(returned, type) and issubclass(returned, Exception)
-
     def all_given(self) -> list[str]:
         """Return all words that it is given."""
         return [word for words in self.given.values() for word in words]
@@ -64,15 +59,17 @@ class Scope:
     def value_of(self, node: ast.expr) -> Any:
         """Return the class, function or constant that a name stands for; None for all others."""
         if isinstance(node, ast.Name):
-            return vars(self.module).get(node.id) or self._imported().get(node.id) or vars(builtins).get(node.id)
+            return vars(self.module).get(node.id) or self._imported.get(node.id) or vars(builtins).get(node.id)
         if isinstance(node, ast.Attribute) and isinstance(self.value_of(node.value), ModuleType):
             return getattr(self.value_of(node.value), node.attr, None)
         return None
 
     def calls(self) -> Iterator[ast.Call]:
         """Yield every call in the function, but none in a function within it."""
-        inner = {id(node) for other in ast.walk(self.function) if _is_inner(other, self) for node in ast.walk(other)}
-        yield from (node for node in ast.walk(self.function) if isinstance(node, ast.Call) and id(node) not in inner)
+        nodes = nodes_of(self.function)
+        functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node is not self.function]
+        inner = {id(node) for function in functions for node in nodes_of(function)}
+        yield from (node for node in nodes if isinstance(node, ast.Call) and id(node) not in inner)
 
     def enter(self, function: FunctionType, call: ast.Call) -> Scope | None:
         """Return a function of the toolkit as it is called here; None where that is too deep."""
@@ -139,7 +136,7 @@ class Scope:
         return [word for word in self._call(value) if " " in word] if isinstance(value, ast.Call) else []
 
     def _assignments(self) -> Iterator[tuple[str, ast.expr]]:
-        for statement in ast.walk(self.function):
+        for statement in nodes_of(self.function):
             if isinstance(statement, ast.Assign):
                 target, value = statement.targets[0], statement.value
                 several = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
@@ -153,7 +150,7 @@ class Scope:
         inner = self.enter(made, node) if isinstance(made, FunctionType) else None
         if inner is None or inner.returned_type() != "str" or inner.function.name in REPEATING:
             return [placeholder(node)]
-        returned = [statement.value for statement in ast.walk(inner.function) if isinstance(statement, ast.Return)]
+        returned = [statement.value for statement in nodes_of(inner.function) if isinstance(statement, ast.Return)]
         said = [word for value in returned if value is not None for word in inner.words(value) if word]
         return said if any(not NAME.fullmatch(word) for word in said) else inner.sentences() or [placeholder(node)]
 
@@ -166,17 +163,31 @@ class Scope:
 
     def sentences(self) -> list[str]:
         """Return every text with a variable in it, for a function that puts its words together from several."""
-        texts = [node for node in ast.walk(self.function) if isinstance(node, ast.JoinedStr)]
+        texts = [node for node in nodes_of(self.function) if isinstance(node, ast.JoinedStr)]
         return [word for text in texts for word in self.words(text) if " " in word]
 
+    @cached_property
     def _imported(self) -> dict[str, Any]:
         """Return what the function itself imports."""
-        statements = [node for node in ast.walk(self.function) if isinstance(node, ast.ImportFrom) and node.module]
+        statements = [node for node in nodes_of(self.function) if isinstance(node, ast.ImportFrom) and node.module]
         return {
             name.asname or name.name: getattr(import_module(statement.module or ""), name.name, None)
             for statement in statements
             for name in statement.names
         }
+
+
+@cache
+def nodes_of(function: ast.FunctionDef) -> tuple[ast.AST, ...]:
+    """Return all that a function is made of."""
+    return tuple(ast.walk(function))
+
+
+def makes_error(function: FunctionType) -> bool:
+    """Return whether a function returns an error."""
+    name = function.__annotations__.get("return", "")
+    returned = vars(sys.modules[function.__module__]).get(name) or vars(builtins).get(name)
+    return isinstance(returned, type) and issubclass(returned, Exception)
 
 
 def is_text(node: ast.expr) -> bool:
@@ -217,7 +228,3 @@ def _definition(function: FunctionType) -> ast.FunctionDef | None:
 
 def _arguments(function: ast.FunctionDef) -> list[ast.arg]:
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-
-
-def _is_inner(node: ast.AST, scope: Scope) -> bool:
-    return isinstance(node, ast.FunctionDef) and node is not scope.function

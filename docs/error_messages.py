@@ -15,7 +15,7 @@ from pkgutil import walk_packages
 from types import FunctionType, ModuleType
 
 from amdgpu_discovery.errors import ToolkitError
-from code_words import Scope, is_text
+from code_words import Scope, is_text, makes_error, nodes_of
 
 # A sentence has at least one word; the rest may be known only at run time.
 SENTENCE = re.compile(r"[a-z]{2}")
@@ -67,7 +67,7 @@ def _source_of(name: str) -> str:
 def _of_function(scope: Scope) -> Iterator[Message]:
     # A part that may be left out is left out.
     scope.given = {name: words for name, words in scope.defaults().items() if words == [""]}
-    for node in ast.walk(scope.function):
+    for node in nodes_of(scope.function):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
             yield from _of_pair(node.value.elts, scope)
     for call in scope.calls():
@@ -99,8 +99,8 @@ def _of_call(call: ast.Call, scope: Scope) -> Iterator[Message]:
 
 def _of_maker(maker: FunctionType, call: ast.Call, scope: Scope) -> Iterator[Message]:
     """Yield the messages of a function that makes an error of the words that it is given here."""
-    inner = scope.enter(maker, call)
-    if inner is None or not inner.makes_error() or not any(map(SENTENCE.search, inner.all_given())):
+    inner = scope.enter(maker, call) if makes_error(maker) else None
+    if inner is None or not any(map(SENTENCE.search, inner.all_given())):
         return
     for made in inner.calls():
         error = inner.value_of(made.func)

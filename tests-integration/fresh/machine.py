@@ -10,10 +10,13 @@ from pathlib import Path
 from fresh.access import write_access
 from support.box import KERNEL, PATH
 from support.debootstrap import bootstrap, copy_network
+from support.shell import Shell
 
 KEPT_IN = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "amd-container-toolkit" / "fresh"
 SOURCE = Path(__file__).resolve().parents[2]
 CHECKOUT = "/root/checkout"
+# In seconds; the packages of four engines come over the network.
+LONGEST_COMMAND = 1200
 # $1: the directory that becomes the root; the rest: what is run there. It has the network of this machine, and mounts
 # that are shared, as systemd makes them.
 RUN = (
@@ -53,16 +56,19 @@ class Machine:
 
     def run(self, *words: str, directory: str = CHECKOUT) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, whatever that is; both its streams are in `stdout`."""
-        unshare = ("unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL")
         return subprocess.run(
-            [*unshare, "sh", "-c", RUN, "sh", self._root, directory, *words],
-            env={**self._environment, "PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "CI": "true"},
+            [*self._enter(directory), *words],
+            env=self._variables(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
+
+    def shell(self) -> Shell:
+        """Return a shell that starts it, for commands that follow each other; a command may install packages."""
+        return Shell(Path("/"), self._variables(), enter=self._enter(CHECKOUT), patience=LONGEST_COMMAND)
 
     def files(self) -> set[str]:
         """Return all paths outside the checkout."""
@@ -76,6 +82,13 @@ class Machine:
     def remove(self) -> None:
         """Remove all that it has on the disk."""
         shutil.rmtree(self._root)
+
+    def _enter(self, directory: str) -> list[str]:
+        unshare = ("unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL")
+        return [*unshare, "sh", "-c", RUN, "sh", os.fspath(self._root), directory]
+
+    def _variables(self) -> dict[str, str]:
+        return {**self._environment, "PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "CI": "true"}
 
 
 def _base(suite: str) -> Path:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from support.simulated import without_note
@@ -22,9 +23,13 @@ class Shell:
     Short of the line that says that a simulated host is changed: a reader with a GPU does not see it.
     """
 
-    def __init__(self, directory: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, directory: Path, environment: dict[str, str], *, enter: Sequence[str] = (), patience: float = PATIENCE
+    ) -> None:
+        """Start it in a directory, behind the words `enter`; a command may take `patience` seconds."""
+        self._patience = patience
         self._bash = subprocess.Popen(
-            ["bash", "--noprofile", "--norc"],
+            [*enter, "bash", "--noprofile", "--norc"],
             cwd=directory,
             env=environment,
             stdin=subprocess.PIPE,
@@ -50,7 +55,7 @@ class Shell:
         assert self._bash.stdin
         self._bash.stdin.write(f"{{ {command}\n}} </dev/null; code=$?; echo '{MARK}'$code; (exit $code)\n")
         self._bash.stdin.flush()
-        timer = threading.Timer(PATIENCE, self._end)
+        timer = threading.Timer(self._patience, self._end)
         timer.start()
         try:
             return self._read_answer()
