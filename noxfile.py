@@ -119,10 +119,8 @@ def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    chosen = (
-        *("--ignore=tests-integration/browser", "-m"),
-        "e2e and not engines and not install and not swarm and not slurm and not fresh and not site",
-    )
+    others = ("engines", "install", "swarm", "slurm", "fresh", "site", "hardware")
+    chosen = ("--ignore=tests-integration/browser", "-m", " and not ".join(("e2e", *others)))
     run_pytest(session, *TWO_ENGINES, *STOP_ENGINES, "tests-integration", *chosen, *session.posargs)
 
 
@@ -155,6 +153,22 @@ def engines(session: nox.Session) -> None:
     page = {} if session.posargs else {"AMD_ENGINES_PAGE": "docs/reference/engines.md"}
     asking = ("tests-integration/cdi", "tests-integration/tracker")
     run_pytest(session, *STOP_ENGINES, *asking, "-m", "engines", *session.posargs, env=page)
+
+
+@nox.session
+def hardware(session: nox.Session) -> None:
+    """Ask a machine with AMD GPUs everything; write hardware-report/profile.json. Example: nox -s hardware -- -v"""
+    install_wheels(session, *NEEDS)
+    session.install(*TEST_TOOLS)
+    run_pytest(session, "-v", "tests-integration/hardware", *session.posargs)
+
+
+@nox.session(reuse_venv=True)
+def fuzz(session: nox.Session) -> None:
+    """Change what programs parse, and call them. Example: nox -s fuzz -- --minutes 10 --parser cdi"""
+    install_editable(session)
+    session.install(*TEST_TOOLS)
+    session.run("python", "tests-integration/fuzz/campaign.py", *session.posargs)
 
 
 @nox.session

@@ -148,6 +148,34 @@ def test_options_that_cannot_be_read_are_named(host, amd_ctk, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"output": "etc/amd.json"},
+        {"output": "/etc/\0.json"},
+        {"output": "/etc/\ud800.json"},
+        {"output": 7},
+        {"options": {"device_class": 1.5}},
+        {"options": {"request": []}},
+        {"options": {"with_all": "yes"}},
+        {"options": {"name_strategy": "by-colour"}},
+    ],
+)
+def test_options_of_another_type_are_not_what_amd_ctk_writes(host, amd_ctk, tmp_path, change):
+    host()
+    amd_ctk("cdi", "generate")
+    (kept,) = (tmp_path / "host/var/lib/amd-container-toolkit/cdi").iterdir()
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | change))
+
+    answer = amd_ctk("cdi", "refresh")
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == (
+        f"{kept}, which says how a CDI spec was generated, cannot be read: it is not what amd-ctk writes"
+        " (remove it and run 'amd-ctk cdi generate' again)\n"
+    )
+
+
 def test_the_watcher_follows_partitions_and_ends_when_it_is_told_to(host, amd_ctk, tmp_path, spec):
     host("mi300x-8")
     amd_ctk("cdi", "generate", "--device-name-strategy=index", "--no-all")

@@ -31,3 +31,18 @@ def test_a_large_bundle_is_not_read(tmp_path, monkeypatch):
 
     with pytest.raises(FileError, match=r"config\.json cannot be read: it is too large"):
         read_bundle(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        '{"linux": {"devices": [7]}}',
+        '{"linux": {"resources": {"devices": ["c 226:128 rw"]}}}',
+        '{"process": {"env": "AMD_VISIBLE_DEVICES=0"}}',
+    ],
+)
+def test_what_runtimes_take_for_no_spec_is_none(tmp_path, spec):
+    (tmp_path / "config.json").write_text(spec)
+
+    with pytest.raises(FileError, match=r"config\.json is not a spec: "):
+        read_bundle(str(tmp_path))

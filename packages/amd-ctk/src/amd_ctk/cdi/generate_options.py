@@ -6,6 +6,7 @@ import os
 
 from amd_ctk.cdi.errors import CdiError
 from amd_device_spec.cdi import CdiOptions
+from amd_device_spec.cdi_names import STRATEGIES
 from amd_device_spec.cdi_text import FORMATS
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import make_directories, replace_file
@@ -92,7 +93,7 @@ def _read(host: Host, path: str) -> GenerateOptions:
 
     try:
         return _parse(json.loads(host.read(path)))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         words = reason(error) if isinstance(error, OSError) else "it is not what amd-ctk writes"
         raise CdiError(
             f"{host.path(path)}, which says how a CDI spec was generated, cannot be read: {words}",
@@ -101,8 +102,15 @@ def _read(host: Host, path: str) -> GenerateOptions:
 
 
 def _parse(fields: dict[str, Any]) -> GenerateOptions:
-    if fields["language"] not in FORMATS:
-        raise ValueError(fields["language"])
-    return GenerateOptions(
-        output=str(fields["output"]), language=fields["language"], options=CdiOptions(**fields["options"])
-    )
+    output, language, options = fields["output"], fields["language"], CdiOptions(**fields["options"])
+    if language not in FORMATS:
+        raise ValueError(language)
+    # A path that the kernel takes: a string without surrogates and zeros.
+    if not output.startswith("/") or b"\0" in os.fsencode(output):
+        raise ValueError(output)
+    for name, value in options.as_dict().items():
+        if type(value) is not type(getattr(CdiOptions, name)):
+            raise TypeError(name)
+    if options.name_strategy not in STRATEGIES:
+        raise ValueError(options.name_strategy)
+    return GenerateOptions(output=output, language=language, options=options)

@@ -6,7 +6,7 @@ import os
 
 from amd_ctk.explain.errors import ExplainError
 from amd_ctk.explain.running import ask_engines, find_running
-from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.oci_spec import read_spec
 from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
@@ -20,18 +20,10 @@ LARGEST_CONFIG = 16 * 1024 * 1024
 
 def read_bundle(directory: str) -> dict[str, Any]:
     """Return the spec of a bundle; FileError."""
-    import json
-
     path = os.path.join(directory, "config.json")
-    try:
-        spec = json.loads(read_plain_file(path, largest=LARGEST_CONFIG)[0])
-    except OSError as error:
-        raise FileError(f"the bundle's {path} cannot be read: {reason(error)}") from error
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"the bundle's {path} is not JSON: {error}") from error
-    if not isinstance(spec, dict):
-        raise FileError(f"the bundle's {path} is not a JSON object")
-    return spec
+    return read_spec(
+        path, name=f"the bundle's {path}", read=lambda path: read_plain_file(path, largest=LARGEST_CONFIG)[0]
+    )
 
 
 def read_running(host: Host, name: str) -> tuple[str, dict[str, Any]]:
