@@ -101,6 +101,8 @@ def test_memory_is_shared_by_tasks_that_know_their_part(node: Node) -> None:
     containers = node.containers("small")
     assert [node.gpu_nodes(c) for c in containers] == [[RENDER_NODES[0]]] * 3
     assert {node.environment(c)["AMD_VRAM_LIMIT_MB"] for c in containers} == {"20000"}
+    assert {node.environment(c)["AMD_VRAM_TOTAL_MB"] for c in containers} == {"65520"}
+    assert {node.environment(c)["AMD_VRAM_FRACTION"] for c in containers} == {"0.3052"}
     assert [len(held) for held in leases(node)] == [3, 0, 0, 0]
     assert offer(node)["pools"] == [{"kind": "VRAM", "offered_mb": 262080, "reserved_mb": 60000}]
     tracked = json.loads(node.amd_ctk("gpu-tracker", "status", "--json").stdout)["gpus"][0]["containers"]

@@ -119,7 +119,24 @@ def test_memory_is_placed_on_both_nodes(swarm: Swarm) -> None:
     assert {
         node.name: (node.environment(container), len(node.gpu_nodes(container)))
         for node, container in swarm.containers("part")
-    } == {name: ({"DOCKER_RESOURCE_VRAM": "60000", "AMD_VRAM_LIMIT_MB": "60000"}, 1) for name in ("one", "two")}
+    } == {name: (told("60000", name), 1) for name in ("one", "two")}
+
+
+def told(mib: str, node: str) -> dict[str, str]:
+    """Return what a task is told of its part of the memory, on the node with MI210 or that with MI300X."""
+    totals = {"one": "65520", "two": "196592"}
+    fractions = {
+        ("60000", "one"): "0.9157",
+        ("60000", "two"): "0.3052",
+        ("16000", "one"): "0.2442",
+        ("16000", "two"): "0.0813",
+    }
+    return {
+        "DOCKER_RESOURCE_VRAM": mib,
+        "AMD_VRAM_LIMIT_MB": mib,
+        "AMD_VRAM_TOTAL_MB": totals[node],
+        "AMD_VRAM_FRACTION": fractions[mib, node],
+    }
 
 
 def test_the_files_that_the_documentation_shows_can_be_deployed(swarm: Swarm, tmp_path: Path) -> None:
@@ -138,8 +155,9 @@ def test_the_files_that_the_documentation_shows_can_be_deployed(swarm: Swarm, tm
     wait_until(lambda: [len(swarm.gpus(name)) for name in ("training_training", "inference_inference")] == [3, 4])
     whole = [path for *_, paths in swarm.gpus("training_training") for path in paths]
     assert len(whole) == 3
-    limits = [node.environment(container) for node, container in swarm.containers("inference_inference")]
-    assert limits == [{"DOCKER_RESOURCE_VRAM": "16000", "AMD_VRAM_LIMIT_MB": "16000"}] * 4
+    limits = [(node.name, node.environment(container)) for node, container in swarm.containers("inference_inference")]
+    assert limits == [(name, told("16000", name)) for name, _ in limits]
+    assert len(limits) == 4
 
     deploy("monitoring")
     swarm.manager.wait_for_running("monitoring_monitoring", 2)

@@ -36,7 +36,9 @@ def leases(runtime):
 
 
 def test_a_task_gets_the_gpu_that_has_its_memory_and_is_told_how_much_is_its_own(node):
-    node.write_config("AMD_VISIBLE_DEVICES=all", "AMD_VRAM_LIMIT_MB=999999", "DOCKER_RESOURCE_VRAM=4000")
+    node.write_config(
+        "AMD_VISIBLE_DEVICES=all", "AMD_VRAM_LIMIT_MB=9", "AMD_VRAM_FRACTION=1", "DOCKER_RESOURCE_VRAM=4000"
+    )
 
     answer = node.create()
 
@@ -47,6 +49,8 @@ def test_a_task_gets_the_gpu_that_has_its_memory_and_is_told_how_much_is_its_own
         "AMD_VISIBLE_DEVICES=all",
         "DOCKER_RESOURCE_VRAM=4000",
         "AMD_VRAM_LIMIT_MB=4000",
+        "AMD_VRAM_TOTAL_MB=65520",
+        "AMD_VRAM_FRACTION=0.0610",
     ]
     (lease,) = leases(node)
     assert (lease["gpus"], lease["ways"], lease["kinds"], lease["vram_mb"]) == (

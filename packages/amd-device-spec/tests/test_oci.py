@@ -421,3 +421,17 @@ def _without_empty(value):
         kept = {key: _without_empty(inner) for key, inner in value.items()}
         return {key: inner for key, inner in kept.items() if inner not in ({}, [], None)}
     return value
+
+
+@pytest.mark.parametrize(
+    ("mib", "total", "variables"),
+    [
+        (0, 0, []),
+        (4000, 0, ["AMD_VRAM_LIMIT_MB=4000"]),
+        (4000, 65520, ["AMD_VRAM_LIMIT_MB=4000", "AMD_VRAM_TOTAL_MB=65520", "AMD_VRAM_FRACTION=0.0610"]),
+        (8191, 16384, ["AMD_VRAM_LIMIT_MB=8191", "AMD_VRAM_TOTAL_MB=16384", "AMD_VRAM_FRACTION=0.4999"]),
+        (16384, 16384, ["AMD_VRAM_LIMIT_MB=16384", "AMD_VRAM_TOTAL_MB=16384", "AMD_VRAM_FRACTION=1.0000"]),
+    ],
+)
+def test_a_part_of_the_memory_is_told_in_mib_and_as_a_fraction_that_is_never_too_large(mib, total, variables):
+    assert build_edits([], vram_mb=mib, vram_total_mb=total).env == variables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posix
 
 from amd_device_spec.host_grant import grant_on_host
-from amd_device_spec.oci import VRAM_LIMIT, add_edits, build_edits, is_edited
+from amd_device_spec.oci import VRAM_VARIABLES, add_edits, build_edits, is_edited
 from amd_device_spec.request import VISIBLE_DEVICES, is_permitted, keep_last_request, name_chosen_gpus, requested_gpus
 from amd_gpu_tracker import may_be_tracking
 from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
@@ -223,7 +223,7 @@ def _check_image(start: Start, granted: Grant, claim: ContainerClaim | None) -> 
 def _drop_limits_of_others(spec: dict[str, Any]) -> None:
     """Leave no memory limit in the environment that an image or a user wrote there."""
     environment = spec["process"]["env"]
-    environment[:] = [variable for variable in environment if variable.partition("=")[0] != VRAM_LIMIT]
+    environment[:] = [variable for variable in environment if variable.partition("=")[0] not in VRAM_VARIABLES]
 
 
 def _edits(
@@ -239,6 +239,7 @@ def _edits(
         sources=_open_sources(start, closed),
         poststop=claim.poststop_hooks if claim else (),
         vram_mb=granted.vram.mib if granted.vram else 0,
+        vram_total_mb=claim.vram_total_mb if claim else 0,
     )
 
 

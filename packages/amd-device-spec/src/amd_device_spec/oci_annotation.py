@@ -9,7 +9,7 @@ from amd_device_spec.oci import (
     ANNOTATION,
     LOCATIONS,
     PRIVATE_NODES,
-    VRAM_LIMIT,
+    VRAM_VARIABLES,
     add_edits,
     is_edited,
     mount_of,
@@ -121,7 +121,7 @@ def _is_listed(section: str, entry: object) -> bool:
         return _is_node_mount(entry)
     if section == "rules":
         return _are_numbers(entry)
-    return section == "devices" or entry.startswith(f"{VRAM_LIMIT}=")
+    return section == "devices" or entry.partition("=")[0] in VRAM_VARIABLES
 
 
 def _is_node_mount(listed: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_device_spec.oci import VRAM_LIMIT
+from amd_device_spec.oci import VRAM_VARIABLES
 from amd_gpu_tracker.claims.conflicts import require_readable
 from amd_gpu_tracker.claims.container import require_no_devices
 from amd_gpu_tracker.claims.vram import choose_gpu, free_vram, require_enabled
@@ -11,7 +11,7 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.identity import require_same_gpus
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.gpu import MEBIBYTE, Gpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from amd_device_spec.grant import Grant
     from amd_device_spec.request import VramRequest
-    from amdgpu_discovery.gpu import Gpu, GpuLocation
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
 
@@ -33,8 +33,14 @@ def plan_memory(spec: dict[str, Any], host: Host, granted: Grant, asked: VramReq
     require_no_devices(spec, gpus, str(asked))
     gpu = _choose(host, gpus, asked)
     environment = spec["process"]["env"]
-    environment[:] = [entry for entry in environment if entry.partition("=")[0] != VRAM_LIMIT]
+    environment[:] = [entry for entry in environment if entry.partition("=")[0] not in VRAM_VARIABLES]
     return granted.replace(gpus=(gpu,))
+
+
+def memory_of(granted: Grant) -> int:
+    """Return how much memory the GPU has of which a part is granted, in MiB; 0 where whole GPUs are."""
+    gpus = granted.gpus if granted.vram else ()
+    return sum((gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus if isinstance(gpu, Gpu))
 
 
 def _choose(host: Host, gpus: Sequence[Gpu], asked: VramRequest) -> GpuLocation:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 from amd_ctk.explain.chosen import plan_choice
-from amd_ctk.explain.memory import plan_memory
+from amd_ctk.explain.memory import memory_of, plan_memory
 from amd_ctk.explain.reservation import refusal_of_tracker
 from amd_device_spec.grant import Grant
 from amd_device_spec.host_grant import grant_on_host
@@ -147,6 +147,7 @@ def _plan_edits(plan: Plan, host: Host, settings: Settings, *, has_claim: bool) 
         sources=_sources(closed, host, settings),
         poststop=[release_hook(host, state.run_directory if state.is_rootless else "")] if has_claim else (),
         vram_mb=plan.granted.vram.mib if plan.granted.vram else 0,
+        vram_total_mb=memory_of(plan.granted),
     )
     add_edits(plan.spec, edits)
     keep_last_request(plan.spec)

@@ -57,12 +57,28 @@ class StartingContainer(Value):
 
 
 class ContainerClaim:
-    """What a starting container reserves; decided by `reserve`, or already, where its GPUs had to be chosen."""
+    """What a starting container reserves; decided by `reserve`, or already, where its GPUs had to be chosen.
 
-    __slots__ = ("_claim", "_is_reserved", "_processes", "_state")
+    Attributes:
+        vram_total_mb: How much memory the GPU has of which it reserves a part, in MiB; 0 where it reserves whole GPUs.
+    """
 
-    def __init__(self, state: State, claim: Claim, processes: Processes, *, is_reserved: bool | None = None) -> None:
-        """Hold a `claim` on the files of `state`; made by `claim_container`, with `processes` and `is_reserved`."""
+    __slots__ = ("_claim", "_is_reserved", "_processes", "_state", "vram_total_mb")
+
+    def __init__(
+        self,
+        state: State,
+        claim: Claim,
+        processes: Processes,
+        *,
+        is_reserved: bool | None = None,
+        vram_total_mb: int = 0,
+    ) -> None:
+        """Hold a `claim` on the files of `state`.
+
+        Made by `claim_container`, with `processes`, `is_reserved` and `vram_total_mb`.
+        """
+        self.vram_total_mb = vram_total_mb
         self._state = state
         self._claim = claim
         self._processes = processes
@@ -192,7 +208,13 @@ def _claim_memory(state: State, container: StartingContainer, kinds: tuple[str, 
     vram_mb_by_gpu = {gpu.number: (gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus}
     gpu = reserve_vram(state, claim, gpus, vram_mb_by_gpu, processes=processes, lock=KernelLock)
     wanted = (gpu,) if gpu else ()
-    return ContainerClaim(state, claim.replace(wanted=wanted), processes, is_reserved=gpu is not None)
+    return ContainerClaim(
+        state,
+        claim.replace(wanted=wanted),
+        processes,
+        is_reserved=gpu is not None,
+        vram_total_mb=vram_mb_by_gpu[gpu.number] if gpu else 0,
+    )
 
 
 def _lock_for_note(path: str) -> KernelLock:
