@@ -14,6 +14,7 @@ from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.finding import BAD
 from amd_ctk.doctor.run import DoctorError, check_names, run_checks
 from amd_device_spec.cdi import CdiOptions
+from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
 
 NODE = "/dev/dri/renderD128"
@@ -269,6 +270,31 @@ def test_partitions_without_nodes_are_told_apart(machine):
     assert spoilt.bad() == ["partitions"]
 
 
+def test_who_keeps_gpus_from_another_partition_mode_is_named(machine):
+    in_use = machine("mi300x-8")
+    tracker = Tracker(in_use.host)
+    tracker.enable()
+    tracker.reserve("nightly-job", "0-1")
+    tracker.reserve("other-job", "1")
+
+    (result,) = in_use.examine(only=["partition-mode"])
+
+    assert in_use.bad() == []
+    assert (result.finding.state, result.finding.words) == (
+        "note",
+        "GPUs [0 1] are in use by nightly-job, other-job: their partition mode cannot be changed now",
+    )
+
+
+def test_gpus_that_cannot_be_partitioned_are_not_spoken_of(machine):
+    in_use = machine("mi210-4")
+    tracker = Tracker(in_use.host)
+    tracker.enable()
+    tracker.reserve("nightly-job", "0")
+
+    assert [result.finding for result in in_use.examine(only=["partition-mode"])] == []
+
+
 @pytest.mark.parametrize("pair", PAIRS, ids="+".join)
 def test_two_faults_are_both_found(machine, pair):
     spoilt = machine()
@@ -332,7 +358,7 @@ def test_what_an_engine_can_do_follows_from_its_version(machine, version, states
 
 
 def test_every_check_has_a_fault_or_is_never_bad():
-    never_bad = {"integrated-gpu", "docker-cdi"}
+    never_bad = {"integrated-gpu", "docker-cdi", "partition-mode"}
     tried_elsewhere = {"partitions", "containers", "apu-memory", "docker-gpus", "sudo"}
     of_a_container = {name for name in check_names() if name.startswith("inside-")}
 

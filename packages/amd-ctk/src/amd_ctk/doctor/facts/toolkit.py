@@ -8,21 +8,27 @@ from amd_ctk.configuration.runtime_program import NoRuntimeProgram, find_runtime
 from amd_ctk.low_level import USUAL_DIRECTORIES
 from amd_ctk.settings_file import is_compiled, read_settings_file
 from amd_device_spec.settings import CONFIG_FILE, check_settings
+from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.show.listing import cut_id
 from amd_gpu_tracker.show.status import read_status
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from amd_gpu_tracker.show.status import ContainerUse
     from amdgpu_discovery.host import Host
 
 SUDOERS = "/etc/sudoers"
 SUDOERS_D = "/etc/sudoers.d"
+# Of the containers of one GPU.
+MOST_NAMES = 3
 
 
 class ToolkitFacts(Value):
@@ -35,6 +41,8 @@ class ToolkitFacts(Value):
     # Why the tracker's state does not serve.
     tracker_problem: str = ""
     dead_leases: int = 0
+    # What has each GPU that is reserved, as text.
+    users_by_gpu: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
     # "" where it is not installed.
     runtime_program: str = ""
     # The low-level runtime: what is configured and cannot be run, and whether any is there.
@@ -49,7 +57,7 @@ class ToolkitFacts(Value):
 def read_toolkit(host: Host) -> ToolkitFacts:
     """Return what the toolkit's files say; what cannot be read is a fact too."""
     chosen, problem = _read_settings(host)
-    tracker_problem, dead = _read_tracker(host)
+    tracker_problem, dead, users = _read_tracker(host)
     configured = str(chosen.get("low-level-runtime", ""))
     return ToolkitFacts(
         settings_problem=problem,
@@ -58,6 +66,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         device_mode=str(chosen.get("device-mode", "open")),
         tracker_problem=tracker_problem,
         dead_leases=dead,
+        users_by_gpu=users,
         runtime_program=_find_runtime(),
         broken_low_level=configured if configured and not _find(configured) else "",
         has_low_level=bool(configured or _find("runc") or _find("crun")),
@@ -77,15 +86,23 @@ def _read_settings(host: Host) -> tuple[dict[str, object], str]:
     return chosen, ""
 
 
-def _read_tracker(host: Host) -> tuple[str, int]:
+def _read_tracker(host: Host) -> tuple[str, int, dict[int, str]]:
     state = State(host)
     try:
-        read_status(state, Processes())
+        status = read_status(state, Processes())
         paths = state.lease_paths()
         leases = scan_leases(state, Processes(), paths)
     except ToolkitError as error:
-        return error.message, 0
-    return "", len(paths) - len(leases.living) - len(leases.unreadable)
+        return error.message, 0, {}
+    users = {gpu.number: _names(gpu.containers) for gpu in status.gpus if gpu.containers}
+    return "", len(paths) - len(leases.living) - len(leases.unreadable), users
+
+
+def _names(uses: Sequence[ContainerUse]) -> str:
+    names = find_container_names(uses[:MOST_NAMES])
+    more = f" and {len(uses) - MOST_NAMES} more" if len(uses) > MOST_NAMES else ""
+    shown = (names.get(use.container_id, cut_id(use.container_id)) for use in uses[:MOST_NAMES])
+    return printable(", ".join(shown)) + more
 
 
 def _find_runtime() -> str:
