@@ -119,7 +119,7 @@ def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    others = ("engines", "install", "swarm", "slurm", "fresh", "site", "hardware")
+    others = ("engines", "install", "swarm", "slurm", "images", "fresh", "site", "hardware")
     chosen = ("--ignore=tests-integration/browser", "-m", " and not ".join(("e2e", *others)))
     run_pytest(session, *TWO_ENGINES, *STOP_ENGINES, "tests-integration", *chosen, *session.posargs)
 
@@ -169,6 +169,15 @@ def fuzz(session: nox.Session) -> None:
     install_editable(session)
     session.install(*TEST_TOOLS)
     session.run("python", "tests-integration/fuzz/campaign.py", *session.posargs)
+
+
+@nox.session
+def images(session: nox.Session) -> None:
+    """Read targets of Debian's ROCm in images of real tools; write their table. Example: nox -s images -- -k rand"""
+    install_wheels(session, *NEEDS)
+    session.install(*TEST_TOOLS)
+    page = {} if session.posargs else {"AMD_IMAGES_PAGE": "docs/how-to/immutable-images.md"}
+    run_pytest(session, *STOP_ENGINES, "tests-integration/images", *session.posargs, env=page)
 
 
 @nox.session

@@ -19,7 +19,7 @@ def bootstrap(suite: str, root: Path, *packages: str) -> None:
     """Make the smallest system of a release and these packages; it finds the network as this machine does."""
     script = SCRIPTS / suite
     include = [f"--include={','.join(packages)}"] if packages else []
-    words = ["--variant=minbase", *include, f"--keyring={KEYRING}", suite, os.fspath(root), _archive()]
+    words = ["--variant=minbase", *include, f"--keyring={KEYRING}", suite, os.fspath(root), archive()]
     made = subprocess.run(
         [engine_program("debootstrap"), *words, script if script.exists() else ANY_SCRIPT],
         stdout=subprocess.PIPE,
@@ -37,7 +37,7 @@ def copy_network(root: Path) -> None:
         shutil.copy(f"/etc/{name}", root / "etc" / name)
 
 
-def _archive() -> str:
+def archive() -> str:
     """Return the archive that this machine installs Debian packages from."""
     words = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
     answer = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()

@@ -10,7 +10,7 @@ from amdgpu_discovery.driver_versions import is_tested, releases_tested_with
 from amdgpu_discovery.tables import read_table
 
 
-@pytest.mark.parametrize("name", ["gpu-targets", "rocm-drivers"])
+@pytest.mark.parametrize("name", ["gpu-models", "gpu-targets", "rocm-drivers"])
 def test_a_table_names_its_source_and_its_day(name):
     table = read_table(name)
 

@@ -227,3 +227,52 @@ def test_gpus_are_named_by_model_and_target_where_that_is_asked_for(host, amd_ct
     amd_ctk("cdi", "generate", "--by-model")
     assert amd_ctk("cdi", "validate").stdout.endswith("CDI spec is valid\n")
     assert amd_ctk("cdi", "refresh").stdout == "CDI spec is up to date: /etc/cdi/amd.json\n"
+
+
+def test_why_an_image_does_not_fit_is_json_too(host, amd_ctk, image):
+    host("mi210-4")
+    code = image("gfx942")
+
+    answer = amd_ctk("image", "check", code, "--json")
+
+    assert (answer.returncode, answer.stderr) == (1, "")
+    assert json.loads(answer.stdout) == {
+        "image": code,
+        "fits": False,
+        "targets": ["gfx942"],
+        "reasons": ["GPU 0 is gfx90a, the image has code for gfx942"],
+        "notes": [],
+    }
+
+
+def test_nothing_known_is_null_in_json(host, amd_ctk, image):
+    host()
+
+    answer = amd_ctk("image", "check", image(), "--json")
+
+    assert (answer.returncode, json.loads(answer.stdout)["fits"]) == (2, None)
+
+
+def test_compressed_code_that_cannot_be_read_is_said(host, amd_ctk, tmp_path):
+    host()
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/lib.so").write_bytes(b"\x7fELF" + b"CCOB" + bytes([9, 0, 1, 0]) + bytes(200))
+    (tmp_path / "root/x_gfx90a.co").touch()
+
+    answer = amd_ctk("image", "targets", "--deep", f"dir:{tmp_path}/root")
+    judged = amd_ctk("image", "check", "--deep", f"dir:{tmp_path}/root")
+
+    assert answer.stdout == f"dir:{tmp_path}/root: gfx90a\n"
+    assert answer.stderr == "lib.so: compressed bundle: targets unknown\n"
+    assert (judged.stdout, judged.stderr) == ("fits\n", answer.stderr)
+
+
+def test_what_an_index_calls_an_image_reaches_no_terminal_as_a_command(host, amd_ctk, tmp_path):
+    host("mi210-4")
+    annotations = {"com.amd.gpu.targets": "gfx90a", "org.opencontainers.image.ref.name": "a\x1b[2J"}
+    (tmp_path / "index.json").write_text(json.dumps({"manifests": [{"annotations": annotations}]}))
+
+    answer = amd_ctk("image", "pick", tmp_path / "index.json")
+
+    assert answer.returncode == 0
+    assert answer.stdout.rstrip("\n").isprintable()

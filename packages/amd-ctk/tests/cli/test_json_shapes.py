@@ -23,6 +23,9 @@ COMMANDS = {
     "cdi-list-specs": "cdi list --specs",
     "config-show": "config show",
     "gpu-list": "gpu list",
+    "image-check": "image check",
+    "image-pick": "image pick",
+    "image-targets": "image targets",
     "gpu-tracker-refusals": "gpu-tracker status --refusals",
     "gpu-tracker-status": "gpu-tracker status",
     "gpu-tracker-usage": "gpu-tracker status --usage",
@@ -47,8 +50,8 @@ def closed(schema):
     return {**parts, "additionalProperties": False} if "required" in schema else parts
 
 
-def check(amd_ctk, name):
-    answer = amd_ctk(*COMMANDS[name].split(), "--json")
+def check(amd_ctk, name, *words):
+    answer = amd_ctk(*COMMANDS[name].split(), *words, "--json")
     assert answer.returncode == 0, answer.stderr
     printed = json.loads(answer.stdout)
     jsonschema.validate(printed, closed(read_schema(name)), cls=jsonschema.Draft202012Validator)
@@ -71,7 +74,24 @@ def test_lists_of_gpus_have_their_shape_on_every_kind_of_host(host, amd_ctk, nam
     check(amd_ctk, name)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+def test_images_have_their_shapes(host, amd_ctk, tmp_path):
+    host()
+    root, tags = tmp_path / "root", tmp_path / "tags"
+    root.mkdir()
+    (root / "x_gfx90a.co").touch()
+    tags.write_text("app:gfx90a\napp:gfx942\n", encoding="utf-8")
+
+    targets = check(amd_ctk, "image-targets", f"dir:{root}", f"dir:{root}")
+    judged = check(amd_ctk, "image-check", f"dir:{root}")
+    picked = check(amd_ctk, "image-pick", "--tags", tags, "--template=app:{gfx}")
+
+    assert targets["images"] == [{"image": f"dir:{root}", "targets": ["gfx90a"], "unreadable": []}] * 2
+    assert judged == {"image": f"dir:{root}", "fits": True, "targets": ["gfx90a"], "reasons": [], "notes": []}
+    assert picked["picked"] == "app:gfx90a"
+    assert picked["images"][1] == {"image": "app:gfx942", "fits": False, "reason": "GPU 0 is gfx90a"}
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if not name.startswith("image-")])
 def test_an_untouched_host_is_shown_in_this_shape(host, amd_ctk, name):
     host()
 

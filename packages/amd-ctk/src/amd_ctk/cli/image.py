@@ -12,6 +12,8 @@ from amd_ctk.cli.group import command_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from amd_ctk.image.contents import Image
     from amd_ctk.image.pick import Candidate
     from amd_ctk.image.reference import Reference
@@ -23,6 +25,9 @@ FORMS = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAM
 Deep = Annotated[bool, typer.Option("--deep", help="Look into programs and libraries too, not at file names only.")]
 Gpus = Annotated[str, typer.Option(help="Which GPUs the container gets, as in AMD_VISIBLE_DEVICES.")]
 Names = Annotated[str, typer.Option(metavar="TEMPLATE", help="How images are named, as in app:{version}-{gfx}-{cpu}.")]
+Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+# Of the files about which there is a note.
+MOST_PATHS = 8
 MOST_TEXT = 16 * 1024 * 1024
 
 
@@ -31,14 +36,22 @@ def targets(
     images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help=FORMS)],
     *,
     deep: Deep = False,
+    as_json: Json = False,
 ) -> None:
     """Show for which GPU targets images have code."""
-    from amd_ctk.image.contents import targets_of
+    from amd_ctk.image.contents import targets_of, unreadable_in
     from amd_ctk.image.reference import parse_reference
 
+    printed: list[dict[str, object]] = []
     for reference in [parse_reference(text) for text in images]:
-        found = targets_of(_read(reference, deep=deep).layers)
-        print(f"{reference}: {' '.join(found) or 'no code for a GPU was found'}", flush=True)
+        layers = _read(reference, deep=deep).layers
+        found, unreadable = targets_of(layers), unreadable_in(layers)
+        printed.append({"image": str(reference), "targets": found, "unreadable": unreadable})
+        if not as_json:
+            print(f"{reference}: {' '.join(found) or 'no code for a GPU was found'}", flush=True)
+            _print_notes(_unreadable_notes(unreadable))
+    if as_json:
+        _print_json({"images": printed})
 
 
 @app.command("check")
@@ -48,28 +61,29 @@ def check(
     *,
     gpus: Gpus = "all",
     deep: Deep = False,
+    as_json: Json = False,
 ) -> None:
     """Check whether an image fits the GPUs and the processor of this host.
 
     Ends with 0 where it fits, 1 where it does not and 2 where the image says nothing about it.
     """
     from amd_ctk.image.check import judge_image
+    from amd_ctk.image.contents import targets_of, unreadable_in
     from amd_ctk.image.facts import read_host
     from amd_ctk.image.reference import parse_reference
 
-    host = host_of(context)
-    found = _read(parse_reference(image), deep=deep)
+    host, reference = host_of(context), parse_reference(image)
+    found = _read(reference, deep=deep)
     verdict = judge_image(found, read_host(host, gpus, found.environment))
-    for note in verdict.notes:
-        print(note, file=sys.stderr)
-    for reason in verdict.reasons:
-        print(f"does not fit: {reason}")
-    if verdict.reasons:
-        raise typer.Exit(1)
-    if not verdict.is_known:
-        print("not known: the image has no code for a GPU, and does not say what it is for")
-        raise typer.Exit(2)
-    print("fits")
+    notes = [*_unreadable_notes(unreadable_in(found.layers)), *verdict.notes]
+    fits = not verdict.reasons if verdict.reasons or verdict.is_known else None
+    if as_json:
+        shown = {"image": str(reference), "fits": fits, "targets": targets_of(found.layers)}
+        _print_json({**shown, "reasons": list(verdict.reasons), "notes": notes})
+    else:
+        _print_notes(notes)
+        _print_verdict(verdict.reasons, is_known=verdict.is_known)
+    raise typer.Exit({True: 0, False: 1, None: 2}[fits])
 
 
 @app.command("pick")
@@ -80,6 +94,7 @@ def pick(
     tags: Annotated[str, typer.Option(metavar="FILE", help="File with a tag in each line, - for standard input.")] = "",
     template: Names = "",
     gpus: Gpus = "all",
+    as_json: Json = False,
 ) -> None:
     """Print the image that fits this host best, of an index or of a list of tags.
 
@@ -93,14 +108,15 @@ def pick(
         raise ImageError("what to pick from is not said", hint="give INDEX, or --tags and --template")
     facts = read_host(host_of(context), gpus)
     candidates = _judge_tags(tags, template, facts) if tags else _judge_index(index, facts)
-    for candidate in candidates:
-        if candidate.reason:
-            print(f"{candidate.name}: {candidate.reason}", file=sys.stderr)
     chosen = best(candidates)
-    if chosen is None:
-        print(f"none of {len(candidates)} images fits", file=sys.stderr)
-        raise typer.Exit(1)
-    print(chosen.name)
+    if as_json:
+        images = [{"image": each.name, "fits": not each.reason, "reason": each.reason} for each in candidates]
+        _print_json({"picked": chosen.name if chosen else None, "images": images})
+    else:
+        _print_notes(f"{each.name}: {each.reason}" for each in candidates if each.reason)
+        _print_notes([] if chosen else [f"none of {len(candidates)} images fits"])
+        print(_printable(chosen.name) if chosen else "", end="\n" if chosen else "")
+    raise typer.Exit(0 if chosen else 1)
 
 
 @app.command("matrix")
@@ -122,6 +138,37 @@ def matrix(
     lists = {"gfx": gfx, "gfx|family": gfx, "family": family, "cpu": cpu, "rocm": rocm, "version": version}
     values = {field: [word for word in text.split(",") if word] for field, text in lists.items()}
     print(json.dumps(build_matrix(parse_template(template), values), indent=2))
+
+
+def _print_json(printed: dict[str, object]) -> None:
+    import json
+
+    print(json.dumps(printed, indent=2))
+
+
+def _print_verdict(reasons: Sequence[str], *, is_known: bool) -> None:
+    for reason in reasons:
+        print(f"does not fit: {_printable(reason)}")
+    if not reasons:
+        print("fits" if is_known else "not known: the image has no code for a GPU, and does not say what it is for")
+
+
+def _print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        print(_printable(note), file=sys.stderr, flush=True)
+
+
+def _unreadable_notes(paths: Sequence[str]) -> list[str]:
+    """Return what is said of programs whose code cannot be read, of at most a few of them."""
+    more = [f"{len(paths) - MOST_PATHS} more files have such code"] if len(paths) > MOST_PATHS else []
+    return [f"{path}: compressed bundle: targets unknown" for path in paths[:MOST_PATHS]] + more
+
+
+def _printable(text: str) -> str:
+    # Anybody may have written an image or an index.
+    from amd_gpu_tracker.records.plain_text import printable
+
+    return printable(text)
 
 
 def _read(reference: Reference, *, deep: bool) -> Image:

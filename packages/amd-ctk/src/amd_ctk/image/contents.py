@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+from amd_ctk.image.deep import UNREADABLE
 from amd_ctk.image.errors import ImageError
 from amd_ctk.image.names import OPAQUE, WHITEOUT, clean, targets_in
 from amdgpu_discovery.value import Value
@@ -84,12 +85,23 @@ class Image(Value):
 
 def targets_of(layers: Iterable[LayerContents]) -> list[str]:
     """Return the targets of an image, sorted; the lowest of its layers comes first."""
+    targets = {target for found in code_in(layers).values() for target in found}
+    return sorted(targets - {UNREADABLE}, key=_order)
+
+
+def unreadable_in(layers: Iterable[LayerContents]) -> list[str]:
+    """Return the programs that have code for targets that cannot be told."""
+    return sorted(path for path, found in code_in(layers).items() if UNREADABLE in found)
+
+
+def code_in(layers: Iterable[LayerContents]) -> dict[str, tuple[str, ...]]:
+    """Return the targets of each file with code that an image has, by their paths."""
     targets_by_path: dict[str, tuple[str, ...]] = {}
     for layer in layers:
         for path in layer.remove_from(targets_by_path) if targets_by_path else ():
             del targets_by_path[path]
         targets_by_path.update(layer.targets_by_path)
-    return sorted({target for found in targets_by_path.values() for target in found}, key=_order)
+    return targets_by_path
 
 
 def _parents(path: str) -> Iterator[str]:

@@ -1,13 +1,14 @@
 """Find the targets of code inside programs and libraries: HIP puts a bundle of code objects into each ELF file.
 
-clang names each object of a bundle by its triple and target (LLVM, "Clang Offload Bundler"). A compressed bundle (magic
-"CCOB") has no names that can be read.
+clang names each object of a bundle by its triple and target (LLVM, "Clang Offload Bundler").
 """
 
 from __future__ import annotations
 
 import re
 
+from amd_ctk.image.compressed_bundles import MAGIC, MOST_NEEDED, beginning_of_bundle
+from amd_ctk.image.errors import ImageError
 from amd_ctk.image.names import TARGET
 
 TYPE_CHECKING = False
@@ -18,14 +19,45 @@ ELF = b"\x7fELF"
 BUNDLED = re.compile(rb"amdgcn-amd-amdhsa-(?:unknown)?-(gfx[0-9a-f-]{3,12}(?:generic)?)")
 # Longer than any name in a bundle, so that none is lost between two chunks.
 LONGEST_NAME = 128
+# In place of a target: a bundle is there, and what is in it cannot be told.
+UNREADABLE = "unreadable"
+# Of one layer; libraries of ROCm have some thousand, one for each source file.
+MOST_BUNDLES = 50_000
 
 
-def targets_in_program(chunks: Iterable[bytes]) -> set[str]:
-    """Return the targets in a program's bundles, from its content in pieces."""
-    found: set[bytes] = set()
-    rest = b""
-    for chunk in chunks:
-        text = rest + chunk
-        found.update(BUNDLED.findall(text))
-        rest = text[-LONGEST_NAME:]
-    return {match.group() for name in found if (match := TARGET.match(name.decode("ascii")))}
+class Programs:
+    """The programs of one layer, and how much they have cost."""
+
+    def __init__(self) -> None:
+        self._bundles = 0
+
+    def targets_in(self, chunks: Iterable[bytes]) -> set[str]:
+        """Return the targets in a program's bundles, from its content in pieces; UNREADABLE for what cannot be read."""
+        found: set[str] = set()
+        rest = b""
+        for chunk in chunks:
+            text = rest + chunk
+            found |= _named(text, max(0, len(rest) - LONGEST_NAME))
+            # What a bundle needs may stand in the next piece.
+            end = max(0, len(text) - MOST_NEEDED)
+            found |= self._compressed(text, end)
+            rest = text[end:]
+        return found | self._compressed(rest, len(rest))
+
+    def _compressed(self, text: bytes, end: int) -> set[str]:
+        """Return the targets in the compressed bundles that begin before `end`."""
+        found: set[str] = set()
+        at = text.find(MAGIC, 0, end + len(MAGIC) - 1)
+        while at >= 0:
+            self._bundles += 1
+            if self._bundles > MOST_BUNDLES:
+                raise ImageError(f"a layer has more than {MOST_BUNDLES} compressed bundles of code")
+            beginning = beginning_of_bundle(text[at : at + MOST_NEEDED])
+            found |= {UNREADABLE} if beginning is None else _named(beginning)
+            at = text.find(MAGIC, at + 1, end + len(MAGIC) - 1)
+        return found
+
+
+def _named(text: bytes, start: int = 0) -> set[str]:
+    names = set(BUNDLED.findall(text, start))
+    return {match.group() for name in names if (match := TARGET.match(name.decode("ascii")))}

@@ -6,7 +6,7 @@ import os
 
 from amd_ctk.image.bounds import STEP, Counter
 from amd_ctk.image.contents import LayerContents
-from amd_ctk.image.deep import ELF, targets_in_program
+from amd_ctk.image.deep import ELF, Programs
 from amd_ctk.image.errors import ImageError
 from amdgpu_discovery.errors import reason
 
@@ -25,6 +25,7 @@ def read_directory(path: str, progress: Progress, *, deep: bool) -> LayerContent
     progress.layer = path
     counter = Counter(progress)
     layer = LayerContents()
+    programs = Programs()
     names = 0
     for entry in _walk(path):
         names += 1
@@ -32,7 +33,7 @@ def read_directory(path: str, progress: Progress, *, deep: bool) -> LayerContent
             counter.count(STEP)
             counter.pass_by(0)
         if entry.is_file(follow_symlinks=False):
-            layer.add(os.path.relpath(entry.path, path), _find_inside(entry.path) if deep else ())
+            layer.add(os.path.relpath(entry.path, path), _find_inside(entry.path, programs) if deep else ())
     counter.count(names % STEP)
     return layer
 
@@ -51,11 +52,11 @@ def _walk(path: str) -> Iterator[os.DirEntry[str]]:
             raise ImageError(f"{directory} cannot be read: {reason(error)}") from error
 
 
-def _find_inside(path: str) -> set[str]:
+def _find_inside(path: str, programs: Programs) -> set[str]:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             is_program = file.read(len(ELF)) == ELF
-            return targets_in_program(_chunks(file)) if is_program else set()
+            return programs.targets_in(_chunks(file)) if is_program else set()
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {reason(error)}") from error
 

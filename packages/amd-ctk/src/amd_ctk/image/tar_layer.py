@@ -9,7 +9,7 @@ from __future__ import annotations
 from zlib import adler32
 
 from amd_ctk.image.contents import LayerContents
-from amd_ctk.image.deep import ELF, targets_in_program
+from amd_ctk.image.deep import ELF, Programs
 from amd_ctk.image.errors import ImageError
 from amd_ctk.image.sources import damages
 from amd_ctk.image.tar_header import (
@@ -57,6 +57,7 @@ class TarLayer:
         self._counter = counter
         self._deep = deep
         self._layer = LayerContents()
+        self._programs = Programs()
         # What was read and not yet used begins at `_at`, which may lie behind the buffer: then that much is skipped.
         self._buffer = b""
         self._at = 0
@@ -81,8 +82,8 @@ class TarLayer:
     def _fill(self) -> bool:
         """Go to the next header; return whether there is one.
 
-        An archive may end without the zeros that mark its end, and without those that fill the last block: tar and
-        Docker accept it, and umoci writes such layers.
+        An archive may end without the zeros that mark its end, and without those that fill the last block: umoci writes
+        such layers, and Docker and Podman accept them, as Go's archive/tar does.
         """
         beyond = self._at - len(self._buffer)
         if beyond > 0 and beyond - self._source.skip(beyond) > self._padding:
@@ -155,7 +156,7 @@ class TarLayer:
             self._layer.note_path(as_text(name))
         found: set[str] = set()
         if self._deep and kind in REGULAR and self._starts_with(ELF, size):
-            found = targets_in_program(self._content(size))
+            found = self._programs.targets_in(self._content(size))
             self._skip(0, -size % BLOCK)
         else:
             self._skip(size)

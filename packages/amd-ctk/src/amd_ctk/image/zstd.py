@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from amd_ctk.image.compression import Beginning
+    from amd_ctk.image.compression import Readable
 
 LIBRARY = "libzstd.so.1"
 INPUT = 1 << 17
@@ -42,7 +42,7 @@ class Buffer(Structure):
     _fields_ = (("content", c_char_p), ("size", c_size_t), ("position", c_size_t))
 
 
-def zstd_pieces(file: Beginning, size: int) -> Iterator[bytes]:
+def zstd_pieces(file: Readable, size: int) -> Iterator[bytes]:
     """Return the content of a file in pieces of at most `size` bytes; ZstdMissing, and ImageError while it is read."""
     return _pieces(_load(), file, size)
 
@@ -61,7 +61,7 @@ def _load() -> Any:
     return library
 
 
-def _pieces(library: Any, file: Beginning, size: int) -> Iterator[bytes]:
+def _pieces(library: Any, file: Readable, size: int) -> Iterator[bytes]:
     stream = library.ZSTD_createDStream()
     output = create_string_buffer(size)
     left = 0

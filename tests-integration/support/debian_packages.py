@@ -1,0 +1,48 @@
+"""Packages of a Debian release that this machine does not have, downloaded without installing anything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from support.debootstrap import KEYRING, archive
+from support.installed import engine_program
+
+
+class NoNetwork(Exception):
+    """The archive of Debian cannot be reached."""
+
+
+class DebianRelease:
+    """The packages of a release; apt has its lists and settings in a directory of its own."""
+
+    def __init__(self, suite: str, directory: Path) -> None:
+        self._directory = directory
+        for name in ("lists/partial", "cache/archives/partial"):
+            (directory / name).mkdir(parents=True)
+        (directory / "sources").write_text(f"deb [signed-by={KEYRING}] {archive()} {suite} main\n")
+        try:
+            self._apt("update")
+        except subprocess.CalledProcessError as error:
+            raise NoNetwork(error.stderr.strip()) from error
+
+    def download(self, package: str) -> Path:
+        """Return the file of a package."""
+        self._apt("download", package)
+        (deb,) = self._directory.glob(f"{package}_*.deb")
+        return deb
+
+    def _apt(self, *words: str) -> None:
+        at = os.fspath(self._directory)
+        options = {
+            "Dir::Etc::SourceList": f"{at}/sources",
+            "Dir::Etc::SourceParts": "/dev/null",
+            "Dir::State::Lists": f"{at}/lists",
+            "Dir::Cache": f"{at}/cache",
+            "Acquire::Languages": "none",
+            "APT::Sandbox::User": "root",
+        }
+        given = [f"--option={name}={value}" for name, value in options.items()]
+        program = engine_program("apt-get")
+        subprocess.run([program, "-qq", *given, *words], cwd=at, capture_output=True, text=True, check=True)
