@@ -19,10 +19,19 @@ DOCKERS = {"Docker 28": "forky", "Docker 26": "trixie", "Docker 20.10": "bookwor
 PODMANS = {"Podman 5.8": "forky", "Podman 5.4": "trixie", "Podman 4.3": "bookworm"}
 
 
+def ask_doctor(box, *words, user=""):
+    """Return how doctor ended in a box, once engines answered in time: a machine that is busy may take longer."""
+    for _ in range(20):
+        ended = box("amd-ctk", "doctor", *words, user=user, check=False)
+        if ended.stdout and "gave no answer" not in ended.stdout:
+            break
+    assert "Traceback" not in ended.stderr
+    return ended
+
+
 def bad_of(box, *words, user=""):
     """Return what doctor calls bad in a box: {check: words}."""
-    ended = box("amd-ctk", "doctor", "--json", *words, user=user, check=False)
-    assert "Traceback" not in ended.stderr
+    ended = ask_doctor(box, "--json", *words, user=user)
     checks = json.loads(ended.stdout)["checks"]
     return {check["id"]: check["words"] for check in checks if check["state"] == "bad"}
 
@@ -119,11 +128,11 @@ def test_cdi_that_is_off_is_noted(docker):
     before = {**DAEMON_JSON, **RUNTIMES}
     docker.box.write("/etc/docker/daemon.json", json.dumps({**before, "features": {"cdi": False}}).encode())
 
-    ended = docker.box("amd-ctk", "doctor", "--only=docker-cdi", check=False)
+    ended = ask_doctor(docker.box, "--only=docker,docker-cdi")
 
     docker.box.write("/etc/docker/daemon.json", json.dumps(before).encode())
     why = "Docker's CDI is off" if docker.version() >= "25" else f"Docker {docker.version()} has no CDI"
-    assert (ended.returncode, ended.stdout.startswith(f"docker-cdi  note         {why}")) == (0, True)
+    assert (ended.returncode, f"docker-cdi  note         {why}" in ended.stdout) == (0, True)
 
 
 def test_two_faults_of_docker_and_its_host_are_both_found(docker):
@@ -139,7 +148,7 @@ def test_two_faults_of_docker_and_its_host_are_both_found(docker):
 
 
 def test_a_bundle_of_a_machine_with_an_engine_is_replayed_word_for_word(docker):
-    here = docker.box("amd-ctk", "doctor", "--bundle=/tmp/doctor.tar.xz", check=False)
+    here = ask_doctor(docker.box, "--bundle=/tmp/doctor.tar.xz")
 
     elsewhere = docker.box("amd-ctk", "doctor", "--replay=/tmp/doctor.tar.xz", check=False)
 
