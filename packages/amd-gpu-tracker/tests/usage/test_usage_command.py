@@ -13,7 +13,7 @@ import pytest
 
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
-from support.terminal import shown_on_terminal
+from support.terminal import on_terminal, shown_on_terminal
 
 GIB = 1 << 30
 WEB = "36b012bb34c96149a6ef5b28623e6e75cf9f71eb2b824b2c8f44e0449c7a1aa8"
@@ -233,3 +233,34 @@ def test_a_terminal_of_80_columns_is_fitted(used_host):
 
     assert code == 0
     assert shown == IN_80_COLUMNS
+
+
+def test_the_screen_follows_the_usage_until_it_is_interrupted(used_host):
+    host = used_host()
+    use = Path(host.path("/proc/3121/comm"))
+
+    with on_terminal([*STATUS, "--usage", "--watch"], environment(host), columns=100) as terminal:
+        terminal.wait_for("python 3121")
+        use.write_text("trainer\n")
+        terminal.wait_for("trainer 3121")
+        terminal.type("\x03")
+        code = terminal.wait()
+
+    assert code == 0
+
+
+def test_status_alone_loads_nothing_of_it(used_host):
+    host = used_host()
+    Tracker(host).enable()
+    program = (
+        "import sys; sys.argv[1:] = ['status']\n"
+        "from amd_gpu_tracker.cli import main\n"
+        "try: main()\n"
+        "finally: print([name for name in sys.modules if '.usage' in name], file=sys.stderr)"
+    )
+
+    answer = subprocess.run(
+        [sys.executable, "-c", program], env=environment(host), capture_output=True, text=True, check=False
+    )
+
+    assert answer.stderr == "[]\n"

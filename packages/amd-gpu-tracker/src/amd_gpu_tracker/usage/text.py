@@ -143,5 +143,5 @@ def _ended(usage: Usage, now: float) -> list[str]:
 def _not_shown(count: int) -> list[str]:
     if not count:
         return []
-    processes = "1 process of another user is" if count == 1 else f"{count} processes of other users are"
-    return [f"{processes} not shown unless they compute; run the command with sudo"]
+    processes = "process of another user is" if count == 1 else "processes of other users are"
+    return [f"{count} {processes} shown only where KFD counts memory or work; run the command with sudo"]
