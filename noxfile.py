@@ -144,6 +144,16 @@ def slurm(session: nox.Session) -> None:
 
 
 @nox.session
+def choices(session: nox.Session) -> None:
+    """Start 200 containers that want a free GPU at once, 50 times; write their table. Example: nox -s choices"""
+    install_wheels(session, *NEEDS)
+    session.install(*TEST_TOOLS)
+    many = {"AMD_CHOICE_CONTAINERS": "200", "AMD_CHOICE_ROUNDS": "50"}
+    page = {} if session.posargs else {"AMD_CHOICE_PAGE": "docs/how-to/any-free-gpu.md"}
+    run_pytest(session, "tests-integration/tracker/test_choices_at_once.py", *session.posargs, env=many | page)
+
+
+@nox.session
 def engines(session: nox.Session) -> None:
     """Ask engines of three Debian releases about CDI and tracking; write a table. Example: nox -s engines -- -k 28"""
     install_wheels(session, *NEEDS)

@@ -68,16 +68,18 @@ def build_cdi_spec(
     options: CdiOptions,
     *,
     hooks: HooksByMoment | None = None,
+    groups: Mapping[str, Sequence[Gpu]] | None = None,
     keep_host_mode: bool = False,
 ) -> dict[str, Any]:
     """Return the spec that offers `gpus`; `nodes` are what `find_device_nodes` says of them.
 
     `hooks` maps moments of a container's life to OCI hooks that run once for each container, however many devices it
-    has. Nodes are open to every user of a container unless `keep_host_mode` is set. SpecError where a version was asked
-    for that cannot carry the content.
+    has. `groups` are devices `group-NAME` by their names. Nodes are open to every user of a container unless
+    `keep_host_mode` is set. SpecError where a version was asked for that cannot carry the content.
     """
     node_by_path = {node.path: node for node in nodes}
     named = cdi_names.names_of(gpus, options.name_strategy, with_all=options.with_all, by_model=options.by_model)
+    named |= {f"{cdi_names.GROUP_PREFIX}{name}": list(members) for name, members in (groups or {}).items() if members}
     devices = [
         _device(name, behind, node_by_path, options, keep_host_mode=keep_host_mode) for name, behind in named.items()
     ]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 VENDOR = "amd.com"
 DEVICE_CLASS = "gpu"
 ALL = "all"
+# In front of the name of a group of the settings.
+GROUP_PREFIX = "group-"
 
 INDEX_NAMES = "index"
 UUID_NAMES = "uuid"

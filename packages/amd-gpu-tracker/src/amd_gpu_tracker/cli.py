@@ -16,6 +16,7 @@ from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
 from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.choices.candidates import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
 
@@ -89,8 +90,18 @@ class TrackerGroup(TyperGroup):
         return [*super().shell_complete(ctx, incomplete), *map(kind, offer_gpus(incomplete))]
 
 
-def tracker_app(program: str, after_switch: Callable[[Host], None]) -> typer.Typer:
-    """Make the commands; `after_switch` is called when one of them has enabled or disabled the tracker."""
+def no_rules(_: Host) -> ChoiceRules:
+    """Return what there is to say about choices where nobody reads the settings."""
+    return NO_RULES
+
+
+def tracker_app(
+    program: str, after_switch: Callable[[Host], None], find_rules: Callable[[Host], ChoiceRules] = no_rules
+) -> typer.Typer:
+    """Make the commands; `after_switch` is called when one of them has enabled or disabled the tracker.
+
+    `find_rules` returns what the administrator says about choices on a host.
+    """
 
     def enable(context: typer.Context) -> None:
         """Enable the GPU Tracker."""
@@ -112,6 +123,16 @@ def tracker_app(program: str, after_switch: Callable[[Host], None]) -> typer.Typ
         else:
             print("GPU Tracker is already disabled")
 
+    def set_gpus(
+        context: typer.Context,
+        words: Annotated[
+            list[str], typer.Argument(metavar="gpu-ids accessibility", autocompletion=offer_accessibility)
+        ],
+    ) -> None:
+        """Make GPUs exclusive or shared."""
+        host = host_of(context)
+        set_accessibility(Tracker(host, rules=find_rules(host)), words)
+
     app = typer.Typer(
         cls=TrackerGroup,
         help=HELP.format(program=program),
@@ -125,7 +146,7 @@ def tracker_app(program: str, after_switch: Callable[[Host], None]) -> typer.Typ
         app.command(command.__name__, epilog=_examples(program, command.__name__))(command)
     app.command("ignore", epilog=_examples(program, "ignore"))(ignore_user)
     app.command("help", epilog=_examples(program, "help"))(show_help)
-    for name, hidden in (("h", show_help), (SET, set_accessibility), ("init", initialize), ("release", release)):
+    for name, hidden in (("h", show_help), (SET, set_gpus), ("init", initialize), ("release", release)):
         app.command(name, hidden=True)(hidden)
     return app
 
@@ -186,16 +207,12 @@ def _show_usage(
         print_usage(looks, as_json=as_json, peaks=peaks, no_trunc=no_trunc)
 
 
-def set_accessibility(
-    context: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="gpu-ids accessibility", autocompletion=offer_accessibility)],
-) -> None:
-    """Make GPUs exclusive or shared."""
+def set_accessibility(tracker: Tracker, words: list[str]) -> None:
+    """Make GPUs exclusive or shared, as the `words` of a command line say."""
     if len(words) != 2:
         what = "Missing arguments" if len(words) < 2 else "Too many arguments"
         raise UsageError(f"Error: {what}. Usage: gpu-tracker <gpu_ids> <operation>", hint=_nearest_command(words[0]))
     request, operation = words[0], words[1].lower()
-    tracker = Tracker(host_of(context))
     if not tracker.is_enabled():
         print(DISABLED)
         raise typer.Exit(NotDone.exit_code)

@@ -137,14 +137,19 @@ class Tracker:
         self._take_over(tell)
 
     def set_accessibility(self, request: str, *, exclusive: bool) -> AccessibilityChange:
-        """Make the GPUs that `request` names exclusive or shared; GPUs that several containers use stay shared.
+        """Make the GPUs that `request` names or chooses exclusive or shared; those of several containers stay shared.
 
         With `exclusive` they are for one container at a time, without it for all who ask. StateError where what a
         user wrote leaves it in doubt whether a rootless container uses one of them.
         """
         self._take_over()
         return change_accessibility(
-            self._state, request, exclusive=exclusive, processes=self._processes, lock=self._lock
+            self._state,
+            request,
+            exclusive=exclusive,
+            processes=self._processes,
+            lock=self._lock,
+            rules=self._rules,
         )
 
     def ignored_users(self) -> tuple[int, ...]:

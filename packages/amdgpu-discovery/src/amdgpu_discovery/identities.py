@@ -35,7 +35,8 @@ def form_of(item: str) -> str:
 
 def is_group_name(text: str) -> bool:
     """Return whether a group may be called so: CDI allows these letters in the name of a device."""
-    return text.isascii() and text[:1].isalnum() and text.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    letters = text.replace("-", "").replace("_", "").replace(".", "")
+    return text.isascii() and text[:1].isalnum() and text[-1:].isalnum() and letters.isalnum()
 
 
 def parse_number(text: str) -> int | None:

@@ -8,17 +8,19 @@ import stat
 from amd_ctk.cdi.errors import CdiError, cannot_generate, cannot_write
 from amd_device_spec.cdi import build_cdi_spec, check_options
 from amd_device_spec.cdi_text import format_spec, parse_spec
+from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
+from amdgpu_discovery.choices.candidates import ChoiceRules, select_described
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.numbering import require_all_gpus
-from amdgpu_discovery.selection import select_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from amd_ctk.cdi.generate_options import GenerateOptions
@@ -37,6 +39,7 @@ def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
             find_device_nodes(host, gpus),
             options,
             hooks=find_tracker_hooks(host),
+            groups=_find_groups(host, gpus),
             keep_host_mode=read_settings(host).device_mode == "host",
         )
     except CdiError:
@@ -92,11 +95,19 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
         require_all_gpus(gpus)
     except ToolkitError as error:
         raise cannot_generate(error, "getting GPUs: ") from error
-    asked = select_gpus(gpus, options.request, unnumbered=lambda: find_unnumbered_gpus(host))
-    numbers = {gpu.number for gpu in asked}
-    if not numbers:
+    rules = choice_rules(read_settings(host))
+    asked = select_described(gpus, options.request, rules, unnumbered=lambda: find_unnumbered_gpus(host))
+    if not asked:
         raise CdiError("failed to generate CDI spec: it would contain no GPU", hint="name GPUs, or leave out --gpus")
-    return [gpu for gpu in gpus if gpu.number in numbers]
+    return asked
+
+
+def _find_groups(host: Host, asked: Sequence[Gpu]) -> dict[str, list[Gpu]]:
+    """Return the groups of the settings with those of their GPUs that the spec has."""
+    groups = choice_rules(read_settings(host)).groups
+    gpus = find_gpus(host) if groups else []
+    found = {name: select_described(gpus, f"all+group:{name}", ChoiceRules(groups=groups)) for name in groups}
+    return {name: [gpu for gpu in members if gpu in asked] for name, members in found.items()}
 
 
 def _read_replaceable(path: str, wanted: GenerateOptions) -> bytes:

@@ -61,15 +61,17 @@ def query(
     """
     from amd_ctk.query.fields import format_gpus
     from amd_ctk.query.labels import format_features, format_labels
+    from amd_device_spec.choice_grant import choice_rules
+    from amd_device_spec.settings import read_settings
+    from amdgpu_discovery.choices.candidates import select_described
     from amdgpu_discovery.discover import find_unnumbered_gpus
     from amdgpu_discovery.requirements.facts import read_facts
-    from amdgpu_discovery.selection import select_gpus
 
     host = host_of(context)
     found = find_listed_gpus(host)
-    asked = {gpu.number for gpu in select_gpus(found, gpus, unnumbered=lambda: find_unnumbered_gpus(host))}
-    chosen = [gpu for gpu in found if gpu.number in asked]
-    facts = read_facts(host, asked, {})
+    rules = choice_rules(read_settings(host))
+    chosen = select_described(found, gpus, rules, unnumbered=lambda: find_unnumbered_gpus(host))
+    facts = read_facts(host, {gpu.number for gpu in chosen}, {})
     if text == "labels":
         lines = format_labels(chosen, facts)
     else:

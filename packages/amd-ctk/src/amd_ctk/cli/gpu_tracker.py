@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from amd_device_spec.choice_grant import choice_rules
+from amd_device_spec.settings import read_settings
 from amd_gpu_tracker.cli import begin, tracker_app
+from amdgpu_discovery.choices.candidates import ChoiceRules
 from amdgpu_discovery.host import Host
 
 
@@ -17,6 +20,11 @@ def refresh_cdi_specs(host: Host) -> None:
             print(f"the CDI spec {refreshed.output} was not updated: {refreshed.error}", file=sys.stderr)
 
 
-app = tracker_app("amd-ctk gpu-tracker", refresh_cdi_specs)
+def find_rules(host: Host) -> ChoiceRules:
+    """Return what the settings of a host say about choices."""
+    return choice_rules(read_settings(host))
+
+
+app = tracker_app("amd-ctk gpu-tracker", refresh_cdi_specs, find_rules)
 
 app.callback()(begin)

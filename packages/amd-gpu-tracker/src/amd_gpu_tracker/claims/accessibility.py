@@ -6,8 +6,10 @@ from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
 from amd_gpu_tracker.records.identity import require_same_gpus
+from amdgpu_discovery.choices.candidates import NO_RULES
+from amdgpu_discovery.choices.grammar import parse_choice
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.selection import asks_for_nothing, resolve
+from amdgpu_discovery.selection import Resolution, asks_for_nothing, resolve
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.choices.candidates import ChoiceRules
+    from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import GpuLocation
 
 
@@ -46,7 +50,13 @@ class AccessibilityChange(Value):
 
 
 def change_accessibility(
-    state: State, request: str, *, exclusive: bool, processes: Processes, lock: Lock
+    state: State,
+    request: str,
+    *,
+    exclusive: bool,
+    processes: Processes,
+    lock: Lock,
+    rules: ChoiceRules = NO_RULES,
 ) -> AccessibilityChange:
     """Make the GPUs that a request names exclusive or shared. Errors as `Tracker.set_accessibility`."""
     # Before the lock is taken: what users wrote must not make others wait for it.
@@ -58,7 +68,9 @@ def change_accessibility(
             return AccessibilityChange(tracked=False)
         gpus = locate_gpus(state.host)
         require_same_gpus(state.host, policy, gpus)
-        resolution = resolve(gpus, request)
+        choice = parse_choice(request)
+        chosen = _choose(state, choice, processes, rules) if choice else ()
+        resolution = Resolution(gpus=chosen, unknown=(), broken_ranges=()) if choice else resolve(gpus, request)
         scan = prune_leases(state, processes, state.lease_paths())
         in_use = [gpu for gpu in resolution.gpus if exclusive and scan.count_users(gpu.key) > 1]
         free = [gpu for gpu in resolution.gpus if gpu not in in_use]
@@ -78,6 +90,17 @@ def change_accessibility(
         if asks_for_nothing(request)
         else tuple(item for problem in resolution.unknown for item in problem.items),
     )
+
+
+def _choose(state: State, choice: Choice, processes: Processes, rules: ChoiceRules) -> tuple[GpuLocation, ...]:
+    """Return the GPUs of a choice. The caller holds the lock, so they stay free until it is done."""
+    # Most requests name GPUs.
+    from amd_gpu_tracker.claims.choice import choose_now
+    from amdgpu_discovery.choices.candidates import find_candidates
+    from amdgpu_discovery.discover import find_gpus
+
+    candidates = find_candidates(choice, find_gpus(state.host), rules)
+    return tuple(choose_now(state, choice, candidates, processes=processes) if choice.needs_tracker else candidates)
 
 
 def _share_what_users_took(

@@ -12,8 +12,15 @@ from amdgpu_discovery.choices.grammar import (
     NUMA,
     VRAM,
     XGMI,
+    parse_choice,
 )
-from amdgpu_discovery.choices.sentences import hive_too_small, no_gpu_fits, no_such_group, too_few_gpus
+from amdgpu_discovery.choices.sentences import (
+    depends_on_the_moment,
+    hive_too_small,
+    no_gpu_fits,
+    no_such_group,
+    too_few_gpus,
+)
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.models import model_of
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from amdgpu_discovery.choices.grammar import Choice, Condition
-    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
 
 GIBIBYTE = 2**30
 
@@ -60,6 +67,23 @@ def find_candidates(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules = NO
             raise no_gpu_fits(choice, None if alone else condition)
     _require_enough(choice, fitting, gpus)
     return fitting
+
+
+def select_described(
+    gpus: Sequence[Gpu],
+    request: str,
+    rules: ChoiceRules = NO_RULES,
+    *,
+    unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple,
+) -> list[Gpu]:
+    """Return the GPUs that a request names, or all that fit it; RequestError where it depends on what is in use."""
+    choice = parse_choice(request)
+    if choice is None:
+        numbers = {gpu.number for gpu in select_gpus(gpus, request, unnumbered=unnumbered)}
+        return [gpu for gpu in gpus if gpu.number in numbers]
+    if choice.needs_tracker:
+        raise depends_on_the_moment(choice)
+    return find_candidates(choice, gpus, rules)
 
 
 def _require_enough(choice: Choice, fitting: Sequence[Gpu], gpus: Sequence[Gpu]) -> None:

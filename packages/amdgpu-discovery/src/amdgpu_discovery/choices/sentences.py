@@ -29,6 +29,14 @@ def is_no_cdi_name(choice: str) -> RequestError:
     )
 
 
+def depends_on_the_moment(choice: Choice) -> RequestError:
+    """Say that here GPUs are meant whether they are in use or not."""
+    return RequestError(
+        f"{shown(choice.text)} depends on which GPUs are in use, which does not count here",
+        hint="name GPUs, or write all with conditions, such as all+gfx942",
+    )
+
+
 def no_count(choice: str) -> RequestError:
     """Say that behind the colon stands how many GPUs are needed."""
     return RequestError(f"{shown(choice, quoted=True)} does not say how many GPUs", hint="as in auto:2")
