@@ -147,3 +147,7 @@ def test_a_tool_environment_has_the_runtime_where_amd_ctk_finds_it(tmp_path, whe
         check=True,
     )
     assert f'"path": "{tmp_path}/b/amd-container-runtime"' in shown.stdout
+
+    remove = {"uv": ["tool", "uninstall", "amd-ctk"], "pipx": ["uninstall", "amd-ctk"]}[tool]
+    subprocess.run([environment / "bin" / tool, *remove], env=variables, check=True, capture_output=True)
+    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == []
