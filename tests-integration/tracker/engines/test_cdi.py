@@ -161,6 +161,21 @@ def test_an_exclusive_gpu_in_use_is_refused_in_the_words_of_the_guide(engine, ob
 
 
 @on_every_engine
+def test_an_image_for_another_gpu_is_refused_by_the_hook(engine):
+    refused = engine.engine.run("amd.com/gpu=1", "true", options=("--env=AMD_REQUIRE_GFX=gfx=gfx942",))
+    anyway = engine.engine.run(
+        "amd.com/gpu=1", "true", options=("--env=AMD_REQUIRE_GFX=gfx=gfx942", "--env=AMD_DISABLE_REQUIRE=true")
+    )
+
+    sentence = "AMD_REQUIRE_GFX=gfx=gfx942: GPU 1 is gfx90a (AMD_DISABLE_REQUIRE=true starts it anyway)"
+    assert refused.returncode != 0
+    assert (sentence in refused.stderr) is (engine.name not in WORDLESS)
+    assert engine.refusals() == [sentence]
+    assert anyway.returncode == 0
+    wait_for(lambda: engine.box.leases() == [])
+
+
+@on_every_engine
 def test_a_container_that_ends_by_itself_gives_back(engine):
     assert engine.run(0).returncode == 0
 

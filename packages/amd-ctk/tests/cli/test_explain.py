@@ -151,6 +151,30 @@ def test_a_cdi_device_gives_what_the_spec_says(host, amd_ctk):
     )
 
 
+def test_a_cdi_device_of_a_target_gives_every_gpu_of_it(host, amd_ctk):
+    host("rx7900xtx-raphael")
+    amd_ctk("cdi", "generate", "--by-model")
+
+    answer = amd_ctk("explain", "podman", "run", "--device", "amd.com/gpu=gfx1100", "img")
+
+    assert [line.split()[0] for line in answer.stdout.splitlines()[1:2]] == ["0"]
+    assert "problem" not in answer.stdout
+
+
+def test_an_image_for_another_gpu_is_refused_as_it_would_be(host, amd_ctk):
+    host("mi210-4")
+    amd_ctk("runtime", "configure", "--runtime=docker")
+    asking = ("explain", "docker", "run", "--runtime=amd", "-eAMD_VISIBLE_DEVICES=1", "-eAMD_REQUIRE_GFX=gfx=gfx942")
+
+    refused = amd_ctk(*asking, "img")
+    anyway = amd_ctk(*asking, "-e", "AMD_DISABLE_REQUIRE=true", "img")
+
+    sentence = "AMD_REQUIRE_GFX=gfx=gfx942: GPU 1 is gfx90a (AMD_DISABLE_REQUIRE=true starts it anyway)"
+    assert sentence in refused.stdout
+    assert anyway.stdout.startswith("AMD_VISIBLE_DEVICES=1  GPU 1\n")
+    assert "does not start" not in anyway.stdout
+
+
 def test_a_service_of_compose_is_explained(host, amd_ctk, tmp_path):
     host()
     (tmp_path / "compose.yaml").write_text("services: {web: {image: img, devices: [/dev/kfd, /dev/dri/renderD128]}}")

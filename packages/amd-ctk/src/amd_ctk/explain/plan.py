@@ -32,7 +32,8 @@ from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, SpecError, ToolkitError
 from amdgpu_discovery.host import is_user_namespace, read_environment
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import is_privileged
+from amdgpu_discovery.oci_spec import is_privileged, names_requirements
+from amdgpu_discovery.requirements.check import check_container
 from amdgpu_discovery.selection import resolve
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
@@ -105,10 +106,19 @@ def _plan(plan: Plan, host: Host, settings: Settings, container_id: str) -> Plan
     # Memory and what is chosen are always reserved; what else is claimed only where it is tracked.
     is_chosen = bool(granted.vram or granted.candidates)
     has_claim = is_chosen or (may_be_tracking(host) and bool(claimed))
-    plan = _plan_edits(plan, host, settings, has_claim=has_claim)
+    notes = _check_image(plan, host, settings, (*plan.gpus, *(claimed if has_claim else ())))
+    plan = _plan_edits(plan.replace(notes=(*plan.notes, *notes)), host, settings, has_claim=has_claim)
     if not is_chosen and (refusal := refusal_of_tracker(host, claimed, container_id)):
         return plan.replace(refusals=(refusal,))
     return plan
+
+
+def _check_image(plan: Plan, host: Host, settings: Settings, gpus: Sequence[GpuLocation]) -> list[str]:
+    """Return what the log would say about the requirements of an image; RequirementError where they are enforced."""
+    if settings.image_requirements == "ignore" or not names_requirements(plan.spec):
+        return []
+    enforce = settings.image_requirements == "enforce"
+    return check_container(host, plan.spec["process"]["env"], {gpu.number for gpu in gpus}, enforce=enforce)
 
 
 def _find_claimed(plan: Plan, host: Host, located: Sequence[GpuLocation], settings: Settings) -> Sequence[GpuLocation]:
