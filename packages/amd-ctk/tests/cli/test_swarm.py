@@ -401,6 +401,26 @@ class TestOptionsOfTheDaemonsUnit:
         assert not node.daemon_json.exists()
         assert not Tracker(node.host).is_enabled()
 
+    def test_memory_that_is_on_its_command_line_is_the_budget(self, node: Node, dockerd) -> None:
+        dockerd("-H unix:///var/run/docker.sock --node-generic-resource VRAM=8000")
+        node.configure(**DEFAULT_IS_AMD)
+        before = node.daemon_json.read_text()
+
+        answer = node("setup", "--vram")
+        settings = read_settings(node.host)
+        status = node("status")
+        node("setup", "--remove")
+
+        assert (answer.returncode, answer.stderr) == (
+            0,
+            "docker.service advertises VRAM=8000, which is the budget of this node\n",
+        )
+        up_to_date = "The config file is up to date: /etc/docker/daemon.json\n"
+        assert answer.stdout == f"GPU Tracker has been enabled\n{SETTINGS_UPDATED}{up_to_date}{TO_LABEL}"
+        assert (settings.swarm_vram_resources, settings.swarm_resources) == (("VRAM",), ())
+        assert (status.stdout.splitlines()[-1], status.stderr) == ("VRAM: 8000 MiB advertised, 0 MiB reserved", "")
+        assert (node.daemon_json.read_text(), read_settings(node.host)) == (before, Settings())
+
     def test_status_shows_what_it_advertises_and_advises_nothing_that_stops_docker(self, node: Node, dockerd) -> None:
         dockerd("--node-generic-resource=AMD_GPU=0xEA35F57CC80DEB35 --default-runtime=nvidia --live-restore")
 
@@ -718,3 +738,20 @@ def test_a_docker_that_does_not_name_tasks_leaves_their_ids(busy: Node) -> None:
     busy.answer(NAMES, "")
 
     assert "36b012bb34c9 whole\n" in busy("status").stdout
+
+
+def test_a_budget_is_advertised_instead_of_all_memory(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD)
+
+    answer = node("setup", "--vram-mib=8000")
+
+    assert answer.returncode == 0
+    assert node.offered[-1] == "VRAM=8000"
+
+
+def test_a_budget_of_more_than_there_is_is_refused(node: Node) -> None:
+    answer = node("setup", "--vram", "--vram-mib=262081")
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == "the GPUs have 262080 MiB, less than the budget of 262081 MiB\n"
+    assert not node.daemon_json.exists()

@@ -67,6 +67,9 @@ def setup(
             metavar="[=KIND]", help="Also advertise GPU memory (MiB) as generic resource KIND. Default: VRAM."
         ),
     ] = "",
+    vram_mib: Annotated[
+        int, typer.Option("--vram-mib", min=0, metavar="MIB", help="As --vram, but advertise only so much memory.")
+    ] = 0,
     set_as_default: Annotated[
         bool, typer.Option("--set-as-default", help="Make amd the default runtime, under which all tasks run.")
     ] = False,
@@ -94,7 +97,8 @@ def setup(
         return
     from amdgpu_discovery.numbering import require_all_gpus
 
-    plan = Plan(kind=kind, by=named_by.value, also_by_model=also_by_model, vram_kind=vram)
+    vram_kind = vram or (VRAM_KIND if vram_mib else "")
+    plan = Plan(kind=kind, by=named_by.value, also_by_model=also_by_model, vram_kind=vram_kind, vram_mib=vram_mib)
     gpus = _find_gpus(host)
     # What is advertised stands for the whole node.
     require_all_gpus(gpus)
@@ -231,27 +235,44 @@ class NodeSetup:
         from amd_ctk.swarm.setup import plan_setup
 
         program = find_runtime_program(sys.argv[0], os.environ.get("PATH", "")) if set_as_default else ""
-        edit = plan_setup(resources, gpus, default_program=program)
+        budget = self._find_given_budget(gpus, plan)
+        edit = plan_setup([] if budget else resources, gpus, default_program=program)
 
         def prepare_host() -> None:
             # Without the tracker, Swarm would give these GPUs and this memory out twice.
             if plan.vram_kind or plan.also_by_model:
                 _enable_tracker(self._host)
-            _report_settings(changed=declare(self._host, resources, plan))
+            _report_settings(changed=declare(self._host, budget or resources, plan))
 
         edited = self._edit(edit, adds=True, before_saving=prepare_host)
         for obstacle in find_obstacles(read_node_settings(self._target, edited.new)):
             print(obstacle, file=sys.stderr)
 
+    def _find_given_budget(self, gpus: Sequence[Gpu], plan: Plan) -> list[Resource]:
+        """Return what stands on the daemon's command line and concerns GPUs, if their memory does, and say so."""
+        from amd_ctk.swarm.node_settings import read_given_budget
+        from amd_ctk.swarm.resources import gpus_named_by
+
+        if not plan.vram_kind or plan.vram_mib:
+            return []
+        given, unit = read_given_budget(self._target, plan.vram_kind)
+        for resource in given:
+            if resource.kind == plan.vram_kind:
+                print(f"{unit} advertises {resource}, which is the budget of this node", file=sys.stderr)
+        return [each for each in given if each.kind == plan.vram_kind or gpus_named_by(each, gpus)]
+
     def withdraw_all(self) -> None:
         """Stop advertising what `swarm setup` advertised."""
         from amd_ctk.swarm.declaring import undeclare
         from amd_ctk.swarm.generic_resources import read_added_resources, withdraw
+        from amd_ctk.swarm.node_settings import read_given_budget
 
         kinds: set[str] = set()
 
         def edit(document: Any, changes: Any) -> Any:
             kinds.update(resource.kind for resource in read_added_resources(changes))
+            if not kinds:
+                kinds.update(resource.kind for resource in read_given_budget(self._target, VRAM_KIND)[0])
             return withdraw(document, changes)
 
         self._edit(edit, adds=False, before_saving=lambda: _report_settings(changed=undeclare(self._host, kinds)))

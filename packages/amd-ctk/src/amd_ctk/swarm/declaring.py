@@ -41,7 +41,8 @@ def undeclare(host: Host, kinds: Collection[str]) -> bool:
     settings, default = _read(host), Settings()
     kept = [kind for kind in settings.swarm_resources if kind not in kinds]
     changed = []
-    if settings.swarm_resources != default.swarm_resources and len(kept) < len(settings.swarm_resources):
+    is_changed = len(kept) < len(settings.swarm_resources) or (kinds and not kept)
+    if settings.swarm_resources != default.swarm_resources and is_changed:
         changed.append(set_setting(host, GPU_KINDS, kept) if kept else unset_setting(host, GPU_KINDS))
     if kinds and settings.swarm_resource_names != default.swarm_resource_names:
         changed.append(unset_setting(host, GPU_NAMES))

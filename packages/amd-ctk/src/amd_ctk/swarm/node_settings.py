@@ -55,6 +55,14 @@ def read_node_settings(target: Target, text: str | None) -> NodeSettings:
     )
 
 
+def read_given_budget(target: Target, vram_kind: str) -> tuple[list[Resource], str]:
+    """Return what the daemon's command line advertises if memory is among it, and the unit; [] if it is not."""
+    options = read_daemon_options(target.engine, target.file, target.host)
+    given = [parse_resource(value) for value in options.values_of(GENERIC_RESOURCE)]
+    has_budget = any(resource.kind == vram_kind and resource.amount for resource in given)
+    return (given, options.unit) if has_budget else ([], "")
+
+
 def find_obstacles(settings: NodeSettings) -> Iterator[str]:
     """Yield a sentence for each thing in Docker's settings that keeps tasks of Swarm from getting GPUs."""
     if os.path.basename(settings.default_program) != RUNTIME_PROGRAM:

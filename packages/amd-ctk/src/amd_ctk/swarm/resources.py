@@ -23,12 +23,16 @@ KIND_CHARACTERS = frozenset(string.ascii_letters + string.digits + "_-.")
 
 
 class Plan(Value):
-    """What to advertise: GPUs as `kind`, named by uuid or pci; also by model; VRAM as `vram_kind`, "" for none."""
+    """What to advertise: GPUs as `kind`, named by uuid or pci; also by model; VRAM as `vram_kind`, "" for none.
+
+    `vram_mib` is how much of it, 0 for all.
+    """
 
     kind: str = "AMD_GPU"
     by: str = BY_UUID
     also_by_model: bool = False
     vram_kind: str = ""
+    vram_mib: int = 0
 
 
 class Resource(Value):
@@ -59,7 +63,7 @@ def build_resources(gpus: Sequence[Gpu], plan: Plan) -> list[Resource]:
     if plan.also_by_model:
         resources += [Resource(kind=model_of(gpu), value=name) for gpu, name in zip(gpus, names, strict=True)]
     if plan.vram_kind:
-        amount = sum(vram_mb_of(gpu) for gpu in gpus)
+        amount = _budget(sum(vram_mb_of(gpu) for gpu in gpus), plan.vram_mib)
         resources.append(Resource(kind=plan.vram_kind, value=str(amount)))
     _check_kinds(plan, {resource.kind for resource in resources})
     return resources
@@ -87,6 +91,12 @@ def shared_gpus(resources: Sequence[Resource], gpus: Sequence[Gpu]) -> Iterator[
         for number in gpus_named_by(resource, gpus):
             named_by.setdefault(number, []).append(resource)
     return ((number, naming) for number, naming in sorted(named_by.items()) if len(naming) > 1)
+
+
+def _budget(total_mib: int, asked_mib: int) -> int:
+    if asked_mib > total_mib:
+        raise SwarmError(f"the GPUs have {total_mib} MiB, less than the budget of {asked_mib} MiB")
+    return asked_mib or total_mib
 
 
 def _name_of(gpus: Sequence[Gpu], gpu: Gpu, by: str) -> str:

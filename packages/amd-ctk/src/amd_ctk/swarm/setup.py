@@ -20,12 +20,15 @@ RUNTIME_NAME = "amd"
 
 
 def plan_setup(resources: Sequence[Resource], gpus: Sequence[Gpu], *, default_program: str) -> Edit:
-    """Return the edit that advertises these resources and, unless it is "", makes this program the default runtime."""
+    """Return the edit that advertises these resources and, unless it is "", makes this program the default runtime.
+
+    Without resources what is advertised stays as it is: it stands on the daemon's command line.
+    """
 
     def edit(document: Document, changes: Changes) -> tuple[Document, Changes]:
         if default_program:
             runtime = WantedRuntime(runtime_name=RUNTIME_NAME, program=default_program, as_default=True)
             document, changes = configure(document, DOCKER, runtime, changes)
-        return advertise(document, resources, gpus, changes)
+        return advertise(document, resources, gpus, changes) if resources else (document, changes)
 
     return edit
