@@ -305,6 +305,23 @@ def test_a_name_that_claims_to_be_a_gigabyte_is_not_read(layout, reader):
     assert refusal(f"oci:{layout.directory}").startswith("a layer is damaged: ")
 
 
+def test_long_work_is_shown_on_a_terminal_and_nowhere_else(layout, monkeypatch, capsys):
+    zeros = tarfile.TarInfo("zeros")
+    zeros.size = 2**30
+    layout.add(b"", compress=lambda _: zeros.tobuf())
+    (blob,) = [path for path in layout.directory.glob("blobs/sha256/*") if path.stat().st_size == 512]
+    with blob.open("ab") as file:
+        # A hole, which takes no room on the disk and is skipped.
+        file.truncate(512 + zeros.size + 1024)
+
+    assert read(f"oci:{layout.directory}") == []
+    assert capsys.readouterr().err == ""
+
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert read(f"oci:{layout.directory}") == []
+    assert capsys.readouterr().err.startswith(f"\r{'reading layer 1 of 1: 1 names, 1.0 GiB':<78}")
+
+
 def test_names_without_end_are_refused(layout, reader, monkeypatch, make_layer):
     monkeypatch.setattr(bounds, "MOST_NAMES", 100)
     layout.add(make_layer(*map(str, range(60))), make_layer(*map(str, range(60))))
