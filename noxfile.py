@@ -119,7 +119,7 @@ def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    others = ("engines", "install", "swarm", "slurm", "images", "fresh", "site", "hardware")
+    others = ("engines", "install", "swarm", "slurm", "images", "fresh", "site", "kernel", "hardware")
     chosen = ("--ignore=tests-integration/browser", "-m", " and not ".join(("e2e", *others)))
     run_pytest(session, *TWO_ENGINES, *STOP_ENGINES, "tests-integration", *chosen, *session.posargs)
 
@@ -163,6 +163,16 @@ def engines(session: nox.Session) -> None:
     page = {} if session.posargs else {"AMD_ENGINES_PAGE": "docs/reference/engines.md"}
     asking = ("tests-integration/cdi", "tests-integration/tracker")
     run_pytest(session, *STOP_ENGINES, *asking, "-m", "engines", *session.posargs, env=page)
+
+
+@nox.session
+def kernel(session: nox.Session) -> None:
+    """Boot kernels of three Debians in QEMU, with amdgpu; write their table. Example: nox -s kernel -- -k trixie"""
+    install_wheels(session, *NEEDS)
+    # The first two build the debs that are installed there.
+    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
+    page = {} if session.posargs else {"AMD_KERNELS_PAGE": "docs/reference/kernels.md"}
+    run_pytest(session, *STOP_ENGINES, "tests-integration/kernel", *session.posargs, env=page)
 
 
 @nox.session

@@ -47,35 +47,38 @@ def booted_root() -> Path:
 
 def make_root(name: str, suite: str, *packages: str) -> Path:
     """Return a root file system of a release with these packages; `name` is its own among all that are kept."""
-    root = _cache() / name
+    root = root_cache() / name
     complete = root / ".complete"
     # Two sessions at once would install into each other's half-made root.
     with FileLock(root.with_suffix(".lock"), timeout=LONGEST_INSTALLATION):
         if not complete.exists() or complete.read_text().split() != [*packages]:
             subprocess.run(["rm", "-rf", "--one-file-system", root], check=True)
             bootstrap(suite, root)
-            _install(root, *packages)
+            install_packages(root, *packages)
             complete.write_text("\n".join(packages))
     return root
 
 
-def _cache() -> Path:
+def root_cache() -> Path:
+    """Return where root file systems are kept, and what is made of them."""
     directory = Path(os.environ.get("AMD_ENGINE_ROOTS", "/var/cache/amd-container-toolkit-tests"))
     directory.mkdir(parents=True, exist_ok=True)
     return directory
 
 
-def _install(root: Path, *packages: str) -> None:
+def install_packages(root: Path, *packages: str) -> None:
+    """Install packages of its release into a root file system."""
     # No package may start a service in there.
     policy = root / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")
     policy.chmod(0o755)
     options = ["-o", "APT::Install-Recommends=false", "-o", "Acquire::Check-Valid-Until=false", "-qq", "-y"]
     for words in (["update"], ["install", *packages], ["clean"]):
-        _in_root(root, "apt-get", *options, *words)
+        run_in_root(root, "apt-get", *options, *words)
 
 
-def _in_root(root: Path, *words: str) -> None:
+def run_in_root(root: Path, *words: str) -> None:
+    """Run a program of a root file system as apt needs it; what it prints is dropped."""
     script = 'mount -t proc proc "$1/proc"; exec chroot "$@"'
     enter = ("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, "sh", os.fspath(root))
     # The directory that the caller's TMPDIR names is not in there.
