@@ -155,6 +155,19 @@ def test_an_exclusive_gpu_in_use_is_refused_in_the_guides_words(tracker, runtime
     )
 
 
+def test_a_container_with_the_token_of_a_reservation_is_given_its_gpus(tracker, runtime, untracked, init):
+    tracker.set_accessibility("1", exclusive=True)
+    nodes = [{"type": "c", "major": 226, "minor": locate_gpus(untracked.host)[1].render_minor}]
+    spec = {"linux": {"devices": nodes, "namespaces": [{"type": "pid"}]}}
+    with tracker.hold("train", "1") as reservation:
+        token = f"AMD_CTK_RESERVATION={reservation.environment['AMD_CTK_RESERVATION']}"
+
+        answer = runtime(claim_hook(untracked.host), "c1", init.pid, spec={**spec, "process": {"env": [token]}})
+
+        assert (answer.returncode, answer.stderr) == (0, "")
+        assert users(tracker)[1] == ["train", "c1"]
+
+
 def test_a_container_id_that_is_more_than_a_word_is_one_in_the_log(tracker, runtime, untracked, init):
     tracker.set_accessibility("1", exclusive=True)
     tracker.reserve("first", "1")
