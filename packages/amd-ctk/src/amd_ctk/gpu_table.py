@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from amd_ctk.listing import count_gpus, format_uuid
-from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing, format_listing
+from amd_gpu_tracker.show.listing import ID_LENGTH, WIDE_TERMINAL, Column, Listing, format_listing
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.product_names import find_product_names
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     # The containers that use each GPU by its number, with the names of those that have one.
     Users = Mapping[int, Sequence[ContainerUse]]
 
-# From here on a terminal has room for what `--wide` adds.
-WIDE_TERMINAL = 100
 GIBIBYTE = 2**30
 NUMBER = Column(header="GPU Id")
 MODEL = Column(header="Model", yields=6, least=ID_LENGTH)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 GAP = "  "
+# From here on a terminal has room for what `--wide` adds.
+WIDE_TERMINAL = 100
 # As many characters of a container's id as engines show; every command of theirs takes them.
 ID_LENGTH = 12
 WHOLE_ID_LENGTH = 64

@@ -8,6 +8,7 @@ import time
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.show.listing import WIDE_TERMINAL
 from amd_gpu_tracker.show.table import format_json, format_refusals, format_status, list_status
 
 TYPE_CHECKING = False
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 0.5
 DISABLED = "GPU Tracker is disabled"
-# From here on a terminal has room for what `--wide` adds.
-WIDE_TERMINAL = 100
 
 
 def print_status(tracker: Tracker, *, as_json: bool, wide: bool, no_trunc: bool) -> None:
