@@ -112,6 +112,14 @@ def test_the_end_of_a_name_says_the_language(path, language):
     assert language_of(path) == language
 
 
+def test_brackets_within_brackets_are_bounded_before_yaml_is_read():
+    with pytest.raises(BrokenText, match="it is nested too deeply") as refused:
+        parse_spec(b"devices:\n- name: " + b"[" * 101)
+
+    assert refused.value.line == 2
+    assert parse_spec(b"name: " + b"[" * 99 + b"]" * 99).tree["name"]
+
+
 DOUBLED = "".join(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" for i in range(60))
 
 

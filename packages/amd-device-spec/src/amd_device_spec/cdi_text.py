@@ -13,6 +13,8 @@ YAML = "yaml"
 FORMATS = (JSON, YAML)
 # A spec of 64 GPUs has some thousands.
 MOST_PARTS = 200_000
+# One has ten; the time that YAML's reader takes for a word grows with the brackets around it.
+MOST_BRACKETS = 100
 
 
 class BrokenText(SpecError):
@@ -115,6 +117,7 @@ def _parse_yaml(text: str) -> Any:
     from ruamel.yaml import YAML as RuamelYaml  # noqa: N811 - a class
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+    _bound_nesting(text)
     reader = RuamelYaml(typ="rt", pure=True)
     # The one of the Go library in all engines, in which fileMode: 0666 is octal.
     reader.version = (1, 1)
@@ -131,6 +134,17 @@ def _parse_yaml(text: str) -> Any:
     if "*" in text:
         _bound_aliases(tree)
     return tree
+
+
+def _bound_nesting(text: str) -> None:
+    """Refuse what opens more brackets than it closes, by far; those in strings are counted too."""
+    import re
+
+    depth = 0
+    for bracket in re.finditer(r"[][{}]", text):
+        depth = depth + 1 if bracket[0] in "[{" else max(depth - 1, 0)
+        if depth > MOST_BRACKETS:
+            raise BrokenText("it is nested too deeply", line=text.count("\n", 0, bracket.start()) + 1, column=1)
 
 
 def _bound_aliases(tree: Any) -> None:
