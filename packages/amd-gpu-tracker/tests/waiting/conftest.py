@@ -61,6 +61,9 @@ class Job:
         line, _, self._text = self._text.partition("\n")
         return line
 
+    def has_said_more(self):
+        return "\n" in self._text or bool(select.select([self._said], [], [], 0)[0])
+
     def says_nothing(self, seconds=0.3):
         return not self._text and not select.select([self._said], [], [], seconds)[0]
 
