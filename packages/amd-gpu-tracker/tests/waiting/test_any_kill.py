@@ -1,4 +1,4 @@
-"""Whoever is killed, at whatever moment: nobody is stuck, and the others are served in their order."""
+"""A waiter or a holder is killed, at any moment: nobody is stuck, and the others are served in their order."""
 
 from __future__ import annotations
 
