@@ -37,7 +37,9 @@ class Terminal:
         self.shown = ""
         self.process = subprocess.Popen(
             words,
-            env={**environment, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
+            # Programs believe these two more than the terminal.
+            env={name: value for name, value in environment.items() if name not in ("COLUMNS", "LINES")}
+            | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
             stdin=self._theirs,
             stdout=self._theirs,
             stderr=self._theirs,

@@ -137,11 +137,11 @@ def _parse_yaml(text: str) -> Any:
 
 
 def _bound_nesting(text: str) -> None:
-    """Refuse what opens more brackets than it closes, by far; those in strings are counted too."""
+    """Refuse what opens far more brackets than it closes; those in strings count too, `${` of a variable does not."""
     import re
 
     depth = 0
-    for bracket in re.finditer(r"[][{}]", text):
+    for bracket in re.finditer(r"(?<!\$)[{]|[][}]", text):
         depth = depth + 1 if bracket[0] in "[{" else max(depth - 1, 0)
         if depth > MOST_BRACKETS:
             raise BrokenText("it is nested too deeply", line=text.count("\n", 0, bracket.start()) + 1, column=1)
