@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # address will ever be somebody's. A publisher of packages puts its own here.
 MAINTAINER = "AMD Container Toolkit <nobody@container-toolkit.invalid>"
 # Where the repositories of a release will be found. There is no server yet: this is a directory of the machine itself.
-REPOSITORY = "file:/srv/amd-container-toolkit"
+# With one slash behind `file:` dnf does not find the signature of the repository.
+REPOSITORY = "file:///srv/amd-container-toolkit"
 # Below it are `python3`, the interpreter these packages run with, and `python/`, the modules; no python looks there.
 LIBRARY = "usr/lib/amd-container-toolkit"
 MODULES = f"{LIBRARY}/python"

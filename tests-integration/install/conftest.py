@@ -13,6 +13,7 @@ import pytest
 from amdgpu_discovery.simulate import build_host
 from install.repository import AptRepository, next_version
 from install.root import build_root
+from install.rpm_root import build_rpms
 from support.installed import engine_program, require_root
 from support.matrix import Matrix
 from support.system import System
@@ -26,6 +27,8 @@ MATRIX = Matrix(
         "bookworm": ("Debian 12", "apt, Python 3.11"),
         "trixie": ("Debian 13", "apt, Python 3.13"),
         "python3": ("rpm", "dnf, `python3`"),
+        "fedora": ("rpm", "dnf, `python3`"),
+        "el10": ("rpm", "dnf, `python3`"),
         "el9": ("rpm for EL 9", "dnf, `python3.12`"),
         "test_pip.py": ("pip", "virtual environments"),
         "test_run_without_installing.py": ("uvx, pipx", "nothing installed"),
@@ -86,6 +89,14 @@ def build(directory: Path) -> list[Path]:
     )
     assert answer.returncode == 0, answer.stderr
     return sorted(directory.glob("*.deb"))
+
+
+@pytest.fixture(scope="session")
+def rpms(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return the rpms of this checkout, of every family."""
+    for program in ("rpmbuild", "dnf", "createrepo_c", "debootstrap", "unshare"):
+        engine_program(program)
+    return build_rpms(CHECKOUT, tmp_path_factory.mktemp("rpms"))
 
 
 @pytest.fixture(scope="session")

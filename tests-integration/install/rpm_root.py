@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 # Beside what it says is there, it owns the name of the python that our packages run with.
@@ -103,6 +104,14 @@ def build_rpm(spec: str, directory: Path) -> None:
     (directory / "a.spec").write_text(spec, encoding="utf-8")
     words = ["--define", f"_topdir {directory}/rpmbuild", "--define", f"_rpmdir {directory}"]
     subprocess.run(["rpmbuild", "--quiet", *words, "-bb", directory / "a.spec"], check=True, capture_output=True)
+
+
+def build_rpms(checkout: Path, directory: Path) -> list[Path]:
+    """Build all rpms of a checkout into a directory."""
+    builder = [sys.executable, checkout / "packaging/redhat.py", directory]
+    answer = subprocess.run(builder, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    return sorted(directory.glob("*.rpm"))
 
 
 def make_repository(directory: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,9 @@ from install.compiled import compiled_for
 from install.container import ITS_NODES, bundle_that_runs
 from install.hostile import EVERY_PROGRAM, HOSTILE_DIRECTORY, HOSTILE_ENVIRONMENT
 from install.root import build_root, fetch_newer_python
-from install.rpm_root import STAND_IN, RpmRoot, build_rpm, make_repository
+from install.rpm_root import STAND_IN, RpmRoot, build_rpm, build_rpms, make_repository
 from install.snapshot import changes, take_snapshot
-from support.installed import engine_program, require_root
+from support.installed import require_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
@@ -54,13 +53,6 @@ echo '{"mtu": 1450}' >/etc/docker/daemon.json
 
 
 @pytest.fixture(scope="module")
-def rpms(tmp_path_factory):
-    for program in ("rpmbuild", "dnf", "createrepo_c", "debootstrap", "unshare"):
-        engine_program(program)
-    return build_rpms(CHECKOUT, tmp_path_factory.mktemp("rpms"))
-
-
-@pytest.fixture(scope="module")
 def later_rpms(rpms, tmp_path_factory):
     """Return the packages of a release to come: version 9.0 of this checkout."""
     checkout = tmp_path_factory.mktemp("later") / "checkout"
@@ -68,13 +60,6 @@ def later_rpms(rpms, tmp_path_factory):
     shutil.copytree(CHECKOUT, checkout, symlinks=True, ignore=parts)
     (checkout / "VERSION").write_text("9.0\n")
     return build_rpms(checkout, checkout.parent / "rpms")
-
-
-def build_rpms(checkout, directory):
-    builder = [sys.executable, checkout / "packaging/redhat.py", directory]
-    answer = subprocess.run(builder, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr
-    return sorted(directory.glob("*.rpm"))
 
 
 @pytest.fixture(scope="module")

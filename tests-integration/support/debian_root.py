@@ -26,6 +26,8 @@ BOOTED = (
 OLDER_SUITES = ("bookworm",)
 # Programs that have containers made by an engine, or make them with none; Dev Containers' own runs on Node.
 TOOLS = ("docker-compose", "docker-buildx", "buildah", "nodejs")
+# What a machine with rpms has: dnf itself, what it checks signatures with, and an engine.
+DNF = ("podman", "crun", "conmon", "netavark", "python3", "dnf", "rpm", "gpg")
 # In seconds.
 LONGEST_INSTALLATION = 600
 
@@ -43,6 +45,11 @@ def tools_root() -> Path:
 def booted_root() -> Path:
     """Return a root file system of Debian 13 that boots with systemd, with Podman and systemd-nspawn."""
     return make_root("booted-trixie", "trixie", *BOOTED)
+
+
+def dnf_root() -> Path:
+    """Return a root file system of Debian 13 with dnf, rpm and Podman."""
+    return make_root("dnf-trixie", "trixie", *DNF)
 
 
 def make_root(name: str, suite: str, *packages: str) -> Path:
