@@ -9,6 +9,7 @@ import typer.main
 
 from amd_ctk.cli import app
 from amd_ctk.cli.examples import EXAMPLES
+from amd_ctk.image.reference import parse_reference
 
 
 @pytest.mark.parametrize(
@@ -82,3 +83,13 @@ def test_examples_are_command_lines(words):
         assert example.removeprefix("sudo ").startswith(f"amd-ctk {words}")
         # It raises where an option or argument is none of the command's.
         command.make_context(words, rest, resilient_parsing=False)
+
+
+@pytest.mark.parametrize("words", ["image targets", "image check", "swarm constraint"])
+def test_images_in_examples_are_named_as_the_commands_take_them(words):
+    command = dict(commands(typer.main.get_command(app)))[words]
+
+    for example in EXAMPLES[words]:
+        given = command.make_context(words, shlex.split(example.removeprefix(f"amd-ctk {words}"))).params
+        for image in given.get("images") or [given["image"]]:
+            assert str(parse_reference(image)) == image

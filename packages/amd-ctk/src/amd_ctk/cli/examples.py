@@ -39,7 +39,7 @@ EXAMPLES = {
     "gpu list": ("amd-ctk gpu list", "amd-ctk gpu list --wide", "amd-ctk gpu list --json"),
     "gpu query": ("amd-ctk gpu query --format='{gfx}'", "amd-ctk gpu query --format=labels --gpus=0-1"),
     "image targets": ("amd-ctk image targets docker:rocm/pytorch",),
-    "image check": ("amd-ctk image check rocm/pytorch", "amd-ctk image check rocm/pytorch --gpus=0-1"),
+    "image check": ("amd-ctk image check docker:rocm/pytorch", "amd-ctk image check docker:rocm/pytorch --gpus=0-1"),
     "image pick": ("amd-ctk image pick oci:images",),
     "image matrix": ("amd-ctk image matrix --template='app:{version}-{gfx}' --version=1.0 --gfx=gfx90a,gfx942",),
     "run": (
@@ -55,7 +55,10 @@ EXAMPLES = {
         "sudo amd-ctk swarm setup --remove",
     ),
     "swarm status": ("amd-ctk swarm status", "amd-ctk swarm status --json"),
-    "swarm constraint": ("amd-ctk swarm constraint rocm/pytorch", "amd-ctk swarm constraint rocm/pytorch --gfx=gfx942"),
+    "swarm constraint": (
+        "amd-ctk swarm constraint docker:rocm/pytorch",
+        "amd-ctk swarm constraint docker:rocm/pytorch --gfx=gfx942",
+    ),
     "swarm submit": (
         "amd-ctk swarm submit sweep --vram=4000 --each=params.txt rocm/pytorch -- python3 train.py",
         "amd-ctk swarm submit seed --gpus=1 --each=- rocm/pytorch -- python3 train.py --seed",
