@@ -113,8 +113,8 @@ def test_an_engine_that_does_not_answer_is_not_waited_for(mi300x, tmp_path):
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == (
         "driver  ok           amdgpu 6.8.5 is loaded\n"
-        "docker  not checked  the docker daemon does not answer\n"
-        "                     needs: docker gave no answer within 2 seconds\n"
+        "docker  not checked  the docker daemon does not answer: docker gave no answer within 2 seconds\n"
+        "                     needs: sudo systemctl status docker\n"
         "2 checks: 1 ok, 0 bad, 0 notes, 1 not checked\n"
     )
 

@@ -24,5 +24,5 @@ def check(facts: Facts) -> Finding | None:
         return note(f"Docker {docker.version_words} has no CDI; 25 is the first that has", fix="use --runtime=amd")
     is_on = docker.file_cdi if docker.file_cdi is not None else docker.version >= ON_BY_DEFAULT
     if not is_on:
-        return note("Docker's CDI is off", fix="sudo amd-ctk runtime configure --cdi && sudo systemctl restart docker")
+        return note("Docker's CDI is off", fix=f"{docker.configure_command} --cdi && {docker.restart_command}")
     return ok("Docker reads CDI specs")

@@ -17,9 +17,9 @@ def check(facts: Facts) -> Finding | None:
     """Judge what daemon.json says of the AMD runtime."""
     docker = facts.docker
     if docker.file_problem:
-        words = f"/etc/docker/daemon.json cannot be read: {docker.file_problem}"
-        return bad(words, fix="sudo dockerd --validate, and correct the file")
+        words = f"{docker.file_path} cannot be read: {docker.file_problem}"
+        return bad(words, fix=f"sudo dockerd --validate --config-file {docker.file_path}, and correct it")
     if docker.missing_programs:
         words = f"daemon.json names {docker.missing_programs[0]}, which is not there"
-        return bad(words, fix="sudo amd-ctk runtime configure")
+        return bad(words, fix=docker.configure_command)
     return ok("daemon.json is understood") if docker.file_runtimes else None

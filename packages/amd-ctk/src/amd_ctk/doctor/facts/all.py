@@ -64,7 +64,7 @@ def read_facts(
     specs = read_spec_files(host)
     host = BrokenHost(host.root)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        docker = pool.submit(read_docker, host) if engine in ("", "docker") else None
+        docker = pool.submit(read_docker, host, user) if engine in ("", "docker") else None
         told = pool.submit(ask_engines, container) if container else None
         gpus = read_gpus(host)
         facts = Facts(

@@ -6,17 +6,26 @@ import os
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
+from amd_ctk.doctor.facts.docker_endpoint import find_other_machine
 from amd_ctk.engines.docker import DOCKER
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.programs import ask
-from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from amd_ctk.doctor.facts.users import User
     from amdgpu_discovery.host import Host
+
+CONFIGURE = "sudo amd-ctk runtime configure"
+# What rootless Docker reads in its user's home directory.
+ROOTLESS_FILE = ".config/docker/daemon.json"
+# The longest that people write have 2 KiB.
+LARGEST = 128 * 1024
 
 
 class DockerFacts(Value):
@@ -30,6 +39,10 @@ class DockerFacts(Value):
     default_runtime: str = ""
     operating_system: str = ""
     is_rootless: bool = False
+    # The endpoint of another machine's engine, "" where it is this machine's.
+    other_machine: str = ""
+    # The daemon.json that this engine reads.
+    file_path: str = DOCKER.config_path
     # Names under which daemon.json has the AMD runtime, and the programs that it names for them.
     file_runtimes: tuple[str, ...] = ()
     file_programs: tuple[str, ...] = ()
@@ -52,17 +65,41 @@ class DockerFacts(Value):
         """Return the version as people write it."""
         return ".".join(map(str, self.version))
 
+    @property
+    def configure_command(self) -> str:
+        """Return the command that registers the AMD runtime with this engine."""
+        own_file = self.file_path or f"~/{ROOTLESS_FILE}"
+        return f"amd-ctk runtime configure --config-path={own_file}" if self.is_rootless else CONFIGURE
 
-def read_docker(host: Host) -> DockerFacts:
-    """Return what there is to know; an engine that does not answer is a fact too."""
-    facts = _read_file(host)
+    @property
+    def restart_command(self) -> str:
+        """Return the command that has this engine read its file."""
+        return "systemctl --user restart docker" if self.is_rootless else "sudo systemctl restart docker"
+
+
+def read_docker(host: Host, user: User | None = None) -> DockerFacts:
+    """Return what there is to know; an engine that does not answer is a fact too.
+
+    `user` is the one who has a rootless engine, if there is one.
+    """
     answer = ask(["docker", "info", "--format", "{{json .}}"], seconds=SECONDS)
-    if answer.problem:
-        return facts.replace(is_installed="not installed" not in answer.problem, problem=answer.problem)
     info = _parse(answer.output)
+    is_installed = "not installed" not in answer.problem
+    other_machine = find_other_machine(info) if is_installed else ""
+    if other_machine:
+        # What it answers is not about this host.
+        return _read_file(host).replace(is_installed=True, other_machine=other_machine)
+    if answer.problem:
+        return _read_file(host).replace(is_installed=is_installed, problem=answer.problem)
     if not info.get("ServerVersion"):
         lines = answer.errors.strip().splitlines() or ["the docker daemon does not answer"]
-        return facts.replace(is_installed=True, problem=lines[-1])
+        return _read_file(host).replace(is_installed=True, problem=lines[-1])
+    is_rootless = "name=rootless" in (info.get("SecurityOptions") or [])
+    facts = _read_user_file(host, user) if is_rootless else _read_file(host)
+    return _add_info(facts, info).replace(is_rootless=is_rootless)
+
+
+def _add_info(facts: DockerFacts, info: dict[str, Any]) -> DockerFacts:
     runtimes = info.get("Runtimes")
     return facts.replace(
         is_installed=True,
@@ -70,7 +107,6 @@ def read_docker(host: Host) -> DockerFacts:
         runtimes=tuple(sorted(runtimes)) if isinstance(runtimes, dict) else (),
         default_runtime=str(info.get("DefaultRuntime") or ""),
         operating_system=str(info.get("OperatingSystem") or ""),
-        is_rootless="name=rootless" in (info.get("SecurityOptions") or []),
     )
 
 
@@ -93,13 +129,29 @@ def _read_file(host: Host) -> DockerFacts:
     if host.stat(DOCKER.config_path) is None:
         return DockerFacts()
     try:
-        return _read_document(host)
+        document = DOCKER.read(host.read(DOCKER.config_path).decode())
+        options = read_command_line(host, f"{DOCKER.service}.service")
+        return _judge(document).replace(taken_directives=tuple(_taken(document, options)))
     except (OSError, ValueError, ToolkitError) as error:
         return DockerFacts(file_problem=str(getattr(error, "message", error)))
 
 
-def _read_document(host: Host) -> DockerFacts:
-    document = DOCKER.read(host.read(DOCKER.config_path).decode())
+def _read_user_file(host: Host, user: User | None) -> DockerFacts:
+    if user is None:
+        # Nobody knows whose engine it is.
+        return DockerFacts(file_path="")
+    facts = DockerFacts(file_path=f"{user.home}/{ROOTLESS_FILE}")
+    try:
+        text = read_plain_file(host.path(facts.file_path), largest=LARGEST)[0].decode()
+        return _judge(DOCKER.read(text)).replace(file_path=facts.file_path)
+    except FileNotFoundError:
+        return facts
+    except (OSError, ValueError, RecursionError, ToolkitError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(getattr(error, "message", error))
+        return facts.replace(file_problem=why)
+
+
+def _judge(document: Any) -> DockerFacts:
     layout = DOCKER.find_layout(document)
     entries = document.get(layout.runtimes)
     programs = {
@@ -112,7 +164,6 @@ def _read_document(host: Host) -> DockerFacts:
         file_runtimes=tuple(programs),
         file_programs=tuple(programs.values()),
         file_cdi=cdi if isinstance(cdi, bool) else None,
-        taken_directives=tuple(_taken(document, read_command_line(host, f"{DOCKER.service}.service"))),
         missing_programs=tuple(path for path in programs.values() if "/" in path and not os.path.exists(path)),
     )
 

@@ -1,0 +1,145 @@
+"""Docker that is rootless, on another machine, or silent is not judged by what root's daemon.json says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from amd_ctk.doctor.facts.users import User
+
+WITH_AMD = json.dumps({"runtimes": {"amd": {"path": "amd-container-runtime"}}})
+USER = User(name="u1", uid=1000, groups=(1000,), home="/home/u1", runtime_directory="/run/user/1000")
+OWN_FILE = "/home/u1/.config/docker/daemon.json"
+
+
+def rootless(machine):
+    machine.user = USER
+    machine.docker["SecurityOptions"] = ["name=seccomp,profile=builtin", "name=rootless"]
+    machine.write("/etc/docker/daemon.json", WITH_AMD)
+    return machine
+
+
+def finding_of(machine, check):
+    (result,) = machine.examine(only=[check])
+    return result.finding.state, result.finding.words, result.finding.fix or result.finding.needs
+
+
+def answer_with(machine, script):
+    """Have a `docker` that runs this, in place of one that answers."""
+    machine.facts = _facts_with(machine, script)
+    return machine
+
+
+def _facts_with(machine, script):
+    from amd_ctk.doctor.facts.all import read_facts
+
+    def facts(engine=""):
+        machine.add_program("docker", script)
+        return read_facts(machine.host, engine=engine, user=machine.user, proc=str(machine.proc))
+
+    return facts
+
+
+def test_rootless_docker_is_not_compared_with_the_file_of_root(machine):
+    made = rootless(machine())
+
+    assert finding_of(made, "docker") == (
+        "note",
+        "28.5.2 has no runtime amd",
+        "amd-ctk runtime configure --config-path=/home/u1/.config/docker/daemon.json",
+    )
+
+
+def test_rootless_docker_is_compared_with_its_own_file(machine):
+    made = rootless(machine())
+    made.write(OWN_FILE, WITH_AMD)
+
+    assert finding_of(made, "docker") == (
+        "bad",
+        "28.5.2 was started before daemon.json had the runtime amd",
+        "systemctl --user restart docker",
+    )
+
+
+def test_a_broken_file_of_rootless_docker_is_named(machine):
+    made = rootless(machine())
+    made.write(OWN_FILE, "[")
+
+    state, words, fix = finding_of(made, "docker-file")
+
+    assert (state, words.startswith(f"{OWN_FILE} cannot be read: ")) == ("bad", True)
+    assert fix == f"sudo dockerd --validate --config-file {OWN_FILE}, and correct it"
+
+
+def test_a_file_of_a_user_that_never_ends_is_not_read(machine):
+    made = rootless(machine())
+    (made.root / "home/u1/.config/docker").mkdir(parents=True)
+    (made.root / OWN_FILE.lstrip("/")).symlink_to("/dev/zero")
+
+    assert finding_of(made, "docker-file")[:2] == ("bad", f"{OWN_FILE} cannot be read: it is not a plain file")
+
+
+def test_rootless_docker_of_nobody_known_is_judged_by_its_answer_alone(machine):
+    made = rootless(machine())
+    made.user = None
+
+    assert finding_of(made, "docker")[0] == "note"
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://10.0.0.1:2375", "ssh://u1@10.0.0.1:2375/x"])
+def test_an_engine_on_another_machine_is_named_and_not_judged(machine, monkeypatch, endpoint):
+    made = machine()
+    made.write("/etc/docker/daemon.json", WITH_AMD)
+    monkeypatch.setenv("DOCKER_HOST", endpoint)
+
+    assert made.examine(only=["docker", "docker-cdi", "docker-gpus", "rootless"]) == []
+    assert finding_of(made, "docker-context") == (
+        "note",
+        f"'docker' talks to {endpoint[:6]}10.0.0.1:2375, which is not this machine",
+        "run amd-ctk doctor there, or: unset DOCKER_HOST; docker context use default",
+    )
+
+
+def test_an_engine_on_another_machine_that_is_silent_is_not_judged(machine, monkeypatch):
+    made = answer_with(machine(), "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
+
+    assert made.examine(only=["docker"]) == []
+    assert finding_of(made, "docker-context")[0] == "note"
+
+
+def test_a_context_of_another_machine_is_named(machine):
+    info = json.dumps({"ServerVersion": "28.5.2", "ClientInfo": {"Context": "far"}})
+    made = answer_with(machine(), f"case $1 in info) echo '{info}';; context) echo ssh://far.example;; esac")
+
+    assert made.examine(only=["docker"]) == []
+    assert "'docker' talks to ssh://far.example, " in finding_of(made, "docker-context")[1]
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["unix:///run/user/1000/docker.sock", "tcp://localhost:2375", "tcp://127.0.0.1:2375", "tcp://[::1]:2375"],
+)
+def test_a_socket_of_this_machine_is_judged(machine, monkeypatch, endpoint):
+    made = machine()
+    monkeypatch.setenv("DOCKER_HOST", endpoint)
+
+    assert finding_of(made, "docker")[0] == "note"
+    assert made.examine(only=["docker-context"]) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "needs"),
+    [
+        (
+            "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?",
+            "sudo systemctl start docker",
+        ),
+        ("permission denied while trying to connect to the Docker daemon socket", "root or group docker"),
+    ],
+)
+def test_the_error_of_a_silent_engine_is_no_need(machine, said, needs):
+    made = answer_with(machine(), f"echo '{said}' >&2; exit 1")
+
+    assert finding_of(made, "docker") == ("not checked", f"the docker daemon does not answer: {said}", needs)
