@@ -31,7 +31,7 @@ class Podman:
             *(program, "--root", directory / "storage", "--runroot", _short_directory(), "--storage-driver=vfs"),
             *("--tmpdir", directory / "tmp", "--runtime", _on_host(runtime, host_root, directory / "runtime")),
         ]
-        self._environment = {
+        self.environment = {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": os.fspath(directory),
             "CONTAINERS_CONF": os.fspath(directory / "containers.conf"),
@@ -40,8 +40,8 @@ class Podman:
     def __call__(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a `podman` command to its end and return what it printed; EngineError if it fails and `check` is true."""
         ended = subprocess.run(
-            [*map(str, self._words), *words],
-            env=self._environment,
+            self.command(*words),
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -51,6 +51,10 @@ class Podman:
         if check and ended.returncode != 0:
             raise EngineError(f"podman {' '.join(words)}: {ended.stderr}")
         return ended
+
+    def command(self, *words: str) -> list[str]:
+        """Return the words of a `podman` command, for a program that runs it with `environment`."""
+        return [*map(str, self._words), *words]
 
     def import_image(self, archive: Path) -> None:
         """Make an image of a packed root file system, without any registry."""

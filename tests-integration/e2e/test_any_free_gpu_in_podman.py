@@ -1,0 +1,115 @@
+"""Podman containers that say how many GPUs they need, on four exclusive MI210."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+from support.docker import IMAGE
+from support.installed import engine_program, our_program, require_root
+from support.podman import Podman
+from support.tracked_host import TrackedHost, wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.podman]
+
+SHOW = ("sh", "-c", "echo $AMD_VISIBLE_DEVICES; ls /dev/dri")
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    return TrackedHost(build_host(tmp_path_factory.mktemp("choices") / "host", "mi210-4", with_links=False))
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory, image_archive, machine):
+    """Return a Podman whose containers have the GPUs of that host."""
+    require_root()
+    engine_program("runc")
+    runtime = our_program("amd-container-runtime")
+    engine = Podman(engine_program("podman"), tmp_path_factory.mktemp("podman"), runtime, machine.host.root)
+    engine.import_image(image_archive)
+    machine.environment |= engine.environment | {"PATH": machine.environment["PATH"]}
+    return engine
+
+
+@pytest.fixture
+def podman(engine, machine):
+    """Return that Podman; after the test it has no container, and no job runs."""
+    yield engine
+    machine.end_jobs()
+    engine("rm", "--all", "--force", "--time=0")
+
+
+@pytest.fixture
+def start(podman):
+    """Return a function that starts a container that stays: `start("free:1")` is its id, or what Podman says."""
+
+    def start(gpus, *options):
+        asking = ("--detach", f"--env=AMD_VISIBLE_DEVICES={gpus}", "--network=none")
+        ended = podman("run", *asking, *options, IMAGE, "sleep", "600", check=False)
+        return ended.stdout.strip() if ended.returncode == 0 else ended.stderr
+
+    return start
+
+
+def told(podman, container):
+    """Return the GPUs that the first process of a container was told."""
+    environment = podman("exec", container, "cat", "/proc/1/environ").stdout.split("\0")
+    return dict(entry.split("=", 1) for entry in environment if entry)["AMD_VISIBLE_DEVICES"]
+
+
+def configured(podman, container, name):
+    """Return a variable as `podman inspect` shows it."""
+    environment = json.loads(podman("inspect", "--format={{json .Config.Env}}", container).stdout)
+    return dict(entry.split("=", 1) for entry in environment)[name]
+
+
+def test_each_container_has_another_gpu_and_one_too_many_is_refused(podman, start, machine):
+    containers = [start("free:1") for _ in range(4)]
+
+    refused = start("free:1")
+
+    assert "free:1: 0 of 4 GPUs are free (0-3 exclusive and in use); 'amd-ctk run --wait' waits for one" in refused
+    assert [told(podman, container) for container in containers] == ["0", "1", "2", "3"]
+    # Podman reads it where the runtime wrote what was chosen.
+    assert configured(podman, containers[3], "AMD_VISIBLE_DEVICES") == "3"
+    assert machine.users() == {number: [container] for number, container in enumerate(containers)}
+
+
+def test_a_restart_chooses_again(podman, start):
+    first, second = start("free:1"), start("free:1")
+    podman("rm", "--force", "--time=0", first)
+
+    podman("restart", "--time=0", second)
+
+    assert told(podman, second) == "0"
+
+
+def test_a_container_has_the_gpus_that_were_reserved_for_it(podman, start, machine):
+    start("0")
+    command = podman.command("run", "--rm", "--network=none", IMAGE, *SHOW)
+
+    ended = machine.run_job("run", "--gpus=auto:2", "--wait", "--", *command)
+
+    assert (ended.returncode, ended.stderr) == (0, "GPUs 1 and 2\n")
+    assert ended.stdout == "1,2\ncard2\ncard4\nrenderD129\nrenderD131\n"
+
+
+def test_a_copied_token_opens_nothing_and_the_next_job_is_served_at_the_end(podman, start, machine):
+    sleep = ("--network=none", IMAGE, "sleep", "600")
+    machine.start_job("run", "--gpus=all", "--name=first", "--", *podman.command("run", "--name=first", *sleep))
+    wait_until(lambda: len(machine.users().get(3, [])) == 2)
+    last = ("--wait", "--name=second", "--", *podman.command("run", "--rm", "--network=none", IMAGE, *SHOW))
+    second = machine.start_job("run", *last)
+    wait_until(lambda: machine.waiting() == ["second"])
+    token = configured(podman, "first", "AMD_CTK_RESERVATION")
+
+    assert "GPUs [0] are exclusive and already in use" in start("0", f"--env=AMD_CTK_RESERVATION={token}")
+    assert machine.waiting() == ["second"]
+    podman("kill", "first")
+
+    out, said = second.communicate(timeout=180)
+    assert (second.returncode, out.splitlines()[0]) == (0, "0")
+    assert "waiting for 1 GPU: 0 free of 4\nGPU 0 after " in said
