@@ -20,7 +20,7 @@ def installed_units(tmp_path):
     """Return the units as they would be on a machine whose amd-ctk is the one under test."""
     for name in UNITS:
         text = (PACKAGING / "systemd" / name).read_text()
-        assert "/usr/bin/amd-ctk cdi " in text
+        assert "/usr/bin/amd-ctk " in text or name.endswith(".timer")
         (tmp_path / name).write_text(text.replace("/usr/bin/amd-ctk", str(our_program("amd-ctk"))))
     return [tmp_path / name for name in UNITS]
 
@@ -52,7 +52,16 @@ def test_udev_finds_nothing_wrong_with_the_rule():
 def test_the_rule_starts_units_that_exist():
     started = {word for line in RULES.read_text().splitlines() for word in line.replace('"', " ").split()}
 
-    assert {word for word in started if word.endswith(".service")} == set(UNITS)
+    assert {word for word in started if word.endswith(".service")} == {
+        "amd-cdi-refresh.service",
+        "amd-cdi-watch.service",
+    }
+    assert UNITS == [
+        "amd-cdi-refresh.service",
+        "amd-cdi-watch.service",
+        "amd-swarm-prune.service",
+        "amd-swarm-prune.timer",
+    ]
 
 
 def _has_udevadm():

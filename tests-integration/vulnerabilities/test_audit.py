@@ -47,7 +47,7 @@ def test_a_bundled_wheel_with_a_vulnerability_is_named_with_the_version_that_fix
         1,
         (
             f"tomlkit {TOMLKIT}: MADE-UP-1: A file makes it loop (fixed in 9.1)\n"
-            "10 wheels, 1 records up to 2026-11-01T00:00:00Z: 1 found\n"
+            "11 wheels, 1 records up to 2026-11-01T00:00:00Z: 1 found\n"
         ),
     )
 
@@ -70,7 +70,7 @@ def test_a_version_is_affected_between_the_events_of_a_range(tmp_path, events, f
 
     assert (code, said.splitlines()[-1]) == (
         found,
-        f"10 wheels, 1 records up to 2026-11-01T00:00:00Z: {found} found",
+        f"11 wheels, 1 records up to 2026-11-01T00:00:00Z: {found} found",
     )
 
 
@@ -82,7 +82,7 @@ def test_a_version_that_is_listed_is_affected(tmp_path):
         1,
         (
             f"tomlkit {TOMLKIT}: MADE-UP-1: A file makes it loop (no version fixes it)\n"
-            "10 wheels, 1 records up to 2026-11-01T00:00:00Z: 1 found\n"
+            "11 wheels, 1 records up to 2026-11-01T00:00:00Z: 1 found\n"
         ),
     )
 
@@ -94,7 +94,7 @@ def test_a_zip_file_of_all_records_is_read(tmp_path):
         for content in (withdrawn, other):
             archive.writestr(f"{content['id']}.json", json.dumps(content))
 
-    assert run(tmp_path / "all.zip") == (0, "10 wheels, 1 records up to 2026-11-01T00:00:00Z: 0 found\n")
+    assert run(tmp_path / "all.zip") == (0, "11 wheels, 1 records up to 2026-11-01T00:00:00Z: 0 found\n")
 
 
 @pytest.mark.parametrize("content", [[], {}, [{"id": "X", "affected": []}]])

@@ -163,7 +163,7 @@ def test_a_cdi_device_of_a_target_gives_every_gpu_of_it(host, amd_ctk):
 
 def test_an_image_for_another_gpu_is_refused_as_it_would_be(host, amd_ctk):
     host("mi210-4")
-    amd_ctk("runtime", "configure", "--runtime=docker")
+    amd_ctk("runtime", "configure", "--runtime-path=/usr/bin/amd-container-runtime", "--no-validate")
     asking = ("explain", "docker", "run", "--runtime=amd", "-eAMD_VISIBLE_DEVICES=1", "-eAMD_REQUIRE_GFX=gfx=gfx942")
 
     refused = amd_ctk(*asking, "img")
