@@ -143,6 +143,40 @@ def test_a_service_that_deviceallow_limits_has_the_numbers_of_the_host(system):
     assert system.run("cat /run/complained") == "GPUs 0-2 are hidden from this process by its device cgroup\n"
 
 
+JOB = "amd-ctk run --gpus=3 --name=train --unit --"
+TRY_UNTIL = "n=0; until [ $((n += 1)) -gt 300 ] && exit 1;"
+
+
+@pytest.fixture(scope="module")
+def on_whole_host(system):
+    """Return what stands before commands for a host of which nothing is hidden; its GPUs are exclusive."""
+    build_host(system.shared / "whole", "mi210-4")
+    on_host = "export AMD_CTK_HOST_ROOT=/run/shared/whole;"
+    system.run(f"{on_host} amd-ctk gpu-tracker enable && amd-ctk gpu-tracker all exclusive")
+    return on_host
+
+
+def test_a_job_in_a_unit_opens_its_gpus_and_no_other(system, on_whole_host):
+    said = system.run(f"{on_whole_host} {JOB} sh -c 'list-gpus; exit 7' 2>/run/complained; echo $? >/run/code")
+
+    access = access_by_node(said)
+    assert {path: access[path] for path in GPU_3} == dict.fromkeys(GPU_3, "opens")
+    assert {path: access[path] for path in OTHERS} == dict.fromkeys(OTHERS, "refused-by-cgroup")
+    assert system.run("cat /run/code") == "7\n"
+
+
+def test_a_job_in_a_unit_has_its_reservation_as_long_as_it_runs(system, on_whole_host):
+    system.run(f"{on_whole_host} {JOB} sleep 600 >/dev/null 2>&1 & echo $! >/run/job")
+    is_reserved = "amd-ctk gpu-tracker status | grep -q train"
+
+    # The command has the process id with which amd-ctk reserved.
+    system.run(f"{TRY_UNTIL} grep -q ^sleep /proc/$(cat /run/job)/cmdline; do sleep 0.2; done")
+    system.run(f"{on_whole_host} {is_reserved}")
+    system.run("kill -9 $(cat /run/job)")
+
+    system.run(f"{on_whole_host} {TRY_UNTIL} ! {is_reserved}; do sleep 0.2; done")
+
+
 NSPAWN = "systemd-nspawn --quiet --directory=/run/shared/machine --register=no"
 
 
