@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 MOST_NAMES = 5_000_000
 # Of the files of one layer by their headers: a compressed layer can claim any size.
 LARGEST_LAYER = 2**40
+# Of the names that are kept of one image, those of files with code and of deletions; images have a tenth of that.
+LARGEST_KEPT = 32 * 1024 * 1024
 # How often progress is shown.
 STEP = 1 << 14
 STEP_OF_SIZE = 1 << 28
@@ -32,6 +34,12 @@ class Counter:
         self._progress.names += names
         if self._progress.names > MOST_NAMES:
             raise ImageError(f"it has more than {MOST_NAMES} files, more than any image needs")
+
+    def keep(self, size: int) -> None:
+        """Count what is kept of the names of a layer; ImageError where all layers of an image keep too much."""
+        self._progress.kept += size
+        if self._progress.kept > LARGEST_KEPT:
+            raise ImageError("the names of files with code and of deletions in an image take more than 32 MiB")
 
     def bound(self, size: int) -> None:
         """Raise ImageError where a layer with so many bytes more is too large."""

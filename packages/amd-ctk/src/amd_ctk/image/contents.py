@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+from amd_ctk.image.bounds import LARGEST_KEPT
 from amd_ctk.image.deep import UNREADABLE
 from amd_ctk.image.errors import ImageError
 from amd_ctk.image.names import OPAQUE, WHITEOUT, clean, targets_in
@@ -11,16 +12,20 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-# Images have a tenth of that; of each a few hundred bytes are kept.
-MOST_KEPT = 200_000
+# Of the path of a file with code; directories that programs make are not half as deep.
+DEEPEST_PATH = 64
+# Above the files with code of an image, which has a thousand.
+MOST_DIRECTORIES = 100_000
+# What a string costs beside its characters.
+SIZE_OF_STRING = 64
 
 
 class LayerContents:
     """What one layer says about targets: the files that have code, and what it takes from the layers below."""
 
-    __slots__ = ("_directories", "deleted", "emptied", "hashes", "targets_by_path")
+    __slots__ = ("_directories", "deleted", "emptied", "hashes", "kept", "targets_by_path")
 
     def __init__(self) -> None:
         self.targets_by_path: dict[str, tuple[str, ...]] = {}
@@ -30,25 +35,31 @@ class LayerContents:
         self._directories: set[str] = set()
         # Of the names of everything but directories, as fields of headers: 8 bytes each, because there may be millions.
         self.hashes = array("q")
+        # How many bytes the names above take, about.
+        self.kept = 0
 
     def add(self, name: str, targets: Iterable[str] = ()) -> None:
         """Note a file of the layer; `targets` are those that were found in it."""
         path = clean(name)
         directory, _, base = path.rpartition("/")
         if base == OPAQUE:
+            self._bound(directory)
             self.emptied.add(directory)
         elif base.startswith(WHITEOUT):
+            self._bound(path)
             self.deleted.add(f"{directory}/{base.removeprefix(WHITEOUT)}".lstrip("/"))
         elif path and (found := tuple(sorted({*targets, *targets_in(path)}))):
+            self._bound(path, found)
+            if path.count("/") >= DEEPEST_PATH:
+                raise ImageError(f"a file with code is more than {DEEPEST_PATH} directories deep")
             self.targets_by_path[path] = found
-        self._bound()
 
     def add_directory(self, name: str) -> None:
         """Note a directory, which may stand where a layer below has a file."""
         path = clean(name)
         if targets_in(path):
+            self._bound(path)
             self._directories.add(path)
-            self._bound()
 
     def note_path(self, name: str) -> None:
         """Note that there is something other than a directory, by its whole name."""
@@ -56,19 +67,35 @@ class LayerContents:
 
     def remove_from(self, paths: Iterable[str]) -> set[str]:
         """Return which paths of the layers below are gone: deleted, or behind something else of that name."""
-        paths_by_hash = {hash(form): path for path in _with_parents(paths) for form in _forms(path)}
+        paths_by_form = _forms_of(paths)
         # A million hashes are looked up in a hundredth of a second.
-        hidden = {paths_by_hash[name] for name in self.hashes if name in paths_by_hash}
-        gone = self.deleted | hidden
-        return {path for path in paths if path in self._directories or self._has_gone(path, gone)}
+        hidden = {paths_by_form[name] for name in self.hashes if name in paths_by_form}
+        removal = Removal(hidden | set(map(hash, self.deleted)), self.emptied)
+        return {path for path in paths if path in self._directories or removal.has_taken(path)}
 
-    def _has_gone(self, path: str, gone: set[str]) -> bool:
-        """Return whether a path is gone, by itself or with a directory above it."""
-        return path in gone or "" in self.emptied or any(up in gone or up in self.emptied for up in _parents(path))
+    def _bound(self, path: str, found: tuple[str, ...] = ()) -> None:
+        self.kept += len(path) + SIZE_OF_STRING * (2 + len(found))
+        if self.kept > LARGEST_KEPT:
+            raise ImageError("the names of files with code and of deletions in a layer take more than 32 MiB")
 
-    def _bound(self) -> None:
-        if sum(map(len, (self.targets_by_path, self.deleted, self.emptied, self._directories))) > MOST_KEPT:
-            raise ImageError(f"a layer has more than {MOST_KEPT} files with code or deletions")
+
+class Removal:
+    """What a layer takes from those below it: each directory is looked at once, however many files it has."""
+
+    def __init__(self, gone: set[int], emptied: set[str]) -> None:
+        self._gone = gone
+        self._emptied = emptied
+        self._taken_by_path: dict[int, bool] = {}
+
+    def has_taken(self, path: str) -> bool:
+        """Return whether a path is gone, by itself or with a directory above it; by hashes, which are small."""
+        key = hash(path)
+        if key not in self._taken_by_path:
+            directory = path.rpartition("/")[0]
+            self._taken_by_path[key] = (
+                key in self._gone or directory in self._emptied or (directory != "" and self.has_taken(directory))
+            )
+        return self._taken_by_path[key]
 
 
 class Image(Value):
@@ -104,20 +131,20 @@ def code_in(layers: Iterable[LayerContents]) -> dict[str, tuple[str, ...]]:
     return targets_by_path
 
 
-def _parents(path: str) -> Iterator[str]:
-    end = path.rfind("/")
-    while end > 0:
-        yield path[:end]
-        end = path.rfind("/", 0, end)
-
-
-def _with_parents(paths: Iterable[str]) -> set[str]:
-    return {each for path in paths for each in (path, *_parents(path))}
-
-
-def _forms(path: str) -> tuple[bytes, ...]:
-    """Return how a path may stand in a header of tar."""
-    return _field(path), _field(f"./{path}"), _field(f"/{path}")
+def _forms_of(paths: Iterable[str]) -> dict[int, int]:
+    """Return the hashes of paths and of all directories above them, by the hashes of their forms in headers of tar."""
+    paths_by_form: dict[int, int] = {}
+    seen: set[int] = set()
+    files = 0
+    for files, path in enumerate(paths, 1):
+        at = path
+        while at and (key := hash(at)) not in seen:
+            seen.add(key)
+            paths_by_form.update({hash(_field(form)): key for form in (at, f"./{at}", f"/{at}")})
+            at = at.rpartition("/")[0]
+        if len(seen) - files > MOST_DIRECTORIES:
+            raise ImageError(f"the files with code of an image are in more than {MOST_DIRECTORIES} directories")
+    return paths_by_form
 
 
 def _field(name: str) -> bytes:

@@ -19,4 +19,6 @@ def read_layer(file: Readable, progress: Progress, *, deep: bool = False) -> Lay
     start = file.read(LONGEST_MAGIC) or b""
     counter = Counter(progress)
     source = open_source(Beginning(start, file), compression_of(start), counter)
-    return TarLayer(source, counter, deep=deep).read()
+    layer = TarLayer(source, counter, deep=deep).read()
+    counter.keep(layer.kept)
+    return layer

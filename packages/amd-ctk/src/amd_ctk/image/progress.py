@@ -8,12 +8,13 @@ GIBIBYTE = 2**30
 
 
 class Progress:
-    """One line that is written over; also counts names over all layers of an image."""
+    """One line that is written over; also counts names, and what is kept of them, over all layers of an image."""
 
     def __init__(self) -> None:
         self._is_shown = sys.stderr.isatty()
         self.layer = ""
         self.names = 0
+        self.kept = 0
 
     def show(self, names: int, size: int) -> None:
         """Show how many names of the current layer were read, and how many bytes its files have."""
