@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -20,8 +21,8 @@ TOO_FAR_APART = (
     "free:2+xgmi: 2 of 8 GPUs are free, 1 of them in one XGMI hive (0-2, 4-6 exclusive and in use);"
     " 'amd-ctk run --wait' waits for one"
 )
-# How many containers start at once.
-AT_ONCE = 12
+# How many containers start at once; more than eight.
+AT_ONCE = int(os.environ.get("AMD_CHOICE_CONTAINERS_IN_DOCKER", "12"))
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,8 @@ def test_containers_at_once_get_another_gpu_each_and_the_rest_is_refused(docker,
     started = [out.strip() for (out, _), code in answers if code == 0]
     refused = [error for (_, error), code in answers if code != 0]
 
-    assert [NONE_FREE in error for error in refused] == [True] * 4
+    assert [error for error in refused if NONE_FREE not in error] == []
+    assert len(refused) == AT_ONCE - 8
     assert sorted(told(docker, container) for container in started) == list("01234567")
     assert machine.users() == {int(told(docker, container)): [container] for container in started}
 
