@@ -16,7 +16,6 @@ PATHS = {
     f"12:devices:/docker/{ID}\n1:name=systemd:/docker/{ID}\n0::/": "docker",
     f"0::/../../system.slice/docker-{ID}.scope": "docker",
     f"0::/machine.slice/libpod-{ID}.scope/container": "podman",
-    f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope": "podman",
     f"0::/kubepods.slice/kubepods-pod1_2.slice/cri-containerd-{ID}.scope": "containerd",
     f"0::/kubepods/burstable/pod7a/{ID}": "kubernetes",
     f"0::/kubepods.slice/kubepods-pod7a.slice/crio-{ID}.scope": "cri-o",
@@ -64,6 +63,29 @@ def test_a_container_that_is_tracked_is_found_by_any_id():
     )
     assert parse_cgroup(f"0::/docker/{ID}/docker/{INNER}\n", {INNER}) == ContainerOfProcess(
         container_id=INNER, engine="docker"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "container_id", "engine", "user"),
+    [
+        (f"user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope", ID, "podman", 1000),
+        (f"user.slice/user-1000.slice/user@1000.service/a.slice/docker-{ID}.scope", ID, "docker", 1000),
+        ("user.slice/user-1000.slice/user@1000.service/user@7.service/nightly-job", "nightly-job", "", 1000),
+        ("user.slice/user-1000.slice/user@1000.service/lxc.payload.web", "web", "lxc", 1000),
+        ("user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_7", "job-7", "slurm", 1000),
+        (f"system.slice/docker-{ID}.scope/user.slice/user-7.slice/user@7.service", ID, "docker", None),
+    ],
+)
+def test_below_the_service_of_a_user_the_user_chooses_names(path, container_id, engine, user):
+    assert parse_cgroup(f"0::/{path}\n", {"nightly-job"}) == ContainerOfProcess(
+        container_id=container_id, engine=engine, user=user
+    )
+
+
+def test_an_id_that_is_no_engines_own_is_bounded_and_printable():
+    assert parse_cgroup(f"0::/lxc.payload.{chr(27) * 243}\n", ()) == ContainerOfProcess(
+        container_id="?" * 128, engine="lxc"
     )
 
 

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.usage.peaks import MOST_PEAKS, Peak, raise_peaks, read_peaks, write_peaks
 from amdgpu_discovery.host import Host
@@ -24,6 +28,47 @@ def test_those_that_were_not_seen_for_longest_are_forgotten():
     assert len(peaks) == MOST_PEAKS
     assert [key[0] for key in peaks][:1] == ["2"]
     assert [key[0] for key in peaks][-2:] == ["0", "new"]
+
+
+def test_a_user_cannot_make_the_peaks_of_others_forgotten():
+    peaks = raise_peaks({}, [peak("real"), peak("theirs", user=1001)])
+    peaks = raise_peaks(peaks, [peak(str(number), user=1000) for number in range(2000)])
+
+    assert [key[0] for key in peaks] == ["real", "theirs", *map(str, range(1968, 2000))]
+
+
+def test_a_user_cannot_raise_the_peak_of_a_container_of_root():
+    peaks = raise_peaks({}, [peak("a", vram_bytes=1), peak("a", vram_bytes=9, user=1000)])
+
+    assert list(peaks.values()) == [peak("a", vram_bytes=1), peak("a", vram_bytes=9, user=1000)]
+
+
+def test_the_largest_peaks_are_read(tmp_path):
+    state = State(Host(tmp_path))
+    state.prepare()
+    ids = [f"{number:03}{chr(0x1F600) * 125}" for number in range(MOST_PEAKS)]
+    peaks = raise_peaks({}, [peak(each, name="\x1b" * 128, user=number) for number, each in enumerate(ids)])
+
+    write_peaks(state, peaks)
+
+    assert len(read_peaks(state)) == 1000
+
+
+def test_a_file_that_is_too_large_is_forgotten(tmp_path):
+    state = State(Host(tmp_path))
+    state.prepare()
+    Path(state.run_directory, "peaks.json").write_bytes(b" " * (5 << 20))
+
+    assert read_peaks(state) == {}
+
+
+@pytest.mark.parametrize("fields", [{"user": "root"}, {"container_id": "a\x1b"}, {"container_id": "a" * 129}])
+def test_a_peak_that_no_look_wrote_is_left_out(tmp_path, fields):
+    state = State(Host(tmp_path))
+    state.prepare()
+    write_peaks(state, raise_peaks({}, [peak("b"), peak("a").replace(**fields)]))
+
+    assert list(read_peaks(state).values()) == [peak("b")]
 
 
 def test_what_is_written_is_read(tmp_path):

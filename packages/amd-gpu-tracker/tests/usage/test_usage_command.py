@@ -17,6 +17,11 @@ from support.terminal import on_terminal, shown_on_terminal
 
 GIB = 1 << 30
 WEB = "36b012bb34c96149a6ef5b28623e6e75cf9f71eb2b824b2c8f44e0449c7a1aa8"
+WEB_SERVER = SimulatedProcess(
+    pid=3121,
+    cgroup=f"/system.slice/docker-{WEB}.scope",
+    uses=(SimulatedUse(gpu=2, vram_bytes=40 * GIB, client_id=7),),
+)
 STATUS = [sys.executable, "-c", "from amd_gpu_tracker.cli import main; main()", "status"]
 UNTRACKED = f"""\
 {"-" * 86}
@@ -120,6 +125,36 @@ def test_a_container_that_has_ended_is_told_by_its_peak(used_host):
     printed = show(host, "--usage", "--peak")[0]
 
     assert printed.endswith("\n36b012bb34c9 (docker) used at most 40.9 GiB of GPU 0, last seen 0 min ago\n")
+
+
+def test_a_cgroup_of_a_user_with_the_id_of_a_container_of_root_is_in_no_container(used_host):
+    forged = f"/user.slice/user-1000.slice/user@1000.service/docker-{WEB}.scope"
+    use = SimulatedUse(gpu=2, vram_bytes=9 * GIB, client_id=31)
+    host = used_host(WEB_SERVER, SimulatedProcess(pid=4000, name="forger", cgroup=forged, uses=(use,)))
+
+    printed = show(host, "--peak")[0]
+
+    assert "36b012bb34c9 (docker)  40.0 GiB  40.0 GiB  python 3121\n" in printed
+    assert "(no container)          9.0 GiB            forger 4000\n" in printed
+
+
+def test_names_of_cgroups_cannot_hide_the_usage_from_root(used_host):
+    service = "/user.slice/user-1000.slice/user@1000.service/lxc.payload."
+    forgers = [
+        SimulatedProcess(
+            pid=5000 + number,
+            cgroup=f"{service}{number:03}{chr(1) * 240}",
+            uses=(SimulatedUse(gpu=2, vram_bytes=1, client_id=100 + number, in_kfd=False),),
+        )
+        for number in range(800)
+    ]
+    host = used_host(WEB_SERVER, *forgers)
+
+    show(host, "--usage", "--json")
+    peaks = json.loads(show(host, "--usage", "--json")[0])["peaks"]
+
+    assert len(peaks) == 33
+    assert [peak["vram_bytes"] for peak in peaks if peak["container_id"] == WEB] == [40 * GIB]
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"peaks":[{"pid":1}]}', b'{"peaks":7}', b'{"peaks":[7]}', b"\xff" * 100])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.value import Value
 
@@ -30,6 +31,10 @@ ENGINES = {
 FULL_ID = re.compile(r"(?:(?P<engine>[a-z_-]+)-)?(?P<id>[0-9a-f]{64})(?:\.scope)?")
 # Slurm 22.05 and later below slurmstepd.scope, earlier ones below slurm/uid_N (slurm.conf(5), cgroup.conf(5)).
 SLURM_JOB = re.compile(r"/(?:slurmstepd\.scope|slurm(?:_[^/]*)?(?:/uid_[0-9]+)?)/job_(?P<id>[0-9]{1,10})(?:/|$)")
+# systemd lets a user make cgroups with any names below it (systemd.resource-control(5), Delegate=).
+USER_SERVICE = re.compile(r"/user@(?P<uid>[0-9]{1,10})\.service(?:/|$)")
+# Of an id that no engine made; a cgroup's name has 255 bytes at most.
+LONGEST_ID = 128
 # LXC, and systemd-nspawn by systemd-machined.
 OTHERS = (("lxc", re.compile(r"lxc\.payload\.(?P<id>[^/]+)")), ("nspawn", re.compile(r"machine-(?P<id>[^/]+)\.scope")))
 
@@ -41,10 +46,12 @@ class ContainerOfProcess(Value):
         container_id: Id of the container, name of the machine, or `job-7`.
         engine: Who made it: `docker`, `podman`, `containerd`, `cri-o`, `kubernetes`, `slurm`, `lxc`, `nspawn`; "" where
             that cannot be told.
+        user: Uid of the user below whose service the cgroup is, so that it may have any name; None elsewhere.
     """
 
     container_id: str
     engine: str
+    user: int | None = None
 
 
 def find_container(proc: str, pid: int, known_ids: Container[str]) -> ContainerOfProcess | None:
@@ -65,13 +72,13 @@ def parse_cgroup(content: str, known_ids: Container[str]) -> ContainerOfProcess 
 
 
 def _tracked(path: str, known_ids: Container[str]) -> ContainerOfProcess | None:
-    for prefix, name in _names(path):
+    for above, name in _names(path):
         # A name may itself have the sign that stands behind the engine's.
         cuts = [position + 1 for position, sign in enumerate(name) if sign == "-"]
         container_id = next((name[cut:] for cut in (0, *cuts) if name[cut:] in known_ids), "")
         if container_id:
-            engine = name.removesuffix(container_id).rstrip("-") or prefix
-            return ContainerOfProcess(container_id=container_id, engine=ENGINES.get(engine, ""))
+            engine = name.removesuffix(container_id).rstrip("-") or above.rpartition("/")[2]
+            return _container(container_id, ENGINES.get(engine, ""), above)
     return None
 
 
@@ -80,24 +87,31 @@ def _by_id(path: str) -> ContainerOfProcess | None:
         match = FULL_ID.fullmatch(name)
         # The monitor of a container of Podman is not in it.
         if match and match["engine"] != "libpod-conmon":
-            engine = match["engine"] or ("kubepods" if "/kubepods" in path else above)
-            return ContainerOfProcess(container_id=match["id"], engine=ENGINES.get(engine, ""))
+            engine = match["engine"] or ("kubepods" if "/kubepods" in path else above.rpartition("/")[2])
+            return _container(match["id"], ENGINES.get(engine, ""), above)
     return None
 
 
 def _by_name(path: str) -> ContainerOfProcess | None:
     found = ((engine, pattern.search(path)) for engine, pattern in OTHERS)
-    return next((ContainerOfProcess(container_id=match["id"], engine=engine) for engine, match in found if match), None)
+    named = ((engine, printable(match["id"][:LONGEST_ID]), path[: match.start()]) for engine, match in found if match)
+    return next((_container(container_id, engine, above) for engine, container_id, above in named), None)
 
 
 def _job(path: str) -> ContainerOfProcess | None:
     match = SLURM_JOB.search(path)
-    return ContainerOfProcess(container_id=f"job-{match['id']}", engine="slurm") if match else None
+    return _container(f"job-{match['id']}", "slurm", path[: match.start()]) if match else None
+
+
+def _container(container_id: str, engine: str, above: str) -> ContainerOfProcess:
+    """Return the container whose cgroup is below the path `above`."""
+    service = USER_SERVICE.search(above)
+    return ContainerOfProcess(container_id=container_id, engine=engine, user=int(service["uid"]) if service else None)
 
 
 def _names(path: str) -> Iterator[tuple[str, str]]:
-    """Yield the names in a path from the top, each without its unit type and with the one above it."""
+    """Yield the names in a path from the top, each without its unit type and with the path above it."""
     above = ""
-    for name in path.split("/"):
+    for name in path.removeprefix("/").split("/"):
         yield above, name.removesuffix(".scope")
-        above = name
+        above = f"{above}/{name}"

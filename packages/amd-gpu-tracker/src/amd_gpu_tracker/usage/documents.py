@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from amd_gpu_tracker.usage.peaks import Peak
     from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
 
     # Labels of a sample, and its value.
@@ -42,7 +43,7 @@ def format_usage_json(usage: Usage) -> str:
         "enabled": usage.enabled,
         "gpus": [_gpu_fields(gpu) for gpu in usage.gpus],
         "processes_not_shown": usage.not_shown,
-        "peaks": [{**peak.as_dict(), "name": peak.name or None, "engine": peak.engine or None} for peak in usage.peaks],
+        "peaks": [_peak_fields(peak) for peak in usage.peaks],
         "problems": list(usage.problems),
     }
     return json.dumps(document, indent=2)
@@ -63,6 +64,13 @@ def format_prometheus(usage: Usage) -> str:
     return "\n".join(line for name, of_name in samples.items() if of_name for line in _metric(name, of_name))
 
 
+def _peak_fields(peak: Peak) -> dict[str, object]:
+    fields = {**peak.as_dict(), "name": peak.name or None, "engine": peak.engine or None}
+    # It bounds what is remembered of one user, and no program has asked for it.
+    del fields["user"]
+    return fields
+
+
 def _gpu_fields(gpu: GpuUsage) -> dict[str, object]:
     return {
         **gpu.as_dict(),
@@ -73,6 +81,8 @@ def _gpu_fields(gpu: GpuUsage) -> dict[str, object]:
 
 def _user_fields(user: GpuUser) -> dict[str, object]:
     fields = user.as_dict()
+    # It tells whose peak is shown.
+    del fields["user"]
     processes = [{**process.as_dict(), "name": process.name or None} for process in fields.pop("processes")]
     texts = {name: fields[name] or None for name in ("container_id", "name", "engine")}
     return {**fields, **texts, "vram_bytes": user.vram_bytes, "gtt_bytes": user.gtt_bytes, "processes": processes}

@@ -6,7 +6,9 @@ import posix
 
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.running import find_running_containers
+from amd_gpu_tracker.records.rootless import find_user
 from amd_gpu_tracker.show.status import ContainerUse
+from amd_gpu_tracker.usage.believed import believed, first_of_each_id
 from amd_gpu_tracker.usage.containers import find_container
 from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
 from amdgpu_discovery.models import model_of
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.show.status import Status
+    from amd_gpu_tracker.usage.containers import ContainerOfProcess
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.usage.reading import ProcessUse, UsageReading
 
@@ -55,16 +58,24 @@ class _Join:
         self._proc = proc
         self._gpu_busy: Mapping[int, int | None] = find_gpu_busy(before, reading) if before else {}
         self._process_busy = find_process_busy(before, reading) if before else {}
-        self._reserved = {gpu.number: {use.container_id: use for use in gpu.containers} for gpu in status.gpus}
-        self._uses = {use.container_id: use for gpu in status.gpus for use in (*gpu.containers, *status.privileged)}
+        self._uses = first_of_each_id((use for gpu in status.gpus for use in gpu.containers), status.privileged)
+        self._reserved = {
+            gpu.number: {
+                use.container_id: use for use in gpu.containers if use.user == self._uses[use.container_id].user
+            }
+            for gpu in status.gpus
+        }
         pids = dict.fromkeys(use.pid for use in reading.processes)
-        self._container_by_pid = {pid: find_container(proc, pid, self._uses) for pid in pids}
+        found = {pid: find_container(proc, pid, self._uses) for pid in pids}
+        self._container_by_pid = believed(found, self._uses, me=find_user())
         self._names: Mapping[str, str] = {}
 
     def find_names(self, state: State, processes: Processes) -> None:
         """Find out how engines call the containers; for root, because others may not read it."""
         uses = dict(self._uses)
-        there = {container.container_id for container in self._container_by_pid.values() if container}
+        # What runtimes of root know is no name for an id that a user has chosen.
+        containers = filter(None, self._container_by_pid.values())
+        there = {container.container_id for container in containers if container.user is None}
         if there - uses.keys() and posix.geteuid() == 0:
             uses |= {use.container_id: use for use in _running(state, processes) if use.container_id in there}
         self._names = find_container_names(uses.values())
@@ -92,23 +103,27 @@ class _Join:
 
     def _users(self, gpu: Gpu) -> list[GpuUser]:
         held: dict[str, list[UserProcess]] = {container_id: [] for container_id in self._reserved.get(gpu.number, ())}
-        engines: dict[str, str] = {}
+        found: dict[str, ContainerOfProcess] = {}
         for use in self._reading.processes:
             if use.gpu == gpu.number:
                 container = self._container_by_pid[use.pid]
                 held.setdefault(container.container_id if container else "", []).append(self._process(use))
-                engines |= {container.container_id: container.engine} if container else {}
-        return [self._user(gpu, each, engines.get(each, ""), processes) for each, processes in held.items()]
+                found |= {container.container_id: container} if container else {}
+        return [self._user(gpu, each, found.get(each), processes) for each, processes in held.items()]
 
-    def _user(self, gpu: Gpu, container_id: str, engine: str, processes: Sequence[UserProcess]) -> GpuUser:
+    def _user(
+        self, gpu: Gpu, container_id: str, container: ContainerOfProcess | None, processes: Sequence[UserProcess]
+    ) -> GpuUser:
         reserved = self._reserved.get(gpu.number, {}).get(container_id)
+        owner = self._uses.get(container_id, container)
         return GpuUser(
             container_id=container_id,
             name=self._names.get(container_id, ""),
-            engine=engine,
+            engine=container.engine if container else "",
             is_tracked=reserved is not None,
             since=reserved.since if reserved else None,
             processes=tuple(sorted(processes, key=lambda process: (-process.vram_bytes, process.pid))),
+            user=owner.user if owner else None,
         )
 
     def _process(self, use: ProcessUse) -> UserProcess:

@@ -8,7 +8,7 @@ import time
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.show.status import read_status
 from amd_gpu_tracker.usage.join import join_usage
-from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, raise_peaks, read_peaks, write_peaks
+from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, can_keep, raise_peaks, read_peaks, write_peaks
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.usage.reading import processes_directory, read_usage
 
@@ -81,7 +81,7 @@ def with_peaks(usage: Usage, gpus: Sequence[Gpu], peaks: Mapping[Key, Peak]) -> 
 
 def _gpu_with_peaks(used: GpuUsage, gpu: Gpu, peaks: Mapping[Key, Peak]) -> GpuUsage:
     return used.replace(
-        users=tuple(_user_with_peak(user, peaks.get((user.container_id, gpu.key))) for user in used.users)
+        users=tuple(_user_with_peak(user, peaks.get((user.container_id, gpu.key, user.user))) for user in used.users)
     )
 
 
@@ -100,12 +100,13 @@ def _user_with_peak(user: GpuUser, peak: Peak | None) -> GpuUser:
 def _seen(usage: Usage, gpus: Sequence[Gpu], now: float) -> Iterator[Peak]:
     for gpu, used in zip(gpus, usage.gpus, strict=True):
         for user in used.users:
-            if user.container_id and user.processes:
+            if user.container_id and user.processes and can_keep(user.container_id):
                 yield Peak(
-                    container_id=user.container_id[:LONGEST_TEXT],
+                    container_id=user.container_id,
                     gpu=gpu.key,
                     name=user.name[:LONGEST_TEXT],
                     engine=user.engine,
                     vram_bytes=user.vram_bytes,
                     seen=now,
+                    user=user.user,
                 )

@@ -5,6 +5,8 @@ Written when root looks at the usage, so a peak is what these looks have seen. T
 
 from __future__ import annotations
 
+import errno
+
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.lease import NEVER
 from amdgpu_discovery.errors import FileError, reason
@@ -20,15 +22,19 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.records.state import State
 
-    # Id of a container and `GpuLocation.key` of a GPU.
-    Key = tuple[str, str]
+    # Id of a container, `GpuLocation.key` of a GPU, and the user whose container it is.
+    Key = tuple[str, str, int | None]
 
 FILE = "peaks.json"
 # Of containers and GPUs; those that were not seen for the longest time are forgotten.
 MOST_PEAKS = 1000
-# Of ids and names, which runc and engines bound too.
-LONGEST_TEXT = 256
+# A user may make cgroups with the names of any number of containers.
+MOST_PEAKS_OF_A_USER = 32
+# Of ids and names; engines allow less.
+LONGEST_TEXT = 128
 LARGEST_AMOUNT = 1 << 63
+# More than `MOST_PEAKS` come to: in JSON a character takes 12 bytes at most.
+LARGEST_BYTES = 4 * 1024 * 1024
 
 
 class Peak(Value):
@@ -41,6 +47,7 @@ class Peak(Value):
         engine: Who made it; "" where that is not known.
         vram_bytes: The most video memory that it was seen to use.
         seen: When it was last seen to use the GPU, in seconds since 1970 (UTC).
+        user: Uid of the user whose container it is; None for containers of root.
     """
 
     container_id: str
@@ -49,11 +56,12 @@ class Peak(Value):
     engine: str
     vram_bytes: int
     seen: float
+    user: int | None = None
 
     @property
     def key(self) -> Key:
         """Return what tells it from others."""
-        return self.container_id, self.gpu
+        return self.container_id, self.gpu, self.user
 
     @property
     def title(self) -> str:
@@ -72,16 +80,23 @@ def read_peaks(state: State) -> dict[Key, Peak]:
     """Return what is remembered, without what cannot be understood; StateError where the caller may not read it."""
     path = f"{state.run_directory}/{FILE}"
     try:
-        content = read_plain_file(path)[0]
+        content = read_plain_file(path, largest=LARGEST_BYTES)[0]
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            return {}
         raise StateError(f"{path} cannot be read: {reason(error)}", hint="run the command with sudo") from error
     try:
         peaks = [_parse(fields) for fields in loads(content)["peaks"]]
     except (KeyError, RecursionError, TypeError, ValueError):
         return {}
     return {peak.key: peak for peak in peaks if peak}
+
+
+def can_keep(container_id: str) -> bool:
+    """Return whether the peaks of a container with this id are remembered."""
+    return len(container_id) <= LONGEST_TEXT and container_id.isprintable()
 
 
 def raise_peaks(known: Mapping[Key, Peak], now: Iterable[Peak]) -> dict[Key, Peak]:
@@ -93,7 +108,7 @@ def raise_peaks(known: Mapping[Key, Peak], now: Iterable[Peak]) -> dict[Key, Pea
         peaks[seen.key] = seen.replace(
             vram_bytes=max(seen.vram_bytes, before.vram_bytes), name=seen.name or before.name
         )
-    return dict(list(peaks.items())[-MOST_PEAKS:])
+    return dict(list(_without_surplus(peaks).items())[-MOST_PEAKS:])
 
 
 def write_peaks(state: State, peaks: Mapping[Key, Peak]) -> None:
@@ -105,10 +120,24 @@ def write_peaks(state: State, peaks: Mapping[Key, Peak]) -> None:
         return
 
 
+def _without_surplus(peaks: Mapping[Key, Peak]) -> dict[Key, Peak]:
+    """Return peaks without those of each user that were seen before the latest few."""
+    counts: dict[int, int] = {}
+    kept: list[Peak] = []
+    for peak in reversed(peaks.values()):
+        if peak.user is not None:
+            counts[peak.user] = counts.get(peak.user, 0) + 1
+        if peak.user is None or counts[peak.user] <= MOST_PEAKS_OF_A_USER:
+            kept.append(peak)
+    return {peak.key: peak for peak in reversed(kept)}
+
+
 def _parse(fields: dict[str, Any]) -> Peak | None:
     peak = Peak(**fields)
     texts = (peak.container_id, peak.gpu, peak.name, peak.engine)
-    if not all(type(text) is str and len(text) <= LONGEST_TEXT for text in texts):
+    if not all(type(text) is str and len(text) <= LONGEST_TEXT for text in texts) or not can_keep(peak.container_id):
+        return None
+    if type(peak.user) not in (int, type(None)):
         return None
     is_amount = type(peak.vram_bytes) is int and 0 <= peak.vram_bytes < LARGEST_AMOUNT
     is_time = type(peak.seen) in (int, float) and 0 <= peak.seen < NEVER

@@ -44,6 +44,7 @@ class GpuUser(Value):
         peak_bytes: The most video memory that it was seen to use; None where nothing is remembered.
         last_used: When it was last seen to use the GPU, in seconds since 1970 (UTC); None where nothing is remembered.
         processes: Its processes that use the GPU, those with most memory first.
+        user: Uid of the user whose container it is; None for containers of root and where that is not known.
     """
 
     container_id: str
@@ -54,6 +55,7 @@ class GpuUser(Value):
     peak_bytes: int | None = None
     last_used: float | None = None
     processes: tuple[UserProcess, ...] = ()
+    user: int | None = None
 
     @property
     def vram_bytes(self) -> int:
