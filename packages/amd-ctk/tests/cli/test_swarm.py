@@ -585,6 +585,18 @@ def test_a_dry_run_submits_nothing(node: Node, parameters: Path) -> None:
     assert node.calls == []
 
 
+def test_words_of_the_file_are_no_commands_for_a_terminal(node: Node, parameters: Path) -> None:
+    parameters.write_text("a\x1b[2Jb\n")
+    node.answer(SERVICES, "")
+    node.answer(CREATE.format("sweep-1", "a\x1b[2Jb"), "id\n")
+
+    submitted = node(*SUBMIT, f"--each={parameters}", *PROGRAM)
+    planned = node(*SUBMIT, f"--each={parameters}", "--dry-run", *PROGRAM)
+
+    assert submitted.stdout == "Submitted sweep-1: 'a?[2Jb'\n"
+    assert planned.stdout == f"docker {CREATE.format('sweep-1', repr('a?[2Jb'))}\n"
+
+
 def test_where_docker_fails_it_is_said_what_was_submitted_and_how_to_go_on(node: Node, parameters: Path) -> None:
     node.answer(SERVICES, "")
     node.answer(CREATE.format("sweep-1", "1"), "id\n")

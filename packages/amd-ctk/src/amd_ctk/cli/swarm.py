@@ -174,6 +174,7 @@ def submit(
     import shlex
 
     from amd_ctk.swarm import jobs
+    from amd_gpu_tracker.records.plain_text import printable
 
     template = jobs.Template(
         resources=_resources_of_job(host_of(context), vram_mib=vram, gpus=gpus),
@@ -185,11 +186,11 @@ def submit(
     chosen = [job for job in parsed if job.line >= from_line]
     if dry_run:
         for job in chosen:
-            print(shlex.join(jobs.service_command(job, template)))
+            print(printable(shlex.join(jobs.service_command(job, template))))
         return
     jobs.require_new_names(chosen)
     for job in jobs.submit(chosen, template, each):
-        print(f"Submitted {job.name}: {shlex.join(job.words)}", flush=True)
+        print(f"Submitted {job.name}: {printable(shlex.join(job.words))}", flush=True)
 
 
 @app.command("constraint")
