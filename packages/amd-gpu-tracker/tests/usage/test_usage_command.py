@@ -144,9 +144,9 @@ def test_names_of_cgroups_cannot_hide_the_usage_from_root(used_host):
         SimulatedProcess(
             pid=5000 + number,
             cgroup=f"{service}{number:03}{chr(1) * 240}",
-            uses=(SimulatedUse(gpu=2, vram_bytes=1, client_id=100 + number, in_kfd=False),),
+            uses=(SimulatedUse(gpu=2, vram_bytes=GIB, client_id=100 + number, in_kfd=False),),
         )
-        for number in range(800)
+        for number in range(40)
     ]
     host = used_host(WEB_SERVER, *forgers)
 
@@ -164,6 +164,25 @@ def test_peaks_that_cannot_be_understood_are_forgotten(used_host, content):
     Path(host.path("/run/amd-container-toolkit/peaks.json")).write_bytes(content)
 
     assert "40.9 GiB  40.9 GiB" in show(host, "--peak")[0]
+
+
+def test_processes_of_which_not_all_was_looked_at_are_named_up_to_a_number(used_host):
+    processes = [SimulatedProcess(pid=100 + number) for number in range(12)]
+    host = used_host(*processes)
+    for process in processes:
+        directory = Path(host.path(f"/proc/{process.pid}"))
+        (directory / "fd").mkdir(exist_ok=True)
+        (directory / "fdinfo").mkdir(exist_ok=True)
+        (directory / "fd/3").symlink_to("/dev/dri/renderD128")
+        (directory / "fdinfo/3").write_bytes(b"lock:\n" * 50000)
+
+    lines = show(host, "--usage")[1].splitlines()
+
+    assert lines[0] == "process 100 has more open files or locks than are looked at, so its use may be incomplete"
+    assert lines[9:] == [
+        "3 more processes have more open files or locks than are looked at, so their use may be incomplete",
+        "GPU Tracker is disabled, so reservations are not known",
+    ]
 
 
 def test_names_of_processes_are_no_commands_for_a_terminal(used_host):

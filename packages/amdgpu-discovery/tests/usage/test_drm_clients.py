@@ -8,6 +8,7 @@ import pytest
 
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.usage import drm_clients
+from amdgpu_discovery.usage.budget import Budget
 from amdgpu_discovery.usage.drm_clients import scan_drm_clients
 
 FDINFO = "drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t0000:03:00.0\ndrm-memory-vram:\t1 MiB\n"
@@ -78,15 +79,65 @@ def test_what_one_process_can_cost_is_bounded(proc, monkeypatch):
     monkeypatch.setattr(drm_clients, "MOST_NODES", 3)
     monkeypatch.setattr(drm_clients, "MOST_DESCRIPTORS", 20)
     for descriptor in range(10):
-        proc.open(12, descriptor, "/dev/dri/renderD128")
+        proc.open(12, descriptor, "/dev/dri/renderD128", FDINFO.replace("id:\t4", f"id:\t{descriptor}"))
     for descriptor in range(30):
         proc.open(13, descriptor, "socket:[1]")
-    proc.open(14, 3, "/dev/dri/renderD128", f"{FDINFO}{'x' * 20000}")
+    proc.open(14, 3, "/dev/dri/renderD128", f"{FDINFO}{'x' * 300000}")
 
     scan = scan_drm_clients(str(proc.directory))
 
     assert [use.pid for use in scan.uses] == [12, 12, 12]
-    assert scan.cut_short == (12, 13)
+    assert scan.cut_short == (12, 13, 14)
+
+
+def test_locks_on_a_descriptor_do_not_hide_the_client(proc):
+    locks = "lock:\t1: POSIX  ADVISORY  WRITE 12 00:05:300 0 0\n" * 400
+    proc.open(12, 3, "/dev/dri/renderD128", f"pos:\t0\n{locks}{FDINFO}")
+
+    assert seen(proc) == [(12, "renderD128")]
+    assert scan_drm_clients(str(proc.directory)).cut_short == ()
+
+
+def test_a_client_counts_once_for_a_process_with_many_descriptors_of_it(proc):
+    for descriptor in range(5):
+        proc.open(12, descriptor, "/dev/dri/renderD128")
+    proc.open(12, 9, "/dev/dri/renderD129")
+
+    assert sorted(seen(proc)) == [(12, "renderD128"), (12, "renderD129")]
+
+
+def limit(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
+    """Let a look read so much of the processes of each user."""
+    most = {"links": 1000, "readings": 1000, "most_bytes": 1_000_000, **limits}
+    monkeypatch.setattr(drm_clients, "budget_of", lambda _: Budget(**most))
+
+
+@pytest.mark.parametrize("limits", [{"links": 25}, {"readings": 25}, {"most_bytes": 25 * len(FDINFO)}])
+def test_what_all_processes_of_a_user_cost_is_bounded(proc, monkeypatch, limits):
+    limit(monkeypatch, **limits)
+    for pid in range(11, 15):
+        for descriptor in range(10):
+            proc.open(pid, descriptor, f"/dev/dri/renderD{128 + descriptor}")
+
+    scan = scan_drm_clients(str(proc.directory))
+
+    assert [use.pid for use in scan.uses] == [11] * 10 + [12] * 10 + [13] * 5
+    assert scan.cut_short == (13, 14)
+
+
+def test_one_user_does_not_use_up_the_budget_of_another(proc, monkeypatch):
+    limit(monkeypatch, links=3)
+    for pid in (11, 12):
+        for descriptor in range(5):
+            proc.open(pid, descriptor, f"/dev/dri/renderD{128 + descriptor}")
+    stat = os.stat
+    other = os.stat_result((0o40555, 0, 0, 1, 1000, 1000, 0, 0, 0, 0))
+    monkeypatch.setattr(drm_clients.posix, "stat", lambda path: other if path.endswith("/12") else stat(path))
+
+    scan = scan_drm_clients(str(proc.directory))
+
+    assert [use.pid for use in scan.uses] == [11] * 3 + [12] * 3
+    assert scan.cut_short == (11, 12)
 
 
 def test_the_processes_of_this_machine_are_read():

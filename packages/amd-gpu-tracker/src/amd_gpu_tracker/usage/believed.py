@@ -23,8 +23,8 @@ def believed(
 ) -> dict[int, ContainerOfProcess | None]:
     """Return the container of each process, None where the name of the cgroup is not believed.
 
-    What is below the service of a user counts for a lease of that user, or for an id that neither a lease nor a cgroup of
-    root or of another user has. `me` is the user who looks and whose own leases are as those of root, None for root.
+    What is below the service of a user counts for a lease of that user, or for an id that nothing of root or of another
+    user has. `me` is the user who looks and whose own leases are as those of root, None for root.
     """
     own = {
         pid: container.replace(user=None) if container and container.user in (0, me) else container

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.usage.reading import ProcessUse, UsageReading
 
+# Processes that are named one by one.
+MOST_CUT_SHORT = 9
+
 
 def join_usage(
     state: State,
@@ -46,7 +49,7 @@ def join_usage(
         enabled=status.enabled,
         gpus=tuple(join.gpu_usage(position) for position in range(len(reading.gpus))),
         not_shown=reading.refused,
-        problems=(*status.problems, *map(_cut_short, reading.cut_short)),
+        problems=(*status.problems, *_cut_short(reading.cut_short)),
     )
 
 
@@ -145,5 +148,17 @@ def _running(state: State, processes: Processes) -> list[ContainerUse]:
     ]
 
 
-def _cut_short(pid: int) -> str:
-    return f"process {pid} has more open files than are looked at, so its use may be incomplete"
+def _cut_short(pids: Sequence[int]) -> list[str]:
+    """Return a sentence about each process of which not all was looked at; a user may have many thousands."""
+    named = [
+        f"process {pid} has more open files or locks than are looked at, so its use may be incomplete"
+        for pid in pids[:MOST_CUT_SHORT]
+    ]
+    more = len(pids) - MOST_CUT_SHORT
+    if more <= 0:
+        return named
+    processes, their = ("process has", "its") if more == 1 else ("processes have", "their")
+    return [
+        *named,
+        f"{more} more {processes} more open files or locks than are looked at, so {their} use may be incomplete",
+    ]

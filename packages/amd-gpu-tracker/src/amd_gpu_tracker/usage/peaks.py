@@ -124,7 +124,7 @@ def _without_surplus(peaks: Mapping[Key, Peak]) -> dict[Key, Peak]:
     """Return peaks without those of each user that were seen before the latest few."""
     counts: dict[int, int] = {}
     kept: list[Peak] = []
-    for peak in reversed(peaks.values()):
+    for peak in reversed(list(peaks.values())):
         if peak.user is not None:
             counts[peak.user] = counts.get(peak.user, 0) + 1
         if peak.user is None or counts[peak.user] <= MOST_PEAKS_OF_A_USER:

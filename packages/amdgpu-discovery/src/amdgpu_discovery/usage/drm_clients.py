@@ -6,16 +6,19 @@ own processes, root sees all. A process may end between any two steps.
 
 from __future__ import annotations
 
+import errno
 import posix
 
 from amdgpu_discovery.files import read_file
+from amdgpu_discovery.usage.budget import budget_of
 from amdgpu_discovery.usage.fdinfo import parse_fdinfo
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
+    from amdgpu_discovery.usage.budget import Budget
     from amdgpu_discovery.usage.fdinfo import DrmClient
 
 DRI = "/dev/dri/"
@@ -23,8 +26,8 @@ DRI = "/dev/dri/"
 MOST_DESCRIPTORS = 65536
 # Of DRM nodes among them: for each the kernel walks the buffers of the client.
 MOST_NODES = 1024
-# Many times what DRM prints.
-LARGEST_FDINFO = 16384
+# Many times what DRM prints; the kernel adds a line for each lock that a process has on the file.
+LARGEST_FDINFO = 256 * 1024
 # PF_KTHREAD of include/linux/sched.h; threads of the kernel have no descriptors.
 KERNEL_THREAD = 0x00200000
 FLAGS_FIELD = 6
@@ -48,9 +51,9 @@ class DrmScan(Value):
     """The clients of DRM.
 
     Attributes:
-        uses: Every process with each of its clients; one client may be held by several processes.
+        uses: Every process with each of its clients once; one client may be held by several processes.
         refused: Processes that the caller may not look into.
-        cut_short: Processes with more descriptors than are looked at.
+        cut_short: Processes of which not all was looked at: they, or all of that user, have too much open.
     """
 
     uses: tuple[NodeUse, ...] = ()
@@ -63,51 +66,84 @@ def scan_drm_clients(proc: str) -> DrmScan:
     uses: list[NodeUse] = []
     refused: list[int] = []
     cut_short: list[int] = []
+    budgets: dict[int, Budget] = {}
     for pid in sorted(int(name) for name in posix.listdir(proc) if name.isdecimal()):
         try:
-            nodes, is_cut = _find_nodes(f"{proc}/{pid}/fd")
+            # The directory itself has the effective uid as its owner, also of a process that cannot be dumped.
+            uid = posix.stat(f"{proc}/{pid}").st_uid
+            look = _ProcessLook(proc, pid, budgets.setdefault(uid, budget_of(uid)))
+            uses += look.read_clients()
         except PermissionError:
             refused.append(pid)
             continue
         except OSError:
             # It has ended.
             continue
-        if nodes:
-            uses += _read_clients(proc, pid, nodes[:MOST_NODES])
-        if is_cut or len(nodes) > MOST_NODES:
+        if look.is_cut:
             cut_short.append(pid)
     theirs = tuple(pid for pid in refused if not _is_of_kernel(proc, pid))
     return DrmScan(uses=tuple(uses), refused=theirs, cut_short=tuple(cut_short))
 
 
-def _find_nodes(directory: str) -> tuple[list[tuple[str, str]], bool]:
-    """Return descriptors with the DRM nodes that they lead to, and whether there are more descriptors; OSError."""
-    found: list[tuple[str, str]] = []
-    # By a descriptor of the directory: the kernel looks up /proc, the process and `fd` once and not for each.
-    handle = posix.open(directory, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
-    try:
-        names = posix.listdir(handle)
-        for name in names[:MOST_DESCRIPTORS]:
-            try:
-                target = posix.readlink(name, dir_fd=handle)
-            except OSError:
-                continue
-            if target.startswith(DRI):
-                found.append((name, target.removeprefix(DRI)))
-    finally:
-        posix.close(handle)
-    return found, len(names) > MOST_DESCRIPTORS
+class _ProcessLook:
+    """A look at one process, within what is left of its user's budget."""
 
+    def __init__(self, proc: str, pid: int, budget: Budget) -> None:
+        self._directory = f"{proc}/{pid}"
+        self._pid = pid
+        self._budget = budget
+        self.is_cut = False
 
-def _read_clients(proc: str, pid: int, nodes: list[tuple[str, str]]) -> Iterator[NodeUse]:
-    for descriptor, node in nodes:
+    def read_clients(self) -> Iterable[NodeUse]:
+        """Return the clients that the process holds, each once; OSError where its descriptors cannot be listed."""
+        found: dict[tuple[str, str, str], NodeUse] = {}
+        for descriptor, node in self._find_nodes():
+            client = self._read_client(descriptor)
+            if client is not None:
+                key = (node, client.pci_address, client.client_id)
+                found.setdefault(key, NodeUse(pid=self._pid, node=node, client=client))
+        return found.values()
+
+    def _find_nodes(self) -> list[tuple[str, str]]:
+        """Return descriptors with the DRM nodes that they lead to."""
+        found: list[tuple[str, str]] = []
+        # By a descriptor of the directory: the kernel looks up /proc, the process and `fd` once and not for each.
+        handle = posix.open(f"{self._directory}/fd", posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
         try:
-            content = read_file(f"{proc}/{pid}/fdinfo/{descriptor}", largest=LARGEST_FDINFO)
-        except OSError:
-            continue
-        client = parse_fdinfo(content)
-        if client is not None:
-            yield NodeUse(pid=pid, node=node, client=client)
+            # Not a list of all: processes may have millions.
+            with posix.scandir(handle) as entries:
+                for count, entry in enumerate(entries):
+                    if count == MOST_DESCRIPTORS or len(found) == MOST_NODES or not self._budget.take_link():
+                        self.is_cut = True
+                        break
+                    node = _node_behind(entry.name, handle)
+                    found += [(entry.name, node)] if node else []
+        finally:
+            posix.close(handle)
+        return found
+
+    def _read_client(self, descriptor: str) -> DrmClient | None:
+        if not self._budget.may_read():
+            self.is_cut = True
+            return None
+        try:
+            content = read_file(f"{self._directory}/fdinfo/{descriptor}", largest=LARGEST_FDINFO)
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                self._budget.take_reading(LARGEST_FDINFO)
+                self.is_cut = True
+            return None
+        self._budget.take_reading(len(content))
+        return parse_fdinfo(content)
+
+
+def _node_behind(descriptor: str, directory: int) -> str:
+    """Return the name of the DRM node to which a descriptor leads, "" where it leads elsewhere or is closed."""
+    try:
+        target = posix.readlink(descriptor, dir_fd=directory)
+    except OSError:
+        return ""
+    return target.removeprefix(DRI) if target.startswith(DRI) else ""
 
 
 def _is_of_kernel(proc: str, pid: int) -> bool:

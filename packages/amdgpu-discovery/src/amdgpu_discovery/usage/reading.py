@@ -64,7 +64,7 @@ class UsageReading(Value):
         totals: What each of them says of itself, in the same order.
         processes: Who uses what, by GPU and process.
         refused: How many processes the caller may not look into.
-        cut_short: Processes with more descriptors than are looked at.
+        cut_short: Processes of which not all was looked at.
         taken: When, in seconds of a clock that only goes forward.
     """
 
