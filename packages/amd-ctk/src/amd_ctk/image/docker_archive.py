@@ -7,10 +7,12 @@ import tarfile
 import zlib
 from lzma import LZMAError
 
+from amd_ctk.image.archive_stream import ArchiveStream
 from amd_ctk.image.configuration import LARGEST_DOCUMENT, environment_of, labels_of, parse_document
 from amd_ctk.image.contents import Image, LayerContents
 from amd_ctk.image.errors import ImageError
 from amd_ctk.image.layers import read_layer
+from amd_ctk.image.sources import PIECE
 from amd_ctk.image.tar_header import EXTENSIONS
 from amdgpu_discovery.errors import reason
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import subprocess
     from typing import IO, Any
 
+    from amd_ctk.image.compression import Readable
     from amd_ctk.image.progress import Progress
 
 MANIFEST = "manifest.json"
@@ -26,8 +29,6 @@ MANIFEST = "manifest.json"
 NAMES = (".json", ".tar")
 BLOBS = "blobs/"
 LARGEST_HEADER = 1024 * 1024
-# Of what is read at once.
-BUFFER = 1 << 20
 # Layers, configurations and the links that old versions of Docker add.
 MOST_MEMBERS = 5000
 # Of all documents together; the rest of an archive is layers.
@@ -52,7 +53,7 @@ def read_saved(engine: str, name: str, progress: Progress, *, deep: bool) -> Ima
     # A pipe that nobody reads would stop the engine.
     with TemporaryFile() as words, _save(engine, name, words) as saving:
         try:
-            return read_archive(saving.stdout, f"{engine}:{name}", progress, deep=deep)
+            return read_archive(saving.stdout, f"{engine}:{name}", progress, deep=deep)  # type: ignore[arg-type]  # a pipe
         except ImageError as error:
             saving.terminate()
             raise ImageError(_words_of(words, engine) or error.message, hint=error.hint) from error
@@ -70,19 +71,30 @@ def _save(engine: str, name: str, words: IO[bytes]) -> subprocess.Popen[bytes]:
         raise ImageError(f"{engine} cannot be run: {reason(error)}") from error
 
 
-def read_archive(stream: IO[bytes] | None, name: str, progress: Progress, *, deep: bool) -> Image:
+def read_archive(stream: Readable, name: str, progress: Progress, *, deep: bool) -> Image:
     """Return the image in a stream; ImageError calls it `name`."""
     parts = Parts()
     try:
-        with tarfile.open(fileobj=stream, mode="r|*", bufsize=BUFFER, tarinfo=BoundedHeader) as archive:
-            for count, member in enumerate(archive):
-                if count > MOST_MEMBERS:
-                    raise ImageError(f"{name} has more than {MOST_MEMBERS} members, more than any image needs")
-                archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
-                parts.add(archive, member, progress, deep=deep)
+        _read_members(ArchiveStream(stream), parts, name, progress, deep=deep)
+    except RecursionError as error:
+        # tarfile calls itself for each header that describes the next one.
+        raise ImageError(f"{name} is not an archive of an image: it has too many headers for one member") from error
     except (tarfile.TarError, EOFError, zlib.error, LZMAError, ValueError) as error:
         raise ImageError(f"{name} is not an archive of an image: {error}") from error
     return parts.combine(name)
+
+
+def _read_members(stream: ArchiveStream, parts: Parts, name: str, progress: Progress, *, deep: bool) -> None:
+    # Of which tarfile calls `read` alone.
+    file: Any = stream
+    with tarfile.open(fileobj=file, mode="r|", bufsize=PIECE, tarinfo=BoundedHeader) as archive:
+        for count, member in enumerate(archive):
+            if count > MOST_MEMBERS:
+                raise ImageError(f"{name} has more than {MOST_MEMBERS} members, more than any image needs")
+            archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
+            # The next header begins at `offset`.
+            stream.allow(max(archive.offset - member.offset_data, 0))
+            parts.add(archive, member, progress, deep=deep)
 
 
 class BoundedHeader(tarfile.TarInfo):

@@ -10,8 +10,8 @@ GIBIBYTE = 2**30
 class Progress:
     """One line that is written over; also counts names, and what is kept of them, over all layers of an image."""
 
-    def __init__(self) -> None:
-        self._is_shown = sys.stderr.isatty()
+    def __init__(self, *, is_quiet: bool = False) -> None:
+        self._is_shown = not is_quiet and sys.stderr.isatty()
         self.layer = ""
         self.names = 0
         self.kept = 0
