@@ -180,6 +180,15 @@ def test_a_name_is_given_once(host):
     assert str(refusal.value) == "train has GPUs already (give every reservation a name of its own)"
 
 
+def test_a_container_of_an_earlier_reservation_of_the_same_name_is_a_user_of_its_own(host):
+    Tracker(host).set_accessibility("1", exclusive=False)
+    with Tracker(host).hold("train", "1") as first:
+        start(host, "web", 1, **first.environment)
+
+    with Tracker(host).hold("train", "1"):
+        assert Tracker(host).set_accessibility("1", exclusive=True).in_use == (1,)
+
+
 def test_a_reservation_and_its_container_are_one_user_of_a_shared_gpu(host):
     Tracker(host).set_accessibility("1", exclusive=False)
     with Tracker(host).hold("train", "1") as reservation:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.claims import accessibility
+from amd_gpu_tracker.claims import accessibility, choice
 from amd_gpu_tracker.errors import GpusRefused, StateError
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
@@ -117,6 +117,61 @@ def test_the_lock_is_free_while_root_reads_what_users_wrote(machine, rootless, m
 
     assert (change.changed, change.rootless) == ((0,), (1,))
     assert len(looks) == 2
+
+
+def test_what_a_user_writes_keeps_no_exclusive_gpu_from_root(machine, rootless):
+    rootless.create("enemy", [0, 1, 2, 3])
+    lease = rootless.state.lease_path(("/run/runc", "enemy"))
+    content = Path(lease).read_bytes()
+    os.unlink(lease)
+    machine.tracker.set_accessibility("all", exclusive=True)
+    Path(lease).write_bytes(content)
+
+    assert machine.tracker.reserve("first", "auto:1") == (0,)
+    assert machine.tracker.reserve("second", "free:1") == (1,)
+
+
+def test_for_auto_a_shared_gpu_of_a_users_container_is_shared(machine, rootless):
+    rootless.create("enemy", [0, 1, 2])
+
+    assert machine.tracker.reserve("first", "auto:1") == (3,)
+    assert machine.tracker.reserve("second", "auto:1") == (0,)
+
+
+def test_a_users_container_on_all_gpus_but_one_keeps_auto_from_none(machine, rootless):
+    rootless.create("enemy", [0, 1, 2])
+
+    assert machine.tracker.reserve("first", "auto:2") == (0, 3)
+
+
+def test_a_shared_gpu_that_a_users_container_keeps_from_being_free_is_refused_with_what_helps(machine, rootless):
+    rootless.create("enemy", [0, 1, 2, 3])
+    uid = os.geteuid()
+
+    with pytest.raises(GpusRefused) as refusal:
+        machine.tracker.reserve("first", "free:1")
+
+    assert str(refusal.value) == (
+        f"free:1: 0 of 4 GPUs are free (0-3 in use by container enemy of user {uid});"
+        " 'amd-ctk run --wait' waits for one"
+        f" (to leave out the containers of user {uid}, run 'amd-ctk gpu-tracker ignore {uid}')"
+    )
+    machine.tracker.ignore_user(uid)
+    assert machine.tracker.reserve("first", "free:1") == (0,)
+
+
+def test_the_lock_is_free_while_users_leases_are_read_for_a_choice(machine, rootless, monkeypatch):
+    def read_with_the_lock(state, processes):
+        with LibraryLock(machine.state.lock_path, 0):
+            return real(state, processes)
+
+    real = accessibility.read_user_leases
+    monkeypatch.setattr(accessibility, "read_user_leases", read_with_the_lock)
+    monkeypatch.setattr(choice, "read_user_leases", read_with_the_lock)
+    rootless.create("rootless", [0])
+
+    assert machine.tracker.set_accessibility("auto:1", exclusive=True).changed == (1,)
+    assert machine.tracker.set_accessibility("auto:1", exclusive=False).changed == (1,)
 
 
 def exclusive_gpus(machine):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import posix
 import signal
 import tempfile
 import time
 
 import pytest
 
-from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, LockTimeout, TrackerDisabled
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lock import LibraryLock
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amd_gpu_tracker.waiting import line
-from amdgpu_discovery.errors import RequestError
+from amd_gpu_tracker.waiting.queue import Queue
+from amdgpu_discovery.errors import FileError, RequestError
 
 
 def queue_of(host):
@@ -112,6 +118,56 @@ def test_a_stopped_waiter_holds_up_nobody(job, monkeypatch):
     second.signal(signal.SIGCONT)
     third.end()
     assert second.line() == "got (0,)"
+
+
+def test_a_stopped_waiter_keeps_nobody_out_who_does_not_wait(host, job):
+    job("first", "0").line()
+    second = job("second", "0")
+    second.line()
+
+    second.signal(signal.SIGSTOP)
+    os.waitpid(second.pid, os.WUNTRACED)
+
+    with Tracker(host).hold("third", "3") as reservation:
+        assert reservation.numbers == (3,)
+
+
+def test_a_process_with_too_many_open_files_takes_no_ticket_away(host, job, monkeypatch):
+    job("first", "0").line()
+    job("second", "0").line()
+    queue = Queue(State(host), Processes())
+    (stem,) = queue.stems()
+
+    def fail(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(posix, "open", fail)
+        with pytest.raises(FileError, match="cannot be read"):
+            queue.read(stem)
+    with monkeypatch.context() as patches:
+        patches.setattr(os, "open", fail)
+        with pytest.raises(FileError, match="cannot be opened"):
+            queue.open_pipe(stem)
+    assert queue_of(host) == ["second"]
+
+
+def test_a_lock_that_is_held_for_long_takes_no_place_away(host):
+    tries = []
+
+    def try_now():
+        tries.append(len(tries))
+        if len(tries) == 1:
+            raise LockTimeout("the GPU Tracker's lock was not free within 60 seconds")
+        return "got"
+
+    state, processes = State(host), Processes()
+    queue = Queue(state, processes)
+    place = queue.take("first", "0", 1, LibraryLock)
+    waiter = line.Line(state, queue, place, processes, timeout=None, tell=lambda *_: None)
+
+    assert waiter.serve(try_now, lambda _: None) == "got"
+    assert tries == [0, 1]
 
 
 def test_a_waiter_can_be_taken_out_of_the_queue(host, job):

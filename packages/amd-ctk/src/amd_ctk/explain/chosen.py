@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.choice import choose_now
+from amd_gpu_tracker.claims.choice import choose_now, read_other_leases
 from amd_gpu_tracker.claims.container_choice import require_nothing_given
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import open_state
@@ -26,6 +26,8 @@ def plan_choice(
         return granted
     require_nothing_given(granted.choice, spec, located, claims_all=claims_all)
     state = open_state(host, read_environment())
-    chosen = choose_now(state, granted.choice, granted.candidates, processes=Processes())
+    processes = Processes()
+    others = read_other_leases(state, processes)
+    chosen = choose_now(state, granted.choice, granted.candidates, others, processes=processes)
     numbers = {gpu.number for gpu in chosen}
     return granted.replace(gpus=tuple(gpu for gpu in located if gpu.number in numbers))

@@ -60,7 +60,9 @@ def change_accessibility(
 ) -> AccessibilityChange:
     """Make the GPUs that a request names exclusive or shared. Errors as `Tracker.set_accessibility`."""
     # Before the lock is taken: what users wrote must not make others wait for it.
-    users = read_user_leases(state, processes) if exclusive else UserLeases()
+    choice = parse_choice(request)
+    is_chosen = choice is not None and choice.needs_tracker
+    users = read_user_leases(state, processes) if exclusive or is_chosen else UserLeases()
     state.prepare()
     with lock(state.lock_path):
         policy = state.read_policy()
@@ -68,13 +70,12 @@ def change_accessibility(
             return AccessibilityChange(tracked=False)
         gpus = locate_gpus(state.host)
         require_same_gpus(state.host, policy, gpus)
-        choice = parse_choice(request)
-        chosen = _choose(state, choice, processes, rules) if choice else ()
+        chosen = _choose(state, choice, users, processes, rules) if choice else ()
         resolution = Resolution(gpus=chosen, unknown=(), broken_ranges=()) if choice else resolve(gpus, request)
         scan = prune_leases(state, processes, state.lease_paths())
         in_use = [gpu for gpu in resolution.gpus if exclusive and scan.count_users(gpu.key) > 1]
         free = [gpu for gpu in resolution.gpus if gpu not in in_use]
-        changed = users.without_used(free)
+        changed = users.without_used(free) if exclusive else free
         state.write_policy(policy.with_accessibility([gpu.key for gpu in changed], exclusive=exclusive))
     if exclusive:
         shared_before = [gpu for gpu in changed if gpu.key not in policy.exclusive_keys]
@@ -92,15 +93,19 @@ def change_accessibility(
     )
 
 
-def _choose(state: State, choice: Choice, processes: Processes, rules: ChoiceRules) -> tuple[GpuLocation, ...]:
+def _choose(
+    state: State, choice: Choice, users: UserLeases, processes: Processes, rules: ChoiceRules
+) -> tuple[GpuLocation, ...]:
     """Return the GPUs of a choice. The caller holds the lock, so they stay free until it is done."""
     # Most requests name GPUs.
-    from amd_gpu_tracker.claims.choice import choose_now
+    from amd_gpu_tracker.claims.choice import OtherLeases, choose_now
     from amdgpu_discovery.choices.candidates import find_candidates
     from amdgpu_discovery.discover import find_gpus
 
     candidates = find_candidates(choice, find_gpus(state.host), rules)
-    return tuple(choose_now(state, choice, candidates, processes=processes) if choice.needs_tracker else candidates)
+    if not choice.needs_tracker:
+        return tuple(candidates)
+    return tuple(choose_now(state, choice, candidates, OtherLeases(of_users=users.proved), processes=processes))
 
 
 def _share_what_users_took(

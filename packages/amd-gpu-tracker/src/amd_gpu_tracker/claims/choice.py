@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, why_not
+from itertools import groupby
+
+from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_blocking_user, why_not
 from amd_gpu_tracker.claims.claim import new_lease, read_own_lease, refused
 from amd_gpu_tracker.claims.conflicts import require_readable
 from amd_gpu_tracker.claims.reservation import look_again
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name
 from amd_gpu_tracker.life.lease_scan import count_once, prune_leases, scan_leases
-from amd_gpu_tracker.life.user_leases import read_user_leases
+from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
 from amd_gpu_tracker.records.identity import require_same_gpus, require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +32,13 @@ if TYPE_CHECKING:
 FOR_ROOT_ONLY = "exclusive, which only containers of root can reserve"
 
 
+class OtherLeases(Value):
+    """Leases that stand in other directories: for a user those of root, for root those of users."""
+
+    of_root: tuple[Lease, ...] = ()
+    of_users: tuple[UserLease, ...] = ()
+
+
 def reserve_choice(
     state: State, claim: Claim, choice: Choice, gpus: Sequence[Gpu], *, processes: Processes, lock: Lock
 ) -> list[Gpu] | None:
@@ -39,7 +49,7 @@ def reserve_choice(
     """
     require_tracking(state.read_policy(), choice)
     # Before the lock is taken: what users wrote must not make others wait for it.
-    others = leases_of_others(state, processes)
+    others = read_other_leases(state, processes)
     state.prepare()
     with lock(state.lock_path):
         stamp = take_stamp(state, processes)
@@ -51,10 +61,11 @@ def reserve_choice(
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
         scan = prune_leases(state, processes, [other for other in state.lease_paths() if other != path])
         require_readable(scan.unreadable)
-        candidates = find_users(gpus, policy, (*scan.living, *others), is_rootless=state.is_rootless)
+        candidates = find_users(gpus, policy, scan.living, others, is_rootless=state.is_rootless)
         chosen = choose(candidates, choice)
         if chosen is None:
-            raise refused(state, claim, _why_not(candidates, choice, scan.living))
+            hint = _hint(candidates, choice)
+            raise refused(state, claim, _why_not(candidates, choice, scan.living), hint=hint)
         met = claim.replace(wanted=chosen)
         state.write_lease(new_lease(met, processes))
         if state.is_rootless:
@@ -62,18 +73,22 @@ def reserve_choice(
     return chosen
 
 
-def choose_now(state: State, choice: Choice, gpus: Sequence[Gpu], *, processes: Processes) -> list[Gpu]:
-    """Return what a choice would take now; nothing is reserved or written. Errors as `reserve_choice`."""
+def choose_now(
+    state: State, choice: Choice, gpus: Sequence[Gpu], others: OtherLeases, *, processes: Processes
+) -> list[Gpu]:
+    """Return what a choice would take now; nothing is reserved or written. Errors as `reserve_choice`.
+
+    The `others` were read before the caller took the lock.
+    """
     policy = state.read_policy()
     require_tracking(policy, choice)
     require_same_gpus(state.host, policy, locate_gpus(state.host))
     scan = scan_leases(state, processes, state.lease_paths())
     require_readable(scan.unreadable)
-    leases = (*scan.living, *leases_of_others(state, processes))
-    candidates = find_users(gpus, policy, leases, is_rootless=state.is_rootless)
+    candidates = find_users(gpus, policy, scan.living, others, is_rootless=state.is_rootless)
     chosen = choose(candidates, choice)
     if chosen is None:
-        raise GpusRefused(_why_not(candidates, choice, scan.living))
+        raise GpusRefused(_why_not(candidates, choice, scan.living), hint=_hint(candidates, choice))
     return chosen
 
 
@@ -83,24 +98,43 @@ def require_tracking(policy: Policy, choice: Choice) -> None:
         raise TrackerNeeded(choice.word)
 
 
-def find_users(gpus: Sequence[Gpu], policy: Policy, leases: Sequence[Lease], *, is_rootless: bool) -> list[Candidate]:
-    """Return each of some GPUs with the leases that name it."""
+def find_users(
+    gpus: Sequence[Gpu], policy: Policy, own: Sequence[Lease], others: OtherLeases, *, is_rootless: bool
+) -> list[Candidate]:
+    """Return each of some GPUs with the leases that name it.
+
+    Rootless containers cannot have exclusive GPUs, so what users write of these does not count.
+    """
     found = []
     for gpu in gpus:
-        users = count_once([lease for lease in leases if gpu.key in lease.gpus])
+        users = count_once([lease for lease in (*own, *others.of_root) if gpu.key in lease.gpus])
+        is_exclusive = gpu.key in policy.exclusive_keys
         obstacle = ""
-        if gpu.key in policy.exclusive_keys and (users or is_rootless):
+        if is_exclusive and (users or is_rootless):
             obstacle = FOR_ROOT_ONLY if is_rootless else IN_USE
-        found.append(Candidate(gpu=gpu, users=tuple(users), obstacle=obstacle))
+        shares = () if is_exclusive else _find_shares(gpu, others.of_users)
+        found.append(Candidate(gpu=gpu, users=tuple(users), shares=shares, obstacle=obstacle))
     return found
 
 
-def leases_of_others(state: State, processes: Processes) -> list[Lease]:
-    """Return leases that stand in other directories: for root those of users, for a user those of root."""
+def read_other_leases(state: State, processes: Processes) -> OtherLeases:
+    """Read the leases of others. The caller holds no lock: what users wrote must not make others wait for it."""
     if not state.is_rootless:
-        return [each.lease for each in read_user_leases(state, processes).proved]
+        return OtherLeases(of_users=read_user_leases(state, processes).proved)
     root = State(state.host)
-    return list(scan_leases(root, processes, root.lease_paths()).living)
+    return OtherLeases(of_root=scan_leases(root, processes, root.lease_paths()).living)
+
+
+def _find_shares(gpu: Gpu, leases: Sequence[UserLease]) -> tuple[UserLease, ...]:
+    """Return the leases of users that name a GPU, each user's counted for itself."""
+    named = [each for each in leases if gpu.key in each.lease.gpus]
+    by_user = [(uid, [each.lease for each in shares]) for uid, shares in groupby(named, key=lambda each: each.uid)]
+    return tuple(UserLease(uid=uid, lease=lease) for uid, own in by_user for lease in count_once(own))
+
+
+def _hint(candidates: Sequence[Candidate], choice: Choice) -> str:
+    uid = find_blocking_user(candidates, choice)
+    return "" if uid is None else f"to leave out the containers of user {uid}, run 'amd-ctk gpu-tracker ignore {uid}'"
 
 
 def _why_not(candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:

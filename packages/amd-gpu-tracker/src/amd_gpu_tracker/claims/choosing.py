@@ -5,6 +5,8 @@ Nothing here reads or writes: `choice` comes with what leases say.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from amdgpu_discovery.choices.grammar import AUTO
 from amdgpu_discovery.unknown_gpus import NAMES_SHOWN, format_numbers, shown
 from amdgpu_discovery.value import Value
@@ -13,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from amd_gpu_tracker.life.user_leases import UserLease
     from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu
@@ -25,19 +28,25 @@ class Candidate(Value):
 
     gpu: Gpu
     users: tuple[Lease, ...] = ()
+    # What other users wrote of their rootless containers, which must not decide whether a container of root starts.
+    shares: tuple[UserLease, ...] = ()
     obstacle: str = ""
+
+    @property
+    def is_free(self) -> bool:
+        """Return whether nobody uses it."""
+        return not (self.users or self.shares or self.obstacle)
 
 
 def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
     """Return the GPUs of a choice by number, None where there are not enough now.
 
     Free GPUs and GPUs in use are never mixed: what runs on both has the speed of the slower ones. Among equals, those
-    in one XGMI hive come first, then those at one NUMA node, then those with the lowest numbers.
+    in one XGMI hive come first, then those at one NUMA node, then those with the lowest numbers. Where `auto` finds too
+    few free GPUs, it takes those too that only rootless containers of other users have: any user can write that.
     """
-    free = [candidate for candidate in candidates if not (candidate.users or candidate.obstacle)]
-    shared = [candidate for candidate in candidates if candidate.users and not candidate.obstacle]
-    pool = shared if choice.word == AUTO and not free else free
-    best = min(_picks(pool, choice), key=_rank, default=None)
+    picks = chain.from_iterable(_best_pick(pool, choice) for pool in _pools(candidates, choice))
+    best = next(picks, None)
     return None if best is None else sorted((candidate.gpu for candidate in best), key=lambda gpu: gpu.number)
 
 
@@ -48,7 +57,7 @@ def why_not(
 
     `is_host` says whether the candidates are all GPUs of the host; `name_of` names a container.
     """
-    free = [candidate.gpu for candidate in candidates if not (candidate.users or candidate.obstacle)]
+    free = [candidate.gpu for candidate in candidates if candidate.is_free]
     reachable = _largest_hive(free) if choice.in_one_hive else len(free)
     gpus = f"{len(candidates)} GPU{'' if len(candidates) == 1 else 's'}{'' if is_host else ' that fit'}"
     said = f"{shown(choice.text)}: {len(free)} of {gpus} {'is' if len(free) == 1 else 'are'} free"
@@ -60,10 +69,33 @@ def why_not(
     return f"{said}{f' ({taken})' if taken else ''}; {waits}"
 
 
+def find_blocking_user(candidates: Sequence[Candidate], choice: Choice) -> int | None:
+    """Return a user whose rootless containers alone keep a GPU from being free; None where there is none."""
+    if choice.word == AUTO:
+        return None
+    kept = (each.shares[0].uid for each in candidates if each.shares and not (each.users or each.obstacle))
+    return next(kept, None)
+
+
+def _pools(candidates: Sequence[Candidate], choice: Choice) -> Iterator[list[Candidate]]:
+    """Yield the GPUs among which a choice looks, one set after the other until one has enough."""
+    free = [candidate for candidate in candidates if candidate.is_free]
+    yield free
+    if choice.word == AUTO:
+        usable = [candidate for candidate in candidates if not candidate.obstacle]
+        yield [candidate for candidate in usable if not candidate.users] if free else usable
+
+
+def _best_pick(pool: Sequence[Candidate], choice: Choice) -> Iterator[list[Candidate]]:
+    best = min(_picks(pool, choice), key=_rank, default=None)
+    if best is not None:
+        yield best
+
+
 def _picks(pool: Sequence[Candidate], choice: Choice) -> Iterator[list[Candidate]]:
     """Yield the best GPUs of each neighbourhood that has enough; the best of all are among these."""
     for neighbours in _neighbourhoods(pool, whole=not choice.in_one_hive):
-        pick = sorted(neighbours, key=lambda candidate: (len(candidate.users), candidate.gpu.number))[: choice.count]
+        pick = sorted(neighbours, key=lambda candidate: (_load(candidate), candidate.gpu.number))[: choice.count]
         if len(pick) == choice.count:
             yield pick
 
@@ -86,11 +118,15 @@ def _rank(pick: Sequence[Candidate]) -> tuple[int, bool, bool, list[int]]:
     hives = [candidate.gpu.xgmi_hive for candidate in pick]
     nodes = [candidate.gpu.numa_node for candidate in pick]
     return (
-        sum(len(candidate.users) for candidate in pick),
+        sum(map(_load, pick)),
         not _is_one(hives),
         not _is_one(nodes),
         sorted(candidate.gpu.number for candidate in pick),
     )
+
+
+def _load(candidate: Candidate) -> int:
+    return len(candidate.users) + len(candidate.shares)
 
 
 def _is_one(values: Sequence[int | None]) -> bool:
@@ -106,8 +142,8 @@ def _taken(candidates: Sequence[Candidate], name_of: Callable[[Lease], str]) -> 
     """Yield why GPUs are not free, each reason once: first what can never be shared, then who uses the others."""
     numbers_by_reason: dict[str, list[int]] = {}
     for candidate in sorted(candidates, key=lambda candidate: not candidate.obstacle):
-        if candidate.users or candidate.obstacle:
-            reason = candidate.obstacle or f"in use by {_names(candidate.users, name_of)}"
+        if not candidate.is_free:
+            reason = candidate.obstacle or f"in use by {_names(candidate, name_of)}"
             numbers_by_reason.setdefault(reason, []).append(candidate.gpu.number)
     reasons = [f"{format_numbers(numbers)} {reason}" for reason, numbers in numbers_by_reason.items()]
     yield from reasons[:NAMES_SHOWN]
@@ -115,7 +151,10 @@ def _taken(candidates: Sequence[Candidate], name_of: Callable[[Lease], str]) -> 
         yield f"{len(reasons) - NAMES_SHOWN} more in use"
 
 
-def _names(users: Sequence[Lease], name_of: Callable[[Lease], str]) -> str:
-    shown_names = [shown(name_of(lease)) for lease in users[:NAMES_SHOWN]]
-    more = len(users) - NAMES_SHOWN
-    return " and ".join([*shown_names, f"{more} more"] if more > 0 else shown_names)
+def _names(candidate: Candidate, name_of: Callable[[Lease], str]) -> str:
+    names = [shown(name_of(lease)) for lease in candidate.users[:NAMES_SHOWN]]
+    names += [
+        f"container {shown(each.lease.container_id)} of user {each.uid}" for each in candidate.shares[:NAMES_SHOWN]
+    ]
+    more = _load(candidate) - min(len(names), NAMES_SHOWN)
+    return " and ".join([*names[:NAMES_SHOWN], f"{more} more"] if more > 0 else names)

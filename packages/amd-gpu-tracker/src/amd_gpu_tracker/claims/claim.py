@@ -37,10 +37,12 @@ class Claim(Value):
     vram_mb: int = 0
     # It can reach every GPU, whatever it asks for.
     is_privileged: bool = False
-    # What the container may have a token in, the digest of the token that hands this on, and what was handed on.
+    # What the container may have a token in, the digest of the token that hands this on, and what was handed on: the
+    # name of the reservation and the digest of its token.
     environment: Sequence[str] = ()
     token_digest: str = ""
     reservation: str = ""
+    reservation_digest: str = ""
     # It is tried again and again, and that is nothing to write down.
     is_waiting: bool = False
 
@@ -88,6 +90,7 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
         is_privileged=claim.is_privileged,
         token_digest=claim.token_digest,
         reservation=claim.reservation,
+        reservation_digest=claim.reservation_digest,
     )
 
 

@@ -94,7 +94,7 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
         return False
     handed_on = _find_handed_on(state, claim, processes)
     if handed_on is not None:
-        claim = claim.replace(reservation=handed_on.container_id)
+        claim = claim.replace(reservation=handed_on.container_id, reservation_digest=handed_on.token_digest)
     # Who hands GPUs on is no rival.
     passed_over = (path, state.lease_path(handed_on.key)) if handed_on else (path,)
     others = [other for other in state.lease_paths() if other not in passed_over]

@@ -33,9 +33,12 @@ class LeaseScan(Value):
 
 
 def count_once(users: Sequence[Lease]) -> list[Lease]:
-    """Return the leases of a GPU without reservations that were handed on to one of these containers."""
-    handed_on = {lease.reservation for lease in users}
-    return [lease for lease in users if not (lease.token_digest and lease.container_id in handed_on)]
+    """Return the leases of a GPU without reservations that were handed on to one of these containers.
+
+    They are all of one user. Names are given again, so that the digest of the token is compared.
+    """
+    handed_on = {lease.reservation_digest for lease in users}
+    return [lease for lease in users if not (lease.token_digest and lease.token_digest in handed_on)]
 
 
 def scan_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:

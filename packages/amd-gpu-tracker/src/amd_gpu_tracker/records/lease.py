@@ -84,8 +84,9 @@ class Lease(Holder):
     is_privileged: bool = False
     # Of a reservation that a container may be given: the digest of its token. The token itself is no file's business.
     token_digest: str = ""
-    # Of a container that was given a reservation: the name of that.
+    # Of a container that was given a reservation: the name of that, and the digest of its token.
     reservation: str = ""
+    reservation_digest: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -142,7 +143,7 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     fields["init"] = None if fields["init"] is None else _parse_process(fields["init"])
     for name in ("container_id", "root", "bundle", "pid_file", "cgroup", "boot_id", "namespace"):
         _check_text(fields[name], name)
-    for name in ("token_digest", "reservation"):
+    for name in ("token_digest", "reservation", "reservation_digest"):
         _check_text(fields.get(name, ""), name)
     for name in ("since", "boot_offset"):
         if type(fields[name]) not in (int, float) or not abs(fields[name]) < NEVER:

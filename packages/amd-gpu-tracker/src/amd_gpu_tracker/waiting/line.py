@@ -10,7 +10,7 @@ import os
 import select
 import time
 
-from amd_gpu_tracker.errors import GpusRefused, WaitOver
+from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
 from amd_gpu_tracker.waiting.releases import Releases
 from amd_gpu_tracker.waiting.sentences import MOST_NAMED, format_seconds
 
@@ -55,7 +55,8 @@ class Line:
     def serve(self, try_now: Callable[[], Got], give_back: Callable[[Got], None]) -> Got:
         """Wait for the turn and return what `try_now` gets then; `give_back` takes it where the ticket is gone.
 
-        WaitOver where the time is over or the ticket was taken away; any error of `try_now` but GpusRefused.
+        WaitOver where the time is over or the ticket was taken away; any error of `try_now` but GpusRefused and
+        LockTimeout.
         """
         try:
             self._wait_for_turn()
@@ -92,7 +93,8 @@ class Line:
                 releases.look()
                 try:
                     return try_now()
-                except GpusRefused:
+                except (GpusRefused, LockTimeout):
+                    # Another process that keeps the lock must not cost a job the place for which it waited for hours.
                     self._say()
                 releases.wait((self._place.pipe,), self._seconds_left(TELL_SECONDS))
                 self._require_place()

@@ -7,6 +7,7 @@ while nothing happens. A byte in the pipe tells the waiter that its ticket was t
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from contextlib import suppress
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 TICKET = ".json"
 PIPE = ".pipe"
 MOST_TICKETS = 10_000
+# There is no file, or it is none that this toolkit wrote. Anything else, as EMFILE, says nothing about a ticket.
+NO_TICKET = frozenset((errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP))
+# Nobody has the other end, or the waiter took the pipe away.
+NO_READER = frozenset((errno.ENXIO, errno.ENOENT))
 
 
 class Place:
@@ -86,12 +91,17 @@ class Queue:
         return sorted(stem for stem in stems if parse_stem(stem))
 
     def read(self, stem: str) -> Ticket | None:
-        """Return a ticket whose waiter lives; None for one that is over, that is gone or that nobody understands."""
+        """Return a ticket whose waiter lives; None for one that is over, that is gone or that nobody understands.
+
+        FileError where that cannot be told, as where this process has too many files open.
+        """
         parsed = parse_stem(stem)
         try:
             content = read_plain_file(f"{self.directory}/{stem}{TICKET}", largest=LARGEST_TICKET)[0]
-        except OSError:
-            return None
+        except OSError as error:
+            if error.errno in NO_TICKET:
+                return None
+            raise FileError(f"{self.directory}/{stem}{TICKET} cannot be read: {reason(error)}") from error
         ticket = parse_ticket(*parsed, content) if parsed else None
         return ticket if ticket and self._is_waiting(ticket) else None
 
@@ -129,11 +139,13 @@ class Queue:
             os.close(place.pipe)
 
     def open_pipe(self, stem: str) -> int | None:
-        """Return the pipe of a waiter, whose other end the waiter has; None where nobody has it."""
+        """Return the pipe of a waiter, whose other end the waiter has; None where nobody has it. Errors as `read`."""
         try:
             return os.open(f"{self.directory}/{stem}{PIPE}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        except OSError:  # ENXIO: there is no reader
-            return None
+        except OSError as error:
+            if error.errno in NO_READER:
+                return None
+            raise FileError(f"{self.directory}/{stem}{PIPE} cannot be opened: {reason(error)}") from error
 
     def is_stopped(self, ticket: Ticket) -> bool:
         """Return whether a waiter was stopped, as by Ctrl-Z: it must not hold up those behind it."""
@@ -158,7 +170,10 @@ class Queue:
         return Place(ticket, pipe)
 
     def _wake(self, stem: str) -> None:
-        pipe = self.open_pipe(stem)
+        pipe = None
+        # Who is not woken by it looks after a while.
+        with suppress(FileError):
+            pipe = self.open_pipe(stem)
         with suppress(OSError):
             os.unlink(f"{self.directory}/{stem}{PIPE}")
         if pipe is not None:

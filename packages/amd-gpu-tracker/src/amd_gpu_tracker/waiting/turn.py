@@ -54,8 +54,8 @@ def wait_in_line(
 
 
 def require_no_queue(queue: Queue) -> None:
-    """Raise GpusRefused where jobs wait, which were here before."""
-    waiting = len(queue.waiting())
+    """Raise GpusRefused where jobs wait, which were here before; one that was stopped holds up nobody."""
+    waiting = sum(not queue.is_stopped(ticket) for ticket in queue.waiting())
     if waiting:
         who = "1 job waits" if waiting == 1 else f"{waiting} jobs wait"
         raise GpusRefused(f"{who} for GPUs before this one", hint="'amd-ctk run --wait' waits in line")
