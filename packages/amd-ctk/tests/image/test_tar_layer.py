@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amd_ctk.image import bounds, tar_layer
 from amd_ctk.image.contents import targets_of
 from amd_ctk.image.errors import ImageError
 from amd_ctk.image.layers import read_layer
@@ -134,3 +135,50 @@ def test_names_that_are_not_utf_8_are_names(layout, reader):
     layout.add(content[:148] + b"%06o\0 " % checksum + content[156:] + bytes(1024))
 
     assert read(f"oci:{layout.directory}") == ["gfx942"]
+
+
+def extension(kind, content):
+    header = tarfile.TarInfo("extension")
+    header.type, header.size = kind, len(content)
+    return header.tobuf() + content + bytes(-len(content) % 512)
+
+
+KINDS = [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_headers_that_describe_no_file_are_counted(kind, layout, reader, monkeypatch, make_layer):
+    monkeypatch.setattr(bounds, "MOST_NAMES", 100)
+    layout.add(extension(kind, b"12 path=abc\n") * 101 + make_layer("x_gfx900.co"))
+
+    assert refusal(f"oci:{layout.directory}") == "it has more than 100 files, more than any image needs"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_headers_that_describe_files_are_bounded_in_all(kind, layout, reader, monkeypatch, make_layer):
+    monkeypatch.setattr(tar_layer, "LARGEST_EXTENSIONS", 1000)
+    layout.add((extension(kind, b"12 path=abc\n" * 10) + make_layer("x_gfx900.co")[:1024]) * 9)
+
+    assert refusal(f"oci:{layout.directory}") == "the headers of a layer are larger than any image needs"
+
+
+def test_the_map_of_a_sparse_file_is_counted(layout, reader, monkeypatch):
+    monkeypatch.setattr(bounds, "MOST_NAMES", 100)
+    header = tarfile.TarInfo("sparse")
+    header.type = tarfile.GNUTYPE_SPARSE
+    first = bytearray(header.tobuf(tarfile.GNU_FORMAT))
+    first[482] = 1
+    first[148:156] = b"%06o\0 " % (sum(first[:148]) + 8 * 32 + sum(first[156:]))
+    layout.add(bytes(first) + (bytes(504) + b"\1" + bytes(7)) * 100 + bytes(1536))
+
+    assert refusal(f"oci:{layout.directory}") == "it has more than 100 files, more than any image needs"
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_program_that_claims_to_be_larger_than_any_disk_is_refused(deep, layout, reader, make_layer):
+    size = extension(tarfile.XHDTYPE, b"29 size=99999999999999999999\n")
+    layout.add(size + make_layer(("lib/a.so", b"\x7fELF" + bytes(508))))
+
+    with pytest.raises(ImageError) as caught:
+        read(f"oci:{layout.directory}", deep=deep)
+    assert str(caught.value) == "the files of a layer claim to be larger than 1 TiB"

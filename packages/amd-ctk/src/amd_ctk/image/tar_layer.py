@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 # Of a name, or of the records of pax, which are read as a whole.
 LARGEST_EXTENSION = 1024 * 1024
+# Of one layer; GNU tar writes 90 bytes of pax for each file, and the largest layers have a million.
+LARGEST_EXTENSIONS = 128 * 1024 * 1024
 # Where the header of a sparse file of GNU's and those behind it say that another one follows.
 SPARSE_FOLLOWS, NEXT_SPARSE_FOLLOWS = 482, 504
 
@@ -67,6 +69,7 @@ class TarLayer:
         # What extensions say about the next file.
         self._name = b""
         self._size: int | None = None
+        self._extensions = 0
 
     def read(self) -> LayerContents:
         """Return what the layer says; ImageError where it cannot be read."""
@@ -165,6 +168,10 @@ class TarLayer:
     def _read_extension(self, kind: int, size: int) -> None:
         if size > LARGEST_EXTENSION:
             raise ValueError("a name in it is longer than 1 MiB")
+        self._counter.count(1)
+        self._extensions += size
+        if self._extensions > LARGEST_EXTENSIONS:
+            raise ImageError("the headers of a layer are larger than any image needs")
         content = b"".join(self._content(size))
         self._skip(0, -size % BLOCK)
         if kind == LONG_NAME:
@@ -179,6 +186,7 @@ class TarLayer:
         """Skip the headers behind that of a sparse file of GNU's, which say where its content belongs."""
         follows = header[SPARSE_FOLLOWS]
         while follows:
+            self._counter.count(1)
             block = b"".join(self._content(BLOCK))
             follows = block[NEXT_SPARSE_FOLLOWS]
 
@@ -191,6 +199,7 @@ class TarLayer:
 
     def _content(self, size: int) -> Iterator[bytes]:
         """Yield the content of a file."""
+        self._counter.bound(size)
         while size:
             if self._at >= len(self._buffer):
                 self._buffer, self._at = self._source.next(), 0
