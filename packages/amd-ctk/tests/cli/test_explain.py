@@ -140,15 +140,132 @@ def test_a_cdi_device_gives_what_the_spec_says(host, amd_ctk):
     host()
     amd_ctk("cdi", "generate")
 
-    answer = amd_ctk("explain", "podman", "run", "--device", "amd.com/gpu=1", "--device=amd.com/gpu=9", "img")
+    answer = amd_ctk("explain", "podman", "run", "--device", "amd.com/gpu=1", "--user=1000", "img")
 
+    assert answer.returncode == 0
     assert answer.stdout == (
         "GPU  in the container           HIP  unique id             on the host\n"
         "1    /dev/dri/renderD131 card4  0    GPU-89caa15875ff5a43  0000:26:00.0\n"
         "config.json is not changed\n"
-        "problem: --device amd.com/gpu=9: no CDI spec of this host has this device\n"
         "note: what the image img sets itself is not known here\n"
     )
+
+
+def test_a_device_that_no_spec_has_stops_the_start(host, amd_ctk):
+    host()
+    amd_ctk("cdi", "generate")
+
+    answer = amd_ctk("explain", "podman", "run", "--device=amd.com/gpu=1", "--device=amd.com/gpu=9", "img")
+
+    assert answer.returncode == 1
+    assert answer.stdout == (
+        "The container does not start:\n"
+        "  --device amd.com/gpu=9: no CDI spec of this host has this device ('amd-ctk cdi list' shows those of AMD)\n"
+        "note: what the image img sets itself is not known here\n"
+    )
+
+
+def test_a_node_that_the_host_does_not_have_stops_the_start(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("explain", "--device", "/dev/nosuch", "-e", "AMD_VISIBLE_DEVICES=9")
+
+    assert answer.returncode == 1
+    assert answer.stdout.splitlines()[1:3] == [
+        "The container does not start:",
+        "  --device /dev/nosuch: this host has no such device",
+    ]
+
+
+DEVICES = "--device=/dev/kfd --device=/dev/dri/renderD128"
+USED = "3    /dev/dri/renderD128 card1  0    GPU-012fe4f7fdaf06b9  0000:63:00.0"
+UNUSED = USED.replace("card1  0 ", "card1  - ")
+CLOSED = (
+    "problem: user 1000 with groups {} may not open /dev/kfd, which is 0660 0:110: "
+    "use --runtime=amd, or add --group-add 110"
+)
+NO_KFD = (
+    "problem: the container has no /dev/kfd: give it /dev/kfd too, or start it with --runtime=amd"
+    " -e AMD_VISIBLE_DEVICES=all"
+)
+A_NAME = "note: --group-add video is a name in the image, which is not read here: use its number"
+
+
+@pytest.mark.parametrize(
+    ("words", "row", "said"),
+    [
+        (f"{DEVICES} --user 1000", UNUSED, [CLOSED.format("0")]),
+        (f"{DEVICES} --user 1000:7 --group-add 44", UNUSED, [CLOSED.format("7 44")]),
+        (f"{DEVICES} --user 1000 --group-add 110", USED, []),
+        (f"{DEVICES} --user 1000:110", USED, []),
+        (f"{DEVICES} --group-add video", USED, []),
+        (f"{DEVICES} --user 1000 --group-add video", USED, [A_NAME]),
+        (f"{DEVICES} --user root", USED, []),
+        ("--device=/dev/dri/renderD128", UNUSED, [NO_KFD]),
+    ],
+)
+def test_a_node_that_the_engine_passes_is_judged_as_by_the_kernel(host, amd_ctk, words, row, said):
+    host()
+
+    answer = amd_ctk("explain", "docker", "run", *words.split(), "img", PATH="/nowhere")
+
+    assert answer.returncode == 0
+    assert answer.stdout.splitlines()[1:] == [
+        row,
+        "config.json is not changed",
+        *said,
+        "note: what the image img sets itself is not known here",
+    ]
+
+
+def test_the_runtimes_own_nodes_are_open_to_every_user_and_the_engines_keep_their_mode(host, amd_ctk):
+    host()
+    asked = ("explain", "--user", "1000", "-e", "AMD_VISIBLE_DEVICES=3")
+
+    opened = amd_ctk(*asked)
+    closed = amd_ctk(*asked, "--device=/dev/kfd")
+
+    assert opened.stdout.splitlines()[2] == USED
+    assert "problem" not in opened.stdout
+    assert closed.stdout.splitlines()[2] == UNUSED
+    assert closed.stdout.splitlines()[-1] == (
+        "problem: user 1000 with groups 0 may not open /dev/kfd, which is 0660 0:110: leave out --device /dev/kfd"
+    )
+
+
+def test_kfd_alone_gives_no_gpu_and_says_why(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("explain", "--device", "/dev/kfd")
+
+    assert answer.stdout.splitlines()[1:] == [
+        "The container gets no GPU",
+        "config.json is not changed",
+        (
+            "problem: the container has /dev/kfd and no render node:"
+            " start it with --runtime=amd -e AMD_VISIBLE_DEVICES=all"
+        ),
+    ]
+
+
+@pytest.mark.parametrize("runtime", ["runc", "/usr/bin/amd-container-runtime"])
+def test_a_privileged_container_gets_every_gpu(host, amd_ctk, runtime):
+    host()
+
+    answer = amd_ctk("explain", "docker", "run", "--privileged", f"--runtime={runtime}", "img", PATH="/nowhere")
+
+    rows = [line.split() for line in answer.stdout.splitlines() if "/dev/dri/renderD" in line]
+    assert [(row[0], row[3]) for row in rows] == [("3", "0"), ("2", "1"), ("0", "2"), ("1", "3")]
+    assert "note: a privileged container can use every GPU of the host, whatever it asks for" in answer.stdout
+
+
+def test_a_privileged_container_of_another_user_is_judged_too(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("explain", "docker", "run", "--privileged", "--user=1000", "img", PATH="/nowhere")
+
+    assert CLOSED.format("0") in answer.stdout.splitlines()
+    assert "can use every GPU" not in answer.stdout
 
 
 def test_a_cdi_device_of_a_target_gives_every_gpu_of_it(host, amd_ctk):

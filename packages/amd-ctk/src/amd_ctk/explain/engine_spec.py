@@ -9,6 +9,7 @@ from amd_ctk.cdi.engine_devices import SPEC_DIRECTORIES, SPEC_SUFFIXES
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -21,33 +22,36 @@ if TYPE_CHECKING:
 
 DRI = "/dev/dri"
 LARGEST_SPEC = 16 * 1024 * 1024
+# Of a node in a spec.
+ACCESS = ("fileMode", "uid", "gid")
 
 
 class EngineSpec(Value):
-    """A spec, and what of the words has no effect or stops the start."""
+    """A spec, and why the engine does not start the container."""
 
     spec: dict[str, Any]
-    problems: tuple[str, ...] = ()
+    refusals: tuple[ToolkitError, ...] = ()
 
 
 def build_spec(container: Container, host: Host) -> EngineSpec:
     """Return the spec that an engine would hand to the runtime."""
-    problems: list[str] = []
-    devices = list(_find_devices(container, host, problems))
+    refusals: list[ToolkitError] = []
+    devices = list(_find_devices(container, host, refusals))
     rules = [
         {"allow": container.privileged, "access": "rwm"},
-        *({"allow": True, "type": "c", "access": "rwm", **_numbers(device)} for device in devices),
+        *({"allow": True, "type": device["type"], "access": "rwm", **_numbers(device)} for device in devices),
     ]
     namespace = container.user_namespace not in ("", "host")
     spec = {
         "process": {"env": list(container.environment), "capabilities": {"bounding": _capabilities(container)}},
         "linux": {
-            "devices": devices,
+            # To a privileged container engines give every node; the rule for all devices opens them.
+            "devices": _host_nodes(host, devices) if container.privileged else devices,
             "resources": {"devices": rules},
             "namespaces": [{"type": "user"}] if namespace else [],
         },
     }
-    return EngineSpec(spec=spec, problems=tuple(problems))
+    return EngineSpec(spec=spec, refusals=tuple(refusals))
 
 
 def _capabilities(container: Container) -> list[str]:
@@ -59,18 +63,26 @@ def _numbers(device: dict[str, Any]) -> dict[str, Any]:
     return {"major": device["major"], "minor": device["minor"]}
 
 
-def _find_devices(container: Container, host: Host, problems: list[str]) -> Iterator[dict[str, Any]]:
+def _host_nodes(host: Host, devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return these devices, and those of GPUs that the host has beside them."""
+    paths = {device["path"] for device in devices}
+    found = (node for path in (KFD_PATH, DRI) for node in _find_nodes(path, host))
+    return [*devices, *(node for node in found if node["path"] not in paths)]
+
+
+def _find_devices(container: Container, host: Host, refusals: list[ToolkitError]) -> Iterator[dict[str, Any]]:
     for asked in container.devices:
         if is_cdi_name(asked):
             nodes = _find_cdi_nodes(asked, host)
             if nodes is None:
-                problems.append(f"--device {asked}: no CDI spec of this host has this device")
+                message = f"--device {asked}: no CDI spec of this host has this device"
+                refusals.append(ToolkitError(message, hint="'amd-ctk cdi list' shows those of AMD"))
             yield from nodes or []
             continue
         path = asked.partition(":")[0]
         found = list(_find_nodes(path, host))
         if not found:
-            problems.append(f"--device {path}: this host has no such device")
+            refusals.append(ToolkitError(f"--device {path}: this host has no such device"))
         yield from found
 
 
@@ -89,11 +101,14 @@ def _find_nodes(path: str, host: Host) -> Iterator[dict[str, Any]]:
     elif (found := host.stat(path)) is not None:
         numbers = _read_number(path, found, host)
         if numbers:
-            yield {"path": path, "type": "c", "major": numbers[0], "minor": numbers[1]}
+            kind = "b" if stat.S_ISBLK(found.st_mode) else "c"
+            # A node that an engine passes keeps the host's mode and owner.
+            access = {"fileMode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
+            yield {"path": path, "type": kind, "major": numbers[0], "minor": numbers[1], **access}
 
 
 def _read_number(path: str, found: os.stat_result, host: Host) -> tuple[int, int] | None:
-    if stat.S_ISCHR(found.st_mode):
+    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
         return os.major(found.st_rdev), os.minor(found.st_rdev)
     # A simulated host has plain files for nodes: their names and sysfs tell the numbers.
     name = os.path.basename(path)
@@ -121,9 +136,12 @@ def _cdi_nodes(owner: dict[str, Any], host: Host) -> Iterator[dict[str, Any]]:
     for node in _dicts(edits.get("deviceNodes") if isinstance(edits, dict) else None):
         path = str(node.get("path", ""))
         if isinstance(node.get("major"), int) and isinstance(node.get("minor"), int):
-            yield {"path": path, "type": "c", "major": node["major"], "minor": node["minor"]}
+            access = {name: node[name] for name in ACCESS if isinstance(node.get(name), int)}
+            yield {"path": path, "type": "c", "major": node["major"], "minor": node["minor"], **access}
         else:
-            yield from _find_nodes(str(node.get("hostPath") or path), host)
+            # Where a CDI spec says no mode, engines make the node 0666.
+            found = _find_nodes(str(node.get("hostPath") or path), host)
+            yield from ({name: value for name, value in one.items() if name not in ACCESS} for one in found)
 
 
 def _read_specs(host: Host) -> Iterator[dict[str, Any]]:

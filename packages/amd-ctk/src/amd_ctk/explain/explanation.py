@@ -5,6 +5,7 @@ from __future__ import annotations
 from amd_ctk.explain.engine_spec import build_spec
 from amd_ctk.explain.engine_view import find_runtime, translate_gpus
 from amd_ctk.explain.plan import Plan, find_given, plan_start
+from amd_ctk.explain.usable import UsableGpus, find_usable, with_host_nodes
 from amd_ctk.explain.variables import Line, describe_variables
 from amd_ctk.explain.visible_inside import look_inside
 from amd_device_spec.grant import Grant
@@ -47,23 +48,45 @@ def explain_container(container: Container, host: Host) -> Explanation:
     container, gpus_notes = translate_gpus(container)
     built = build_spec(container, host)
     view = find_runtime(container, host)
-    problems = [*built.problems]
+    problems: list[str] = []
     if view.is_amd_runtime:
-        explanation = explain_spec(built.spec, host)
+        explanation = explain_spec(built.spec, host, container=container)
     else:
-        explanation = _explain_without_runtime(built.spec, host, view)
+        explanation = _explain_without_runtime(built.spec, host, view, container)
         problems += [f"{VISIBLE_DEVICES} is not read: {view.problem}"] if view.problem and _asks(container) else []
-    notes = [*gpus_notes, *explanation.notes, *_notes_of(container)]
-    return explanation.replace(notes=tuple(notes), problems=(*problems, *explanation.problems))
+    # The engine looks at devices before it calls the runtime.
+    plan = explanation.plan.replace(refusals=(*built.refusals, *explanation.plan.refusals))
+    notes = [*gpus_notes, *explanation.notes, *_notes_of(container, explanation)]
+    return explanation.replace(plan=plan, notes=tuple(notes), problems=(*problems, *explanation.problems))
 
 
-def explain_spec(spec: dict[str, Any], host: Host, *, container_id: str = "") -> Explanation:
-    """Return what the runtime would do with a container of this spec; SettingsError, SpecError."""
+def explain_spec(
+    spec: dict[str, Any], host: Host, *, container_id: str = "", container: Container | None = None
+) -> Explanation:
+    """Return what the runtime would do with a container of this spec; SettingsError, SpecError.
+
+    `container` is what an engine made the spec of, where that is known.
+    """
     plan = plan_start(spec, host, read_settings(host), container_id=container_id)
+    return _explain(plan, spec, host, container)
+
+
+def _explain(
+    plan: Plan, spec: dict[str, Any], host: Host, container: Container | None, *, is_read: bool = True
+) -> Explanation:
+    if container and container.privileged:
+        plan = with_host_nodes(plan, _locate(host))
+    usable = find_usable(plan, container) if container else UsableGpus(gpus=tuple(plan.gpus))
     # Without the filters that are taken out.
-    inside = look_inside(plan.gpus, _environment(plan.spec))
-    lines = describe_variables(spec, plan, inside, located=_locate_for(plan, host))
-    return Explanation(lines=tuple(lines), plan=plan, hip_gpus=inside.hip_gpus, notes=plan.notes)
+    inside = look_inside(usable.gpus, _environment(plan.spec))
+    lines = describe_variables(spec, plan, inside, located=_locate_for(plan, host), is_read=is_read)
+    return Explanation(
+        lines=tuple(lines),
+        plan=plan,
+        hip_gpus=inside.hip_gpus,
+        notes=(*plan.notes, *usable.notes),
+        problems=usable.problems,
+    )
 
 
 def _locate_for(plan: Plan, host: Host) -> list[GpuLocation]:
@@ -74,12 +97,9 @@ def _locate_for(plan: Plan, host: Host) -> list[GpuLocation]:
     return find_gpus_of_job(plan.request.job, located, host)
 
 
-def _explain_without_runtime(spec: dict[str, Any], host: Host, view: RuntimeView) -> Explanation:
+def _explain_without_runtime(spec: dict[str, Any], host: Host, view: RuntimeView, container: Container) -> Explanation:
     plan = Plan(spec=spec, refusals=(view.refusal,) if view.refusal else ())
-    plan = plan.replace(given=tuple(_given(plan, host)))
-    inside = look_inside(plan.gpus, _environment(spec))
-    lines = describe_variables(spec, plan, inside, located=_locate(host), is_read=False)
-    return Explanation(lines=tuple(lines), plan=plan, hip_gpus=inside.hip_gpus)
+    return _explain(plan.replace(given=tuple(_given(plan, host))), spec, host, container, is_read=False)
 
 
 def _given(plan: Plan, host: Host) -> list[GpuLocation]:
@@ -105,9 +125,9 @@ def _asks(container: Container) -> bool:
     return any(entry.startswith((f"{VISIBLE_DEVICES}=", "DOCKER_RESOURCE_")) for entry in container.environment)
 
 
-def _notes_of(container: Container) -> list[str]:
+def _notes_of(container: Container, explanation: Explanation) -> list[str]:
     notes = []
-    if container.privileged:
+    if container.privileged and not explanation.problems:
         notes.append("a privileged container can use every GPU of the host, whatever it asks for")
     if container.image and not container.is_image_known:
         notes.append(f"what the image {container.image} sets itself is not known here")

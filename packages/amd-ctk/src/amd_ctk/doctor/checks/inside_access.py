@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 
 from amd_ctk.doctor.finding import Finding, bad, ok
-from amd_ctk.doctor.inside.tried import mode_allows, name_of, nodes_with, permitted_nodes
+from amd_ctk.doctor.inside.tried import name_of, nodes_with, permitted_nodes
+from amd_ctk.explain.node_access import closed_fix, closed_words, mode_allows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +28,4 @@ def check(facts: Facts) -> Finding | None:
     if mode_allows(node, process):
         words = f"{node.path} in {name_of(facts)} is closed by SELinux, or by a mount with nodev: its mode would do"
         return bad(words, fix="sudo setsebool -P container_use_devices on, or mount it without nodev")
-    groups = " ".join(map(str, dict.fromkeys((process.gid, *process.groups))))
-    return bad(
-        f"user {process.uid} with groups {groups} may not open {node.path}, which is {node.access_words}",
-        fix=f"use --runtime=amd, or add --group-add {node.gid}" if node.gid else "use --runtime=amd",
-    )
+    return bad(closed_words(node, process), fix=closed_fix(node))

@@ -6,6 +6,7 @@ import errno
 
 from amd_ctk.doctor.finding import Finding, bad, not_checked, ok
 from amd_ctk.doctor.inside.tried import ignored_gpus_option, name_of, nodes_with
+from amd_ctk.explain.node_access import find_missing
 from amdgpu_discovery.device_nodes import KFD_PATH
 
 TYPE_CHECKING = False
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 WHY = "ROCm opens /dev/kfd and the render node of each GPU, and without them it finds no GPU"
 PLACE = "how-to/troubleshoot.md#no-message-and-no-gpu"
-AGAIN = "start it with --runtime=amd -e AMD_VISIBLE_DEVICES=all"
 
 
 def check(facts: Facts) -> Finding | None:
@@ -46,10 +46,7 @@ def _find_stale(facts: Facts) -> str:
 
 
 def _judge(name: str, present: list[str]) -> Finding:
-    if not present:
-        return bad(f"{name} was given no GPU: it has no {KFD_PATH} and no render node", fix=AGAIN)
-    if KFD_PATH not in present:
-        return bad(f"{name} has no {KFD_PATH}", fix=f"give it {KFD_PATH} too, or {AGAIN}")
-    if present == [KFD_PATH]:
-        return bad(f"{name} has {KFD_PATH} and no render node", fix=AGAIN)
+    words, fix = find_missing(name, present)
+    if words:
+        return bad(words, fix=fix)
     return ok(f"{name} has {KFD_PATH} and {len(present) - 1} render node{'s' if len(present) > 2 else ''}")

@@ -7,9 +7,9 @@ import stat
 from itertools import islice
 
 from amd_ctk.doctor.inside.reopen import held, reopen
+from amd_ctk.explain.node_access import NodeAccess
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
-from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,29 +21,20 @@ RENDER = "renderD"
 MOST_NODES = 512
 
 
-class TriedNode(Value):
+class TriedNode(NodeAccess):
     """A device node inside a container; `errno` is what opening it said, 0 where it opens, None where nothing tried.
 
     `major` and `minor` are None where there is no device at the path.
     """
 
-    path: str
     major: int | None = None
     minor: int | None = None
-    mode: int = 0
-    uid: int = 0
-    gid: int = 0
     errno: int | None = None
 
     @property
     def number(self) -> str:
         """Return the number of the device."""
         return f"{self.major}:{self.minor}"
-
-    @property
-    def access_words(self) -> str:
-        """Return mode and owner as people read them."""
-        return f"{self.mode:04o} {self.uid}:{self.gid}"
 
 
 def try_nodes(kfd: tuple[int, int] | None, own_files: int) -> list[dict[str, Any]]:

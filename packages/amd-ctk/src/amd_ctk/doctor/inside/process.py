@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 
+from amd_ctk.explain.node_access import ProcessUser
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.value import Value
 
 UNLIMITED = "unlimited"
 DEVICES = "devices"
@@ -19,18 +19,14 @@ class CannotEnter(ToolkitError):
     """A container that cannot be entered with the rights of its first process and no more."""
 
 
-class ContainerProcess(Value):
+class ContainerProcess(ProcessUser):
     """What a process may do.
 
-    `groups` are those beside `gid`. `capabilities` is the effective set as a mask. `cgroups` are the directories by
-    which its device cgroup is joined. `uid_inside` is its user in a user namespace of its own, None where it has none.
+    `cgroups` are the directories by which its device cgroup is joined. `uid_inside` is its user in a user namespace of
+    its own, None where it has none.
     """
 
     identity: ProcessId
-    uid: int
-    gid: int
-    groups: tuple[int, ...] = ()
-    capabilities: int = 0
     has_seccomp: bool = False
     # Bytes that it may lock in memory, None for any number.
     locked_memory: int | None = None
@@ -41,10 +37,6 @@ class ContainerProcess(Value):
     def pid(self) -> int:
         """Return its process id."""
         return self.identity.pid
-
-    def has_capability(self, number: int) -> bool:
-        """Return whether it has a capability, by its number in linux/capability.h."""
-        return bool(self.capabilities >> number & 1)
 
 
 def require_running(identity: ProcessId) -> None:

@@ -8,7 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
     from amd_ctk.doctor.inside.nodes import TriedNode
-    from amd_ctk.doctor.inside.process import ContainerProcess
     from amdgpu_discovery.gpu import Gpu
 
 # Each has a check of its own.
@@ -16,9 +15,6 @@ SAID_ELSEWHERE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL, errno.E
 # Versions of Docker: --gpus sets AMD_VISIBLE_DEVICES, and takes a CDI device.
 FIRST_WITH_GPUS = (28, 3)
 FIRST_BY_CDI = (29, 3)
-# linux/capability.h
-CAP_DAC_OVERRIDE = 1
-READ_AND_WRITE = 0o6
 # Of a whole id, and of what engines show of it.
 WHOLE_ID = 64
 SHORT_ID = 12
@@ -52,19 +48,6 @@ def nodes_with(facts: Facts, *numbers: int | None) -> list[TriedNode]:
 def permitted_nodes(facts: Facts) -> list[TriedNode]:
     """Return the nodes that may be opened, whether or not a driver answers: the kernel asks for rights first."""
     return nodes_with(facts, 0, errno.ENXIO, errno.ENODEV)
-
-
-def mode_allows(node: TriedNode, process: ContainerProcess) -> bool:
-    """Return whether a node's mode, owner and group let a process read and write it."""
-    if process.has_capability(CAP_DAC_OVERRIDE):
-        return True
-    if process.uid == node.uid:
-        bits = node.mode >> 6
-    elif node.gid in (process.gid, *process.groups):
-        bits = node.mode >> 3
-    else:
-        bits = node.mode
-    return bits & READ_AND_WRITE == READ_AND_WRITE
 
 
 def gpus_inside(facts: Facts) -> list[Gpu]:

@@ -1,0 +1,114 @@
+"""Which GPUs programs inside can use: ROCm opens /dev/kfd and the render node, as the user of the container."""
+
+from __future__ import annotations
+
+from amd_ctk.explain.engine_spec import ACCESS, DRI
+from amd_ctk.explain.node_access import (
+    CAP_DAC_OVERRIDE,
+    NodeAccess,
+    ProcessUser,
+    closed_fix,
+    closed_words,
+    find_missing,
+    mode_allows,
+)
+from amd_gpu_tracker.claims.spec_gpus import drm_minors
+from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from amd_ctk.explain.container import Container
+    from amd_ctk.explain.plan import Plan
+    from amdgpu_discovery.gpu import GpuLocation
+
+ROOT = "root"
+# Of Podman: the groups of its caller.
+KEEP_GROUPS = "keep-groups"
+# Of a user or group, in digits.
+LONGEST_ID = 10
+NOBODY = -1
+
+
+class UsableGpus(Value):
+    """The GPUs whose nodes a container has and may open, and why the others cannot be used."""
+
+    gpus: tuple[GpuLocation, ...]
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def with_host_nodes(plan: Plan, located: Sequence[GpuLocation]) -> Plan:
+    """Return the plan of a privileged container with the GPUs of all nodes in its spec, which no rule names."""
+    minors = drm_minors(plan.spec)
+    found = [gpu for gpu in located if gpu.render_minor in minors and gpu not in plan.gpus]
+    return plan.replace(given=(*plan.given, *found))
+
+
+def find_usable(plan: Plan, container: Container) -> UsableGpus:
+    """Return which GPUs of a plan programs can use in a container whose spec an engine made."""
+    devices = [device for device in plan.spec["linux"]["devices"] if _is_for_compute(device["path"])]
+    present = {device["path"] for device in devices} | {node.path for node in plan.nodes}
+    if not present and not plan.gpus:
+        return UsableGpus(gpus=())
+    missing, fix = find_missing("the container", sorted(filter(_is_for_compute, present)))
+    problems = [f"{missing}: {fix}"] if missing else []
+    closed = _find_closed(devices, container, plan)
+    unknown = _names_of_image(container) if closed else []
+    if closed and not unknown:
+        # The runtime keeps a node that the engine passes as it is.
+        fix = f"leave out --device {closed[0].path}" if plan.nodes else closed_fix(closed[0])
+        problems.append(f"{closed_words(closed[0], _read_user(container, plan))}: {fix}")
+    opened = present - (set() if unknown else {node.path for node in closed})
+    return UsableGpus(
+        gpus=tuple(gpu for gpu in plan.gpus if {KFD_PATH, gpu.render_path} <= opened),
+        problems=tuple(problems),
+        notes=tuple(f"{name} is a name in the image, which is not read here: use its number" for name in unknown),
+    )
+
+
+def _is_for_compute(path: str) -> bool:
+    return path == KFD_PATH or path.startswith(f"{DRI}/renderD")
+
+
+def _find_closed(devices: Sequence[dict[str, Any]], container: Container, plan: Plan) -> list[NodeAccess]:
+    """Return the nodes that their mode closes to the container's user."""
+    # A user namespace has other numbers, and the groups of a caller are not known.
+    if container.user_namespace not in ("", "host") or KEEP_GROUPS in container.groups:
+        return []
+    nodes = [_node_of(device) for device in devices if device.keys() >= set(ACCESS)]
+    user = _read_user(container, plan)
+    return [node for node in nodes if not mode_allows(node, user)]
+
+
+def _node_of(device: dict[str, Any]) -> NodeAccess:
+    return NodeAccess(path=device["path"], mode=device["fileMode"], uid=device["uid"], gid=device["gid"])
+
+
+def _read_user(container: Container, plan: Plan) -> ProcessUser:
+    """Return as whom the container's program opens nodes, with NOBODY for a name of the image."""
+    uid, _, gid = container.user.partition(":")
+    groups = (*map(_number_of, container.groups), *(plan.edits.gids if plan.edits else ()))
+    return ProcessUser(
+        uid=_number_of(uid),
+        gid=_number_of(gid),
+        groups=groups,
+        # The kernel takes all capabilities from who is not root.
+        capabilities=1 << CAP_DAC_OVERRIDE if _number_of(uid) == 0 else 0,
+    )
+
+
+def _names_of_image(container: Container) -> list[str]:
+    """Return the options whose numbers the image knows."""
+    user, _, group = container.user.partition(":")
+    names = [f"--user {container.user}"] if NOBODY in map(_number_of, (user, group)) else []
+    return names + [f"--group-add {group}" for group in container.groups if _number_of(group) == NOBODY]
+
+
+def _number_of(word: str) -> int:
+    if word in ("", ROOT):
+        return 0
+    return int(word) if word.isascii() and word.isdecimal() and len(word) <= LONGEST_ID else NOBODY
