@@ -89,7 +89,7 @@ def check(
 @app.command("pick")
 def pick(
     context: typer.Context,
-    index: Annotated[str, typer.Argument(metavar="[INDEX]", help="oci:DIR, or the file of an index.")] = "",
+    index: Annotated[str, typer.Argument(metavar="[INDEX]", help="oci:DIR[:TAG], or the file of an index.")] = "",
     *,
     tags: Annotated[str, typer.Option(metavar="FILE", help="File with a tag in each line, - for standard input.")] = "",
     template: Names = "",
@@ -196,7 +196,7 @@ def _judge_index(index: str, facts: ContainerFacts) -> list[Candidate]:
 
     if index.startswith("oci:"):
         return judge_entries(read_entries(index.removeprefix("oci:")), facts)
-    return judge_entries(parse_entries(parse_document(_read_text(index).encode(), index), f"{index}:"), facts)
+    return judge_entries(parse_entries(parse_document(_read_text(index).encode(), index), index), facts)
 
 
 def _read_text(path: str) -> str:

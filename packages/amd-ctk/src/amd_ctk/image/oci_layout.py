@@ -18,7 +18,9 @@ from amd_ctk.image.configuration import (
 from amd_ctk.image.contents import Image
 from amd_ctk.image.errors import ImageError
 from amd_ctk.image.layers import read_layer
+from amd_ctk.image.oci_index import DEEPEST, INDEX, TAG, Walk, cpu_of, merge, runs_on_amd64
 from amdgpu_discovery.errors import reason
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,58 +28,68 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_ctk.image.contents import LayerContents
+    from amd_ctk.image.oci_index import Entry
     from amd_ctk.image.progress import Progress
 
 # A digest becomes a path, so it is nothing but this.
 DIGEST = re.compile(r"(sha256|sha512):[0-9a-f]{64,128}")
-INDEX = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
-TAG = "org.opencontainers.image.ref.name"
-# An index in an index in an index is nobody's.
-DEEPEST = 3
 MOST_LAYERS = 512
-# Of a digest that is repeated.
-MOST_DIGEST = 140
+
+
+class Place(Value):
+    """Where an image is: a layout, and the tag, the digest or both in its index ("" where it has none)."""
+
+    directory: str
+    tag: str = ""
+    digest: str = ""
 
 
 def read_oci_layout(name: str, progress: Progress, *, deep: bool, with_layers: bool) -> Image:
-    """Return the image in `DIR` or `DIR:TAG`; ImageError."""
-    directory, _, tag = (name, "", "") if os.path.isdir(name) else name.rpartition(":")
-    layout = Layout(directory or name)
-    descriptor = _choose(layout.read_index(), tag, name)
-    annotations = texts_in(descriptor, "annotations")
-    manifest = _resolve(layout, descriptor, name)
+    """Return the image in `DIR`, `DIR:TAG` or one of these with `@DIGEST`; ImageError."""
+    place = parse_place(name)
+    layout = Layout(place.directory)
+    manifest, descriptor = _resolve(layout, _find(layout, place, name), name)
     configuration = layout.read_document(object_in(manifest, "config"))
     return Image(
         layers=tuple(_read_layers(layout, manifest, progress, deep=deep)) if with_layers else (),
         environment=environment_of(configuration),
         labels=labels_of(configuration),
-        annotations={**texts_in(manifest, "annotations"), **annotations},
+        annotations={**texts_in(manifest, "annotations"), **texts_in(descriptor, "annotations")},
         cpu=cpu_of(descriptor),
     )
 
 
-def read_entries(directory: str) -> list[tuple[str, Image]]:
-    """Return the images of a layout by their references, as far as its index describes them; ImageError."""
-    return parse_entries(Layout(directory).read_index(), f"oci:{directory}:")
+def read_entries(name: str) -> list[tuple[str, Image]]:
+    """Return the images of a layout, or of one tag of it, as far as its indexes describe them; ImageError."""
+    place = parse_place(name)
+    layout = Layout(place.directory)
+    return _images(Walk(layout.read_document).entries(layout.read_index(), f"oci:{place.directory}", place.tag))
 
 
 def parse_entries(index: dict[str, Any], prefix: str) -> list[tuple[str, Image]]:
-    """Return the images of an index by their references: `prefix` and a tag, or the digest where there is no tag."""
-    entries: list[tuple[str, Image]] = []
-    for descriptor in objects_in(index, "manifests"):
-        annotations = texts_in(descriptor, "annotations")
-        name = annotations.get(TAG)
-        reference = f"{prefix}{name}" if name else f"{prefix[:-1]}@{str(descriptor.get('digest'))[:MOST_DIGEST]}"
-        entries.append((reference, Image(layers=(), annotations=annotations, cpu=cpu_of(descriptor))))
-    return entries
+    """Return the images of an index by their references, which begin with `prefix`. Indexes in it are not read."""
+    return _images(Walk().entries(index, prefix))
 
 
-def cpu_of(descriptor: dict[str, Any]) -> str:
-    """Return the level of x86-64 that an index entry asks for, "" where it asks for none."""
-    platform = object_in(descriptor, "platform")
-    variant = platform.get("variant")
-    is_level = platform.get("architecture") == "amd64" and variant in ("v1", "v2", "v3", "v4")
-    return f"x86-64-{variant}" if is_level else ""
+def parse_place(name: str) -> Place:
+    """Read how an image in a layout is named; the directory may have colons in its own name."""
+    if os.path.isdir(name):
+        return Place(directory=name)
+    rest, _, digest = name.rpartition("@")
+    if not DIGEST.fullmatch(digest):
+        rest, digest = name, ""
+    directory, _, tag = (rest, "", "") if os.path.isdir(rest) else rest.rpartition(":")
+    return Place(directory=directory or rest, tag=tag if directory else "", digest=digest)
+
+
+def _images(entries: list[Entry]) -> list[tuple[str, Image]]:
+    return [
+        (
+            entry.reference,
+            Image(layers=(), annotations=texts_in(entry.descriptor, "annotations"), cpu=cpu_of(entry.descriptor)),
+        )
+        for entry in entries
+    ]
 
 
 class Layout:
@@ -124,6 +136,17 @@ def _blob_path(descriptor: dict[str, Any]) -> str:
     return f"blobs/{digest.replace(':', '/')}"
 
 
+def _find(layout: Layout, place: Place, name: str) -> dict[str, Any]:
+    """Return the descriptor of an image, which a digest finds in an index of the index too."""
+    index = layout.read_index()
+    if not place.digest:
+        return _choose(index, place.tag, name)
+    for entry in Walk(layout.read_document).entries(index, "", place.tag):
+        if entry.descriptor.get("digest") == place.digest:
+            return entry.descriptor
+    raise ImageError(f"oci:{name} has no such image")
+
+
 def _choose(index: dict[str, Any], tag: str, name: str) -> dict[str, Any]:
     """Return the entry of an index that has a tag, or the only one."""
     entries = objects_in(index, "manifests")
@@ -131,23 +154,23 @@ def _choose(index: dict[str, Any], tag: str, name: str) -> dict[str, Any]:
         entries = [entry for entry in entries if texts_in(entry, "annotations").get(TAG) == tag]
     if len(entries) == 1:
         return entries[0]
+    if not entries:
+        raise ImageError(f"oci:{name} has no such image")
     tags = sorted({texts_in(entry, "annotations").get(TAG, "") for entry in entries} - {""})
-    what = "no such image" if not entries else f"{len(entries)} images"
-    raise ImageError(f"oci:{name} has {what}", hint=f"name one: {', '.join(tags[:8])}" if tags else "")
+    by_digest = f"'amd-ctk image pick oci:{name}' names the one that fits by its digest"
+    raise ImageError(
+        f"oci:{name} has {len(entries)} images", hint=f"name one: {', '.join(tags[:8])}" if len(tags) > 1 else by_digest
+    )
 
 
-def _resolve(layout: Layout, descriptor: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the manifest that a descriptor leads to, through an index for several platforms."""
+def _resolve(layout: Layout, descriptor: dict[str, Any], name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the manifest that a descriptor leads to through indexes, and its descriptor with what they say."""
     for _ in range(DEEPEST):
         document = layout.read_document(descriptor)
         if not (descriptor.get("mediaType") in INDEX or "manifests" in document):
-            return document
-        amd64 = [
-            entry
-            for entry in objects_in(document, "manifests")
-            if object_in(entry, "platform").get("architecture") in (None, "amd64")
-        ]
-        descriptor = _choose({"manifests": amd64}, "", name)
+            return document, descriptor
+        amd64 = [entry for entry in objects_in(document, "manifests") if runs_on_amd64(entry)]
+        descriptor = merge(descriptor, _choose({"manifests": amd64}, "", name))
     raise ImageError(f"oci:{name} is an index in an index in an index")
 
 
