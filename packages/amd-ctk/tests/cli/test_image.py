@@ -80,6 +80,51 @@ def test_an_image_that_cannot_be_read_ends_with_2(host, amd_ctk, tmp_path):
     assert answer.stderr == f"{tmp_path}/none/index.json cannot be read: it does not exist\n"
 
 
+@pytest.mark.parametrize(
+    ("profile", "words", "says"),
+    [
+        ("no-driver", [], "amdgpu driver unavailable: "),
+        ("mi210-4", ["--gpus=7"], "GPU 7"),
+    ],
+)
+def test_a_host_that_cannot_be_judged_by_ends_with_2(profile, words, says, host, amd_ctk, image, tmp_path):
+    host(profile)
+    (tmp_path / "tags").write_text("app:gfx90a\n")
+
+    checked = amd_ctk("image", "check", image("gfx90a"), *words)
+    picked = amd_ctk("image", "pick", f"--tags={tmp_path}/tags", "--template=app:{gfx}", *words)
+
+    assert (checked.returncode, checked.stdout) == (picked.returncode, picked.stdout) == (2, "")
+    assert says in checked.stderr
+    assert checked.stderr == picked.stderr
+
+
+@pytest.mark.parametrize(
+    ("tags", "says"),
+    [
+        ("other:latest\nother:1\n", "no tag is of the template app:{gfx}: the first is other:latest\n"),
+        ("", "there is no tag to pick from\n"),
+    ],
+)
+def test_tags_of_which_none_is_of_the_template_are_no_answer(tags, says, host, amd_ctk, tmp_path):
+    host("mi210-4")
+    (tmp_path / "tags").write_text(tags)
+
+    answer = amd_ctk("image", "pick", f"--tags={tmp_path}/tags", "--template=app:{gfx}")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (2, "", says)
+
+
+def test_an_index_without_images_is_no_answer(host, amd_ctk, tmp_path):
+    host("mi210-4")
+    (tmp_path / "index.json").write_text('{"manifests": []}')
+
+    answer = amd_ctk("image", "pick", tmp_path / "index.json")
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == f"{tmp_path}/index.json has no image for amd64\n"
+
+
 def test_the_best_tag_is_the_answer_and_why_not_the_others_is_conversation(host, amd_ctk, tmp_path):
     host("mi210-4")
     tags = tmp_path / "tags"

@@ -52,6 +52,15 @@ def test_deep_looks_into_programs_and_libraries(layout, tmp_path, reader, make_l
     assert read(f"dir:{tmp_path}/root", deep=True) == ["gfx90a", "gfx11-generic"]
 
 
+@pytest.mark.parametrize(
+    "name", [b"hip-spirv64-amd-amdhsa--amdgcnspirv", b"hip-spirv64-amd-amdhsa-unknown-amdgcnspirv"]
+)
+def test_deep_finds_code_for_every_gpu(name, layout, reader, make_layer):
+    layout.add(make_layer(("lib/libapp.so", BUNDLE + b"gfx90a\0" + name + b"\0")))
+
+    assert read(f"oci:{layout.directory}", deep=True) == ["gfx90a", "amdgcnspirv"]
+
+
 # clang-offload-bundler 19.1.7 --compress: a bundle of gfx90a:xnack-, gfx942 and gfx1100, by zstd.
 BUNDLE_OF_CLANG = bytes.fromhex(
     "43434f4202000100dd000000140200009eb1652f134adeed28b52ffd601401dd0500d4075f5f434c414e475f4f46464c4f41445f42554e444c455f"

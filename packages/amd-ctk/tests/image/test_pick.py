@@ -31,6 +31,8 @@ def pick(template, *tags, facts=FACTS):
         ("app:{gfx}", ["app:gfx90a", "app:gfx942"], "app:gfx942"),
         ("app:{gfx}", ["app:gfx90a", "app:gfx1100"], ""),
         ("app:{gfx}", ["app:gfx9-4-generic", "app:gfx942"], "app:gfx942"),
+        ("app:{gfx}", ["app:amdgcnspirv", "app:gfx90a"], "app:amdgcnspirv"),
+        ("app:{gfx}", ["app:amdgcnspirv", "app:gfx9-4-generic"], "app:gfx9-4-generic"),
         ("app:{gfx|family}", ["app:gfx94X", "app:gfx9-4-generic"], "app:gfx94X"),
         ("app:{family}", ["app:gfx90X", "app:gfx94x"], "app:gfx94x"),
         ("app:{cpu}", ["app:x86-64-v2", "app:x86-64-v3", "app:x86-64-v4"], "app:x86-64-v3"),
@@ -97,7 +99,8 @@ def test_an_index_is_judged_by_its_annotations_and_platforms():
 
 
 VALUES = {
-    "gfx|family": ["gfx90a", "gfx942", "gfx94X", "gfx9-4-generic"],
+    "gfx": ["gfx90a", "gfx942", "gfx9-4-generic"],
+    "family": ["gfx94X"],
     "cpu": ["x86-64-v3", "x86-64-v4"],
     "rocm": ["6.4", "7.2"],
 }
@@ -136,8 +139,46 @@ def test_a_matrix_is_a_bake_file():
         "tags": ["app:1.0-gfx942-x86-64-v3"],
         "args": {"AMD_REQUIRE_GFX": "gfx=gfx942", "AMD_REQUIRE_CPU": "cpu>=x86-64-v3"},
         "labels": {"com.amd.gpu.targets": "gfx942"},
-        "annotations": ["manifest:com.amd.gpu.targets=gfx942"],
+        "annotations": ["manifest:com.amd.gpu.targets=gfx942", "manifest-descriptor:com.amd.gpu.targets=gfx942"],
+        "platforms": ["linux/amd64/v3"],
     }
+
+
+def test_a_matrix_without_levels_of_processors_names_no_platform():
+    bake = build_matrix(parse_template("app:{rocm}"), {"rocm": ["6.4"], "gfx": []})
+
+    assert bake["target"] == {"6_4": {"tags": ["app:6.4"], "args": {"AMD_REQUIRE_ROCM": "rocm=6.4"}}}
+
+
+@pytest.mark.parametrize(
+    ("values", "tags"),
+    [
+        ({"gfx": ["gfx942"], "family": ["gfx110X"]}, ["app:gfx942", "app:gfx110X"]),
+        ({"gfx": ["gfx942"]}, ["app:gfx942"]),
+        ({"family": ["gfx110X"]}, ["app:gfx110X"]),
+    ],
+)
+def test_a_field_for_targets_and_families_takes_both(values, tags):
+    made = build_matrix(parse_template("app:{gfx|family}"), values)["target"].values()
+
+    assert [image["tags"] for image in made] == [[tag] for tag in tags]
+
+
+@pytest.mark.parametrize(
+    ("template", "values", "words"),
+    [
+        ("app:{gfx|family}", {},
+         "app:{gfx|family} has a field {gfx|family} without values (give them with --gfx or --family)"),
+        ("app:{gfx}", {"gfx": ["gfx942"], "rocm": ["6.4"]},
+         "app:{gfx} has no field for the values of --rocm (add {rocm} to it, or leave --rocm out)"),
+        ("app:{gfx}", {"gfx": ["gfx942"], "family": ["gfx94X"]},
+         "app:{gfx} has no field for the values of --family (add {family} to it, or leave --family out)"),
+    ],
+)  # fmt: skip
+def test_no_option_of_a_matrix_is_dropped_in_silence(template, values, words):
+    with pytest.raises(ImageError) as caught:
+        build_matrix(parse_template(template), values)
+    assert str(caught.value) == words
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def refusal(reference):
         ("share/miopen/db/gfx942130.kdb", ["gfx942"]),
         ("library/extop_gfx9-4-generic.co", ["gfx9-4-generic"]),
         ("torch/lib/aotriton.images/amd-gfx942/flash/attn_fwd/F__x.aks2", ["gfx942"]),
+        ("library/TensileLibrary_amdgcnspirv.co", ["amdgcnspirv"]),
         ("include/gfx90a.h", []),
         ("share/miopen/db/gfx90a68.HIP.fdb.txt", []),
         ("library/gfxfoo.co", []),
@@ -55,6 +56,12 @@ def refusal(reference):
 )
 def test_a_file_name_tells_the_targets_of_its_code(path, targets):
     assert targets_in(path) == targets
+
+
+def test_code_for_every_gpu_is_found_in_a_layer(layout, reader, make_layer):
+    layout.add(make_layer("lib/x_amdgcnspirv.co", "lib/y_gfx90a.co"))
+
+    assert read(f"oci:{layout.directory}") == ["gfx90a", "amdgcnspirv"]
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress, lzma.compress])

@@ -28,6 +28,8 @@ Names = Annotated[str, typer.Option(metavar="TEMPLATE", help="How images are nam
 Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 # Of the files about which there is a note.
 MOST_PATHS = 8
+# Of a tag that is repeated.
+MOST_TAG = 256
 MOST_TEXT = 16 * 1024 * 1024
 
 
@@ -65,7 +67,8 @@ def check(
 ) -> None:
     """Check whether an image fits the GPUs and the processor of this host.
 
-    Ends with 0 where it fits, 1 where it does not and 2 where the image says nothing about it.
+    Ends with 0 where it fits, 1 where it does not, and 2 where that is not known: the image says nothing about it or
+    cannot be read, or there is no driver.
     """
     from amd_ctk.image.check import judge_image
     from amd_ctk.image.contents import targets_of, unreadable_in
@@ -98,7 +101,8 @@ def pick(
 ) -> None:
     """Print the image that fits this host best, of an index or of a list of tags.
 
-    Why the others do not fit stands on standard error. Ends with 1 where none fits.
+    Why the others do not fit stands on standard error. Ends with 1 where none fits, and with 2
+    where there is nothing to judge or to judge by.
     """
     from amd_ctk.image.errors import ImageError
     from amd_ctk.image.facts import read_host
@@ -135,8 +139,8 @@ def matrix(
     from amd_ctk.image.matrix import build_matrix
     from amd_ctk.image.template import parse_template
 
-    lists = {"gfx": gfx, "gfx|family": gfx, "family": family, "cpu": cpu, "rocm": rocm, "version": version}
-    values = {field: [word for word in text.split(",") if word] for field, text in lists.items()}
+    lists = {"gfx": gfx, "family": family, "cpu": cpu, "rocm": rocm, "version": version}
+    values = {option: [word for word in text.split(",") if word] for option, text in lists.items()}
     print(json.dumps(build_matrix(parse_template(template), values), indent=2))
 
 
@@ -183,20 +187,39 @@ def _read(reference: Reference, *, deep: bool) -> Image:
 
 
 def _judge_tags(tags: str, template: str, facts: ContainerFacts) -> list[Candidate]:
+    from amd_ctk.image.errors import ImageError
     from amd_ctk.image.pick import judge_tags
     from amd_ctk.image.template import parse_template
 
-    return judge_tags(_read_text(tags).splitlines(), parse_template(template), facts)
+    lines = _read_text(tags).splitlines()
+    candidates = judge_tags(lines, parse_template(template), facts)
+    if not candidates:
+        raise ImageError(_why_no_tag(lines, template))
+    return candidates
+
+
+def _why_no_tag(lines: Sequence[str], template: str) -> str:
+    first = next(filter(None, map(str.strip, lines)), "")
+    return (
+        f"no tag is of the template {template}: the first is {first[:MOST_TAG]}"
+        if first
+        else "there is no tag to pick from"
+    )
 
 
 def _judge_index(index: str, facts: ContainerFacts) -> list[Candidate]:
     from amd_ctk.image.configuration import parse_document
+    from amd_ctk.image.errors import ImageError
     from amd_ctk.image.oci_layout import parse_entries, read_entries
     from amd_ctk.image.pick import judge_entries
 
     if index.startswith("oci:"):
-        return judge_entries(read_entries(index.removeprefix("oci:")), facts)
-    return judge_entries(parse_entries(parse_document(_read_text(index).encode(), index), index), facts)
+        images = read_entries(index.removeprefix("oci:"))
+    else:
+        images = parse_entries(parse_document(_read_text(index).encode(), index), index)
+    if not images:
+        raise ImageError(f"{index} has no image for amd64")
+    return judge_entries(images, facts)
 
 
 def _read_text(path: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ELF = b"\x7fELF"
-BUNDLED = re.compile(rb"amdgcn-amd-amdhsa-(?:unknown)?-(gfx[0-9a-f-]{3,12}(?:generic)?)")
+BUNDLED = re.compile(rb"(?:amdgcn|spirv64)-amd-amdhsa-(?:unknown)?-(gfx[0-9a-f-]{3,12}(?:generic)?|amdgcnspirv)")
 # Longer than any name in a bundle, so that none is lost between two chunks.
 LONGEST_NAME = 128
 # In place of a target: a bundle is there, and what is in it cannot be told.

@@ -6,6 +6,6 @@ from amdgpu_discovery.errors import ToolkitError
 
 
 class ImageError(ToolkitError):
-    """An image that cannot be read, or a reference, template or list of tags that means nothing."""
+    """An image that cannot be read or judged on this host, or a reference, template or list of tags without meaning."""
 
     exit_code = 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amd_ctk.image.errors import ImageError
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.requirements.facts import ContainerFacts, read_facts
 from amdgpu_discovery.selection import select_gpus
 
@@ -15,11 +16,15 @@ if TYPE_CHECKING:
 
 
 def read_host(host: Host, request: str, environment: Sequence[str] = ()) -> ContainerFacts:
-    """Return the facts about the GPUs of a request, in a container with an environment. Errors as `find_gpus`.
+    """Return the facts about the GPUs of a request, in a container with an environment.
 
-    ImageError where there is no GPU, RequestError where the request cannot be met.
+    ImageError where there is no driver or no GPU, or where the request cannot be met.
     """
-    gpus = select_gpus(find_gpus(host), request, unnumbered=lambda: find_unnumbered_gpus(host))
+    try:
+        gpus = select_gpus(find_gpus(host), request, unnumbered=lambda: find_unnumbered_gpus(host))
+    except ToolkitError as error:
+        # Of the commands about images, exit code 1 means that an image was judged and does not fit.
+        raise ImageError(error.message, hint=error.hint) from error
     if not gpus:
         raise ImageError("there is no GPU that an image could fit", hint="'amd-ctk gpu list' shows the GPUs")
     variables = dict(entry.partition("=")[::2] for entry in environment)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 # LLVM's processors from gfx600 on. Anything may follow: MIOpen adds the number of compute units (gfx90a68.kdb).
-TARGET = re.compile(r"gfx(?:[0-9]+(?:-[0-9]+)?-generic|1[0-9]{2}[0-9a-f]|[6-9][0-9a-f]{2})")
+# SPIR-V is compiled for the GPU on which it is loaded.
+TARGET = re.compile(r"gfx(?:[0-9]+(?:-[0-9]+)?-generic|1[0-9]{2}[0-9a-f]|[6-9][0-9a-f]{2})|amdgcnspirv")
 # Files of rocBLAS, hipBLASLt, MIOpen, PyTorch and AOTriton that have code for the targets in their path.
 CODE_SUFFIXES = (".co", ".dat", ".hsaco", ".kdb", ".kdb.bz2", ".aks2")
 # OCI image specification, "Whiteouts".

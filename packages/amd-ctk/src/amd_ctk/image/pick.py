@@ -9,6 +9,7 @@ from amd_ctk.image.template import requirements_of
 from amdgpu_discovery.requirements.check import check_requirements
 from amdgpu_discovery.requirements.errors import RequirementError
 from amdgpu_discovery.requirements.judge import leading_numbers
+from amdgpu_discovery.targets import ANY_TARGET
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -73,7 +74,7 @@ def _judge_entry(name: str, image: Image, facts: ContainerFacts) -> Candidate:
 
 
 def _exactness(target: str) -> int:
-    if not target:
+    if target in ("", ANY_TARGET):
         return 0
     return 1 if target.endswith("-generic") else 2 if target[-1] in "Xx" else 3
 

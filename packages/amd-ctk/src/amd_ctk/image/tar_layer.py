@@ -124,7 +124,7 @@ class TarLayer:
             if kind != DIRECTORY:
                 note(hash(name))
             # "in" asks first whether the word is a number, which takes longer than the search.
-            if name.find(b"gfx") >= 0 or name.find(b".wh.") >= 0:
+            if name.find(b"gfx") >= 0 or name.find(b".wh.") >= 0 or name.find(b"spirv") >= 0:
                 self._add(name.partition(b"\0")[0], kind)
             at += BLOCK + size + -size % BLOCK
             names += 1

@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 
 from amd_ctk.image.errors import ImageError
+from amd_ctk.image.names import TARGET
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TARGET = r"gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]{3,4})"
 FAMILY = r"gfx[0-9]{1,3}[Xx]"
 PATTERNS = {
     "version": r"[0-9A-Za-z][0-9A-Za-z_.]{0,63}",
     "rocm": r"[0-9]{1,3}(?:\.[0-9]{1,3}){0,2}",
-    "gfx": TARGET,
+    "gfx": f"(?:{TARGET.pattern})",
     "family": FAMILY,
-    "gfx|family": f"(?:{TARGET}|{FAMILY})",
+    "gfx|family": f"(?:{TARGET.pattern}|{FAMILY})",
     "cpu": r"x86-64-v[1-4]",
 }
 FIELD = re.compile(r"\{([^{}]*)\}")

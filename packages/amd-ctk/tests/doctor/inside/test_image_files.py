@@ -22,9 +22,11 @@ def test_targets_are_in_the_names_of_library_files(tmp_path, monkeypatch):
     library.mkdir(parents=True)
     for name in ("TensileLibrary_gfx90a.dat", "Kernels.so-000-gfx1100.hsaco", "TensileLibrary_gfx11-generic.co", "x"):
         (library / name).touch()
+    for name in ("TensileLibrary_amdgcnspirv.co", "TensileLibrary_gfxabc.dat"):
+        (library / name).touch()
     monkeypatch.setattr(image_files, "LIBRARIES", (f"{tmp_path}/opt/rocm*/lib/rocblas/library",))
 
-    assert image_files._find_targets() == {"gfx90a", "gfx1100", "gfx11-generic"}
+    assert image_files._find_targets() == {"gfx90a", "gfx1100", "gfx11-generic", "amdgcnspirv"}
 
 
 def test_the_version_is_the_first_line_of_its_file(tmp_path, monkeypatch, own_files):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from itertools import islice
 
 from amd_ctk.doctor.inside.caches import find_compiled
 from amd_ctk.doctor.inside.reopen import held, reopen
+from amd_ctk.image.names import TARGET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ LIBRARIES = (
     "/usr/lib/ollama/rocm/rocblas/library",
     "/usr/lib/ollama/rocblas/library",
 )
-TARGET = re.compile(r"gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]{3,5})")
 MOST_NAMES = 20000
 MOST_DIRECTORIES = 1000
 MOST_TARGETS = 64
