@@ -118,3 +118,12 @@ def test_a_member_that_claims_to_be_larger_than_any_disk_is_refused(make_layer):
     member.size = 2**41
 
     assert refusal(member.tobuf() + saved(make_layer)) == "the files of an archive claim to be larger than 1 TiB"
+
+
+def test_an_archive_that_names_one_layer_many_times_is_refused(make_layer):
+    manifest = json.dumps([{"Config": "c.json", "Layers": ["0.tar"] * 513}]).encode()
+    layer = make_layer("x_gfx906.co")
+
+    content = make_layer(("0.tar", layer), ("c.json", b"{}"), ("manifest.json", manifest))
+
+    assert refusal(content) == "x.tar has more than 512 layers"

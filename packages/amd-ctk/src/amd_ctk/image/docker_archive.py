@@ -31,6 +31,8 @@ BLOBS = "blobs/"
 LARGEST_HEADER = 1024 * 1024
 # Layers, configurations and the links that old versions of Docker add.
 MOST_MEMBERS = 5000
+# A manifest may name one layer many times; engines mount at most 128.
+MOST_LAYERS = 512
 # Of all documents together; the rest of an archive is layers.
 LARGEST_DOCUMENTS = 16 * 1024 * 1024
 
@@ -139,7 +141,10 @@ class Parts:
         manifest = self._manifest(name)
         configuration = parse_document(self._documents.get(str(manifest.get("Config")), b""), "the configuration")
         paths = manifest.get("Layers")
-        layers = [self._layer(path, name) for path in (paths if isinstance(paths, list) else [])]
+        paths = paths if isinstance(paths, list) else []
+        if len(paths) > MOST_LAYERS:
+            raise ImageError(f"{name} has more than {MOST_LAYERS} layers")
+        layers = [self._layer(path, name) for path in paths]
         return Image(layers=tuple(layers), environment=environment_of(configuration), labels=labels_of(configuration))
 
     def _add_document(self, member: tarfile.TarInfo, start: bytes, file: IO[bytes]) -> None:
