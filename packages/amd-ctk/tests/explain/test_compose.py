@@ -108,6 +108,20 @@ def test_aliases_that_multiply_are_refused(compose):
         read_service(compose(f"x0: &x0 [1]\n{lines}services: {{web: {{devices: *x30}}}}\n"), "web", {})
 
 
+@pytest.mark.parametrize(("variable", "environment"), [("${GPUS:?say it}", {"GPUS": ""}), ("${GPUS?say it}", {})])
+def test_a_variable_that_is_required_is_named(compose, variable, environment):
+    path = compose(f"services: {{web: {{image: '{variable}'}}}}")
+
+    with pytest.raises(ExplainError, match="required variable GPUS is missing a value: say it"):
+        read_service(path, "web", environment)
+
+
+def test_a_variable_that_is_required_and_set_has_its_value(compose):
+    path = compose("services: {web: {image: '${GPUS:?say it}-${EMPTY?say it}'}}")
+
+    assert read_service(path, "web", {"GPUS": "1", "EMPTY": ""}).image == "1-"
+
+
 @pytest.mark.timeout(5)
 def test_a_variable_that_is_never_closed_costs_little(compose):
     path = compose(f"services: {{web: {{image: '{'${a-' * 100_000}'}}}}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # Compose: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}; $$ is a dollar.
-VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?::?([-?+])([^${}]*))?\})")
+VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?:(:?)([-?+])([^${}]*))?\})")
 LARGEST_FILE = 4 * 1024 * 1024
 
 
@@ -67,10 +67,13 @@ def _expand(value: Any, environment: Mapping[str, str]) -> Any:
 
 
 def _value_of(match: re.Match[str], environment: Mapping[str, str]) -> str:
-    dollar, plain, braced, sign, words = match.groups()
+    dollar, plain, braced, colon, sign, words = match.groups()
     if dollar:
         return "$"
-    value = environment.get(plain or braced, "")
+    name = plain or braced
+    value = environment.get(name, "")
+    if sign == "?" and not value and (colon or name not in environment):
+        raise ExplainError(f"required variable {name} is missing a value: {one_line(words)}")
     if sign == "+":
         return words if value else ""
     return words if sign == "-" and not value else value
