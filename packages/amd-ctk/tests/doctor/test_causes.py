@@ -100,10 +100,11 @@ def option_twice(machine):
 
 
 def rootless(machine):
-    machine.docker["SecurityOptions"] = ["name=seccomp,profile=builtin", "name=rootless"]
+    machine.docker.setdefault("SecurityOptions", []).append("name=rootless")
 
 
 def selinux(machine):
+    machine.docker.setdefault("SecurityOptions", []).append("name=selinux")
     machine.write("/sys/fs/selinux/enforce", "1")
     machine.write("/sys/fs/selinux/booleans/container_use_devices", "0 0")
 
@@ -366,8 +367,9 @@ def test_every_check_has_a_fault_or_is_never_bad():
 
 
 def test_a_check_that_does_not_exist_is_named():
-    with pytest.raises(DoctorError, match="there is no check nodez"):
+    with pytest.raises(DoctorError, match="there is no check nodez") as refused:
         run_checks(None, only=["nodez"])
+    assert refused.value.hint == "did you mean nodes? reference/doctor.md lists all"
 
 
 def test_a_user_of_rootless_podman_for_whom_all_is_well_has_nothing_bad(machine):

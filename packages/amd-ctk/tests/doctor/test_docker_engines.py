@@ -143,3 +143,14 @@ def test_the_error_of_a_silent_engine_is_no_need(machine, said, needs):
     made = answer_with(machine(), f"echo '{said}' >&2; exit 1")
 
     assert finding_of(made, "docker") == ("not checked", f"the docker daemon does not answer: {said}", needs)
+
+
+def test_docker_that_maps_ids_of_users_and_closed_nodes_are_noted(machine):
+    made = machine()
+    made.docker["SecurityOptions"] = ["name=userns"]
+
+    assert finding_of(made, "rootless") == (
+        "note",
+        "Docker maps ids of users, and with --device /dev/dri/renderD128 keeps its mode 0660",
+        "use --runtime=amd, or --userns=host with --device",
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from amd_ctk.doctor.facts import containers
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.cdi import CdiFacts
@@ -26,21 +28,31 @@ def facts_of(gpus, stale):
     )
 
 
-def test_a_container_with_other_numbers_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("bundle", "fix"),
+    [
+        ("run/containerd/io.containerd.runtime.v2.task/moby/0123", "start it again: docker restart 0123456789ab"),
+        ("storage/overlay-containers/0123/userdata", "start it again: podman restart 0123456789ab"),
+        ("run/containerd/io.containerd.runtime.v2.task/k8s.io/0123", "start it again: crictl stop 0123456789ab"),
+        ("bundle", "start it again: restart 0123456789ab with the engine that started it"),
+    ],
+)
+def test_a_container_with_other_numbers_is_named(tmp_path, bundle, fix):
     gpus = read_gpus(build_host(tmp_path / "host", "one-gpu", with_links=False))
     devices = [
         {"path": "/dev/kfd", "type": "c", "major": 234, "minor": 0},
         {"path": "/dev/dri/renderD128", "type": "c", "major": 226, "minor": 128},
     ]
-    (tmp_path / "config.json").write_text(json.dumps({"linux": {"devices": devices}}))
+    (tmp_path / bundle).mkdir(parents=True)
+    (tmp_path / bundle / "config.json").write_text(json.dumps({"linux": {"devices": devices}}))
     numbers = {node.path: f"{node.major}:{node.minor}" for node in gpus.nodes}
 
-    stale = tuple(containers._compare("0123456789abcdef", str(tmp_path), numbers))
+    stale = tuple(containers._compare("0123456789abcdef", str(tmp_path / bundle), numbers))
 
     (result,) = run_checks(facts_of(gpus, stale), only=["containers"])
     assert result.finding.state == "bad"
     assert result.finding.words == "container 0123456789ab has /dev/kfd as 234:0, and the host has 235:0"
-    assert result.finding.fix == "start it again: docker restart 0123456789ab"
+    assert result.finding.fix == fix
 
 
 def test_who_is_not_root_is_told_what_it_takes(tmp_path):

@@ -33,6 +33,8 @@ class SpecFile(Value):
     path: str
     names: tuple[str, ...] = ()
     problem: str = ""
+    # Of a file that engines leave out, where it says so.
+    kind: str = ""
 
 
 class EngineDevice(Value):
@@ -125,5 +127,7 @@ def _read(path: str) -> SpecFile:
         return SpecFile(path=path, problem=f"line {error.line}: {error.message}")
     if problems := form_problems(spec):
         location = format_location(problems[0].location)
-        return SpecFile(path=path, problem=f"{location}: {problems[0].message}" if location else problems[0].message)
+        problem = f"{location}: {problems[0].message}" if location else problems[0].message
+        kind = spec.get("kind") if isinstance(spec, dict) else None
+        return SpecFile(path=path, problem=problem, kind=kind if isinstance(kind, str) else "")
     return SpecFile(path=path, names=tuple(f"{spec['kind']}={device['name']}" for device in spec["devices"]))

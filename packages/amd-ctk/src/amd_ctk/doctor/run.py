@@ -19,6 +19,8 @@ ORDER = ("windows", "driver", "dkms", "secure-boot", "kfd", "gpu-state", "nodes"
 
 # Whose checks --engine chooses; what all of them depend on is checked with each.
 ENGINES = ("docker", "podman", "containerd", "slurm")
+# Twice the longest.
+LONGEST_NAME = 40
 
 
 class DoctorError(ToolkitError):
@@ -54,7 +56,8 @@ def run_checks(facts: Facts, *, only: Iterable[str] = (), skip: Iterable[str] = 
     known = check_names()
     for name in (*only, *skip):
         if name not in known:
-            raise DoctorError(f"there is no check {name}", hint=f"there are {', '.join(known)}")
+            hint = f"did you mean {_nearest(name, known)}? reference/doctor.md lists all"
+            raise DoctorError(f"there is no check {name}", hint=hint)
     chosen = [name for name in known if (not only or name in only) and name not in skip]
     modules = {name: load_check(name) for name in chosen}
     results = (_run(name, module, facts) for name, module in modules.items() if _is_about(module, engine))
@@ -65,6 +68,12 @@ def require_engine(engine: str) -> None:
     """Raise DoctorError for the name of an engine that doctor does not know; "" is all of them."""
     if engine and engine not in ENGINES:
         raise DoctorError(f"there is no engine {engine}", hint=f"there are {', '.join(ENGINES)}")
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    return get_close_matches(name[:LONGEST_NAME].replace("_", "-").lower(), known, n=1, cutoff=0)[0]
 
 
 def _is_about(module: ModuleType, engine: str) -> bool:

@@ -21,9 +21,12 @@ def check(facts: Facts) -> Finding | None:
         carve_out = facts.gpus.carve_outs.get(gpu.number)
         if not gpu.is_apu or carve_out is None or not gpu.vram_bytes:
             continue
+        if carve_out // MEBIBYTE < SMALL and has_cards:
+            # Programs use the cards.
+            continue
         if gpu.vram_bytes > carve_out:
             return _judge(gpu.number, carve_out // MEBIBYTE, gpu.vram_bytes // MEBIBYTE)
-        if carve_out // MEBIBYTE < SMALL and not has_cards:
+        if carve_out // MEBIBYTE < SMALL:
             # Since Linux 6.10 KFD counts system memory too.
             words = (
                 f"GPU {gpu.number} may use {carve_out // MEBIBYTE} MiB: what is set aside for it, and no other memory"

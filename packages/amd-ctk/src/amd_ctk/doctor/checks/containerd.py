@@ -17,9 +17,9 @@ def check(facts: Facts) -> Finding | None:
     """Judge what the files say of the AMD runtime."""
     containerd = facts.containerd
     if containerd.problem:
-        return bad(
-            f"containerd cannot read {containerd.problem}", fix="correct the file; 'containerd config dump' judges"
-        )
+        path = containerd.problem.partition(": ")[0]
+        fix = f"correct {path}, and try it with: containerd config dump"
+        return bad(f"containerd cannot read {containerd.problem}", fix=fix)
     if containerd.missing_program:
         words = f"config.toml of containerd names {containerd.missing_program}, which is not there"
         return bad(words, fix="sudo amd-ctk runtime configure --runtime=containerd")

@@ -20,7 +20,8 @@ def check(facts: Facts) -> Finding | None:
     if not podman.is_installed:
         return None
     if podman.files.problem:
-        return bad(f"Podman cannot read {podman.files.problem}", fix="correct the file")
+        path = podman.files.problem.partition(": ")[0]
+        return bad(f"Podman cannot read {podman.files.problem}", fix=f"correct {path}, and try it with: podman info")
     if podman.files.missing_program:
         return bad(f"containers.conf names {podman.files.missing_program}, which is not there", fix=CONFIGURE)
     if not podman.files.runtimes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.doctor.finding import Finding, bad, ok
+from amd_ctk.doctor.finding import Finding, bad, note, ok
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +16,14 @@ EVERYBODY = 0o006
 
 def check(facts: Facts) -> Finding | None:
     """Judge the modes of the nodes where Docker runs without root."""
-    if not facts.docker.is_rootless:
-        return None
+    docker = facts.docker
     closed = [node for node in facts.gpus.compute_nodes if node.mode & EVERYBODY != EVERYBODY]
+    if docker.maps_users and closed and not docker.is_rootless:
+        # The AMD runtime makes nodes that the mapped ids may open; with --device and CDI the mode counts.
+        words = f"Docker maps ids of users, and with --device {closed[0].path} keeps its mode {closed[0].mode:04o}"
+        return note(words, fix="use --runtime=amd, or --userns=host with --device")
+    if not docker.is_rootless:
+        return None
     if closed:
         return bad(
             f"Docker is rootless, and {closed[0].path} has mode {closed[0].mode:04o}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.cdi.engine_devices import resolve_devices
-from amd_ctk.cdi.generate_options import find_generate_options
+from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, find_generate_options
 from amd_ctk.cdi.validation import find_problems
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_names import DEVICE_CLASS, VENDOR
@@ -23,12 +23,16 @@ class CdiFacts(Value):
 
     # The files that offer it, by the path that people use.
     paths: tuple[str, ...] = ()
-    # A file that engines leave out, and why.
+    # A file for amd.com/gpu that engines leave out, and why.
     broken: tuple[str, ...] = ()
+    # The same of other vendors' files.
+    broken_of_others: tuple[str, ...] = ()
     # Where a spec contradicts the host.
     untrue: tuple[str, ...] = ()
     # Names that two files of one directory define, so that no engine resolves them.
     conflicts: tuple[str, ...] = ()
+    # The files that define the first of these names.
+    conflicting: tuple[str, ...] = ()
     # Files that other files override.
     shadowed: tuple[str, ...] = ()
 
@@ -38,14 +42,28 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     amd_devices = [offer for offer in resolve_devices(directories) if offer.name.startswith(f"{KIND}=")]
     counting = list(dict.fromkeys(offer.paths[-1] for offer in amd_devices if not offer.is_conflict))
     overridden = {path for offer in amd_devices if not offer.is_conflict for path in offer.paths[:-1]}
-    broken = [f"{_shown(host, file.path)}: {file.problem}" for files in directories for file in files if file.problem]
+    conflicts = [offer for offer in amd_devices if offer.is_conflict]
+    broken = [file for files in directories for file in files if file.problem]
     return CdiFacts(
         paths=tuple(_shown(host, path) for path in counting),
-        broken=tuple(broken),
+        broken=tuple(_words(host, file) for file in broken if _is_meant_for_amd(host, file)),
+        broken_of_others=tuple(_words(host, file) for file in broken if not _is_meant_for_amd(host, file)),
         untrue=tuple(problem for path in counting for problem in _find_untruths(host, path)),
-        conflicts=tuple(offer.name for offer in amd_devices if offer.is_conflict),
+        conflicts=tuple(offer.name for offer in conflicts),
+        conflicting=tuple(_shown(host, path) for offer in conflicts[:1] for path in offer.paths),
         shadowed=tuple(sorted(_shown(host, path) for path in overridden)),
     )
+
+
+def _words(host: Host, file: SpecFile) -> str:
+    return f"{_shown(host, file.path)}: {file.problem}"
+
+
+def _is_meant_for_amd(host: Host, file: SpecFile) -> bool:
+    if file.kind:
+        return file.kind == KIND
+    # Nothing in it can be read: its name says whose it is.
+    return _shown(host, file.path) == DEFAULT_OUTPUT or file.path.rpartition("/")[2].startswith("amd")
 
 
 def _find_untruths(host: Host, path: str) -> list[str]:

@@ -26,6 +26,7 @@ class StaleContainer(Value):
     path: str
     inside: str
     outside: str
+    bundle: str = ""
 
 
 def read_stale_containers(host: Host, gpus: GpuFacts) -> tuple[StaleContainer, ...] | None:
@@ -48,7 +49,9 @@ def _compare(container_id: str, bundle: str, numbers: dict[str, str]) -> Iterato
     for device in devices:
         path, inside = str(device.get("path")), f"{device.get('major')}:{device.get('minor')}"
         if path in numbers and numbers[path] != inside:
-            yield StaleContainer(container_id=container_id, path=path, inside=inside, outside=numbers[path])
+            yield StaleContainer(
+                container_id=container_id, path=path, inside=inside, outside=numbers[path], bundle=bundle
+            )
 
 
 def _devices(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:

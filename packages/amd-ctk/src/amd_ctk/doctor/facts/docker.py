@@ -39,6 +39,9 @@ class DockerFacts(Value):
     default_runtime: str = ""
     operating_system: str = ""
     is_rootless: bool = False
+    # Whether ids of users are others in containers (userns-remap), and whether containers get labels of SELinux.
+    maps_users: bool = False
+    sets_labels: bool = False
     # The endpoint of another machine's engine, "" where it is this machine's.
     other_machine: str = ""
     # The daemon.json that this engine reads.
@@ -94,7 +97,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     if not info.get("ServerVersion"):
         lines = answer.errors.strip().splitlines() or ["the docker daemon does not answer"]
         return _read_file(host).replace(is_installed=True, problem=lines[-1])
-    is_rootless = "name=rootless" in (info.get("SecurityOptions") or [])
+    is_rootless = "name=rootless" in _security_options(info)
     facts = _read_user_file(host, user) if is_rootless else _read_file(host)
     return _add_info(facts, info).replace(is_rootless=is_rootless)
 
@@ -107,7 +110,14 @@ def _add_info(facts: DockerFacts, info: dict[str, Any]) -> DockerFacts:
         runtimes=tuple(sorted(runtimes)) if isinstance(runtimes, dict) else (),
         default_runtime=str(info.get("DefaultRuntime") or ""),
         operating_system=str(info.get("OperatingSystem") or ""),
+        maps_users="name=userns" in _security_options(info),
+        sets_labels="name=selinux" in _security_options(info),
     )
+
+
+def _security_options(info: dict[str, Any]) -> list[Any]:
+    options = info.get("SecurityOptions")
+    return options if isinstance(options, list) else []
 
 
 def _parse(text: str) -> dict[str, Any]:
