@@ -144,6 +144,15 @@ def slurm(session: nox.Session) -> None:
 
 
 @nox.session
+def explain(session: nox.Session) -> None:
+    """Compare 10,000 made-up requests with the config.json that they come to, for a quarter of an hour."""
+    install_wheels(session, *NEEDS)
+    session.install(*TEST_TOOLS)
+    words = ["tests-integration/programs/test_explain_is_true.py", "--timeout=0", *session.posargs]
+    run_pytest(session, *words, env={"AMD_EXPLAIN_CASES": "10000"})
+
+
+@nox.session
 def choices(session: nox.Session) -> None:
     """Start 200 containers that want a free GPU at once, 50 times; write their table. Example: nox -s choices"""
     install_wheels(session, *NEEDS)

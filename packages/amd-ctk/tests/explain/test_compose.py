@@ -127,3 +127,36 @@ def test_a_variable_that_is_never_closed_costs_little(compose):
     path = compose(f"services: {{web: {{image: '{'${a-' * 100_000}'}}}}")
 
     assert read_service(path, "web", {}).image == "${a-" * 100_000
+
+
+def test_variables_have_their_defaults_in_the_file_env_beside_it(compose, tmp_path):
+    path = compose("services: {web: {image: i, environment: ['AMD_VISIBLE_DEVICES=${GPUS}', 'A=$A', 'B=$B']}}")
+    (tmp_path / ".env").write_text("# which\nGPUS=0-2\nA='one two'\nB=file\n")
+
+    service = read_service(path, "web", {"B": "caller"})
+
+    assert service.environment == ("AMD_VISIBLE_DEVICES=0-2", "A=one two", "B=caller")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("services: {web: {extends: {service: base}, image: i}}", "extends another service"),
+        ("include: [other.yaml]\nservices: {db: {image: i}}", "may be in an included file"),
+    ],
+)
+def test_what_stands_in_another_place_is_not_left_out_in_silence(compose, text, words):
+    path = compose(text)
+
+    with pytest.raises(ExplainError) as raised:
+        read_service(path, "web", {})
+
+    assert raised.value.message == f"the service web of {path} {words}, which is not read here"
+    assert raised.value.hint == "run 'docker compose config > whole.yaml', and explain whole.yaml"
+
+
+@pytest.mark.parametrize("name", ["n", "on", "yes"])
+def test_a_service_may_have_a_name_that_older_yaml_takes_for_true_or_false(compose, name):
+    path = compose(f"services:\n  {name}:\n    image: i\n    runtime: amd\n")
+
+    assert read_service(path, name, {}).runtime == "amd"

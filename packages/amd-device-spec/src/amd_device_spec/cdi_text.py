@@ -13,6 +13,8 @@ YAML = "yaml"
 FORMATS = (JSON, YAML)
 # A spec of 64 GPUs has some thousands.
 MOST_PARTS = 200_000
+# Of the Go library in all engines, in which fileMode: 0666 is octal.
+ENGINES_YAML = (1, 1)
 # One has ten; the time that YAML's reader takes for a word grows with the brackets around it.
 MOST_BRACKETS = 100
 
@@ -65,10 +67,11 @@ def language_of(path: str) -> str:
     return YAML if path.endswith((".yaml", ".yml")) else JSON
 
 
-def parse_spec(content: bytes) -> SpecText:
+def parse_spec(content: bytes, *, yaml_version: tuple[int, int] = ENGINES_YAML) -> SpecText:
     """Read `content`, JSON or YAML, as engines do, which hold one for the other; BrokenText where it is neither.
 
-    `tree` of what is returned is the spec; `position` tells where a part of it stands in the text.
+    `tree` of what is returned is the spec; `position` tells where a part of it stands in the text. Other documents than
+    CDI specs may be of another `yaml_version`: in 1.2 the key `n` is not false.
     """
     try:
         text = content.decode()
@@ -81,17 +84,19 @@ def parse_spec(content: bytes) -> SpecText:
     try:
         return SpecText(text, _parse_json(text))
     except ValueError as error:
-        return SpecText(text, _parse_where_json_breaks(text, error) if looks_like_json else _parse_yaml(text))
+        if looks_like_json:
+            return SpecText(text, _parse_where_json_breaks(text, error, yaml_version))
+        return SpecText(text, _parse_yaml(text, yaml_version))
     except RecursionError as error:
         raise BrokenText("it is nested too deeply", line=1, column=1) from error
 
 
-def _parse_where_json_breaks(text: str, json_error: ValueError) -> Any:
+def _parse_where_json_breaks(text: str, json_error: ValueError, yaml_version: tuple[int, int]) -> Any:
     """Read what may be YAML after all; where it is not, BrokenText says what JSON's reader had against it."""
     from json import JSONDecodeError
 
     try:
-        return _parse_yaml(text)
+        return _parse_yaml(text, yaml_version)
     except BrokenText:
         if not isinstance(json_error, JSONDecodeError):
             raise
@@ -113,14 +118,13 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return keyed
 
 
-def _parse_yaml(text: str) -> Any:
+def _parse_yaml(text: str, version: tuple[int, int] = ENGINES_YAML) -> Any:
     from ruamel.yaml import YAML as RuamelYaml  # noqa: N811 - a class
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     _bound_nesting(text)
     reader = RuamelYaml(typ="rt", pure=True)
-    # The one of the Go library in all engines, in which fileMode: 0666 is octal.
-    reader.version = (1, 1)
+    reader.version = version
     try:
         tree = reader.load(text)
     except MarkedYAMLError as error:

@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 # Compose: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}; $$ is a dollar.
 VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?:(:?)([-?+])([^${}]*))?\})")
 LARGEST_FILE = 4 * 1024 * 1024
+# Of the Go library in Compose: a service may be called n or on.
+COMPOSE_YAML = (1, 2)
 
 
 def read_service(path: str, name: str, environment: Mapping[str, str]) -> Container:
     """Return a service of a Compose file as a container; ExplainError."""
-    services = _read(path).get("services")
-    if not isinstance(services, dict) or not isinstance(services.get(name), dict):
-        known = one_line(", ".join(map(str, services))) if isinstance(services, dict) else "none"
-        raise ExplainError(f"{path} has no service {name}", hint=f"it has {known}")
-    service = _expand(services[name], environment)
+    environment = {**_defaults_beside(path), **environment}
+    service = _expand(_find_service(path, name), environment)
     variables = [*_from_files(path, service), *_environment_of(service, environment)]
     return Container(
         engine="docker",
@@ -45,10 +44,39 @@ def read_service(path: str, name: str, environment: Mapping[str, str]) -> Contai
     )
 
 
+def _find_service(path: str, name: str) -> dict[str, Any]:
+    tree = _read(path)
+    services = tree.get("services")
+    service = services.get(name) if isinstance(services, dict) else None
+    if isinstance(service, dict) and "extends" not in service:
+        return service
+    if isinstance(service, dict) or "include" in tree:
+        other = "extends another service" if isinstance(service, dict) else "may be in an included file"
+        raise ExplainError(
+            f"the service {name} of {path} {other}, which is not read here",
+            hint="run 'docker compose config > whole.yaml', and explain whole.yaml",
+        )
+    known = one_line(", ".join(map(str, services))) if isinstance(services, dict) else "none"
+    raise ExplainError(f"{path} has no service {name}", hint=f"it has {known}")
+
+
+def _defaults_beside(path: str) -> dict[str, str]:
+    """Return the variables of the file `.env` in the directory of a Compose file, which the caller's own override."""
+    file = os.path.join(os.path.dirname(path), ".env")
+    entries = read_env_file(file, is_plain=True) if os.path.exists(file) else ()
+    pairs = (entry.partition("=") for entry in entries if "=" in entry)
+    return {name.strip().removeprefix("export "): _unquoted(value.strip()) for name, _, value in pairs}
+
+
+def _unquoted(value: str) -> str:
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if is_quoted else value
+
+
 def _read(path: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
-            tree = parse_spec(file.read(LARGEST_FILE)).tree
+            tree = parse_spec(file.read(LARGEST_FILE), yaml_version=COMPOSE_YAML).tree
     except OSError as error:
         raise ExplainError(f"{path} cannot be read: {reason(error)}") from error
     except BrokenText as error:

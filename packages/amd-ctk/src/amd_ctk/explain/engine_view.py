@@ -95,9 +95,12 @@ def translate_gpus(container: Container) -> tuple[Container, list[str]]:
     if container.engine == "podman":
         return container, [f"--gpus {container.gpus} is not for AMD GPUs in Podman: use --device amd.com/gpu=0"]
     devices = _devices_of(container.gpus)
-    note = f"--gpus {container.gpus} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it"
+    notes = [
+        f"--gpus {container.gpus} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it",
+        "Docker 29.3 and later pass CDI devices in its place where there is a CDI spec",
+    ]
     environment = (*container.environment, f"AMD_VISIBLE_DEVICES={devices}")
-    return container.replace(environment=environment), [note]
+    return container.replace(environment=environment), notes
 
 
 def _devices_of(value: str) -> str:
