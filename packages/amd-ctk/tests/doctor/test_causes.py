@@ -220,6 +220,8 @@ EXCLUSIVE = [
     ("cdi", "cdi-names"),
     *combinations(("docker", "docker-file", "docker-options"), 2),
     ("docker", "docker-context"),
+    # Rootless Docker does not read the file of root.
+    *((name, "rootless") for name in ("docker", "docker-file", "docker-options")),
     ("settings", "low-level-runtime"),
     ("windows", "dkms"),
     ("windows", "secure-boot"),

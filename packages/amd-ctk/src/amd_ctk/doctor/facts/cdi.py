@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.cdi.engine_devices import resolve_devices
+from amd_ctk.cdi.engine_devices import SPEC_SUFFIXES, resolve_devices
 from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, find_generate_options
 from amd_ctk.cdi.validation import find_problems
 from amd_device_spec.cdi import CdiOptions
@@ -62,8 +62,10 @@ def _words(host: Host, file: SpecFile) -> str:
 def _is_meant_for_amd(host: Host, file: SpecFile) -> bool:
     if file.kind:
         return file.kind == KIND
-    # Nothing in it can be read: its name says whose it is.
-    return _shown(host, file.path) == DEFAULT_OUTPUT or file.path.rpartition("/")[2].startswith("amd")
+    # Nothing in it can be read: its name says whose it is. A directory may hold any.
+    name = file.path.rpartition("/")[2]
+    is_directory = not name.endswith(SPEC_SUFFIXES)
+    return is_directory or _shown(host, file.path) == DEFAULT_OUTPUT or name.startswith("amd")
 
 
 def _find_untruths(host: Host, path: str) -> list[str]:
