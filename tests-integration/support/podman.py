@@ -35,6 +35,8 @@ class Podman:
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": os.fspath(directory),
             "CONTAINERS_CONF": os.fspath(directory / "containers.conf"),
+            # Podman 5 warns of cgroup v1 at each command.
+            "PODMAN_IGNORE_CGROUPSV1_WARNING": "1",
         }
 
     def __call__(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
