@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from amd_gpu_tracker.claims.accessibility import AccessibilityChange, change_accessibility
-from amd_gpu_tracker.claims.by_name import hold_by_name, reserve_by_name
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, needs_root
 from amd_gpu_tracker.life.processes import Processes
@@ -20,8 +19,6 @@ from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.state import State, clear, open_state
 from amd_gpu_tracker.show.status import read_status
-from amd_gpu_tracker.waiting.queue import Queue
-from amd_gpu_tracker.waiting.turn import require_no_queue, wait_in_line
 from amdgpu_discovery.choices.candidates import NO_RULES
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
@@ -34,6 +31,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.show.status import Status
     from amd_gpu_tracker.usage.looks import UsageLooks
+    from amd_gpu_tracker.waiting.queue import Queue
     from amd_gpu_tracker.waiting.ticket import Ticket
     from amdgpu_discovery.choices.candidates import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
@@ -195,6 +193,9 @@ class Tracker:
         enough GPUs now; nothing is reserved then. RequestError where the host can never meet it. ContainerRunning
         where this id has GPUs already, TrackerDisabled while nothing is tracked.
         """
+        # `status` and `enable` start sooner without what reserves and waits.
+        from amd_gpu_tracker.claims.by_name import reserve_by_name
+
         wanted = reserve_by_name(
             self._state,
             container_id,
@@ -212,6 +213,9 @@ class Tracker:
         `name`, `request` and `pid` are as for `reserve`, but a name that the calling process has used already is
         refused too. With `with`, the GPUs are released at the end of the block.
         """
+        from amd_gpu_tracker.waiting.queue import Queue
+        from amd_gpu_tracker.waiting.turn import require_no_queue
+
         require_no_queue(Queue(self._state, self._processes))
         return self._hold(name, request, pid=pid)
 
@@ -222,6 +226,8 @@ class Tracker:
         RequestError at once where the host can never meet the request. `tell` is called with a sentence about what
         is waited for.
         """
+        from amd_gpu_tracker.waiting.turn import wait_in_line
+
         return wait_in_line(
             self._state,
             name,
@@ -264,10 +270,14 @@ class Tracker:
         return _numbers([gpu for gpu in locate_gpus(self._host) if gpu.key in keys]) if keys else ()
 
     def _queues(self) -> list[Queue]:
+        from amd_gpu_tracker.waiting.queue import Queue
+
         states = {each.run_directory: each for each in (self._state, State(self._host))}
         return [Queue(each, self._processes) for each in states.values()]
 
     def _hold(self, name: str, request: str, *, pid: int | None = None, is_waiting: bool = False) -> Reservation:
+        from amd_gpu_tracker.claims.by_name import hold_by_name
+
         return hold_by_name(
             self._state,
             name,
