@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 # Of one image; the largest of AMD's have a million.
 MOST_NAMES = 5_000_000
+# A manifest may name one layer many times; engines mount at most 128.
+MOST_LAYERS = 512
 # Of the files of one layer by their headers: a compressed layer can claim any size.
 LARGEST_LAYER = 2**40
 # Of the names that are kept of one image, those of files with code and of deletions; images have a tenth of that.

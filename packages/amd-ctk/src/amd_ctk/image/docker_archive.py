@@ -8,6 +8,7 @@ import zlib
 from lzma import LZMAError
 
 from amd_ctk.image.archive_stream import ArchiveStream
+from amd_ctk.image.bounds import MOST_LAYERS
 from amd_ctk.image.configuration import LARGEST_DOCUMENT, environment_of, labels_of, parse_document
 from amd_ctk.image.contents import Image, LayerContents
 from amd_ctk.image.errors import ImageError
@@ -31,8 +32,6 @@ BLOBS = "blobs/"
 LARGEST_HEADER = 1024 * 1024
 # Layers, configurations and the links that old versions of Docker add.
 MOST_MEMBERS = 5000
-# A manifest may name one layer many times; engines mount at most 128.
-MOST_LAYERS = 512
 # Of all documents together; the rest of an archive is layers.
 LARGEST_DOCUMENTS = 16 * 1024 * 1024
 

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 
+from amd_ctk.image.bounds import MOST_LAYERS
 from amd_ctk.image.configuration import (
     LARGEST_DOCUMENT,
     environment_of,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 # A digest becomes a path, so it is nothing but this.
 DIGEST = re.compile(r"(sha256|sha512):[0-9a-f]{64,128}")
-MOST_LAYERS = 512
 
 
 class Place(Value):
