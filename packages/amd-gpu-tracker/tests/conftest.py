@@ -239,3 +239,12 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(posix, "read", read)
     return sizes
+
+
+@pytest.fixture
+def exclusive_host(tmp_path):
+    """Return four exclusive MI210."""
+    built = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    Tracker(built).enable()
+    Tracker(built).set_accessibility("all", exclusive=True)
+    return built

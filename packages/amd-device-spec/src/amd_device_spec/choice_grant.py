@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.choices.candidates import ChoiceRules, find_candidates
+from amdgpu_discovery.choices.candidates import find_candidates
 from amdgpu_discovery.choices.grammar import Choice, parse_choice
+from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.selection import ALL, split_items
 from amdgpu_discovery.value import Value
 

@@ -7,25 +7,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import typer.core
 from typer.core import TyperGroup
 
+import amd_gpu_tracker.plain_help  # noqa: F401 - it is enough to import it
 from amd_gpu_tracker.completion import offer_accessibility, offer_gpus
 from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.choices.candidates import NO_RULES, ChoiceRules
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
 
 if TYPE_CHECKING:
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.usage.looks import UsageLooks
-
-# Typer 0.20 asks rich to escape help that is plain; packages have rich without the libraries it would need for that.
-typer.core.HAS_RICH = False
 
 DISABLED = "GPU Tracker is disabled"
 RESTART = (

@@ -19,7 +19,7 @@ from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.state import State, clear, open_state
 from amd_gpu_tracker.show.status import read_status
-from amdgpu_discovery.choices.candidates import NO_RULES
+from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.usage.looks import UsageLooks
     from amd_gpu_tracker.waiting.queue import Queue
     from amd_gpu_tracker.waiting.ticket import Ticket
-    from amdgpu_discovery.choices.candidates import ChoiceRules
+    from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 

@@ -9,7 +9,7 @@ import pytest
 
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, StateError, TrackerDisabled, TrackerNeeded
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.choices.candidates import ChoiceRules
+from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError
 
 

@@ -13,18 +13,14 @@ from amd_gpu_tracker.claims.handover import build_environment, digest_of
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host
 
 IN_USE = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by container train"
 
 
 @pytest.fixture
-def host(tmp_path):
+def host(exclusive_host):
     """Return four exclusive MI210."""
-    built = build_host(tmp_path / "host", "mi210-4", with_links=False)
-    Tracker(built).enable()
-    Tracker(built).set_accessibility("all", exclusive=True)
-    return built
+    return exclusive_host
 
 
 def start(host, name, *numbers, **environment):

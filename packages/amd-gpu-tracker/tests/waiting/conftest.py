@@ -12,7 +12,6 @@ import pytest
 
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.simulate import build_host
 
 # Many times what a step takes, for machines that are busy.
 SECONDS = 30
@@ -86,12 +85,9 @@ class Job:
 
 
 @pytest.fixture
-def host(tmp_path):
+def host(exclusive_host):
     """Return four exclusive MI210."""
-    built = build_host(tmp_path / "host", "mi210-4", with_links=False)
-    Tracker(built).enable()
-    Tracker(built).set_accessibility("all", exclusive=True)
-    return built
+    return exclusive_host
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amdgpu_discovery.choices.candidates import NO_RULES, ChoiceRules, find_candidates
+from amdgpu_discovery.choices.candidates import find_candidates
 from amdgpu_discovery.choices.grammar import parse_choice
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.simulate import build_host

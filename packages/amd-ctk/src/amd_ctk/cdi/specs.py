@@ -11,7 +11,8 @@ from amd_device_spec.cdi_text import format_spec, parse_spec
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
-from amdgpu_discovery.choices.candidates import ChoiceRules, select_described
+from amdgpu_discovery.choices.candidates import select_described
+from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError, reason

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-import typer.core
 
+import amd_gpu_tracker.plain_help  # noqa: F401 - it is enough to import it
 from amd_ctk.cli.root_group import RootGroup
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
-
-# Typer 0.20 asks rich to escape help that is plain; packages have rich without the libraries it would need for that.
-typer.core.HAS_RICH = False
 
 app = typer.Typer(
     name="amd-ctk",

@@ -7,7 +7,7 @@ import sys
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker.cli import begin, tracker_app
-from amdgpu_discovery.choices.candidates import ChoiceRules
+from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.host import Host
 
 

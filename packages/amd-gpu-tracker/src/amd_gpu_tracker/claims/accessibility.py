@@ -6,8 +6,7 @@ from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
 from amd_gpu_tracker.records.identity import require_same_gpus
-from amdgpu_discovery.choices.candidates import NO_RULES
-from amdgpu_discovery.choices.grammar import parse_choice
+from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import Resolution, asks_for_nothing, resolve
 from amdgpu_discovery.value import Value
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.choices.candidates import ChoiceRules
     from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
 
 
@@ -59,8 +58,11 @@ def change_accessibility(
     rules: ChoiceRules = NO_RULES,
 ) -> AccessibilityChange:
     """Make the GPUs that a request names exclusive or shared. Errors as `Tracker.set_accessibility`."""
-    # Before the lock is taken: what users wrote must not make others wait for it.
+    # Every command of the tracker loads this module.
+    from amdgpu_discovery.choices.grammar import parse_choice
+
     choice = parse_choice(request)
+    # Before the lock is taken: what users wrote must not make others wait for it.
     is_chosen = choice is not None and choice.needs_tracker
     users = read_user_leases(state, processes) if exclusive or is_chosen else UserLeases()
     state.prepare()

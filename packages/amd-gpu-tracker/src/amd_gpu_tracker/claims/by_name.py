@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.choices.candidates import ChoiceRules
     from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 

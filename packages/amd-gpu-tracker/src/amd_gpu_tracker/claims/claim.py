@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     # Given the path of the lock file, holds the tracker's lock.
     Lock = Callable[[str], AbstractContextManager[None]]
 
+# The variable by which a container is given the GPUs of a reservation.
+TOKEN = "AMD_CTK_RESERVATION"  # noqa: S105 - it is no password
+
 
 class Claim(Value):
     """What is asked for: the GPUs that are `wanted`, for `holder`, by these `ways`.

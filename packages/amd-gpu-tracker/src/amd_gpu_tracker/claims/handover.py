@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 
+from amd_gpu_tracker.claims.claim import TOKEN
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.liveness import judge
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
-TOKEN = "AMD_CTK_RESERVATION"  # noqa: S105 - the name of a variable
 ROCR_FILTER = "ROCR_VISIBLE_DEVICES"
 SECRET_BYTES = 16
 # The name of a reservation, a dot and the secret; what is longer is not looked at.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker.claims.claim import extended_lease, new_lease, read_own_lease, refused
+from amd_gpu_tracker.claims.claim import TOKEN, extended_lease, new_lease, read_own_lease, refused
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.policy import may_be_tracking
 from amdgpu_discovery.errors import ToolkitError
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 FEW = 2
 SWEEP_ONE_CLAIM_IN = 8
 SWEPT_AT_ONCE = 16
-# How a variable begins by which a container is given the GPUs of a reservation.
-TOKEN_PREFIX = "AMD_CTK_RESERVATION="  # noqa: S105 - it is no password
 
 
 def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> bool:
@@ -117,13 +115,13 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
 
 def _find_handed_on(state: State, claim: Claim, processes: Processes) -> Lease | None:
     """Return the reservation that the container has the token of, None where it has none that holds."""
-    token = next((entry for entry in reversed(claim.environment) if entry.startswith(TOKEN_PREFIX)), "")
-    if not token:
+    entry = next((entry for entry in reversed(claim.environment) if entry.startswith(f"{TOKEN}=")), "")
+    if not entry:
         return None
     # Few containers are given a reservation.
     from amd_gpu_tracker.claims.handover import find_handed_on
 
-    return find_handed_on(state, token[len(TOKEN_PREFIX) :], processes)
+    return find_handed_on(state, entry.partition("=")[2], processes)
 
 
 def _scan_rivals(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.waiting.ticket import Ticket
-    from amdgpu_discovery.choices.candidates import ChoiceRules
+    from amdgpu_discovery.choices.rules import ChoiceRules
 
 
 def wait_in_line(

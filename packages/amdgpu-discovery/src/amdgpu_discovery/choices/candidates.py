@@ -14,6 +14,7 @@ from amdgpu_discovery.choices.grammar import (
     XGMI,
     parse_choice,
 )
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.choices.sentences import (
     depends_on_the_moment,
     hive_too_small,
@@ -27,7 +28,6 @@ from amdgpu_discovery.models import model_of
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.targets import belongs_to
 from amdgpu_discovery.unknown_gpus import no_gpu
-from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,21 +37,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
 
 GIBIBYTE = 2**30
-
-
-class ChoiceRules(Value):
-    """What the administrator says about choices.
-
-    Attributes:
-        groups: Requests by the names of groups: `{"notebooks": "0-1"}`.
-        integrated: Whether `auto`, `free` and `all` take an APU beside discrete GPUs.
-    """
-
-    groups: Mapping[str, str]
-    integrated: bool = True
-
-
-NO_RULES = ChoiceRules(groups={})
 
 
 def find_candidates(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules = NO_RULES) -> list[Gpu]:
