@@ -42,7 +42,7 @@ exec switch_root /system /lib/systemd/systemd
 DOWNLOAD_KERNEL = """
 cd /tmp
 apt-get -qq download $(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
-    --no-replaces --no-enhances linux-image-amd64 | grep -E '^linux-(image|binary|modules)-[0-9]')
+    --no-replaces --no-enhances linux-image-amd64 | grep -E '^linux-(base|image|binary|modules)-[0-9]')
 for deb in linux-*.deb; do dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink -C / && rm "$deb"; done
 rm -rf /var/lib/apt/lists/*
 """
@@ -83,12 +83,18 @@ def _make(suite: str, directory: Path) -> str:
         run_in_root(root, "sh", "-ec", DOWNLOAD_KERNEL)
         version = next((root / "usr/lib/modules").iterdir()).name
         subprocess.run([engine_program("depmod"), "-b", root, version], check=True)
-        shutil.copy(root / f"boot/vmlinuz-{version}", directory / "vmlinuz")
+        shutil.copy(_kernel_file(root, version), directory / "vmlinuz")
         _write_initrd(root, version, directory / "initrd")
         _prepare(root)
         words = ["-q", "-F", "-E", "lazy_itable_init=0", "-d", root, directory / "disk.ext4", DISK_SIZE]
         subprocess.run([engine_program("mkfs.ext4"), *words], check=True)
     return version
+
+
+def _kernel_file(root: Path, version: str) -> Path:
+    """Return the kernel, which from Debian 14 on is beside its modules until it is installed."""
+    beside_modules = root / f"usr/lib/modules/{version}/vmlinuz"
+    return beside_modules if beside_modules.exists() else root / f"boot/vmlinuz-{version}"
 
 
 def _write_initrd(root: Path, version: str, initrd: Path) -> None:
