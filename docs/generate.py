@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from amd_ctk.cli import app
+from amd_ctk.cli.root import app
 from amd_ctk.doctor.run import check_names, load_check
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus

@@ -108,7 +108,7 @@ def roff(text: str) -> str:
 def _commands() -> dict[str, Command]:
     import typer.main
 
-    from amd_ctk.cli import app
+    from amd_ctk.cli.root import app
     from amd_gpu_tracker import cli
 
     tracker = cli.tracker_app("amd-gpu-tracker", cli.say_refresh)

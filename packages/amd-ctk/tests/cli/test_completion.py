@@ -7,8 +7,8 @@ import shlex
 import pytest
 import typer.main
 
-from amd_ctk.cli import app
 from amd_ctk.cli.examples import EXAMPLES
+from amd_ctk.cli.root import app
 from amd_ctk.image.reference import parse_reference
 
 

@@ -42,8 +42,8 @@ def test_a_command_imports_no_other_command(host, amd_ctk):
     imported = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
     # The command itself is imported by name, which is not shown.
     assert {name for name in imported if name.startswith("amd_ctk.cli.")} == {
-        *("amd_ctk.cli.context", "amd_ctk.cli.examples", "amd_ctk.cli.group"),
-        *("amd_ctk.cli.root_group", "amd_ctk.cli.tree", "amd_ctk.cli.words"),
+        *("amd_ctk.cli.context", "amd_ctk.cli.examples", "amd_ctk.cli.group", "amd_ctk.cli.root"),
+        *("amd_ctk.cli.tree", "amd_ctk.cli.words"),
     }
 
 
@@ -52,5 +52,23 @@ def test_help_imports_no_command(amd_ctk):
 
     imported = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
     assert {name for name in imported if name.startswith("amd_ctk.cli.")} == {
-        *("amd_ctk.cli.root_group", "amd_ctk.cli.tree", "amd_ctk.cli.words"),
+        *("amd_ctk.cli.root", "amd_ctk.cli.tree", "amd_ctk.cli.words"),
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "not_needed"),
+    [
+        ("gpu-tracker status", {"amd_device_spec.choice_grant", "amd_gpu_tracker.claims.accessibility"}),
+        ("cdi list", {"amd_ctk.cdi.engine_devices", "amd_device_spec.validate"}),
+        ("cdi generate", {"amd_ctk.cdi.engine_devices", "amd_gpu_tracker.show.status"}),
+    ],
+)
+def test_a_command_does_not_load_what_only_its_neighbours_use(host, amd_ctk, words, not_needed):
+    host("mi210-4")
+    amd_ctk("gpu-tracker", "enable")
+
+    answer = amd_ctk(*words.split(), PYTHONPROFILEIMPORTTIME="1")
+
+    assert answer.returncode == 0
+    assert {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()} & not_needed == set()

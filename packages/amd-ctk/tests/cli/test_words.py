@@ -9,7 +9,7 @@ import sys
 import pytest
 import typer
 
-from amd_ctk.cli import app
+from amd_ctk.cli.root import app
 from amd_ctk.cli.words import respell
 
 ROOT = typer.main.get_command(app)

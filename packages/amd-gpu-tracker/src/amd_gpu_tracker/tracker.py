@@ -7,8 +7,6 @@ import time
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from amd_gpu_tracker.claims.accessibility import AccessibilityChange, change_accessibility
-from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, needs_root
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.identity import read_tracked_gpus
@@ -18,7 +16,6 @@ from amd_gpu_tracker.records.migration import has_former_policy, read_former_pol
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.state import State, clear, open_state
-from amd_gpu_tracker.show.status import read_status
 from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
@@ -26,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.claims.adoption import Tell
     from amd_gpu_tracker.claims.handover import Reservation
     from amd_gpu_tracker.records.refusals import Refusal
@@ -140,6 +138,9 @@ class Tracker:
         With `exclusive` they are for one container at a time, without it for all who ask. StateError where what a
         user wrote leaves it in doubt whether a rootless container uses one of them.
         """
+        # Commands load what they need of this and the methods below: `cdi generate` asks only whether GPUs are tracked.
+        from amd_gpu_tracker.claims.accessibility import change_accessibility
+
         self._take_over()
         return change_accessibility(
             self._state,
@@ -170,12 +171,13 @@ class Tracker:
 
     def status(self) -> Status:
         """Return every GPU with its accessibility and the containers that use it. Takes no lock, changes nothing."""
+        from amd_gpu_tracker.show.status import read_status
+
         self._take_over()
         return read_status(self._state, self._processes)
 
     def usage_looks(self) -> UsageLooks:
         """Return what looks at the usage of the GPUs: memory, processes, containers, and how busy they are."""
-        # Nothing else needs what reads processes.
         from amd_gpu_tracker.usage.looks import UsageLooks
 
         self._take_over()
@@ -193,7 +195,6 @@ class Tracker:
         enough GPUs now; nothing is reserved then. RequestError where the host can never meet it. ContainerRunning
         where this id has GPUs already, TrackerDisabled while nothing is tracked.
         """
-        # `status` and `enable` start sooner without what reserves and waits.
         from amd_gpu_tracker.claims.by_name import reserve_by_name
 
         wanted = reserve_by_name(
@@ -257,6 +258,8 @@ class Tracker:
         `container_id` is the id of the container or the name of the reservation. ContainerRunning where its processes
         are alive: nothing else releases.
         """
+        from amd_gpu_tracker.claims.release import release
+
         released = release(
             self._state,
             container_id,
@@ -310,7 +313,6 @@ class Tracker:
                 self._adopt(tell)
 
     def _adopt(self, tell: Tell) -> None:
-        # Only what changes everything needs this.
         from amd_gpu_tracker.claims.adoption import adopt_running
 
         now = time.clock_gettime(time.CLOCK_BOOTTIME)

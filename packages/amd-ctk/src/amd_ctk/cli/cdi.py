@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from amd_ctk.cdi.engine_devices import format_devices, format_devices_as_json, read_spec_files
 from amd_ctk.cdi.errors import CdiError
 from amd_ctk.cdi.generate_options import (
     DEFAULT_OUTPUT,
@@ -148,6 +147,8 @@ def list_devices(
     """List the available AMD GPU devices."""
     host = host_of(context)
     if specs:
+        from amd_ctk.cdi.engine_devices import format_devices, format_devices_as_json, read_spec_files
+
         files = read_spec_files(host)
         print(format_devices_as_json(files) if as_json else format_devices(files))
         return

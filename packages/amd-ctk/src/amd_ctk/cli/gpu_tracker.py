@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from amd_device_spec.choice_grant import choice_rules
-from amd_device_spec.settings import read_settings
 from amd_gpu_tracker.cli import begin, tracker_app
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.host import Host
@@ -22,6 +20,10 @@ def refresh_cdi_specs(host: Host) -> None:
 
 def find_rules(host: Host) -> ChoiceRules:
     """Return what the settings of a host say about choices."""
+    # Only commands that choose GPUs ask for them.
+    from amd_device_spec.choice_grant import choice_rules
+    from amd_device_spec.settings import read_settings
+
     return choice_rules(read_settings(host))
 
 
