@@ -66,6 +66,35 @@ def test_a_task_gets_the_gpu_that_has_its_memory_and_is_told_how_much_is_its_own
     ) in node.own_log
 
 
+def test_the_fraction_of_a_task_leaves_the_headroom_of_the_node_to_rocm(node):
+    node.configure(swarm_vram_resources=["VRAM"], swarm_vram_headroom=500)
+    node.write_config("DOCKER_RESOURCE_VRAM=4000")
+
+    answer = node.create()
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert node.config["process"]["env"][-3:] == [
+        "AMD_VRAM_LIMIT_MB=4000",
+        "AMD_VRAM_TOTAL_MB=65520",
+        "AMD_VRAM_FRACTION=0.0534",
+    ]
+    assert leases(node)[0]["vram_mb"] == 4000
+
+
+def test_memory_that_is_all_headroom_is_refused(node):
+    node.configure(swarm_vram_resources=["VRAM"], swarm_vram_headroom=500)
+    node.write_config("DOCKER_RESOURCE_VRAM=500")
+
+    answer = node.create()
+
+    assert answer.returncode == 4
+    assert answer.stderr == (
+        "amd-container-runtime: DOCKER_RESOURCE_VRAM=500 is not more than the headroom of 500 MiB that this node keeps"
+        " of each task's memory (reserve more, or change swarm-vram-headroom with 'amd-ctk config set' on that node)\n"
+    )
+    assert (leases(node), node.runc_words) == ([], None)
+
+
 def test_the_same_bundle_again_is_told_once(node):
     node.write_config("DOCKER_RESOURCE_VRAM=4000")
     node.create()

@@ -435,3 +435,10 @@ def _without_empty(value):
 )
 def test_a_part_of_the_memory_is_told_in_mib_and_as_a_fraction_that_is_never_too_large(mib, total, variables):
     assert build_edits([], vram_mb=mib, vram_total_mb=total).env == variables
+
+
+@pytest.mark.parametrize(("headroom", "fraction"), [(0, "0.0610"), (300, "0.0564"), (3999, "0.0000"), (5000, "0.0000")])
+def test_the_fraction_leaves_the_headroom_out_and_the_limit_does_not(headroom, fraction):
+    told = build_edits([], vram_mb=4000, vram_total_mb=65520, vram_headroom_mb=headroom).env
+
+    assert told == ["AMD_VRAM_LIMIT_MB=4000", "AMD_VRAM_TOTAL_MB=65520", f"AMD_VRAM_FRACTION={fraction}"]

@@ -51,6 +51,7 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "swarm_resources": ("AMD_GPU", "GPU", "GPU_COMPUTE"),
         "swarm_resource_names": "uuid",
         "swarm_vram_resources": (),
+        "swarm_vram_headroom": 0,
         "visible_devices_env": "always",
         "privileged_claims": "requested",
         "slurm_filters": "remove",
@@ -91,6 +92,14 @@ def test_kinds_of_memory_are_read_in_their_compiled_form(host: Host) -> None:
     compile_settings(host, {"swarm-vram-resources": ["VRAM", "GPU_MB"]})
 
     assert read_settings(host).swarm_vram_resources == ("VRAM", "GPU_MB")
+
+
+def test_an_amount_is_a_number_whether_it_was_compiled_or_not(host: Host) -> None:
+    write(host, CONFIG_FILE, "swarm-vram-headroom = 300\n")
+    compile_settings(host, {"swarm-vram-headroom": 300})
+
+    assert read_settings(host).swarm_vram_headroom == 300
+    assert check_settings({"swarm-vram-headroom": 9_999_999}, "c.toml").swarm_vram_headroom == 9_999_999
 
 
 @needs_tomllib
@@ -174,6 +183,13 @@ def test_a_config_that_is_a_directory_is_an_error(host: Host) -> None:
         (
             {"swarm-vram-resources": ["VRAM", "GPU"]},
             "GPU cannot name GPUs and count VRAM at once (see swarm-resources and swarm-vram-resources)",
+        ),
+        *(
+            (
+                {"swarm-vram-headroom": value},
+                "swarm-vram-headroom is not a number of MiB (as in swarm-vram-headroom = 300)",
+            )
+            for value in (-1, "-1", "", "3e2", "\u0663", True, 0.5, None, [300], 10_000_000, "10000000")
         ),
         (
             {"swarm-resources": ["A B"]},

@@ -240,6 +240,7 @@ def _edits(
         poststop=claim.poststop_hooks if claim else (),
         vram_mb=granted.vram.mib if granted.vram else 0,
         vram_total_mb=claim.vram_total_mb if claim else 0,
+        vram_headroom_mb=start.settings.swarm_vram_headroom,
     )
 
 

@@ -20,6 +20,7 @@ low-level-runtime = ""  # default
 swarm-resources = ["AMD_GPU", "GPU", "GPU_COMPUTE"]  # default
 swarm-resource-names = "uuid"  # default
 swarm-vram-resources = []  # default
+swarm-vram-headroom = 0  # default
 visible-devices-env = "always"  # default
 privileged-claims = "requested"  # default
 slurm-filters = "remove"  # default
@@ -63,6 +64,7 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "swarm-resources": ["AMD_GPU", "GPU", "VF"],
             "swarm-resource-names": "uuid",
             "swarm-vram-resources": [],
+            "swarm-vram-headroom": 0,
             "visible-devices-env": "always",
             "privileged-claims": "requested",
             "slurm-filters": "remove",
@@ -90,6 +92,18 @@ def test_a_setting_is_written_where_people_and_container_starts_read_it(
     compiled = config_toml.with_name("config.compiled").read_text().splitlines()
     assert compiled[2:] == ["log-level=warn", "visible-devices-env=privileged"]
     assert read_settings(served) == Settings(log_level="warn", visible_devices_env="privileged")
+
+
+def test_an_amount_is_written_as_a_number(served: Host, config_toml: Path, amd_ctk) -> None:
+    answer = amd_ctk("config", "set", "swarm-vram-headroom", "0300")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, UPDATED, "")
+    assert config_toml.read_text().endswith("\nswarm-vram-headroom = 300\n")
+    assert amd_ctk("config", "show", "swarm-vram-headroom").stdout == "300\n"
+    assert read_settings(served) == Settings(swarm_vram_headroom=300)
+    assert amd_ctk("config", "set", "swarm-vram-headroom", "some").stderr == (
+        "swarm-vram-headroom is not a number of MiB (as in swarm-vram-headroom = 300)\n"
+    )
 
 
 def test_the_same_value_again_changes_nothing(served: Host, config_toml: Path, amd_ctk) -> None:

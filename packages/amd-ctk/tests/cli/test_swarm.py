@@ -135,6 +135,34 @@ def test_models_and_memory_are_offered_with_the_tracker_that_keeps_count(node: N
     assert Tracker(node.host).is_enabled()
 
 
+def test_the_headroom_of_each_task_is_a_setting_that_a_removal_takes_back(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD)
+
+    answer = node("setup", "--vram-mib=100000", "--headroom-mib=300")
+    settings = read_settings(node.host)
+    without = node("setup", "--vram-mib=100000")
+    unset = read_settings(node.host)
+    node("setup", "--headroom-mib=500")
+    alone = read_settings(node.host), node.offered[-1]
+    node("setup", "--remove")
+
+    assert (answer.returncode, answer.stderr, without.returncode) == (0, "", 0)
+    assert (settings.swarm_vram_resources, settings.swarm_vram_headroom) == (("VRAM",), 300)
+    assert unset.swarm_vram_headroom == 0
+    assert (alone[0].swarm_vram_headroom, alone[1]) == (500, "VRAM=262080")
+    assert read_settings(node.host) == Settings()
+
+
+def test_a_headroom_that_leaves_nothing_is_refused(node: Node) -> None:
+    answer = node("setup", "--headroom-mib=65520")
+
+    assert (answer.returncode, answer.stderr) == (
+        1,
+        "a headroom of 65520 MiB leaves nothing: the largest GPU has 65520 MiB\n",
+    )
+    assert (node.daemon_json.exists(), Tracker(node.host).is_enabled()) == (False, False)
+
+
 def test_what_is_not_offered_by_us_stays_and_a_second_setup_replaces_the_first(node: Node) -> None:
     node.configure(**DEFAULT_IS_AMD, node_generic_resources=["SSD=2", "AMD_GPU=0xdead"])
     before = node.daemon_json.read_text()

@@ -26,7 +26,7 @@ ACCESS = "rw"
 
 # Tells a container how much of its GPU's memory is its own, in units of 2^20 bytes.
 VRAM_LIMIT = "AMD_VRAM_LIMIT_MB"
-# And how much the GPU has, and what part of that the limit is, as frameworks want it.
+# And how much the GPU has, and the part of that which frameworks may allocate: the limit without the headroom.
 VRAM_TOTAL = "AMD_VRAM_TOTAL_MB"
 VRAM_FRACTION = "AMD_VRAM_FRACTION"
 VRAM_VARIABLES = (VRAM_LIMIT, VRAM_TOTAL, VRAM_FRACTION)
@@ -81,12 +81,14 @@ def build_edits(
     poststop: Sequence[dict[str, Any]] = (),
     vram_mb: int = 0,
     vram_total_mb: int = 0,
+    vram_headroom_mb: int = 0,
 ) -> Edits:
     """Return the edits that let a container use these nodes; `poststop` are hooks in OCI's form.
 
     With `keep_host_mode` the nodes keep the host's permission bits and the process is put into their groups instead.
     `sources` are nodes of the host that are bound instead of some, for a container with a user namespace of its own.
-    `vram_mb` is how much of the GPU's memory it is told to use, in MiB, 0 for all; `vram_total_mb` is how much it has.
+    `vram_mb` is how much of the GPU's memory it is told to use, in MiB, 0 for all; `vram_total_mb` is how much the GPU
+    has, and `vram_headroom_mb` how much of `vram_mb` the fraction leaves to ROCm itself.
     """
     nodes = list(nodes)
     return Edits(
@@ -95,16 +97,16 @@ def build_edits(
         rules=[rule_of(node.major, node.minor) for node in nodes],
         gids=sorted({node.gid for node in nodes} - {0, OVERFLOW_GID}) if keep_host_mode else [],
         poststop=list(poststop),
-        env=_memory_variables(vram_mb, vram_total_mb) if vram_mb else [],
+        env=_memory_variables(vram_mb, vram_total_mb, vram_headroom_mb) if vram_mb else [],
     )
 
 
-def _memory_variables(vram_mb: int, total_mb: int) -> list[str]:
+def _memory_variables(vram_mb: int, total_mb: int, headroom_mb: int) -> list[str]:
     limit = [f"{VRAM_LIMIT}={vram_mb}"]
     if total_mb < vram_mb:
         return limit
     # Rounded down, so that the fraction is never more than what was reserved.
-    parts = vram_mb * 10000 // total_mb
+    parts = max(0, vram_mb - headroom_mb) * 10000 // total_mb
     return [*limit, f"{VRAM_TOTAL}={total_mb}", f"{VRAM_FRACTION}={parts // 10000}.{parts % 10000:04}"]
 
 

@@ -41,6 +41,9 @@ KINDS = {"swarm-resources": "AMD_GPU", "swarm-vram-resources": "VRAM"}
 GROUPS = "gpu-groups"
 # Every key that takes a list, each with an example.
 LISTS = {**KINDS, GROUPS: "notebooks=0-1"}
+# The keys that take a number of MiB, each with an example.
+AMOUNTS = {"swarm-vram-headroom": 300}
+LONGEST_AMOUNT = 7
 
 
 class SettingsError(ToolkitError):
@@ -59,6 +62,7 @@ class Settings(Value):
         swarm_resources: Resource kinds of Swarm that name GPUs.
         swarm_resource_names: What these name GPUs by: `uuid` or `pci`.
         swarm_vram_resources: Resource kinds of Swarm that count memory, in MiB.
+        swarm_vram_headroom: How much of a task's memory its fraction leaves to ROCm itself, in MiB.
         visible_devices_env: Whether containers may ask by environment: `always`, `privileged` or `never`.
         privileged_claims: What privileged containers claim of the GPU Tracker: `requested` or `all`.
         slurm_filters: What becomes of Slurm's own ROCR_VISIBLE_DEVICES and its like in containers: `remove` or `keep`.
@@ -76,6 +80,7 @@ class Settings(Value):
     swarm_resources: tuple[str, ...] = ("AMD_GPU", "GPU", "GPU_COMPUTE")
     swarm_resource_names: str = "uuid"
     swarm_vram_resources: tuple[str, ...] = ()
+    swarm_vram_headroom: int = 0
     visible_devices_env: str = "always"
     privileged_claims: str = "requested"
     slurm_filters: str = "remove"
@@ -126,9 +131,7 @@ def check_settings(values: Mapping[str, Any], where: str) -> Settings:
     for key, value in values.items():
         if key_problem := problem(key, value):
             raise SettingsError(f"{where}: {key_problem[0]}", hint=key_problem[1])
-    fields: dict[str, Any] = {
-        key.replace("-", "_"): tuple(value) if key in LISTS else value for key, value in values.items()
-    }
+    fields: dict[str, Any] = {key.replace("-", "_"): _typed(key, value) for key, value in values.items()}
     settings = Settings(**fields)
     if both := sorted(set(settings.swarm_resources) & set(settings.swarm_vram_resources)):
         raise SettingsError(
@@ -143,14 +146,20 @@ def problem(key: str, value: object) -> tuple[str, str] | None:
         return f"there is no setting {key}", f"did you mean {nearest_key(key)}?"
     if key == GROUPS:
         return _problem_of_groups(value)
-    if key in KINDS:
-        wrong = (f"{key} is not a list of resource kinds", f'as in {key} = ["{KINDS[key]}"]')
-        return None if _is_kinds(value) else wrong
+    if key in KINDS or key in AMOUNTS:
+        return _problem_of_kinds(key, value) if key in KINDS else _problem_of_amount(key, value)
     if not isinstance(value, str) or not value.isprintable():
         return f"{key} is not a line of text", f'as in {key} = "{default(key)}"'
     if key in CHOICES and value not in CHOICES[key]:
         return f'{key} cannot be "{value}"', f"it is one of {', '.join(CHOICES[key])}"
     return _problem_of_path(key, value)
+
+
+def _typed(key: str, value: Any) -> Any:
+    """Return a value that `problem` has passed; the compiled form has text where config.toml has a number."""
+    if key in LISTS:
+        return tuple(value)
+    return int(value) if key in AMOUNTS else value
 
 
 def is_setting(key: str) -> bool:
@@ -199,11 +208,21 @@ def _problem_of_groups(value: object) -> tuple[str, str] | None:
     return (f"{GROUPS} has two groups {twice}", "give each a name of its own") if twice else None
 
 
-def _is_kinds(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and all(
+def _problem_of_kinds(key: str, value: object) -> tuple[str, str] | None:
+    if isinstance(value, (list, tuple)) and all(
         isinstance(kind, str) and kind.isascii() and kind.replace("_", "").replace("-", "").replace(".", "").isalnum()
         for kind in value
-    )
+    ):
+        return None
+    return f"{key} is not a list of resource kinds", f'as in {key} = ["{KINDS[key]}"]'
+
+
+def _problem_of_amount(key: str, value: object) -> tuple[str, str] | None:
+    # True is an int, too.
+    text = str(value) if type(value) is int else value
+    if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= LONGEST_AMOUNT:
+        return None
+    return f"{key} is not a number of MiB", f"as in {key} = {AMOUNTS[key]}"
 
 
 def read_toml(host: Host) -> dict[str, Any]:

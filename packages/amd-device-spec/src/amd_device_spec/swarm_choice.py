@@ -140,8 +140,19 @@ def _vram(request: GpuRequest, settings: Settings) -> VramRequest | None:
                 f"{SWARM_PREFIX}{kind}={shown(value)} is not a number of MiB",
                 hint=f"write one number in node-generic-resources of the docker daemon: {kind}=65520",
             )
+        _require_more_than_headroom(f"{SWARM_PREFIX}{kind}", int(value), settings.swarm_vram_headroom)
         return VramRequest(kind=kind, mib=int(value))
     return None
+
+
+def _require_more_than_headroom(variable: str, mib: int, headroom_mib: int) -> None:
+    """Refuse memory of which nothing would be left for the task's data."""
+    if headroom_mib >= mib:
+        raise RequestError(
+            f"{variable}={mib} is not more than the headroom of {headroom_mib} MiB that this node keeps of each task's"
+            " memory",
+            hint="reserve more, or change swarm-vram-headroom with 'amd-ctk config set' on that node",
+        )
 
 
 def _refuse_unadvertised_memory(request: GpuRequest) -> None:

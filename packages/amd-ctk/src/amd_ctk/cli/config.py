@@ -11,7 +11,16 @@ import typer
 from amd_ctk.cli import offers
 from amd_ctk.cli.context import host_of, host_to_change
 from amd_ctk.cli.group import command_group
-from amd_device_spec.settings import CONFIG_FILE, KINDS, LISTS, Settings, SettingsError, check_settings, problem
+from amd_device_spec.settings import (
+    AMOUNTS,
+    CONFIG_FILE,
+    KINDS,
+    LISTS,
+    Settings,
+    SettingsError,
+    check_settings,
+    problem,
+)
 
 app = command_group("Settings of the AMD Container Toolkit")
 
@@ -67,6 +76,8 @@ def set_(
     _check(key, value)
     if len(values) > 1 and not is_list:
         raise typer.BadParameter(f"{key} takes one value")
+    if key in AMOUNTS:
+        value = int(value)
     if key == "low-level-runtime":
         check_low_level_runtime(values[0])
     _report(changed=set_setting(host_to_change(context), key, value))

@@ -70,6 +70,15 @@ def setup(
     vram_mib: Annotated[
         int, typer.Option("--vram-mib", min=0, metavar="MIB", help="As --vram, but advertise only so much memory.")
     ] = 0,
+    headroom_mib: Annotated[
+        int,
+        typer.Option(
+            "--headroom-mib",
+            min=0,
+            metavar="MIB",
+            help="As --vram, and keep so much of each task's memory out of its fraction, for ROCm itself.",
+        ),
+    ] = 0,
     set_as_default: Annotated[
         bool, typer.Option("--set-as-default", help="Make amd the default runtime, under which all tasks run.")
     ] = False,
@@ -97,8 +106,14 @@ def setup(
         return
     from amdgpu_discovery.numbering import require_all_gpus
 
-    vram_kind = vram or (VRAM_KIND if vram_mib else "")
-    plan = Plan(kind=kind, by=named_by.value, also_by_model=also_by_model, vram_kind=vram_kind, vram_mib=vram_mib)
+    plan = Plan(
+        kind=kind,
+        by=named_by.value,
+        also_by_model=also_by_model,
+        vram_kind=vram or (VRAM_KIND if vram_mib or headroom_mib else ""),
+        vram_mib=vram_mib,
+        headroom_mib=headroom_mib,
+    )
     gpus = _find_gpus(host)
     # What is advertised stands for the whole node.
     require_all_gpus(gpus)

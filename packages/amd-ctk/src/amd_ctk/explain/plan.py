@@ -158,6 +158,7 @@ def _plan_edits(plan: Plan, host: Host, settings: Settings, *, has_claim: bool) 
         poststop=[release_hook(host, state.run_directory if state.is_rootless else "")] if has_claim else (),
         vram_mb=plan.granted.vram.mib if plan.granted.vram else 0,
         vram_total_mb=memory_of(plan.granted),
+        vram_headroom_mb=settings.swarm_vram_headroom,
     )
     add_edits(plan.spec, edits)
     keep_last_request(plan.spec)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 GPU_KINDS = "swarm-resources"
 GPU_NAMES = "swarm-resource-names"
 VRAM_KINDS = "swarm-vram-resources"
+HEADROOM = "swarm-vram-headroom"
 
 
 def declare(host: Host, resources: Collection[Resource], plan: Plan) -> bool:
@@ -33,7 +34,14 @@ def declare(host: Host, resources: Collection[Resource], plan: Plan) -> bool:
         changed.append(set_setting(host, VRAM_KINDS, [plan.vram_kind]))
     elif settings.swarm_vram_resources:
         changed.append(unset_setting(host, VRAM_KINDS))
+    changed.append(_declare_headroom(host, settings, plan.headroom_mib))
     return any(changed)
+
+
+def _declare_headroom(host: Host, settings: Settings, mib: int) -> bool:
+    if mib == settings.swarm_vram_headroom:
+        return False
+    return set_setting(host, HEADROOM, mib) if mib else unset_setting(host, HEADROOM)
 
 
 def undeclare(host: Host, kinds: Collection[str]) -> bool:
@@ -48,6 +56,7 @@ def undeclare(host: Host, kinds: Collection[str]) -> bool:
         changed.append(unset_setting(host, GPU_NAMES))
     if set(settings.swarm_vram_resources) & set(kinds):
         changed.append(unset_setting(host, VRAM_KINDS))
+        changed.append(_declare_headroom(host, settings, 0))
     return any(changed)
 
 

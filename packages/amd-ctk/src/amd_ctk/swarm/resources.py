@@ -25,7 +25,7 @@ KIND_CHARACTERS = frozenset(string.ascii_letters + string.digits + "_-.")
 class Plan(Value):
     """What to advertise: GPUs as `kind`, named by uuid or pci; also by model; VRAM as `vram_kind`, "" for none.
 
-    `vram_mib` is how much of it, 0 for all.
+    `vram_mib` is how much of it, 0 for all; `headroom_mib` is how much of a task's memory its fraction leaves out.
     """
 
     kind: str = "AMD_GPU"
@@ -33,6 +33,7 @@ class Plan(Value):
     also_by_model: bool = False
     vram_kind: str = ""
     vram_mib: int = 0
+    headroom_mib: int = 0
 
 
 class Resource(Value):
@@ -63,6 +64,7 @@ def build_resources(gpus: Sequence[Gpu], plan: Plan) -> list[Resource]:
     if plan.also_by_model:
         resources += [Resource(kind=model_of(gpu), value=name) for gpu, name in zip(gpus, names, strict=True)]
     if plan.vram_kind:
+        _require_room(gpus, plan.headroom_mib)
         amount = _budget(sum(vram_mb_of(gpu) for gpu in gpus), plan.vram_mib)
         resources.append(Resource(kind=plan.vram_kind, value=str(amount)))
     _check_kinds(plan, {resource.kind for resource in resources})
@@ -91,6 +93,12 @@ def shared_gpus(resources: Sequence[Resource], gpus: Sequence[Gpu]) -> Iterator[
         for number in gpus_named_by(resource, gpus):
             named_by.setdefault(number, []).append(resource)
     return ((number, naming) for number, naming in sorted(named_by.items()) if len(naming) > 1)
+
+
+def _require_room(gpus: Sequence[Gpu], headroom_mib: int) -> None:
+    largest = max(map(vram_mb_of, gpus), default=0)
+    if headroom_mib and headroom_mib >= largest:
+        raise SwarmError(f"a headroom of {headroom_mib} MiB leaves nothing: the largest GPU has {largest} MiB")
 
 
 def _budget(total_mib: int, asked_mib: int) -> int:
