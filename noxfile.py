@@ -135,12 +135,13 @@ def swarm(session: nox.Session) -> None:
 
 @nox.session
 def slurm(session: nox.Session) -> None:
-    """Run jobs in real clusters of three releases of Slurm; write their table. Example: nox -s slurm -- -k trixie"""
+    """Run jobs in real clusters of three releases of Slurm; write their tables. Example: nox -s slurm -- -k trixie"""
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed beside Slurm.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
-    page = {} if session.posargs else {"AMD_SLURM_PAGE": "docs/reference/slurm.md"}
-    run_pytest(session, *STOP_ENGINES, "tests-integration/slurm", *session.posargs, env=page)
+    pages = {"AMD_SLURM_PAGE": "docs/reference/slurm.md", "AMD_MAKESPAN_PAGE": "docs/how-to/any-free-gpu.md"}
+    pages = {} if session.posargs else pages
+    run_pytest(session, *STOP_ENGINES, "tests-integration/slurm", *session.posargs, env=pages)
 
 
 @nox.session

@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from support.marked_table import write_table
+
 GPUS = 8
 MANY = int(os.environ.get("AMD_CHOICE_CONTAINERS", "32"))
 ROUNDS = int(os.environ.get("AMD_CHOICE_ROUNDS", "1"))
@@ -42,7 +44,7 @@ def test_each_exclusive_gpu_is_given_once(engine_on):
         for name in started:
             engine.remove(name)
     if PAGE:
-        write_table(PAGE, outcomes)
+        write_table(PAGE, "choices", [*rows_of(outcomes)])
 
 
 def given_to(engine, name):
@@ -63,21 +65,14 @@ def is_refusal(words):
     )
 
 
-def write_table(page, outcomes):
-    """Put what happened between the marks of a page."""
-    with open(page, encoding="utf-8") as file:
-        before, begin, rest = file.read().partition("<!-- begin choices -->\n")
-    _, end, after = rest.partition("<!-- end choices -->")
+def rows_of(outcomes):
+    """Return what happened as rows of a table."""
     seconds = sorted(seconds for _, _, seconds in outcomes)
-    lines = [
-        "| what | result |",
-        "|---|--:|",
-        f"| rounds | {len(outcomes)} |",
-        f"| containers that ask for `free:1` at once, in each | {MANY} |",
-        f"| started, in every round | {outcomes[0][0]} |",
-        f"| refused, in every round | {outcomes[0][1]} |",
-        "| GPUs given twice | 0 |",
-        f"| seconds of a round, median | {seconds[len(seconds) // 2]:.1f} |",
-    ]
-    with open(page, "w", encoding="utf-8") as file:
-        file.write(f"{before}{begin}" + "\n".join(lines) + f"\n{end}{after}")
+    yield "what", "result"
+    yield "date", time.strftime("%Y-%m-%d", time.gmtime())
+    yield "rounds", f"{len(outcomes)}"
+    yield "containers that ask for `free:1` at once, in each", f"{MANY}"
+    yield "started, in every round", f"{outcomes[0][0]}"
+    yield "refused, in every round", f"{outcomes[0][1]}"
+    yield "GPUs given twice", "0"
+    yield "seconds of a round, median", f"{seconds[len(seconds) // 2]:.1f}"
