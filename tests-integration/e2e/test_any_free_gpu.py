@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from amd_gpu_tracker import Tracker
 from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE
 from support.seen import parse_seen, paths
@@ -21,6 +22,8 @@ TOO_FAR_APART = (
     "free:2+xgmi: 2 of 8 GPUs are free, 1 of them in one XGMI hive (0-2, 4-6 exclusive and in use);"
     " 'amd-ctk run --wait' waits for one"
 )
+# What a container is given of a reservation's environment.
+HANDED_ON = ("AMD_VISIBLE_DEVICES", "AMD_CTK_RESERVATION")
 # How many containers start at once; more than eight.
 AT_ONCE = int(os.environ.get("AMD_CHOICE_CONTAINERS_IN_DOCKER", "12"))
 
@@ -168,6 +171,20 @@ def test_a_training_container_has_two_neighbours_that_were_reserved_for_it(docke
     assert {node.access for node in nodes} == {"opens"}
     assert sorted(path for path in paths(nodes) if "render" in path) == [RENDER_NODES[0], RENDER_NODES[1]]
     assert machine.users() == {}
+
+
+def test_a_reservation_of_the_library_is_handed_to_a_container(docker, start, machine):
+    with Tracker(machine.host).reserve("auto:1") as reservation:
+        handed_on = [f"--env={name}={reservation.environment[name]}" for name in HANDED_ON]
+        container = docker("run", "--detach", "--runtime=amd", "--network=none", *handed_on, IMAGE, "sleep", "600")
+        container = container.stdout.strip()
+        other = start("free:1")
+        assert (told(docker, container), told(docker, other)) == ("0", "1")
+        assert seen(docker, container) == [RENDER_NODES[0]]
+        assert machine.users() == {0: [reservation.name, container], 1: [other]}
+        assert "GPUs [0] are exclusive and already in use" in start("0")
+
+    assert machine.users() == {0: [container], 1: [other]}
 
 
 def test_a_copied_token_opens_nothing(docker, start, engine_run, machine):

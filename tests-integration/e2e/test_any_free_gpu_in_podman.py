@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from amd_gpu_tracker import Tracker
 from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE
 from support.installed import engine_program, our_program, require_root
@@ -14,6 +15,8 @@ from support.tracked_host import TrackedHost, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.podman]
 
+# What a container is given of a reservation's environment.
+HANDED_ON = ("AMD_VISIBLE_DEVICES", "AMD_CTK_RESERVATION")
 SHOW = ("sh", "-c", "echo $AMD_VISIBLE_DEVICES; ls /dev/dri")
 
 
@@ -95,6 +98,18 @@ def test_a_container_has_the_gpus_that_were_reserved_for_it(podman, start, machi
 
     assert (ended.returncode, ended.stderr) == (0, "GPUs 1 and 2\n")
     assert ended.stdout == "1,2\ncard2\ncard4\nrenderD129\nrenderD131\n"
+
+
+def test_a_reservation_of_the_library_is_handed_to_a_container(podman, start, machine):
+    with Tracker(machine.host).reserve("auto:1") as reservation:
+        handed_on = [f"--env={name}={reservation.environment[name]}" for name in HANDED_ON]
+        container = podman("run", "--detach", "--network=none", *handed_on, IMAGE, "sleep", "600").stdout.strip()
+        other = start("free:1")
+        assert (told(podman, container), told(podman, other)) == ("0", "1")
+        assert machine.users() == {0: [reservation.name, container], 1: [other]}
+        assert "GPUs [0] are exclusive and already in use" in start("0")
+
+    assert machine.users() == {0: [container], 1: [other]}
 
 
 def test_a_copied_token_opens_nothing_and_the_next_job_is_served_at_the_end(podman, start, machine):

@@ -6,7 +6,8 @@
     tracker = Tracker(Host())
     tracker.reserve("nightly-job", "0,2")
     tracker.release("nightly-job")
-    tracker.reserve("notebook", "auto:1")
+    with tracker.reserve("auto:1") as reservation:
+        subprocess.run(["python3", "train.py"], env={**os.environ, **reservation.environment})
 
 A reservation ends with its process at the latest. What this page offers is kept from one version to the next; the
 modules behind it may change.

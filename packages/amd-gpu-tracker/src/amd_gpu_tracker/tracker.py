@@ -22,6 +22,7 @@ from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import overload
 
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.claims.adoption import Tell
@@ -187,14 +188,28 @@ class Tracker:
         """Return the latest refusals, oldest first."""
         return read_refusals(self._state)
 
-    def reserve(self, container_id: str, request: str, *, pid: int | None = None) -> tuple[int, ...]:
+    if TYPE_CHECKING:
+
+        @overload
+        def reserve(self, request: str, /, *, pid: int | None = None) -> Reservation: ...
+
+        @overload
+        def reserve(self, container_id: str, request: str, *, pid: int | None = None) -> tuple[int, ...]: ...
+
+    def reserve(
+        self, container_id: str, request: str | None = None, *, pid: int | None = None
+    ) -> Reservation | tuple[int, ...]:
         """Reserve the GPUs that a request names for as long as the process `pid` lives, by default the calling one.
 
-        `request` is in the grammar of requests, `container_id` any name that no other reservation has. Return the
-        numbers of the GPUs. GpusRefused where one is exclusive and in use, or where a choice such as `auto:2` finds not
-        enough GPUs now; nothing is reserved then. RequestError where the host can never meet it. ContainerRunning
-        where this id has GPUs already, TrackerDisabled while nothing is tracked.
+        With a request alone, `reserve("auto:1")`, return the reservation, as `hold` does, under a name of its own.
+        With `container_id`, any name that no other reservation has, and a `request`, return the numbers of the GPUs.
+
+        GpusRefused where a GPU is exclusive and in use, or where a choice such as `auto:2` finds not enough GPUs now;
+        nothing is reserved then. RequestError where the host can never meet it. ContainerRunning where this id has
+        GPUs already, TrackerDisabled while nothing is tracked.
         """
+        if request is None:
+            return self.hold(_new_name(), container_id, pid=pid)
         from amd_gpu_tracker.claims.by_name import reserve_by_name
 
         wanted = reserve_by_name(
@@ -211,8 +226,9 @@ class Tracker:
     def hold(self, name: str, request: str, *, pid: int | None = None) -> Reservation:
         """Reserve GPUs for a program, and return the reservation with what hands it on to a container.
 
-        `name`, `request` and `pid` are as for `reserve`, but a name that the calling process has used already is
-        refused too. With `with`, the GPUs are released at the end of the block.
+        `request` and `pid` are as for `reserve`, and `name` as its `container_id`, but a name that the calling process
+        has used already is refused too. GpusRefused also while others wait in line. With `with`, the GPUs are released
+        at the end of the block.
         """
         from amd_gpu_tracker.waiting.queue import Queue
         from amd_gpu_tracker.waiting.turn import require_no_queue
@@ -332,6 +348,11 @@ class Tracker:
         # A policy is for all GPUs of the host.
         require_all_gpus(gpus)
         return Policy(enabled=True, gpus=read_tracked_gpus(self._host, gpus))
+
+
+def _new_name() -> str:
+    """Return a name for a reservation of this process that no other one has."""
+    return f"python-{os.getpid()}-{os.urandom(4).hex()}"
 
 
 def _numbers(gpus: Sequence[GpuLocation]) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from amd_gpu_tracker.claims.container import StartingContainer, claim_container
 from amd_gpu_tracker.claims.handover import build_environment, digest_of
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 
 IN_USE = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by container train"
@@ -42,6 +43,33 @@ def test_a_reservation_ends_with_its_block(host):
         assert users(host) == {0: [], 1: ["train"], 2: ["train"], 3: []}
 
     assert users(host) == {0: [], 1: [], 2: [], 3: []}
+
+
+def test_a_request_alone_is_a_reservation_under_a_name_of_its_own(host):
+    tracker = Tracker(host)
+    with tracker.reserve("auto:1") as first, tracker.reserve("free:2+xgmi") as second:
+        assert (first.numbers, second.numbers) == ((0,), (1, 2))
+        assert first.name.startswith(f"python-{os.getpid()}-")
+        assert users(host) == {0: [first.name], 1: [second.name], 2: [second.name], 3: []}
+        assert start(host, "web", 0, **first.environment)
+
+    assert users(host) == {0: ["web"], 1: [], 2: [], 3: []}
+
+
+def test_a_request_alone_may_be_for_another_process(host):
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as holder:
+        reservation = Tracker(host).reserve("1", pid=holder.pid)
+        assert users(host)[1] == [reservation.name]
+        holder.kill()
+
+    assert users(host)[1] == []
+
+
+def test_a_request_alone_is_refused_as_any_other(host):
+    with pytest.raises(RequestError, match=r"^auto:9: this host has 4 GPUs"):
+        Tracker(host).reserve("auto:9")
+    with Tracker(host).reserve("all"), pytest.raises(GpusRefused, match=r"^auto:1: 0 of 4 GPUs are free"):
+        Tracker(host).reserve("auto:1")
 
 
 def test_its_environment_names_the_gpus_and_a_secret(host):
