@@ -51,6 +51,18 @@ for found in "$leases/$id@"*.json; do
 done
 test -e "$lease" || exit 0
 
+# The pid namespace that /proc shows. That of the host has a number of its own (PROC_PID_INIT_INO of linux/proc_ns.h), and
+# only there process 2 is a thread of the kernel: PF_KTHREAD in the flags of proc(5), behind the name, which may be any.
+{ read_text </proc/2/stat; } 2>/dev/null
+flags=${text##*') '}
+for _ in state parent group session terminal foreground; do flags=${flags#* }; done
+flags=${flags%%' '*}
+case $flags in '' | *[!0-9]*) flags=0 ;; esac
+case $((flags & 0x200000)) in
+    0) namespace=$(readlink /proc/self/ns/pid) ;;
+    *) namespace='pid:[4026531836]' ;;
+esac
+
 # With the lock held, nobody can put the lease of the next container of this id in the place of the one that is read.
 # Some versions of filelock remove the file; a lock on that would guard nothing.
 exec 9<>"$lock"
@@ -59,7 +71,6 @@ flock -n 9 2>/dev/null && test /proc/self/fd/9 -ef "$lock" || ask_python "$@"
 
 # Without a backslash no text has a quotation mark, so that these words are keys. A container with a cgroup to look at
 # has no pid namespace of its own, and may outlive its first process.
-namespace=$(readlink /proc/self/ns/pid)
 case $text in
     *\\*) ask_python "$@" ;;
     '{"version":1,"container_id":"'"$id"'",'*'"cgroup":"",'*'"namespace":"'"$namespace"'"'*) ;;

@@ -59,12 +59,25 @@ class Leases:
         return self.state.lease_path(lease.key)
 
     def run(
-        self, state: str = STATE, shell: str = "/bin/sh", env: dict[str, str] | None = None
+        self,
+        state: str = STATE,
+        shell: str = "/bin/sh",
+        env: dict[str, str] | None = None,
+        wrapper: tuple[str, ...] = (),
     ) -> tuple[int, str | None]:
-        """Run the hook; return its exit code, and the state that it gave to python, None where it asked nobody."""
+        """Run the hook; return its exit code, and the state that it gave to python, None where it asked nobody.
+
+        `wrapper` is a program with its words that starts the hook.
+        """
         asked = self.directory / "asked"
         asked.unlink(missing_ok=True)
-        words = [shell, *(["sh"] if shell.endswith("busybox") else []), str(SCRIPT), self.state.leases_directory]
+        words = [
+            *wrapper,
+            shell,
+            *(["sh"] if shell.endswith("busybox") else []),
+            str(SCRIPT),
+            self.state.leases_directory,
+        ]
         environment = {"PATH": "/nowhere", **(env or {})}
         answer = subprocess.run(
             [*words, *ASKED, str(asked)],
@@ -141,6 +154,39 @@ def test_where_there_is_a_doubt_python_gets_the_state_and_says_how_it_ends(lease
 
     assert leases.run(shell=shell) == (7, STATE)
     assert os.path.exists(lease)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes pid namespaces")
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("namespace", ["pid:[4026531836]", Processes().namespace])
+def test_in_another_pid_namespace_a_lease_of_the_host_is_left_to_python(leases, shell, namespace):
+    lease = leases.write(namespace=namespace)
+
+    assert leases.run(shell=shell, wrapper=("/usr/bin/unshare", "--fork", "--pid", "--mount-proc")) == (7, STATE)
+    assert os.path.exists(lease)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes pid namespaces")
+def test_in_a_pid_namespace_its_own_lease_is_removed(leases):
+    inside = ("/usr/bin/unshare", "--fork", "--pid", "--mount-proc")
+    # The namespace is given its number when it is made, so that the lease is written inside.
+    write = 'PATH=/usr/bin:/bin && sed -i "s/pid:[^]]*]/$(readlink /proc/self/ns/pid)/" "$0" && exec "$@"'
+    ended = leases.write()
+
+    assert leases.run(wrapper=(*inside, "/bin/sh", "-c", write, ended)) == (0, None)
+    assert not os.path.exists(ended)
+
+
+@pytest.mark.skipif(Processes().namespace != "pid:[4026531836]", reason="this is not the pid namespace of the host")
+def test_on_the_host_two_programs_are_started_and_the_shell_becomes_the_second(leases, tmp_path):
+    if shutil.which("strace") is None:
+        pytest.skip("there is no strace")
+    leases.write()
+    trace = tmp_path / "trace"
+
+    assert leases.run(wrapper=("/usr/bin/strace", "-f", "-qq", "-e", "trace=execve", "-o", str(trace))) == (0, None)
+    executed = [line.split('"')[1] for line in trace.read_text().splitlines() if line.endswith("= 0")]
+    assert [os.path.basename(program) for program in executed] == ["sh", "flock", "rm"]
 
 
 def test_a_container_that_its_runtime_knows_is_left_to_python(leases):
