@@ -18,6 +18,7 @@ from amdgpu_discovery.files import (
     put_in_place,
     read_file,
     read_to_end,
+    remove_file,
     replace_file,
     write_beside,
     write_new_file,
@@ -60,6 +61,16 @@ def test_the_owner_stays(target):
     replace_file(str(target), b"new")
 
     assert (target.stat().st_uid, target.stat().st_gid) == (1234, 2345)
+
+
+def test_a_removed_file_is_gone_and_nothing_else(target):
+    (target.parent / "other").touch()
+
+    remove_file(str(target))
+
+    assert names(target.parent) == ["other"]
+    with pytest.raises(FileNotFoundError):
+        remove_file(str(target))
 
 
 def test_a_symbolic_link_stays_and_its_target_changes(target):

@@ -18,7 +18,7 @@ from amd_device_spec.settings import (
     stamp,
 )
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import make_directories, replace_file
+from amdgpu_discovery.files import make_directories, remove_file, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _write(host: Host, old: TomlDocument, new: TomlDocument) -> bool:
 
 def _remove_compiled(host: Host) -> None:
     try:
-        os.unlink(host.path(COMPILED_FILE))
+        remove_file(host.path(COMPILED_FILE))
     except FileNotFoundError:
         return
     except OSError as error:

@@ -166,6 +166,12 @@ def put_in_place(temporary: str, path: str, *, durable: bool = False) -> None:
         _sync_directory(directory_of(path))
 
 
+def remove_file(path: str) -> None:
+    """Remove a file for good: wait for the disk, so that no power cut brings it back; OSError as from the kernel."""
+    posix.unlink(path)
+    _sync_directory(directory_of(path))
+
+
 def make_directories(path: str, *, ignore_umask: bool = False) -> None:
     """Make a directory and those above it that are missing; OSError names the one that cannot be made.
 

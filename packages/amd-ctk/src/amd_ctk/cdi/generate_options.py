@@ -9,7 +9,7 @@ from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_names import STRATEGIES
 from amd_device_spec.cdi_text import FORMATS
 from amdgpu_discovery.errors import reason
-from amdgpu_discovery.files import make_directories, replace_file
+from amdgpu_discovery.files import make_directories, remove_file, replace_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -58,7 +58,7 @@ def save_generate_options(host: Host, wanted: GenerateOptions) -> None:
 def delete_generate_options(host: Host, output: str) -> bool:
     """Stop refreshing a file; return whether it was refreshed until now."""
     try:
-        os.unlink(host.path(_path_of(output)))
+        remove_file(host.path(_path_of(output)))
     except FileNotFoundError:
         return False
     return True

@@ -15,6 +15,7 @@ from amd_ctk.cdi.generate_options import (
 )
 from amd_ctk.cdi.specs import write_spec
 from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.files import remove_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -58,7 +59,7 @@ def remove_spec(host: Host, output: str) -> bool:
         return False
     try:
         with suppress(FileNotFoundError):
-            os.unlink(wanted.path(host))
+            remove_file(wanted.path(host))
         return delete_generate_options(host, output)
     except OSError as error:
         raise CdiError(f"{output} cannot be removed: {reason(error)}") from error

@@ -6,7 +6,14 @@ import errno
 import os
 
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import make_directories, put_in_place, read_file, replace_file, write_beside
+from amdgpu_discovery.files import (
+    make_directories,
+    put_in_place,
+    read_file,
+    remove_file,
+    replace_file,
+    write_beside,
+)
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -72,7 +79,7 @@ def save_text(file: ConfigFile, text: str | None, *, instead_of: str | None, rem
         if temporary:
             put_in_place(temporary, target, durable=True)
         else:
-            os.unlink(target)
+            remove_file(target)
     except OSError as error:
         raise _unsaved(file, error) from error
 
