@@ -155,9 +155,14 @@ def explain(session: nox.Session) -> None:
 
 @nox.session
 def choices(session: nox.Session) -> None:
-    """Start 200 containers that want a free GPU at once, 50 times; write their table. Example: nox -s choices"""
+    """Ask for free GPUs at once, wait in line, kill those who wait at each system call. Example: nox -s choices"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
+    waiting = "packages/amd-gpu-tracker/tests/waiting"
+    many = {"TRACKER_QUEUE_STEPS": "10000", "TRACKER_KILL_EVERY": "1"}
+    whole = [f"{waiting}/test_any_queue.py", f"{waiting}/test_kill_at_each_call.py"]
+    run_pytest(session, *ON_EVERY_CORE, "--timeout=0", *whole, *session.posargs, env=many)
+    # It measures, so it runs alone.
     many = {"AMD_CHOICE_CONTAINERS": "200", "AMD_CHOICE_ROUNDS": "50"}
     page = {} if session.posargs else {"AMD_CHOICE_PAGE": "docs/how-to/any-free-gpu.md"}
     run_pytest(session, "tests-integration/tracker/test_choices_at_once.py", *session.posargs, env=many | page)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from support.box import Box
 
+RUNTIME = "/usr/bin/amd-container-runtime"
 IMAGE_ARCHIVE = "/box/image.tar"
 SEEN_OUTPUT = "--volume=/box/output:/output"
 DAEMON_JSON = {"features": {"cdi": True}, "storage-driver": "vfs", "bridge": "none", "iptables": False}
@@ -226,6 +227,17 @@ class ContainerdInBox:
         if container in self.box("ctr", "task", "ls", "--quiet").stdout.split():
             self.stop(container)
         self.box("ctr", "container", "delete", container)
+
+    def start_asking(self, gpus: str) -> CompletedProcess[str]:
+        """Start a container under the AMD Container Runtime that asks by environment and stays; print its id."""
+        name = f"box{next(self._names)}"
+        script = 'ctr run --detach --snapshotter=native "$@" >&2 && echo "$0"'
+        words = (f"--runc-binary={RUNTIME}", _asking(gpus), IMAGE, name, "sleep", "600")
+        return self.box("sh", "-c", script, name, *words, check=False)
+
+    def exec(self, container: str, *command: str) -> CompletedProcess[str]:
+        """Run a command in a container."""
+        return self.box("ctr", "task", "exec", "--exec-id=one", container, *command)
 
     def _import(self) -> None:
         """Import the image, which ctr takes only in the form that engines exchange."""

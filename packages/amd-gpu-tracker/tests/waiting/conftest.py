@@ -11,6 +11,7 @@ import traceback
 import pytest
 
 from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.errors import ToolkitError
 
 # Many times what a step takes, for machines that are busy.
@@ -20,7 +21,7 @@ SECONDS = 30
 class Job:
     """A process that waits for GPUs, says what it got, and holds it until it is told to end."""
 
-    def __init__(self, host, name, request, *, timeout=None):
+    def __init__(self, host, name, request, *, timeout=None, rules=NO_RULES):
         self.name = name
         said, self._say = os.pipe()
         self._end, end = os.pipe()
@@ -28,18 +29,19 @@ class Job:
         if not self.pid:
             os.close(said)
             os.close(end)
-            self._run(host, request, timeout)
+            self._run(Tracker(host, rules=rules), request, timeout)
         os.close(self._say)
         os.close(self._end)
         self._said, self._ending = said, end
+        self._is_closed = False
         self._text = ""
 
-    def _run(self, host, request, timeout):
+    def _run(self, tracker, request, timeout):
         def tell(sentence):
             os.write(self._say, f"{sentence}\n".encode())
 
         try:
-            with Tracker(host).wait(self.name, request, timeout=timeout, tell=tell) as reservation:
+            with tracker.wait(self.name, request, timeout=timeout, tell=tell) as reservation:
                 tell(f"got {reservation.numbers}")
                 os.read(self._end, 1)
             tell("done")
@@ -74,6 +76,10 @@ class Job:
         os.kill(self.pid, number)
 
     def close(self):
+        if self._is_closed:
+            # Its process id may be that of another process by now.
+            return
+        self._is_closed = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -92,10 +98,10 @@ def host(exclusive_host):
 
 @pytest.fixture
 def job(host):
-    """Return a function that starts a job."""
+    """Return a function that starts a job; `host` is another host than that of the test."""
     jobs = []
 
-    def start(name, request, **options):
+    def start(name, request, *, host=host, **options):
         jobs.append(Job(host, name, request, **options))
         return jobs[-1]
 

@@ -1,0 +1,303 @@
+"""Whatever jobs and containers do in whatever order, GPUs go to those whom a plain model of the queue names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+from itertools import combinations
+from typing import NamedTuple
+
+import pytest
+
+from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.waiting import line
+from amdgpu_discovery.choices.rules import ChoiceRules
+from amdgpu_discovery.simulate import build_host
+
+# More where there is time: TRACKER_QUEUE_STEPS=10000.
+STEPS = int(os.environ.get("TRACKER_QUEUE_STEPS", "120"))
+MOST_ALIVE = 14
+GPUS = range(8)
+RULES = ChoiceRules(groups={"notebooks": "0,7"})
+
+
+class Wish(NamedTuple):
+    """A request as the model knows it: GPUs that are named, or how many of which."""
+
+    word: str
+    count: int
+    among: tuple[int, ...] = tuple(GPUS)
+    in_one_hive: bool = False
+
+
+WISHES = {
+    "auto:1": Wish("auto", 1),
+    "auto:3": Wish("auto", 3),
+    "auto:2+xgmi": Wish("auto", 2, in_one_hive=True),
+    "auto:2+numa:1": Wish("auto", 2, (4, 5, 6, 7)),
+    "free:1": Wish("free", 1),
+    "free:2": Wish("free", 2),
+    "free:5": Wish("free", 5),
+    "free:3+xgmi": Wish("free", 3, in_one_hive=True),
+    "free:1+group:notebooks": Wish("free", 1, (0, 7)),
+    "free:1+vram:64GiB": Wish("free", 1),
+    "0": Wish("", 1, (0,)),
+    "2-4": Wish("", 3, (2, 3, 4)),
+    "all": Wish("", 8),
+    "all+numa:1": Wish("", 4, (4, 5, 6, 7)),
+}
+
+
+class Model:
+    """What should be: who has which GPUs, who waits in which order, and which GPUs are exclusive."""
+
+    def __init__(self):
+        self.exclusive = set(GPUS)
+        self.held = {}
+        self.queue = []
+        self.stopped = set()
+
+    def users(self, gpu):
+        return [name for name, gpus in self.held.items() if gpu in gpus]
+
+    def free(self):
+        return sum(not self.users(gpu) for gpu in GPUS)
+
+    def choose(self, wish):
+        """Return the GPUs that a request gets now, None where it has to wait."""
+        obstacles = {gpu for gpu in self.exclusive if self.users(gpu)}
+        if not wish.word:
+            return None if obstacles & set(wish.among) else wish.among
+        pool = [gpu for gpu in wish.among if not self.users(gpu)]
+        if wish.word == "auto" and not pool:
+            pool = [gpu for gpu in wish.among if gpu not in obstacles]
+        # Of these eight MI210, four are in one hive and at one NUMA node.
+        picks = [
+            (sum(len(self.users(gpu)) for gpu in pick), len({gpu // 4 for gpu in pick}) > 1, pick)
+            for pick in combinations(pool, wish.count)
+        ]
+        return min((pick for pick in picks if not (wish.in_one_hive and pick[1])), default=(0, False, None))[2]
+
+    def first(self):
+        return next((waiter for waiter in self.queue if waiter[0] not in self.stopped), None)
+
+    def serve(self):
+        """Serve the first in the queue as long as that is possible; yield who got what."""
+        while (first := self.first()) and (gpus := self.choose(WISHES[first[1]])) is not None:
+            self.queue.remove(first)
+            self.held[first[0]] = gpus
+            yield first[0], gpus
+
+    def forget(self, name):
+        self.held.pop(name, None)
+        self.queue = [waiter for waiter in self.queue if waiter[0] != name]
+        self.stopped.discard(name)
+
+
+class Container:
+    """A process that has GPUs without having waited in line, as a container's."""
+
+    def __init__(self):
+        self.pid = os.fork()
+        if not self.pid:
+            signal.pause()
+
+    def close(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+class Drive:
+    """Does the same with the model and with the tracker, and compares what came of it."""
+
+    def __init__(self, host, job, seed):
+        self.host = host
+        self.job = job
+        self.tracker = Tracker(host, rules=RULES)
+        self.chance = random.Random(seed)
+        self.model = Model()
+        self.processes = {}
+        self.count = 0
+        self.history = []
+
+    def step(self):
+        """Do something, and compare."""
+        actions = (self.submit,) * 6 + (self.end, self.kill) * 3 + (self.start_container,) * 2
+        rare = (self.cancel, self.hold, self.give_up, self.stop, self.go_on, self.restart, self.change, self.repeat)
+        action = self.chance.choice(actions + rare)
+        self.history = [*self.history[-8:], action.__name__]
+        action()
+        for name, gpus in self.model.serve():
+            self.require_line(name, f"got {gpus}")
+        self.compare()
+
+    def compare(self):
+        """Assert that tracker and model agree about leases, tickets and accessibility."""
+        status = self.tracker.status()
+        said = {gpu.number: sorted(use.container_id for use in gpu.containers) for gpu in status.gpus}
+        assert said == {gpu: sorted(self.model.users(gpu)) for gpu in GPUS}, self.history
+        assert [ticket.name for ticket in self.tracker.waiting()] == [name for name, _ in self.model.queue], (
+            self.history
+        )
+        exclusive = {gpu.number for gpu in status.gpus if gpu.accessibility == "exclusive"}
+        assert exclusive == self.model.exclusive
+        assert all(len(self.model.users(gpu)) <= 1 for gpu in exclusive)
+
+    def require_line(self, name, expected):
+        """Assert what a job says next, beside what it waits for."""
+        while (said := self.processes[name].line()).startswith("waiting for "):
+            pass
+        assert said == expected, self.history
+
+    def submit(self):
+        if len(self.processes) < MOST_ALIVE:
+            self.start_job(self.new_name(), self.chance.choice(list(WISHES)))
+
+    def start_job(self, name, request):
+        """Let a job wait, and know that it has its ticket."""
+        free, before = self.model.free(), len(self.model.queue)
+        is_served = self.model.first() is None and self.model.choose(WISHES[request]) is not None
+        self.model.queue.append((name, request))
+        self.processes[name] = self.job(name, request, rules=RULES)
+        if not is_served:
+            wanted = WISHES[request].count
+            said = self.processes[name].line()
+            assert said.startswith(f"waiting for {wanted} GPU{'' if wanted == 1 else 's'}: {free} free of 8")
+            # One that was killed counts until the one behind it has dropped its ticket.
+            jobs = said.partition(" of 8, ")[2].partition(" ")[0] or "0"
+            assert int(jobs) >= before, self.history
+
+    def repeat(self):
+        """A name that is in use is refused, and its job or container keeps what it has."""
+        if self.processes:
+            name = self.chance.choice(list(self.processes))
+            second = self.job(name, "free:1", rules=RULES)
+            assert second.line().startswith("ContainerRunning: ")
+            second.close()
+
+    def end(self):
+        held = [name for name in self.model.held if not isinstance(self.processes[name], Container)]
+        if held:
+            name = self.chance.choice(held)
+            self.processes[name].end()
+            self.remove(name)
+
+    def kill(self):
+        if self.processes:
+            self.remove(self.chance.choice(list(self.processes)))
+
+    def cancel(self):
+        waiting = [name for name, _ in self.model.queue if name not in self.model.stopped]
+        assert self.tracker.cancel("nobody") is False
+        if waiting:
+            name = self.chance.choice(waiting)
+            assert self.tracker.cancel(name) is True
+            self.require_line(name, f"WaitOver: the job {name} was taken out of the queue")
+            self.remove(name)
+
+    def hold(self):
+        """A job that does not wait is refused while others wait, and where there is no GPU for it."""
+        request = self.chance.choice(list(WISHES))
+        gpus = self.model.choose(WISHES[request])
+        name = self.new_name()
+        if self.model.first() or gpus is None:
+            with pytest.raises(GpusRefused):
+                self.tracker.hold(name, request)
+        else:
+            self.tracker.hold(name, request)
+            self.model.held[name] = gpus
+            self.compare()
+            self.tracker.release(name)
+            self.model.forget(name)
+
+    def give_up(self):
+        request = self.chance.choice(list(WISHES))
+        gpus = None if self.model.first() else self.model.choose(WISHES[request])
+        name = self.new_name()
+        self.processes[name] = self.job(name, request, rules=RULES, timeout=0)
+        outcome = f"WaitOver: there was no GPU for {name} within 0 s" if gpus is None else f"got {gpus}"
+        self.require_line(name, outcome)
+        self.remove(name)
+
+    def stop(self):
+        running = [name for name, _ in self.model.queue if name not in self.model.stopped]
+        if running:
+            name = self.chance.choice(running)
+            self.processes[name].signal(signal.SIGSTOP)
+            os.waitpid(self.processes[name].pid, os.WUNTRACED)
+            self.model.stopped.add(name)
+
+    def go_on(self):
+        if self.model.stopped:
+            name = self.chance.choice(sorted(self.model.stopped))
+            self.processes[name].signal(signal.SIGCONT)
+            self.model.stopped.discard(name)
+
+    def start_container(self):
+        if len(self.processes) < MOST_ALIVE:
+            self.start_container_of(self.new_name())
+
+    def start_container_of(self, name):
+        """A container takes what is free, also while others wait; it never stands in the queue."""
+        request = self.chance.choice(list(WISHES))
+        gpus = self.model.choose(WISHES[request])
+        container = Container()
+        if gpus is None:
+            with pytest.raises(GpusRefused):
+                self.tracker.reserve(name, request, pid=container.pid)
+            container.close()
+        else:
+            assert self.tracker.reserve(name, request, pid=container.pid) == gpus, self.history
+            self.model.held[name] = gpus
+            self.processes[name] = container
+
+    def restart(self):
+        """A container that starts again under its name chooses again; meanwhile its GPUs went to those who wait."""
+        containers = [name for name, process in self.processes.items() if isinstance(process, Container)]
+        if containers:
+            name = self.chance.choice(containers)
+            self.remove(name)
+            for served, gpus in self.model.serve():
+                self.require_line(served, f"got {gpus}")
+            self.start_container_of(name)
+
+    def change(self):
+        gpus = self.chance.sample(GPUS, self.chance.randint(1, 4))
+        exclusive = self.chance.random() < 0.7
+        change = self.tracker.set_accessibility(",".join(map(str, gpus)), exclusive=exclusive)
+        several = {gpu for gpu in gpus if exclusive and len(self.model.users(gpu)) > 1}
+        assert (set(change.changed), set(change.in_use)) == (set(gpus) - several, several)
+        changed = set(change.changed)
+        self.model.exclusive = self.model.exclusive | changed if exclusive else self.model.exclusive - changed
+
+    def remove(self, name):
+        """End a process, by SIGKILL where it lives."""
+        self.processes.pop(name).close()
+        self.model.forget(name)
+
+    def new_name(self):
+        self.count += 1
+        return f"j{self.count}"
+
+    def close(self):
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_gpus_go_to_whom_the_model_names(tmp_path, job, monkeypatch, seed):
+    # How often a waiter looks whether one before it was stopped.
+    monkeypatch.setattr(line, "LOOK_SECONDS", 0.1)
+    host = build_host(tmp_path / "eight", "mi210-8", with_links=False)
+    Tracker(host).enable()
+    Tracker(host).set_accessibility("all", exclusive=True)
+    drive = Drive(host, lambda *words, **options: job(*words, host=host, **options), seed)
+    try:
+        for _ in range(STEPS // 2):
+            drive.step()
+    finally:
+        drive.close()
