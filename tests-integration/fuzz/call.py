@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from support.installed import our_program
@@ -35,6 +35,10 @@ class Outcome(NamedTuple):
     cpu: float
     memory: float
     output: str
+
+
+# A program, its words and its environment.
+Run = Callable[[str, Sequence[str], Mapping[str, str]], Outcome]
 
 
 def import_programs() -> None:
