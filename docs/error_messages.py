@@ -20,7 +20,7 @@ from code_words import Scope, is_text, makes_error, nodes_of
 # A sentence has at least one word; the rest may be known only at run time.
 SENTENCE = re.compile(r"[a-z]{2}")
 # Mistakes of a programmer, which no user reads.
-NOT_FOR_USERS = ("amdgpu_discovery.exports", "amd_ctk.doctor.inside.become")
+NOT_FOR_USERS = ("amd_ctk.doctor.inside.become",)
 PROGRAMS_WITHOUT_OTHER_NAME = ("amdgpu_discovery.simulate.__main__",)
 BAD_COMMAND_LINE = 2
 # What stands behind another sentence, in place of REASON.

@@ -24,8 +24,6 @@ DEFINITION = re.compile(r"^class (\w+)\((\w+)\):", re.MULTILINE)
 SHOWN = re.findall(
     r"^```text\namd-container-runtime: (.*?)\n```$", read_page("docs/how-to/troubleshoot.md"), re.MULTILINE | re.DOTALL
 )
-# What no user sees: a mistake of a programmer who uses the package.
-NOT_FOR_USERS = ("exports.py",)
 
 
 @cache
@@ -49,7 +47,7 @@ def texts_of_errors(file: Path) -> Iterator[str]:
 
 
 def test_every_text_of_an_error_is_on_the_page() -> None:
-    texts = {text: file.name for file in FILES if file.name not in NOT_FOR_USERS for text in texts_of_errors(file)}
+    texts = {text: file.name for file in FILES for text in texts_of_errors(file)}
 
     assert {text: file for text, file in texts.items() if len(text.split()) > 1 and text not in PAGE} == {}
 

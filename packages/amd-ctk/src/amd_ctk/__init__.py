@@ -5,6 +5,6 @@ It is a program, and offers nothing to import but its version.
 
 from __future__ import annotations
 
-from amdgpu_discovery.exports import lazy_exports
+from amdgpu_discovery import lazy_exports
 
 __getattr__ = lazy_exports(__name__, {})

@@ -12,7 +12,7 @@ the next; the modules behind it may change.
 
 from __future__ import annotations
 
-from amdgpu_discovery.exports import lazy_exports
+from amdgpu_discovery import lazy_exports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

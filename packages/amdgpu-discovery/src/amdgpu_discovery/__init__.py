@@ -11,10 +11,12 @@ version to the next; the modules behind it may change.
 
 from __future__ import annotations
 
-from amdgpu_discovery.exports import lazy_exports
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from amdgpu_discovery.device_nodes import find_device_nodes as find_device_nodes
     from amdgpu_discovery.discover import find_gpus as find_gpus
     from amdgpu_discovery.discover import find_unnumbered_gpus as find_unnumbered_gpus
@@ -61,5 +63,27 @@ _MODULE_BY_NAME = {
     "RequestError": "errors",
 }
 __all__ = list(_MODULE_BY_NAME)
+
+
+def lazy_exports(package: str, module_by_name: Mapping[str, str]) -> Callable[[str], object]:
+    """Return the `__getattr__` of a package that offers names of its modules, and its version as `__version__`.
+
+    The distributions beside this one use it too. A module is imported when a name of it is first used: every container
+    start imports the packages, and needs hardly any of their names.
+    """
+
+    def find(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version(package.replace("_", "-"))
+        if name not in module_by_name:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = f"{package}.{module_by_name[name]}"
+        __import__(module)
+        return getattr(sys.modules[module], name)
+
+    return find
+
 
 __getattr__ = lazy_exports(__name__, _MODULE_BY_NAME)

@@ -15,7 +15,6 @@ import posix
 
 from amd_gpu_tracker.errors import LockTimeout, needs_root
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.lock_holder import read_lock_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,6 +112,9 @@ def wait(descriptor: int, path: str, timeout: float) -> None:
 
 def lock_timeout(path: str, timeout: float) -> LockTimeout:
     """Return the error for a lock that was not to be had, naming who holds it."""
+    # Mostly the lock is free.
+    from amdgpu_discovery.lock_holder import read_lock_holder
+
     pid = read_lock_holder(path)
     holder = f"process {pid}" if pid else "another process"
     return LockTimeout(

@@ -14,7 +14,7 @@ import pytest
 import amd_gpu_tracker
 import amdgpu_discovery
 from amd_gpu_tracker.claims.hook_entries import claim_hook, is_claim_hook, release_hook
-from amd_gpu_tracker.hooks.program import _runtime_option
+from amd_gpu_tracker.hook_program import _runtime_option
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus

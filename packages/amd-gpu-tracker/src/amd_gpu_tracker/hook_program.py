@@ -12,7 +12,6 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI
 from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.policy import may_be_tracking
-from amd_gpu_tracker.records.refusals import record_refusal
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import append_to_file
@@ -144,6 +143,8 @@ def _report(state: State, container_id: str, error: ToolkitError) -> None:
     print(error, file=sys.stderr)
     message = str(error)
     if not isinstance(error, GpusRefused):  # those are on record since they were decided
+        from amd_gpu_tracker.records.refusals import record_refusal
+
         record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=message)
     _log(state, "ERROR", "amd-gpu-tracker refused GPUs", message, container_id)
 

@@ -1,1 +1,0 @@
-"""What OCI runtimes run when a container starts and ends."""
