@@ -38,6 +38,8 @@ class Docker:
     # What the daemons are run by, and what dockerd is told about networks; an engine with a network of its own differs.
     under: tuple[str, ...] = OWN_NETWORK
     network_options: tuple[str, ...] = NO_NETWORK
+    # What else stands on dockerd's command line.
+    daemon_options: tuple[str, ...] = ()
 
     def __init__(self, runtime: Path, host_root: str = "/", parent: str = "/tmp", /, **settings: object) -> None:
         # Not below pytest's directories: a socket's path has room for 107 characters.
@@ -102,6 +104,7 @@ class Docker:
         self._spawn(
             *("dockerd", "--config-file", f"{at}/daemon.json", "--host", f"unix://{self.socket}"),
             *self.network_options,
+            *self.daemon_options,
             *(
                 "--containerd",
                 f"{at}/containerd.sock",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_discovery.simulate import Profile, build_host
 from support.installed import SEARCH_PATH, engine_program, require_root
 from support.matrix import Matrix
 from support.swarm_node import Node
@@ -32,6 +32,7 @@ MATRIX = Matrix(
             "test_one_node.py": "one node, MI210 x4",
             "test_two_nodes.py": "two nodes, MI210 x4 and MI300X x8",
             "test_bad_nodes.py": "one node that offers what it has not",
+            "test_as_written.py": "one node, by hand as guides say",
         }.items()
     },
 )
@@ -56,7 +57,7 @@ def make_node(image_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         engine_program(program)
     nodes: list[Node] = []
 
-    def make(name: str, profile: str, address: str = "127.0.0.1", **settings: object) -> Node:
+    def make(name: str, profile: str | Profile, address: str = "127.0.0.1", **settings: object) -> Node:
         host = build_host(tmp_path_factory.mktemp(name) / "host", profile)
         nodes.append(Node(name, host, address, **settings))
         return nodes[-1]

@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 import pytest
 
+from support.docker import IMAGE
 from support.swarm_node import Node, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker, pytest.mark.swarm]
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/swarm.md"
+PRUNE_UNIT = Path(__file__).parents[2] / "packaging/systemd/amd-swarm-prune.service"
 
 
 class Swarm(NamedTuple):
@@ -23,6 +25,9 @@ class Swarm(NamedTuple):
 
     def containers(self, service: str) -> list[tuple[Node, str]]:
         return [(node, container) for node in self for container in node.containers(service)]
+
+    def state_of(self, service: str) -> str:
+        return self.manager.tasks(service)[0]["CurrentState"]
 
     def gpus(self, service: str) -> list[tuple[str, str, tuple[str, ...]]]:
         """Return, for each container of a service, its node, the resource it was given, and what it may open."""
@@ -137,6 +142,47 @@ def told(mib: str, node: str) -> dict[str, str]:
         "AMD_VRAM_TOTAL_MB": totals[node],
         "AMD_VRAM_FRACTION": fractions[mib, node],
     }
+
+
+def test_memory_beyond_both_budgets_stays_pending(swarm: Swarm) -> None:
+    swarm.manager.create_service("huge", "--generic-resource=VRAM=2000000")
+
+    def waiting() -> list[tuple[str, str]]:
+        return [(task["CurrentState"].split()[0], task["Error"]) for task in swarm.manager.tasks("huge")]
+
+    pending = [("Pending", "no suitable node (insufficient resources on 2 nodes)")]
+    wait_until(lambda: waiting() == pending, lambda: f"{waiting()}")
+
+
+def test_jobs_of_one_file_run_on_both_nodes_and_what_the_timer_runs_removes_them(swarm: Swarm, tmp_path: Path) -> None:
+    parameters = tmp_path / "params.txt"
+    parameters.write_text("10\n" * 13)
+    jobs = [f"sweep-{line}" for line in range(1, 14)]
+
+    submitted = swarm.manager.amd_ctk(
+        "swarm", "submit", "sweep", "--gpus=1", f"--each={parameters}", IMAGE, "--", "sleep"
+    )
+
+    assert (submitted.returncode, submitted.stderr) == (0, "")
+    assert submitted.stdout == "".join(f"Submitted {job}: 10\n" for job in jobs)
+    wait_until(lambda: all(swarm.state_of(job).startswith("Complete") for job in jobs))
+    assert {swarm.manager.tasks(job)[0]["Node"] for job in jobs} == {"one", "two"}
+    (program, *words) = re.findall(r"^ExecStart=(.*)", PRUNE_UNIT.read_text(encoding="utf-8"), re.MULTILINE)[0].split()
+    pruned = swarm.manager.amd_ctk(*words)
+    assert (program, pruned.returncode, pruned.stderr) == ("/usr/bin/amd-ctk", 0, "")
+    assert sorted(pruned.stdout.splitlines()) == sorted(f"Removed service {job} (complete)" for job in jobs)
+
+
+def test_status_on_each_node_names_the_tasks_there(swarm: Swarm) -> None:
+    swarm.manager.create_service("training", "--replicas=12", "--generic-resource=AMD_GPU=1")
+    swarm.manager.wait_for_running("training", 12)
+
+    named = {
+        node.name: re.findall(r"(training\.[0-9]+) whole", node.amd_ctk("swarm", "status").stdout) for node in swarm
+    }
+
+    assert {name: len(tasks) for name, tasks in named.items()} == {"one": 4, "two": 8}
+    assert sorted(named["one"] + named["two"]) == sorted(f"training.{slot}" for slot in range(1, 13))
 
 
 def test_the_files_that_the_documentation_shows_can_be_deployed(swarm: Swarm, tmp_path: Path) -> None:

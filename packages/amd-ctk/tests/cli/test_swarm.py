@@ -673,19 +673,97 @@ def test_jobs_reserve_by_the_kinds_of_this_node(node: Node, parameters: Path) ->
     assert "--generic-resource=MI=2 " in whole
 
 
-def test_what_setup_made_and_the_removal_leaves_is_told_with_its_command(node: Node) -> None:
-    program = node.directory / "amd-container-runtime"
-    program.write_text("")
-    program.chmod(0o755)
-    node("setup", "--set-as-default")
+class TestRemovalOfTheDefaultRuntime:
+    @pytest.fixture(autouse=True)
+    def program(self, node: Node) -> None:
+        path = node.directory / "amd-container-runtime"
+        path.write_text("")
+        path.chmod(0o755)
 
-    removed = node("setup", "--remove")
+    def settings(self, node: Node) -> dict[str, object]:
+        return json.loads(node.daemon_json.read_text())
 
-    assert (removed.returncode, removed.stderr) == (0, "")
-    assert removed.stdout == (
-        f"{SETTINGS_UPDATED}{UPDATED}amd is still the default runtime; to remove it as well:\n"
-        f"amd-ctk runtime configure --remove\n{TO_UNLABEL}"
-    )
+    def test_what_setup_made_is_removed(self, node: Node) -> None:
+        node("setup", "--set-as-default")
+
+        removed = node("setup", "--remove")
+
+        assert (removed.returncode, removed.stderr) == (0, "")
+        assert removed.stdout == SETTINGS_UPDATED + UPDATED + TO_UNLABEL
+        assert not node.daemon_json.exists()
+
+    def test_the_default_of_before_is_restored_and_what_is_not_of_setup_stays(self, node: Node) -> None:
+        node.configure(default_runtime="nvidia", runtimes={"nvidia": {"path": "/usr/bin/nvidia"}}, debug=True)
+        before = node.daemon_json.read_text()
+        node("setup", "--set-as-default")
+        assert self.settings(node)["default-runtime"] == "amd"
+
+        node("setup", "--remove")
+
+        assert node.daemon_json.read_text() == before
+
+    def test_a_second_setup_does_not_forget_what_the_first_made(self, node: Node) -> None:
+        node("setup", "--set-as-default")
+        node("setup", "--set-as-default", "--vram")
+        node("setup")
+
+        node("setup", "--remove")
+
+        assert not node.daemon_json.exists()
+
+    def test_a_runtime_that_was_configured_before_stays_and_is_the_default_no_more(self, node: Node, amd_ctk) -> None:
+        amd_ctk("runtime", "configure", PATH=str(node.directory))
+        configured = self.settings(node)
+        node("setup", "--set-as-default")
+
+        node("setup", "--remove")
+
+        assert self.settings(node) == configured
+
+    @pytest.mark.parametrize("first", ["runtime", "setup"])
+    def test_a_default_that_runtime_configure_was_asked_for_stays_and_its_command_is_told(
+        self, node: Node, amd_ctk, first: str
+    ) -> None:
+        if first == "setup":
+            node("setup", "--set-as-default")
+        asked = amd_ctk("runtime", "configure", "--set-as-default", PATH=str(node.directory))
+        assert asked.returncode == 0
+        node("setup", "--set-as-default")
+
+        removed = node("setup", "--remove")
+
+        assert removed.stdout == (
+            f"{SETTINGS_UPDATED}{UPDATED}amd is still the default runtime; to remove it as well:\n"
+            f"amd-ctk runtime configure --remove\n{TO_UNLABEL}"
+        )
+        assert self.settings(node)["default-runtime"] == "amd"
+
+    def test_a_default_that_the_user_has_set_stays_and_nothing_is_told(self, node: Node) -> None:
+        node.configure(**DEFAULT_IS_AMD)
+        before = node.daemon_json.read_text()
+        node("setup", "--set-as-default")
+
+        removed = node("setup", "--remove")
+
+        assert removed.stdout == SETTINGS_UPDATED + UPDATED + TO_UNLABEL
+        assert self.settings(node)["default-runtime"] == json.loads(before)["default-runtime"]
+
+    def test_a_default_that_the_user_has_changed_since_stays(self, node: Node) -> None:
+        node("setup", "--set-as-default")
+        node.daemon_json.write_text(json.dumps({**self.settings(node), "default-runtime": "runc"}))
+
+        removed = node("setup", "--remove")
+
+        assert removed.stdout == SETTINGS_UPDATED + UPDATED + TO_UNLABEL
+        assert self.settings(node)["default-runtime"] == "runc"
+
+    def test_a_dry_run_of_the_removal_changes_nothing(self, node: Node) -> None:
+        node("setup", "--set-as-default")
+        before = node.daemon_json.read_text()
+
+        shown = node("setup", "--remove", "--dry-run")
+
+        assert (shown.returncode, node.daemon_json.read_text()) == (0, before)
 
 
 def test_a_manager_removes_its_own_labels(node: Node) -> None:

@@ -86,7 +86,11 @@ def setup(
         bool, typer.Option("--labels", help="Label the node, which must be a manager, instead of printing the command.")
     ] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Stop advertising the GPUs; with --labels also remove the labels.")
+        bool,
+        typer.Option(
+            "--remove",
+            help="Undo what this command did to Docker's configuration; with --labels also remove the labels.",
+        ),
     ] = False,
     dry_run: DryRun = False,
     show_diff: Annotated[bool, typer.Option("--diff", help="Print what changes.")] = False,
@@ -278,10 +282,11 @@ class NodeSetup:
         return [each for each in given if each.kind == plan.vram_kind or gpus_named_by(each, gpus)]
 
     def withdraw_all(self) -> None:
-        """Stop advertising what `swarm setup` advertised."""
+        """Stop advertising what `swarm setup` advertised, and remove the runtime that it added."""
         from amd_ctk.swarm.declaring import undeclare
-        from amd_ctk.swarm.generic_resources import read_added_resources, withdraw
+        from amd_ctk.swarm.generic_resources import read_added_resources
         from amd_ctk.swarm.node_settings import read_given_budget
+        from amd_ctk.swarm.setup import take_setup_back
 
         kinds: set[str] = set()
 
@@ -289,19 +294,21 @@ class NodeSetup:
             kinds.update(resource.kind for resource in read_added_resources(changes))
             if not kinds:
                 kinds.update(resource.kind for resource in read_given_budget(self._target, VRAM_KIND)[0])
-            return withdraw(document, changes)
+            return take_setup_back(document, changes)
 
-        self._edit(edit, adds=False, before_saving=lambda: _report_settings(changed=undeclare(self._host, kinds)))
-        if not self._dry_run and self._has_default():
+        edited = self._edit(
+            edit, adds=False, before_saving=lambda: _report_settings(changed=undeclare(self._host, kinds))
+        )
+        if not self._dry_run and self._has_default(edited):
             print("amd is still the default runtime; to remove it as well:\namd-ctk runtime configure --remove")
 
-    def _has_default(self) -> bool:
-        """Return whether amd-ctk made amd the default runtime, which `runtime configure` may have been asked for."""
-        from amd_ctk.configuration.ledger import Ledger, ledger_directory
+    def _has_default(self, edited: Edited) -> bool:
+        """Return whether amd is the default runtime because `runtime configure` was asked for that."""
         from amd_ctk.engines.docker import LAYOUT
 
-        record = Ledger(ledger_directory(self._host, os.environ)).get(self._target.file.shown)
-        return record.changes.find(LAYOUT.default_runtime) is not None
+        change = edited.record.changes.find(LAYOUT.default_runtime)
+        engine = self._target.engine
+        return change is not None and engine.read(edited.new or engine.new_text).get(change.path) == change.value
 
     def _edit(self, edit: Edit, *, adds: bool, before_saving: Callable[[], None]) -> Edited:
         """Edit Docker's configuration, or show what that would do; return the edit."""

@@ -75,8 +75,11 @@ def apply(
     `before_saving` is called once the change is known to be possible, even where there is nothing to write.
     """
     with open_ledger(target.host, environment) as ledger:
-        edited = prepare_change(ledger.get(target.file.shown))
+        record = ledger.get(target.file.shown)
+        edited = prepare_change(record)
         before_saving()
         if edited.changed:
             save(edited, ledger)
+        elif edited.record != record:
+            ledger.put(target.file.shown, edited.record)
     return edited

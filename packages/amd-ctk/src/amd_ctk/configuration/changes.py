@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 
 class Change(Value):
-    """A key that amd-ctk set, its value, and the value before (ABSENT for none)."""
+    """A key that amd-ctk set, its value, and the value before (ABSENT for none).
+
+    `by` is the command that takes it back itself; "" for `runtime configure`.
+    """
 
     path: KeyPath
     value: Any
     before: Any
+    by: str = ""
 
 
 class Changes(Value):
@@ -29,6 +33,16 @@ class Changes(Value):
     def find(self, path: KeyPath) -> Change | None:
         """Return the change of the key at `path`."""
         return next((change for change in self.keys if change.path == path), None)
+
+    def marked(self, by: str, *, of: Changes) -> Changes:
+        """Return the changes, with those that are not among the changes `of` an earlier time as this command's."""
+        known = {change.path: change.by for change in of.keys}
+        keys = (change.replace(by=known.get(change.path, by)) for change in self.keys)
+        return self.replace(keys=tuple(keys))
+
+    def unmarked(self) -> Changes:
+        """Return the changes as if `runtime configure` had made them all."""
+        return self.replace(keys=tuple(change.replace(by="") for change in self.keys))
 
     def without(self, path: KeyPath) -> Changes:
         """Return the changes without those at `path` or within it."""

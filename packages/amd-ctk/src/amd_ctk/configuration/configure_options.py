@@ -51,4 +51,5 @@ def plan_edit(
     else:
         program = find_runtime_program(ourselves, search_path)
     runtime = WantedRuntime(runtime_name=name, program=program, as_default=options.set_as_default, cdi=options.cdi)
-    return lambda document, changes: configure(document, engine, runtime, changes), program
+    # What is asked for by name stays when 'amd-ctk swarm setup', which may have made it first, is taken back.
+    return lambda document, changes: configure(document, engine, runtime, changes.unmarked()), program

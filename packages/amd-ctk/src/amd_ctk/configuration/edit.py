@@ -94,7 +94,7 @@ def _text_after_removal(engine: Engine, document: Document, old: str | None, rec
 
 def _next_record(record: Record, changes: Changes, old: str | None, new: str | None) -> Record:
     if old == new:
-        return record
+        return record.replace(changes=changes)
     before = {"digest": digest(old), "record": record_to_json(record.replace(before=None))}
     if not changes.keys:
         return Record(written=digest(new), before=before)

@@ -147,16 +147,22 @@ def record_to_json(record: Record) -> dict[str, Any]:
     """Return a record as JSON; what is ABSENT is not there."""
     fields = record.as_dict()
     changes: Changes = fields.pop("changes")
-    keys = [{name: value for name, value in change.as_dict().items() if value is not ABSENT} for change in changes.keys]
+    keys = [_change_to_json(change) for change in changes.keys]
     known = {name: value for name, value in fields.items() if value is not ABSENT}
     return {"keys": keys, "tables": changes.tables, **known}
+
+
+def _change_to_json(change: Change) -> dict[str, Any]:
+    fields = {name: value for name, value in change.as_dict().items() if value is not ABSENT}
+    # Older versions, which may come back, know no such key.
+    return fields if change.by else {name: value for name, value in fields.items() if name != "by"}
 
 
 def record_from_json(fields: dict[str, Any]) -> Record:
     """Return a record from what `record_to_json` made of it."""
     fields = dict(fields)
     keys = tuple(
-        Change(path=tuple(key["path"]), value=key["value"], before=key.get("before", ABSENT))
+        Change(path=tuple(key["path"]), value=key["value"], before=key.get("before", ABSENT), by=key.get("by", ""))
         for key in fields.pop("keys", ())
     )
     tables = tuple(tuple(table) for table in fields.pop("tables", ()))
