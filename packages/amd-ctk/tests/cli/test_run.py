@@ -128,7 +128,7 @@ def test_a_wait_has_an_end(tracked, amd_ctk):
         answer = amd_ctk("run", "--gpus=0", "--wait=1s", "--name=late", "--", "true")
 
     assert answer.returncode == 12
-    assert answer.stderr == "waiting for 1 GPU: 3 free of 4\nthere was no GPU for late within 1 s\n"
+    assert answer.stderr == "waiting for 1 GPU: 0 free of 1 that fits\nthere was no GPU for late within 1 s\n"
 
 
 @pytest.mark.parametrize(

@@ -231,9 +231,9 @@ class Tracker:
         at the end of the block.
         """
         from amd_gpu_tracker.waiting.queue import Queue
-        from amd_gpu_tracker.waiting.turn import require_no_queue
+        from amd_gpu_tracker.waiting.turn import find_contested, require_no_queue
 
-        require_no_queue(Queue(self._state, self._processes))
+        require_no_queue(Queue(self._state, self._processes), find_contested(self._state, request, self._rules))
         return self._hold(name, request, pid=pid)
 
     def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Tell = keep_quiet) -> Reservation:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from amd_gpu_tracker import tracker
 from amd_gpu_tracker.claims import accessibility, choice
-from amd_gpu_tracker.errors import GpusRefused, StateError
+from amd_gpu_tracker.errors import GpusRefused, StateError, WaitOver
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.tracker import Tracker
 
 
 @pytest.fixture
@@ -158,6 +160,48 @@ def test_a_shared_gpu_that_a_users_container_keeps_from_being_free_is_refused_wi
     )
     machine.tracker.ignore_user(uid)
     assert machine.tracker.reserve("first", "free:1") == (0,)
+
+
+def test_a_waiter_is_told_which_user_keeps_it_waiting(machine, rootless):
+    rootless.create("enemy", [0, 1, 2, 3])
+    uid = os.geteuid()
+    said = []
+
+    with pytest.raises(WaitOver):
+        machine.tracker.wait("first", "free:1", timeout=0, tell=said.append)
+
+    hint = f"to leave out the containers of user {uid}, run 'amd-ctk gpu-tracker ignore {uid}'"
+    assert said == [f"waiting for 1 GPU: 0 free of 4; {hint}"]
+
+
+ONLY_FOR_ROOT = {
+    "free:1": "free:1: 0-3 are exclusive, which only containers of root can reserve",
+    "auto:2": "auto:2: 0-3 are exclusive, which only containers of root can reserve",
+    "0": "GPUs [0] are exclusive, which only containers of root can reserve",
+}
+
+
+@pytest.mark.parametrize(("request_", "sentence"), ONLY_FOR_ROOT.items())
+def test_a_job_of_a_user_for_which_there_will_never_be_a_gpu_is_refused_at_once(
+    machine, rootless, monkeypatch, request_, sentence
+):
+    machine.tracker.set_accessibility("all", exclusive=True)
+    monkeypatch.setattr(tracker, "open_state", lambda *_: rootless.state)
+
+    for ask in (Tracker(machine.host).wait, Tracker(machine.host).hold):
+        with pytest.raises(GpusRefused) as refusal:
+            ask("job", request_)
+        assert str(refusal.value) == sentence
+
+
+def test_a_job_of_a_user_gets_a_shared_gpu_beside_exclusive_ones(machine, rootless, monkeypatch):
+    machine.tracker.set_accessibility("0-2", exclusive=True)
+    monkeypatch.setattr(tracker, "open_state", lambda *_: rootless.state)
+
+    with Tracker(machine.host).wait("job", "free:1") as reservation:
+        assert reservation.numbers == (3,)
+    with pytest.raises(GpusRefused, match=r"^free:2: 0-2 are exclusive, which only containers of root can reserve"):
+        Tracker(machine.host).wait("job", "free:2")
 
 
 def test_the_lock_is_free_while_users_leases_are_read_for_a_choice(machine, rootless, monkeypatch):

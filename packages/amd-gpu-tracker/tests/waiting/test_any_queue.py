@@ -63,8 +63,8 @@ class Model:
     def users(self, gpu):
         return [name for name, gpus in self.held.items() if gpu in gpus]
 
-    def free(self):
-        return sum(not self.users(gpu) for gpu in GPUS)
+    def free(self, wish):
+        return sum(not self.users(gpu) for gpu in wish.among)
 
     def choose(self, wish):
         """Return the GPUs that a request gets now, None where it has to wait."""
@@ -81,15 +81,28 @@ class Model:
         ]
         return min((pick for pick in picks if not (wish.in_one_hive and pick[1])), default=(0, False, None))[2]
 
-    def first(self):
-        return next((waiter for waiter in self.queue if waiter[0] not in self.stopped), None)
+    def before(self, request, waiter=None):
+        """Return who stands in line for one of the same GPUs, before a waiter or before one who comes now."""
+        queue = self.queue[: self.queue.index(waiter)] if waiter else self.queue
+        among = set(WISHES[request].among)
+        return [each for each in queue if each[0] not in self.stopped and among & set(WISHES[each[1]].among)]
+
+    def needs_no_turn(self, request):
+        """Return whether only shared GPUs are named, which are given to everybody."""
+        wish = WISHES[request]
+        return not wish.word and not self.exclusive & set(wish.among)
 
     def serve(self):
-        """Serve the first in the queue as long as that is possible; yield who got what."""
-        while (first := self.first()) and (gpus := self.choose(WISHES[first[1]])) is not None:
-            self.queue.remove(first)
-            self.held[first[0]] = gpus
-            yield first[0], gpus
+        """Serve whose turn it is as long as that is possible; yield who got what."""
+        while True:
+            first = [waiter for waiter in self.queue if waiter[0] not in self.stopped]
+            turn = [waiter for waiter in first if not self.before(waiter[1], waiter)]
+            served = next((waiter for waiter in turn if self.choose(WISHES[waiter[1]]) is not None), None)
+            if served is None:
+                return
+            self.queue.remove(served)
+            self.held[served[0]] = self.choose(WISHES[served[1]])
+            yield served[0], self.held[served[0]]
 
     def forget(self, name):
         self.held.pop(name, None)
@@ -158,17 +171,27 @@ class Drive:
 
     def start_job(self, name, request):
         """Let a job wait, and know that it has its ticket."""
-        free, before = self.model.free(), len(self.model.queue)
-        is_served = self.model.first() is None and self.model.choose(WISHES[request]) is not None
+        wish, before, is_served = WISHES[request], len(self.model.before(request)), self.is_served(request)
+        free, fitting = self.model.free(wish), len(wish.among)
         self.model.queue.append((name, request))
         self.processes[name] = self.job(name, request, rules=RULES)
         if not is_served:
-            wanted = WISHES[request].count
             said = self.processes[name].line()
-            assert said.startswith(f"waiting for {wanted} GPU{'' if wanted == 1 else 's'}: {free} free of 8")
+            assert said.startswith(f"waiting for {wish.count} GPU{'' if wish.count == 1 else 's'}: {free} free of ")
             # One that was killed counts until the one behind it has dropped its ticket.
-            jobs = said.partition(" of 8, ")[2].partition(" ")[0] or "0"
-            assert int(jobs) >= before, self.history
+            among, _, jobs = said.partition(" free of ")[2].partition(", ")
+            assert among == {8: "8", 1: "1 that fits"}.get(fitting, f"{fitting} that fit")
+            assert int(jobs.partition(" ")[0] or "0") >= before, self.history
+        elif self.model.needs_no_turn(request):
+            self.model.queue.remove((name, request))
+            self.model.held[name] = wish.among
+            self.require_line(name, f"got {wish.among}")
+
+    def is_served(self, request):
+        """Return whether one who comes now has GPUs at once."""
+        if self.model.needs_no_turn(request):
+            return True
+        return not self.model.before(request) and self.model.choose(WISHES[request]) is not None
 
     def repeat(self):
         """A name that is in use is refused, and its job or container keeps what it has."""
@@ -203,7 +226,7 @@ class Drive:
         request = self.chance.choice(list(WISHES))
         gpus = self.model.choose(WISHES[request])
         name = self.new_name()
-        if self.model.first() or gpus is None:
+        if not self.is_served(request):
             with pytest.raises(GpusRefused):
                 self.tracker.hold(name, request)
         else:
@@ -215,7 +238,7 @@ class Drive:
 
     def give_up(self):
         request = self.chance.choice(list(WISHES))
-        gpus = None if self.model.first() else self.model.choose(WISHES[request])
+        gpus = self.model.choose(WISHES[request]) if self.is_served(request) else None
         name = self.new_name()
         self.processes[name] = self.job(name, request, rules=RULES, timeout=0)
         outcome = f"WaitOver: there was no GPU for {name} within 0 s" if gpus is None else f"got {gpus}"

@@ -38,9 +38,9 @@ def test_a_waiter_is_told_what_it_waits_for_and_gets_it(host, job):
     first = job("train-3", "0-3")
     assert first.line() == "got (0, 1, 2, 3)"
     second = job("build-7", "0")
-    assert second.line() == "waiting for 1 GPU: 0 free of 4"
+    assert second.line() == "waiting for 1 GPU: 0 free of 1 that fits"
     third = job("web", "0-1")
-    assert third.line() == "waiting for 2 GPUs: 0 free of 4, 1 job before this one (build-7: 1 GPU)"
+    assert third.line() == "waiting for 2 GPUs: 0 free of 2 that fit, 1 job before this one (build-7: 1 GPU)"
     assert queue_of(host) == ["build-7", "web"]
 
     first.end()
@@ -57,23 +57,94 @@ def test_nobody_is_overtaken_by_one_who_wants_less(host, job):
     assert first.line() == "got (0,)"
     second = job("second", "0-1")
     second.line()
-    third = job("third", "3")
+    third = job("third", "1")
     third.line()
 
     assert third.says_nothing()
     first.end()
 
-    assert (second.line(), third.line()) == ("got (0, 1)", "got (3,)")
+    assert second.line() == "got (0, 1)"
+    second.end()
+    assert third.line() == "got (1,)"
+
+
+def test_who_wants_none_of_the_same_gpus_holds_up_nobody(host, job):
+    job("first", "0").line()
+    job("second", "0-1").line()
+
+    assert job("third", "3").line() == "got (3,)"
+    with Tracker(host).hold("fourth", "2") as reservation:
+        assert reservation.numbers == (2,)
+    assert Tracker(host).hold("nothing", "none").numbers == ()
+
+
+def test_one_between_two_others_is_overtaken_by_neither(job):
+    first = job("first", "0")
+    first.line()
+    second = job("second", "0-1")
+    second.line()
+    third = job("third", "1-2")
+    assert third.line() == "waiting for 2 GPUs: 2 free of 2 that fit, 1 job before this one (second: 2 GPUs)"
+    fourth = job("fourth", "2")
+    assert fourth.line() == "waiting for 1 GPU: 1 free of 1 that fits, 1 job before this one (third: 2 GPUs)"
+
+    first.end()
+
+    assert second.line() == "got (0, 1)"
+    assert fourth.says_nothing()
+    second.end()
+    assert third.line() == "got (1, 2)"
+
+
+def test_a_choice_stands_behind_those_who_may_get_the_same(job):
+    first = job("first", "0")
+    first.line()
+    job("second", "0").line()
+    third = job("third", "free:1")
+
+    assert third.line() == "waiting for 1 GPU: 3 free of 4, 1 job before this one (second: 1 GPU)"
+
+
+def test_a_shared_gpu_has_no_queue(host, job):
+    job("first", "0").line()
+    job("second", "0").line()
+    job("third", "free:4").line()
+    Tracker(host).set_accessibility("3", exclusive=False)
+
+    assert job("fourth", "3").line() == "got (3,)"
+    with Tracker(host).hold("fifth", "3") as reservation:
+        assert reservation.numbers == (3,)
 
 
 def test_who_does_not_wait_does_not_overtake_either(host, job):
     job("first", "0").line()
-    job("second", "0").line()
+    job("second", "0-3").line()
 
     with pytest.raises(GpusRefused) as refusal:
         Tracker(host).hold("third", "3")
 
     assert str(refusal.value) == "1 job waits for GPUs before this one ('amd-ctk run --wait' waits in line)"
+
+
+def test_a_waiter_of_another_pid_namespace_that_was_killed_holds_up_nobody(host, job):
+    job("first", "0").line()
+    second = job("second", "0")
+    second.line()
+    queue = Queue(State(host), Processes())
+    (stem,) = queue.stems()
+    # As of a waiter in another pid namespace, of which nothing but its pipe is seen from here.
+    path = f"{queue.directory}/{stem}.json"
+    with open(path, encoding="utf-8") as file:
+        content = file.read()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(content.replace('"namespace":"', '"namespace":"another '))
+    with pytest.raises(GpusRefused, match="1 job waits"):
+        Tracker(host).hold("third", "0")
+
+    second.kill()
+    os.waitpid(second.pid, 0)
+
+    assert queue_of(host) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -163,7 +234,7 @@ def test_a_lock_that_is_held_for_long_takes_no_place_away(host):
 
     state, processes = State(host), Processes()
     queue = Queue(state, processes)
-    place = queue.take("first", "0", 1, LibraryLock)
+    place = queue.take("first", "0", 1, (0,), LibraryLock)
     waiter = line.Line(state, queue, place, processes, timeout=None, tell=lambda *_: None)
 
     assert waiter.serve(try_now, lambda _: None) == "got"

@@ -15,13 +15,14 @@ TICKET = Ticket(
     name="train-3",
     request="0-3",
     count=4,
+    among=(0, 1, 2, 3),
     since=1000.5,
     waiter=ProcessId(pid=7, start=9),
     boot_id="boot",
     namespace="pid:[1]",
 )
 CONTENT = (
-    b'{"version":1,"request":"0-3","count":4,"since":1000.5,"waiter":{"pid":7,"start":9},'
+    b'{"version":1,"request":"0-3","count":4,"among":[0,1,2,3],"since":1000.5,"waiter":{"pid":7,"start":9},'
     b'"boot_id":"boot","namespace":"pid:[1]"}\n'
 )
 
@@ -45,6 +46,20 @@ def test_a_long_request_is_cut_off():
     content = format_ticket(TICKET.replace(request="0," * 50_000))
 
     assert len(content) < 400
+
+
+@pytest.mark.parametrize(("among", "held_up"), [((3,), True), ((3, 4), True), ((4, 5), False), ((), False)])
+def test_a_ticket_holds_up_those_who_want_one_of_its_gpus(among, held_up):
+    assert TICKET.holds_up(among) is held_up
+
+
+def test_a_ticket_for_every_gpu_of_a_large_host_can_be_read_again():
+    ticket = TICKET.replace(among=tuple(range(512)))
+
+    content = format_ticket(ticket)
+
+    assert len(content) < 4096
+    assert parse_ticket(42, "train-3", content) == ticket
 
 
 @pytest.mark.parametrize("name", ["a", "train-3", "A.b_c-9", "x" * 64])
@@ -72,6 +87,8 @@ def test_what_nobody_wrote_is_no_ticket(content):
         (b'"pid":7', b'"pid":true'),
         (b'"count":4', b'"count":0'),
         (b'"count":4', b'"count":"4"'),
+        (b'"among":[0,1,2,3]', b'"among":[0,"1"]'),
+        (b'"among":[0,1,2,3]', b'"among":7'),
         (b'"since":1000.5', b'"since":1e999'),
         (b'"since":1000.5', b'"since":null'),
         (b'"boot_id":"boot"', b'"boot_id":[]'),

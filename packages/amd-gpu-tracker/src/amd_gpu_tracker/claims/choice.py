@@ -15,6 +15,7 @@ from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
 from amd_gpu_tracker.records.identity import require_same_gpus, require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -92,6 +93,14 @@ def choose_now(
     return chosen
 
 
+def only_for_root(choice: Choice, gpus: Sequence[Gpu], exclusive: Sequence[Gpu]) -> str:
+    """Return why a choice among `gpus`, some of them `exclusive`, is never met without root; "" where it can be."""
+    if not exclusive or choose([Candidate(gpu=gpu) for gpu in gpus if gpu not in exclusive], choice):
+        return ""
+    numbers = format_numbers([gpu.number for gpu in exclusive])
+    return f"{shown(choice.text)}: {numbers} {'is' if len(exclusive) == 1 else 'are'} {FOR_ROOT_ONLY}"
+
+
 def require_tracking(policy: Policy, choice: Choice) -> None:
     """Raise TrackerNeeded where nobody knows which GPUs are in use."""
     if not policy.enabled:
@@ -138,6 +147,11 @@ def _hint(candidates: Sequence[Candidate], choice: Choice) -> str:
 
 
 def _why_not(candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:
+    for_root = [each.gpu for each in candidates if each.obstacle == FOR_ROOT_ONLY]
+    never = only_for_root(choice, [each.gpu for each in candidates], for_root)
+    if never:
+        return never
+
     def name_of(lease: Lease) -> str:
         # Where an engine keeps the name of a user's container is up to that user.
         return (find_container_name(lease) if lease in own else "") or lease.container_id

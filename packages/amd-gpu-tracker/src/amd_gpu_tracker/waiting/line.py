@@ -1,7 +1,7 @@
 """Wait in line for GPUs: a ticket, then the turn, then the GPUs. The one story of a waiter, top to bottom.
 
-Who comes first is served first, also where a later one wants less: nobody is overtaken. Only the first in the queue
-looks at GPUs; every other one waits for the one before it.
+Who comes first is served first, also where a later one wants less: nobody is overtaken by one who wants one of the same
+GPUs. So each waits for the nearest one before it that wants one of its GPUs; who has none before looks at GPUs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
 from amd_gpu_tracker.waiting.releases import Releases
-from amd_gpu_tracker.waiting.sentences import MOST_NAMED, format_seconds
+from amd_gpu_tracker.waiting.sentences import format_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.waiting.ticket import Ticket
 
     Got = TypeVar("Got")
-    # Given the tickets before this one, as far as they are named, and how many there are.
-    Tell = Callable[[list[Ticket], int], None]
+    # Given the tickets before this one, and why there are no GPUs for it where it is its turn.
+    Tell = Callable[[list[Ticket], GpusRefused | None], None]
 
 # How often a waiter looks whether one before it was stopped.
 LOOK_SECONDS = 5.0
@@ -37,7 +37,10 @@ TELL_SECONDS = 60.0
 class Line:
     """One waiter's way through the queue."""
 
-    __slots__ = ("_deadline", "_place", "_processes", "_queue", "_since", "_state", "_tell", "_told", "_told_at")
+    __slots__ = (
+        *("_deadline", "_place", "_processes", "_queue", "_refusal", "_since", "_state"),
+        *("_tell", "_told", "_told_at"),
+    )
 
     def __init__(
         self, state: State, queue: Queue, place: Place, processes: Processes, *, timeout: float | None, tell: Tell
@@ -49,6 +52,7 @@ class Line:
         self._since = time.monotonic()
         self._deadline = None if timeout is None else self._since + timeout
         self._tell = tell
+        self._refusal: GpusRefused | None = None
         self._told: tuple[str, ...] | None = None
         self._told_at = 0.0
 
@@ -93,8 +97,9 @@ class Line:
                 releases.look()
                 try:
                     return try_now()
-                except (GpusRefused, LockTimeout):
+                except (GpusRefused, LockTimeout) as error:
                     # Another process that keeps the lock must not cost a job the place for which it waited for hours.
+                    self._refusal = error if isinstance(error, GpusRefused) else None
                     self._say()
                 releases.wait((self._place.pipe,), self._seconds_left(TELL_SECONDS))
                 self._require_place()
@@ -102,12 +107,12 @@ class Line:
 
     def _find_before(self) -> Ticket | None:
         """Return the nearest waiter before this one; drop tickets that are over on the way."""
-        own = self._place.ticket.stem
-        for stem in reversed([stem for stem in self._queue.stems() if stem < own]):
+        own = self._place.ticket
+        for stem in reversed([stem for stem in self._queue.stems() if stem < own.stem]):
             ticket = self._queue.read(stem)
             if ticket is None:
                 self._queue.drop(stem)
-            elif not self._queue.is_stopped(ticket):
+            elif ticket.holds_up(own.among) and not self._queue.is_stopped(ticket):
                 return ticket
         return None
 
@@ -118,8 +123,8 @@ class Line:
         if tuple(stems) == self._told or (self._told is not None and now < self._told_at + TELL_SECONDS):
             return
         self._told, self._told_at = tuple(stems), now
-        before = [ticket for stem in stems[:MOST_NAMED] if (ticket := self._queue.read(stem))]
-        self._tell(before, len(stems))
+        tickets = (ticket for stem in stems if (ticket := self._queue.read(stem)))
+        self._tell([ticket for ticket in tickets if ticket.holds_up(self._place.ticket.among)], self._refusal)
 
     def _seconds_left(self, most: float) -> float:
         return most if self._deadline is None else max(0.0, min(most, self._deadline - time.monotonic()))

@@ -21,6 +21,8 @@ from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
@@ -54,8 +56,11 @@ class Queue:
         self.lock_path = f"{state.run_directory}/queue.lock"
         self._processes = processes
 
-    def take(self, name: str, request: str, count: int, lock: Lock) -> Place:
-        """Take the last place. ContainerRunning where a job of this name waits, WaitRefused where too many do."""
+    def take(self, name: str, request: str, count: int, among: Sequence[int], lock: Lock) -> Place:
+        """Take the last place, for `count` of the GPUs with the numbers `among`.
+
+        ContainerRunning where a job of this name waits, WaitRefused where too many do.
+        """
         make_directory(self.directory)
         with lock(self.lock_path):
             self._clean()
@@ -72,6 +77,7 @@ class Queue:
                 name=name,
                 request=request,
                 count=count,
+                among=tuple(among),
                 since=time.time(),
                 waiter=self._processes.myself(),
                 boot_id=self._processes.boot_id,
@@ -155,8 +161,20 @@ class Queue:
     def _is_waiting(self, ticket: Ticket) -> bool:
         if ticket.boot_id != self._processes.boot_id:
             return False
-        # What cannot be judged counts as waiting; `amd-ctk queue cancel` takes it away.
-        return ticket.namespace != self._processes.namespace or self._processes.is_running(ticket.waiter)
+        if ticket.namespace == self._processes.namespace:
+            return self._processes.is_running(ticket.waiter)
+        return self._is_pipe_held(ticket)
+
+    def _is_pipe_held(self, ticket: Ticket) -> bool:
+        """Return whether somebody has the other end of a waiter's pipe: a proof that needs no process id."""
+        try:
+            pipe = self.open_pipe(ticket.stem)
+        except FileError:
+            # What cannot be judged counts as waiting; `amd-ctk queue cancel` takes it away.
+            return True
+        if pipe is not None:
+            os.close(pipe)
+        return pipe is not None
 
     def _write(self, ticket: Ticket) -> Place:
         path = f"{self.directory}/{ticket.stem}"

@@ -14,16 +14,22 @@ SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MOST_NAMED = 5
 
 
-def waiting_for(count: int, *, free: int, total: int, before: Sequence[Ticket], jobs: int) -> str:
-    """Return what a job that wants `count` GPUs waits for; `before` are the first of the `jobs` before it."""
-    said = f"waiting for {_gpus(count)}: {free} free of {total}"
-    if not jobs:
-        return said
+def waiting_for(
+    count: int, *, free: int, fitting: int, host_total: int, before: Sequence[Ticket], hint: str = ""
+) -> str:
+    """Return what a job that wants `count` GPUs waits for: how many of those that fit it are free, and who is before.
+
+    Where it is next, the `hint` says what can be done about it.
+    """
+    which = "" if fitting == host_total else " that fits" if fitting == 1 else " that fit"
+    said = f"waiting for {_gpus(count)}: {free} free of {fitting}{which}"
+    if not before:
+        return f"{said}; {hint}" if hint else said
     counts = [str(ticket.count) if place else _gpus(ticket.count) for place, ticket in enumerate(before)]
-    named = [f"{ticket.name}: {count}" for ticket, count in zip(before, counts, strict=True)]
+    named = [f"{ticket.name}: {count}" for ticket, count in zip(before, counts, strict=True)][:MOST_NAMED]
+    jobs = len(before)
     more = f" and {jobs - len(named)} more" if jobs > len(named) else ""
-    names = f" ({', '.join(named)}{more})" if named else ""
-    return f"{said}, {jobs} {'job' if jobs == 1 else 'jobs'} before this one{names}"
+    return f"{said}, {jobs} {'job' if jobs == 1 else 'jobs'} before this one ({', '.join(named)}{more})"
 
 
 def got(numbers: Sequence[int], seconds: float | None) -> str:

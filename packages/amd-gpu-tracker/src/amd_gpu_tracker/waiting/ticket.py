@@ -9,6 +9,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container
     from typing import Any
 
 VERSION = 1
@@ -29,6 +30,7 @@ class Ticket(Value):
         name: Name of the job.
         request: What it asks for, cut off where it is long.
         count: How many GPUs that is.
+        among: Numbers of the GPUs that fit it; nobody is before those who want none of them.
         since: When it was taken, in seconds since 1970 (UTC).
         waiter: The process that waits.
         boot_id: The kernel's name for the boot in which it was taken.
@@ -39,6 +41,7 @@ class Ticket(Value):
     name: str
     request: str
     count: int
+    among: tuple[int, ...]
     since: float
     waiter: ProcessId
     boot_id: str
@@ -48,6 +51,10 @@ class Ticket(Value):
     def stem(self) -> str:
         """Return how the names of its files begin."""
         return f"{self.number:0{DIGITS}d}-{self.name}"
+
+    def holds_up(self, among: Container[int]) -> bool:
+        """Return whether it wants one of these GPUs: who came later and wants one too stands behind it."""
+        return any(number in among for number in self.among)
 
 
 def require_name(name: str) -> None:
@@ -80,14 +87,15 @@ def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
         if fields.pop("version") != VERSION:
             return None
         waiter = ProcessId(**fields.pop("waiter"))
-        ticket = Ticket(number=number, name=name, waiter=waiter, **fields)
+        among = tuple(fields.pop("among"))
+        ticket = Ticket(number=number, name=name, waiter=waiter, among=among, **fields)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
     return ticket if _is_sound(ticket) else None
 
 
 def _is_sound(ticket: Ticket) -> bool:
-    numbers = (ticket.waiter.pid, ticket.waiter.start, ticket.count)
+    numbers = (ticket.waiter.pid, ticket.waiter.start, ticket.count, *ticket.among)
     texts = (ticket.request, ticket.boot_id, ticket.namespace)
     if not all(type(number) is int for number in numbers) or not all(type(text) is str for text in texts):
         return False

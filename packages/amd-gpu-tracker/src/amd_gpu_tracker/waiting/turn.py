@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from amd_gpu_tracker.claims.by_name import find_wanted
+from amd_gpu_tracker.claims.choice import find_users, only_for_root, read_other_leases
+from amd_gpu_tracker.claims.conflicts import rootless_refusal
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.liveness import judge
@@ -15,13 +19,15 @@ from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container, Sequence
+    from typing import Any
 
     from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.claims.handover import Reservation
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.waiting.ticket import Ticket
+    from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
 
 
@@ -39,41 +45,57 @@ def wait_in_line(
 ) -> Reservation:
     """Return what `try_now` reserves when it is this job's turn. Errors as `Tracker.wait`."""
     require_name(name)
-    count = _require_possible(state, request, rules)
+    choice, wanted = _require_possible(state, request, rules)
     state.prepare()
     _require_free_name(state, name, processes)
+    if not find_contested(state, request, rules):
+        with suppress(GpusRefused):
+            return try_now()
     queue = Queue(state, processes)
+    count = choice.count if choice else len(wanted)
 
-    def say(before: list[Ticket], jobs: int) -> None:
-        free, total = _count_free(state, processes)
-        tell(waiting_for(count, free=free, total=total, before=before, jobs=jobs))
+    def say(before: list[Ticket], refusal: GpusRefused | None) -> None:
+        free = _count_free(state, wanted, processes)
+        total = len(locate_gpus(state.host))
+        hint = refusal.hint if refusal else ""
+        tell(waiting_for(count, free=free, fitting=len(wanted), host_total=total, before=before, hint=hint))
 
-    place = queue.take(name, request, count, lock)
+    place = queue.take(name, request, count, [gpu.number for gpu in wanted], lock)
     line = Line(state, queue, place, processes, timeout=timeout, tell=say)
     return line.serve(try_now, lambda reservation: reservation.release())
 
 
-def require_no_queue(queue: Queue) -> None:
-    """Raise GpusRefused where jobs wait, which were here before; one that was stopped holds up nobody."""
-    waiting = sum(not queue.is_stopped(ticket) for ticket in queue.waiting())
+def require_no_queue(queue: Queue, among: Container[int]) -> None:
+    """Raise GpusRefused where jobs wait for one of these GPUs; one that was stopped holds up nobody."""
+    waiting = sum(ticket.holds_up(among) and not queue.is_stopped(ticket) for ticket in queue.waiting())
     if waiting:
         who = "1 job waits" if waiting == 1 else f"{waiting} jobs wait"
         raise GpusRefused(f"{who} for GPUs before this one", hint="'amd-ctk run --wait' waits in line")
 
 
-def _require_possible(state: State, request: str, rules: ChoiceRules) -> int:
-    """Return how many GPUs are asked for; raise what waiting cannot change."""
+def find_contested(state: State, request: str, rules: ChoiceRules) -> list[int]:
+    """Return the numbers of the GPUs for which a job with this request stands in line.
+
+    None of a request that names shared GPUs only, which it gets beside others that have them. RequestError where the host can
+    never meet it.
+    """
+    choice, wanted = find_wanted(state.host, request, rules)
+    return [gpu.number for gpu in wanted] if choice or state.read_policy().exclusive_among(wanted) else []
+
+
+def _require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
+    """Return the choice and the GPUs that fit as `find_wanted` does; raise what waiting cannot change."""
     policy = state.read_policy()
     if not policy.enabled:
         raise TrackerDisabled
     choice, wanted = find_wanted(state.host, request, rules)
     if not wanted:
         raise RequestError("the request names no GPU to wait for", hint="name GPUs, or say how many")
-    if state.is_rootless and choice is None and policy.exclusive_among(wanted):
-        from amd_gpu_tracker.claims.conflicts import rootless_refusal
-
-        raise GpusRefused(rootless_refusal([gpu.number for gpu in policy.exclusive_among(wanted)]))
-    return choice.count if choice else len(wanted)
+    exclusive: list[Any] = list(policy.exclusive_among(wanted)) if state.is_rootless else []
+    never = only_for_root(choice, wanted, exclusive) if choice else ""
+    if exclusive and (never or not choice):
+        raise GpusRefused(never or rootless_refusal([gpu.number for gpu in exclusive]))
+    return choice, wanted
 
 
 def _require_free_name(state: State, name: str, processes: Processes) -> None:
@@ -83,9 +105,9 @@ def _require_free_name(state: State, name: str, processes: Processes) -> None:
         raise ContainerRunning(f"{name} has GPUs already", hint="give every reservation a name of its own")
 
 
-def _count_free(state: State, processes: Processes) -> tuple[int, int]:
-    """Return how many GPUs nobody has, as far as the caller sees, and how many there are."""
-    gpus = locate_gpus(state.host)
+def _count_free(state: State, gpus: Sequence[Any], processes: Processes) -> int:
+    """Return how many of these GPUs nobody has, as far as the caller sees."""
     living = scan_leases(state, processes, state.lease_paths()).living
-    taken = {key for lease in living for key in lease.gpus}
-    return sum(gpu.key not in taken for gpu in gpus), len(gpus)
+    others = read_other_leases(state, processes)
+    candidates = find_users(gpus, state.read_policy(), living, others, is_rootless=state.is_rootless)
+    return sum(candidate.is_free for candidate in candidates)
