@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Generator, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile
-from kernel.containers import SCRIPTS
+from kernel.containers import ON_SIMULATED_HOST, SCRIPTS
+from kernel.engines import NO_NETWORK, RUN_IN_DOCKER, Run, add_user, prepare_podman, start_docker
 from kernel.image import kernel_image
 from kernel.machine import Machine
 from support.busybox import build_rootfs, pack
@@ -17,12 +23,13 @@ from support.installed import engine_program, require_root
 from support.matrix import Matrix
 
 SUITES = ("bookworm", "trixie", "forky")
+TODAY = datetime.now(tz=timezone.utc).date()
 MATRIX = Matrix(
     "kernel",
     {
-        "bookworm": ("Debian 12", "Linux 6.1, systemd 252"),
-        "trixie": ("Debian 13", "Linux 6.12, systemd 257"),
-        "forky": ("Debian 14 (testing)", "Linux 7.2, systemd 261"),
+        "bookworm": ("Debian 12", f"Linux 6.1, systemd 252<br>{TODAY}"),
+        "trixie": ("Debian 13", f"Linux 6.12, systemd 257<br>{TODAY}"),
+        "forky": ("Debian 14 (testing)", f"Linux 7.2, systemd 261<br>{TODAY}"),
     },
 )
 # Of the two GPUs: what virtio-gpu and vgem get when they are loaded in this order.
@@ -30,8 +37,9 @@ MINORS = ((0, 128), (1, 129))
 # KFD has another number at every boot.
 LOAD_DRIVER = """
 modprobe amdgpu && modprobe vgem && udevadm settle
-cat /sys/class/kfd/kfd/dev >/srv/host/sys/class/kfd/kfd/dev
+for host in host limited untracked; do cat /sys/class/kfd/kfd/dev >/srv/$host/sys/class/kfd/kfd/dev; done
 """
+KFD_NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
 PROGRAMS = ("qemu-system-x86_64", "mkfs.ext4", "debootstrap", "depmod", "modprobe", "cpio")
 
 
@@ -62,6 +70,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "rootfs": rootfs,
         "rootfs.tar": pack(rootfs, directory / "rootfs.tar"),
         "host": build_two_gpus(directory / "host"),
+        "untracked": build_two_gpus(directory / "untracked"),
+        "limited": hide_first(build_two_gpus(directory / "limited")),
     }
 
 
@@ -72,6 +82,15 @@ def build_two_gpus(directory: Path) -> Path:
     gpus = tuple(gpu.replace(minors=(minors,)) for gpu, minors in zip(in_order, MINORS, strict=True))
     build_host(directory, profile.replace(gpus=gpus), with_links=False)
     return directory
+
+
+def hide_first(host: Path) -> Path:
+    """Let the device cgroup decide who reads what KFD says of GPU 0; only those may try to whom it says no."""
+    gpu = locate_gpus(Host(host))[0]
+    properties = host / f".{KFD_NODES}/{gpu.kfd_node}/properties"
+    properties.unlink()
+    os.mknod(properties, 0o444 | stat.S_IFCHR, os.makedev(226, gpu.render_minor))
+    return host
 
 
 @pytest.fixture(scope="session")
@@ -91,9 +110,45 @@ def start_machine(files: dict[str, Path]) -> Callable[[str], Machine]:
     return start
 
 
-@pytest.fixture(scope="module", params=SUITES)
+@pytest.fixture(scope="session", params=SUITES)
 def machine(request: pytest.FixtureRequest, start_machine: Callable[[str], Machine]) -> Iterator[Machine]:
-    """Return a machine of one release; its tests use it one after another."""
+    """Return a machine of one release, the only one that runs; its tests use it one after another."""
     started = start_machine(request.param)
     yield started
     started.cut_power()
+
+
+@pytest.fixture(scope="session")
+def kfd(machine: Machine) -> str:
+    """Return what opening KFD without a GPU says to everybody: Linux 6.1 does not look for one."""
+    return "/dev/kfd opens" if machine.run("uname -r").startswith("6.1.") else "/dev/kfd Invalid argument"
+
+
+@pytest.fixture(scope="session")
+def docker(machine: Machine) -> Run:
+    """Return a function that runs a container with Docker of the release and our runtime."""
+    command = start_docker(machine)
+    return lambda words: machine.run(f"{command} {RUN_IN_DOCKER} {words}", check=False)
+
+
+@pytest.fixture(scope="session")
+def podman(machine: Machine) -> Run:
+    """Return a function that runs a container with root's Podman of the release."""
+    prepare_podman(machine)
+    return lambda words: machine.run(f"podman run --rm {NO_NETWORK} {words}", check=False)
+
+
+@pytest.fixture(scope="session")
+def rootless(machine: Machine) -> Run:
+    """Return a function that runs a container with the Podman of a user."""
+    command = add_user(machine)
+    return lambda words: machine.run(f"{command} run --rm {NO_NETWORK} {words}", check=False)
+
+
+@pytest.fixture(scope="session")
+def cdi(machine: Machine) -> None:
+    """Describe the two GPUs of the simulated host to the machine's engines, with the tracker's hooks."""
+    machine.run(f"{ON_SIMULATED_HOST} amd-ctk gpu-tracker enable")
+    machine.run(
+        f"{ON_SIMULATED_HOST} amd-ctk cdi generate && mkdir -p /etc/cdi && cp /srv/host/etc/cdi/amd.json /etc/cdi"
+    )

@@ -8,6 +8,8 @@ from typing import Any
 
 from kernel.machine import Machine
 
+# The render nodes that virtio-gpu and vgem have.
+FIRST, SECOND = "/dev/dri/renderD128", "/dev/dri/renderD129"
 OPEN_NODES = """#!/bin/sh
 # Print for each path what the kernel says to opening it for reading and writing.
 for node; do
@@ -23,13 +25,25 @@ for number; do
 done
 """
 SCRIPTS = {"open-nodes": OPEN_NODES, "open-numbers": OPEN_NUMBERS}
-ON_SIMULATED_HOST = "AMD_CTK_HOST_ROOT=/srv/host"
+SIMULATED_HOST = "/srv/host"
+ON_SIMULATED_HOST = f"AMD_CTK_HOST_ROOT={SIMULATED_HOST}"
 
 
 def run_bundle(
-    machine: Machine, low_level: str, request: str, command: Sequence[str], *, user: int = 0, **linux: Any
+    machine: Machine,
+    low_level: str,
+    request: str,
+    command: Sequence[str],
+    *,
+    user: int = 0,
+    host: str = SIMULATED_HOST,
+    under: str = "",
+    **linux: Any,
 ) -> str:
-    """Run a command in a container that asks our runtime for GPUs, made by runc or crun; return what it printed."""
+    """Run a command in a container that asks our runtime for GPUs, made by runc or crun; return what it printed.
+
+    `under` is what limits the runtime and stands in front of it.
+    """
     spec = json.loads(machine.run("cd /tmp && rm -f config.json && runc spec && cat config.json"))
     spec["root"] = {"path": "/srv/rootfs", "readonly": True}
     spec["mounts"].append({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"})
@@ -39,5 +53,6 @@ def run_bundle(
         capabilities.append("CAP_MKNOD")
     spec["linux"] |= {"cgroupsPath": "/kernel-test", **linux}
     machine.run(f"mkdir -p /tmp/bundle && cat >/tmp/bundle/config.json <<'END'\n{json.dumps(spec)}\nEND")
-    machine.run(f"{ON_SIMULATED_HOST} amd-ctk config set low-level-runtime $(command -v {low_level})")
-    return machine.run(f"{ON_SIMULATED_HOST} amd-container-runtime run --bundle /tmp/bundle c1", check=False)
+    on_host = f"env AMD_CTK_HOST_ROOT={host}"
+    machine.run(f"{on_host} amd-ctk config set low-level-runtime $(command -v {low_level})")
+    return machine.run(f"{under} {on_host} amd-container-runtime run --bundle /tmp/bundle c1", check=False)

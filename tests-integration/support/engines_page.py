@@ -22,6 +22,15 @@ class EngineAnswers:
         self._versions[engine] = version
         self._answers[question, engine] = answer
 
+    def keep(self, page: str, engine: str) -> None:
+        """Keep the column that an engine has in the table of a page, if it has one."""
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in self._table_of(page).splitlines()]
+        for column, title in enumerate(rows[0] if rows else []):
+            name, _, version = title.partition("<br>")
+            if name == engine:
+                for row in rows[2:]:
+                    self.note(engine, version, row[0], row[column])
+
     def format(self) -> str:
         """Return the table, a row for each question."""
         head = [f"{engine}<br>{version}" for engine, version in self._versions.items()]
@@ -35,6 +44,11 @@ class EngineAnswers:
         before, _, rest = text.partition(self._begin)
         _, _, after = rest.partition(END)
         Path(page).write_text(f"{before}{self._begin}\n\n{self.format()}\n\n{END}{after}", encoding="utf-8")
+
+    def _table_of(self, page: str) -> str:
+        """Return the table between the marks of a page."""
+        _, _, rest = Path(page).read_text(encoding="utf-8").partition(self._begin)
+        return rest.partition(END)[0].strip()
 
     def _row(self, question: str) -> list[str]:
         return [question, *(self._answers.get((question, engine), NOT_ASKED) for engine in self._versions)]

@@ -51,9 +51,12 @@ class Matrix:
     def _write_into(self, page: str) -> None:
         answers = EngineAnswers(self._session)
         for system, version in dict.fromkeys((*self._systems.values(), *([self._other] if self._other else []))):
-            for (question, asked), result in self._results.items():
-                if asked == (system, version):
-                    answers.note(system, version, question, result)
+            results = {question: result for (question, asked), result in self._results.items() if asked[0] == system}
+            for question, result in results.items():
+                answers.note(system, version, question, result)
+            # A part of the systems leaves the columns of the others as they are.
+            if not results:
+                answers.keep(page, system)
         answers.write_into(page)
 
     def _system_of(self, item: pytest.Item) -> System | None:

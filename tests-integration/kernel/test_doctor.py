@@ -1,0 +1,58 @@
+"""`amd-ctk doctor --container` under a real kernel: what opening a real node says inside, in its words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kernel.containers import FIRST, ON_SIMULATED_HOST, SECOND
+from kernel.engines import IMAGE
+
+pytestmark = [pytest.mark.e2e, pytest.mark.kernel, pytest.mark.timeout(2 * 3600)]
+
+NAME = "examined"
+
+
+@pytest.fixture
+def examine(machine, docker):
+    """Return a function that starts a container of Docker, and returns what doctor found bad in it, by check."""
+
+    def examine(words):
+        docker(f"--detach --name={NAME} {words} {IMAGE} sleep 3000")
+        said = machine.run(f"{ON_SIMULATED_HOST} amd-ctk doctor --container={NAME} --json 2>/dev/null", check=False)
+        machine.run(f"docker kill {NAME}")
+        checks = json.loads(said)["checks"]
+        assert any(check["id"] == "inside-nodes" for check in checks)
+        return {
+            check["id"]: check["words"]
+            for check in checks
+            if check["id"].startswith("inside-") and check["state"] == "bad"
+        }
+
+    return examine
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_doctor_finds_nothing_wrong_but_kfd_in_a_container_that_opens_its_gpu(examine, kfd, user):
+    bad = examine(f"--user={user} -e AMD_VISIBLE_DEVICES=0")
+
+    without_gpu = {"inside-kfd": f"/dev/kfd opens to container {NAME}, and none of KFD's GPUs does"}
+    assert bad == ({} if kfd == "/dev/kfd opens" else without_gpu)
+
+
+def test_doctor_finds_a_node_that_the_device_cgroup_refuses(machine, examine, kfd):
+    machine.run(f"mkdir -p /srv/open && {{ [ -e /srv/open{SECOND} ] || install -d /srv/open/dev/dri; }}")
+    machine.run(f"[ -e /srv/open{SECOND} ] || mknod -m 666 /srv/open{SECOND} c 226 129")
+
+    bad = examine(f"-e AMD_VISIBLE_DEVICES=0 --volume=/srv/open{SECOND}:{SECOND}")
+
+    assert bad["inside-cgroup"] == f"the device cgroup of container {NAME} refuses {SECOND} (226:129)"
+
+
+def test_doctor_finds_a_node_that_is_closed_to_the_user(machine, examine):
+    group = machine.run(f"stat -c %g {FIRST}").strip()
+
+    bad = examine(f"--user=1000 --runtime=runc --device=/dev/kfd --device={FIRST}")
+
+    assert bad["inside-access"] == f"user 1000 with groups 1000 may not open /dev/kfd, which is 0660 0:{group}"
