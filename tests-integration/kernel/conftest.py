@@ -37,7 +37,7 @@ MINORS = ((0, 128), (1, 129))
 # KFD has another number at every boot.
 LOAD_DRIVER = """
 modprobe amdgpu && modprobe vgem && udevadm settle
-for host in host limited untracked; do cat /sys/class/kfd/kfd/dev >/srv/$host/sys/class/kfd/kfd/dev; done
+for simulated in /srv/*/sys/class/kfd/kfd/dev; do cat /sys/class/kfd/kfd/dev >$simulated; done
 """
 KFD_NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
 PROGRAMS = ("qemu-system-x86_64", "mkfs.ext4", "debootstrap", "depmod", "modprobe", "cpio")
@@ -70,6 +70,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "rootfs": rootfs,
         "rootfs.tar": pack(rootfs, directory / "rootfs.tar"),
         "host": build_two_gpus(directory / "host"),
+        "bundles": build_two_gpus(directory / "bundles"),
         "untracked": build_two_gpus(directory / "untracked"),
         "limited": hide_first(build_two_gpus(directory / "limited")),
     }

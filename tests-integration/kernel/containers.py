@@ -27,6 +27,8 @@ done
 SCRIPTS = {"open-nodes": OPEN_NODES, "open-numbers": OPEN_NUMBERS}
 SIMULATED_HOST = "/srv/host"
 ON_SIMULATED_HOST = f"AMD_CTK_HOST_ROOT={SIMULATED_HOST}"
+# Its settings name now runc, now crun; those of the first name what engines run.
+BUNDLES_HOST = "/srv/bundles"
 
 
 def run_bundle(
@@ -36,7 +38,7 @@ def run_bundle(
     command: Sequence[str],
     *,
     user: int = 0,
-    host: str = SIMULATED_HOST,
+    host: str = BUNDLES_HOST,
     under: str = "",
     **linux: Any,
 ) -> str:
