@@ -6,7 +6,9 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -30,36 +32,47 @@ GPU Id  UUID                Accessibility  Container Ids  Name
 2       0x6E32F10EFC982B4C  Shared         -
 3       0x12FE4F7FDAF06B9   Exclusive      -
 """
-WIDE_IN_96_COLUMNS = f"""\
-{"-" * 96}
-GPU Id  UUID                Accessibility  Container Ids  Name               Since
-{"-" * 96}
-0       0xEA35F57CC80DEB35  Shared         36b012bb34c9   web                2026-11-22 10:00:00
-1       0x89CAA15875FF5A43  Shared         36b012bb34c9   web                2026-11-22 10:00:00
-                                           90cb29e11e83   training…0q1r2s3t  2026-11-22 11:00:00
+WIDE_IN_86_COLUMNS = f"""\
+{"-" * 86}
+GPU Id  UUID                Accessibility  Container Ids  Name              Since
+{"-" * 86}
+0       0xEA35F57CC80DEB35  Shared         36b012bb34c9   web               3 days ago
+1       0x89CAA15875FF5A43  Shared         36b012bb34c9   web               3 days ago
+                                           90cb29e11e83   training…q1r2s3t  1 day ago
 2       0x6E32F10EFC982B4C  Shared         -
 3       0x12FE4F7FDAF06B9   Exclusive      -
 """
 IN_160_COLUMNS = f"""\
-{"-" * 133}
-GPU Id  UUID                Accessibility  Container Ids  Name                                  Since                By
-{"-" * 133}
-0       0xEA35F57CC80DEB35  Shared         36b012bb34c9   web                                   2026-11-22 10:00:00  env
-1       0x89CAA15875FF5A43  Shared         36b012bb34c9   web                                   2026-11-22 10:00:00  env
-                                           90cb29e11e83   training.1.x8f3k2j5l6m7n8o9p0q1r2s3t  2026-11-22 11:00:00  swarm, 16000 MiB
+{"-" * 124}
+GPU Id  UUID                Accessibility  Container Ids  Name                                  Since       By
+{"-" * 124}
+0       0xEA35F57CC80DEB35  Shared         36b012bb34c9   web                                   3 days ago  env
+1       0x89CAA15875FF5A43  Shared         36b012bb34c9   web                                   3 days ago  env
+                                           90cb29e11e83   training.1.x8f3k2j5l6m7n8o9p0q1r2s3t  1 day ago   swarm, 16000 MiB
 2       0x6E32F10EFC982B4C  Shared         -
 3       0x12FE4F7FDAF06B9   Exclusive      -
 """  # noqa: E501
 IN_200_COLUMNS = f"""\
-{"-" * 184}
-GPU Id  UUID                Accessibility  Container Ids                                                     Name                                  Since                By
-{"-" * 184}
-0       0xEA35F57CC80DEB35  Shared         {FIRST}  web                                   2026-11-22 10:00:00  env
-1       0x89CAA15875FF5A43  Shared         {FIRST}  web                                   2026-11-22 10:00:00  env
-                                           {SECOND}  training.1.x8f3k2j5l6m7n8o9p0q1r2s3t  2026-11-22 11:00:00  swarm, 16000 MiB
+{"-" * 175}
+GPU Id  UUID                Accessibility  Container Ids                                                     Name                                  Since       By
+{"-" * 175}
+0       0xEA35F57CC80DEB35  Shared         {FIRST}  web                                   3 days ago  env
+1       0x89CAA15875FF5A43  Shared         {FIRST}  web                                   3 days ago  env
+                                           {SECOND}  training.1.x8f3k2j5l6m7n8o9p0q1r2s3t  1 day ago   swarm, 16000 MiB
 2       0x6E32F10EFC982B4C  Shared         -
 3       0x12FE4F7FDAF06B9   Exclusive      -
 """  # noqa: E501
+NOT_SHORTENED = f"""\
+{"-" * 184}
+GPU Id  UUID                Accessibility  Container Ids                                                     Name                                  Since                By
+{"-" * 184}
+0       0xEA35F57CC80DEB35  Shared         {FIRST}  web                                   THE TIME OF THE 1ST  env
+1       0x89CAA15875FF5A43  Shared         {FIRST}  web                                   THE TIME OF THE 1ST  env
+                                           {SECOND}  training.1.x8f3k2j5l6m7n8o9p0q1r2s3t  THE TIME OF THE 2ND  swarm, 16000 MiB
+2       0x6E32F10EFC982B4C  Shared         -
+3       0x12FE4F7FDAF06B9   Exclusive      -
+"""  # noqa: E501
+DAY = 86400.0
 
 
 @pytest.fixture
@@ -79,15 +92,16 @@ def tracked(untracked, tmp_path):
     tracker = Tracker(untracked.host)
     tracker.enable()
     tracker.set_accessibility("3", exclusive=True)
-    # 10:00 and 11:00 of 22 November 2026.
-    _lease(untracked, FIRST, (0, 1), name="web", directory=tmp_path / "first", since=1795341600.0, ways=("env",))
+    # Half a day from where the words change.
+    since = time.time() - 3.5 * DAY, time.time() - 1.5 * DAY
+    _lease(untracked, FIRST, (0, 1), name="web", directory=tmp_path / "first", since=since[0], ways=("env",))
     _lease(
         untracked,
         SECOND,
         (1,),
         name=TASK,
         directory=tmp_path / "second",
-        since=1795345200.0,
+        since=since[1],
         ways=("swarm",),
         vram_mb=16000,
     )
@@ -114,13 +128,17 @@ def _lease(machine, container_id, numbers, *, name, directory, **fields):
     )
 
 
+def show_json(environment):
+    return subprocess.run([*STATUS, "--json"], env=environment, stdout=subprocess.PIPE, check=True).stdout
+
+
 def test_status_fits_80_columns(tracked, environment):
     assert shown_on_terminal(STATUS, environment, columns=80) == (0, IN_80_COLUMNS)
 
 
 def test_a_wide_status_leaves_out_how_and_then_since_when(tracked, environment):
     assert shown_on_terminal([*STATUS, "--wide"], environment, columns=80) == (0, IN_80_COLUMNS)
-    assert shown_on_terminal([*STATUS, "--wide"], environment, columns=96) == (0, WIDE_IN_96_COLUMNS)
+    assert shown_on_terminal([*STATUS, "--wide"], environment, columns=86) == (0, WIDE_IN_86_COLUMNS)
 
 
 def test_status_uses_160_columns(tracked, environment):
@@ -129,11 +147,16 @@ def test_status_uses_160_columns(tracked, environment):
 
 def test_status_uses_200_columns(tracked, environment):
     assert shown_on_terminal(STATUS, environment, columns=200) == (0, IN_200_COLUMNS)
-    assert shown_on_terminal([*STATUS, "--no-trunc"], environment, columns=200) == (0, IN_200_COLUMNS)
 
 
-def test_nothing_is_shortened_for_who_asks_for_all(tracked, environment):
-    assert shown_on_terminal([*STATUS, "--no-trunc"], environment, columns=80) == (0, IN_200_COLUMNS)
+@pytest.mark.parametrize("columns", [80, 200])
+def test_nothing_is_shortened_for_who_asks_for_all(tracked, environment, columns):
+    uses = json.loads(show_json(environment))["gpus"][1]["containers"]
+    first, second = (time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(use["since"])) for use in uses)
+
+    shown = shown_on_terminal([*STATUS, "--no-trunc"], environment, columns=columns)
+
+    assert shown == (0, NOT_SHORTENED.replace("THE TIME OF THE 1ST", first).replace("THE TIME OF THE 2ND", second))
 
 
 def test_a_disabled_tracker_says_so(untracked, environment):

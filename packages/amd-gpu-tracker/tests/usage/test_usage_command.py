@@ -289,6 +289,36 @@ def test_a_terminal_of_80_columns_is_fitted(used_host):
     assert shown == IN_80_COLUMNS
 
 
+def test_what_does_not_fit_behind_the_names_goes_on_in_the_next_line(used_host):
+    host = used_host()
+    tracker = Tracker(host)
+    tracker.enable()
+    tracker.reserve("nightly-job", "1")
+
+    lines = shown_on_terminal([*STATUS, "--usage"], environment(host), columns=80)[1].splitlines()
+
+    assert lines[3:8] == [
+        "0    41.2 of 64.0 GiB  93 %  36b012bb34c9 (docker)  40.9 GiB  python 3121, 3177",
+        "                                                              (not tracked)",
+        "                             (no container)          0.3 GiB  Xorg 811",
+        "1    0.0 of 64.0 GiB    0 %  nightly-job                      reserved 0 min,",
+        "                                                              not in use",
+    ]
+
+
+def test_a_screen_counts_the_lines_that_go_on(used_host):
+    host = used_host()
+    Tracker(host).enable()
+
+    with on_terminal([*STATUS, "--usage", "--watch"], environment(host), columns=80, rows=8) as terminal:
+        shown = terminal.wait_for("more lines")
+        terminal.type("\x03")
+        terminal.wait()
+
+    # Of six lines there is room for two and this one.
+    assert "... 4 more lines" in shown
+
+
 def test_the_screen_follows_the_usage_until_it_is_interrupted(used_host):
     host = used_host()
     use = Path(host.path("/proc/3121/comm"))

@@ -7,7 +7,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 GAP = "  "
 # From here on a terminal has room for what `--wide` adds.
@@ -27,6 +27,7 @@ class Column(Value):
         least: To how many characters its values are shortened before a column is left out; 0 for not at all.
         is_id: Whether ids of containers in it are cut as engines do where they do not fit.
         is_number: Whether values are aligned on the right.
+        wraps: Whether values that do not fit go on in the next line instead of being shortened.
     """
 
     header: str
@@ -34,6 +35,7 @@ class Column(Value):
     least: int = 0
     is_id: bool = False
     is_number: bool = False
+    wraps: bool = False
 
 
 class Listing(Value):
@@ -66,14 +68,15 @@ def fit_columns(columns: Sequence[Column], widths: Sequence[int], room: int) -> 
     """Return which columns are shown in so much room, and how wide each is, by position.
 
     Columns are left out in the order in which they yield, until what stays fits if it is shortened. What room is left
-    then goes to what was shortened.
+    then goes to what was shortened, first to what would lose something.
     """
     fitted = {at: _narrowest(column, widths[at]) for at, column in enumerate(columns)}
     for at in sorted((at for at in fitted if columns[at].yields), key=lambda at: columns[at].yields):
         if width_of(fitted.values()) <= room:
             break
         del fitted[at]
-    _widen(fitted, widths, room)
+    for wraps in (False, True):
+        _widen(fitted, {at: widths[at] for at in fitted if columns[at].wraps is wraps}, room)
     return fitted
 
 
@@ -100,10 +103,10 @@ def _narrowest(column: Column, width: int) -> int:
     return min(width, max(column.least, len(column.header))) if column.least else width
 
 
-def _widen(fitted: dict[int, int], widths: Sequence[int], room: int) -> None:
-    """Give each shortened column a character in turn, as long as there is room."""
+def _widen(fitted: dict[int, int], wanted: Mapping[int, int], room: int) -> None:
+    """Give each column that has less than is wanted a character in turn, as long as there is room."""
     while (left := room - width_of(fitted.values())) > 0:
-        short = [at for at, width in fitted.items() if width < widths[at]]
+        short = [at for at, width in wanted.items() if fitted[at] < width]
         if not short:
             return
         for at in short[:left]:

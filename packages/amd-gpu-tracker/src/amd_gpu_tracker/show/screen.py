@@ -81,14 +81,16 @@ def _list_now(tracker: Tracker, console: Console, *, wide: bool) -> Listing | st
         return str(error)
     if not status.enabled:
         return DISABLED
-    return list_status(status, _names(status), wide=wide or console.width >= WIDE_TERMINAL)
+    is_wide = wide or console.width >= WIDE_TERMINAL
+    return list_status(status, _names(status), wide=is_wide, now=time.time())
 
 
 def _print_on_terminal(status: Status, *, wide: bool, no_trunc: bool) -> None:
     from amd_gpu_tracker.show.terminal import make_console, print_listing
 
     console = make_console()
-    listing = list_status(status, _names(status), wide=wide or no_trunc or console.width >= WIDE_TERMINAL)
+    is_wide = wide or no_trunc or console.width >= WIDE_TERMINAL
+    listing = list_status(status, _names(status), wide=is_wide, now=None if no_trunc else time.time())
     print_listing(listing, console, no_trunc=no_trunc)
 
 

@@ -37,10 +37,13 @@ def format_status(status: Status, *, names: Mapping[str, str] | None = None) -> 
     return "\n".join([RULE, _line(HEADER + (MORE_HEADER if wide else ())), RULE, *map(_line, rows)])
 
 
-def list_status(status: Status, names: Mapping[str, str], *, wide: bool) -> Listing:
-    """Return status as a list for a terminal: the guide's columns and names; what `--wide` adds if wide."""
+def list_status(status: Status, names: Mapping[str, str], *, wide: bool, now: float | None = None) -> Listing:
+    """Return status as a list for a terminal: the guide's columns and names; what `--wide` adds if wide.
+
+    At the time `now` it is said how long ago containers got their GPUs, otherwise when.
+    """
     columns = COLUMNS + (MORE_COLUMNS if wide else ())
-    rows = [row[: len(columns)] for gpu in status.gpus for row in _rows(gpu, names)]
+    rows = [row[: len(columns)] for gpu in status.gpus for row in _rows(gpu, names, now)]
     return Listing(columns=columns, rows=tuple((*row, *[""] * (len(columns) - len(row))) for row in rows))
 
 
@@ -76,19 +79,27 @@ def format_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def _rows(gpu: GpuUse, names: Mapping[str, str] | None) -> list[tuple[str, ...]]:
+def format_age(seconds: float) -> str:
+    """Return how long ago something was in its largest unit, as the lists of engines do."""
+    units = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
+    unit, length = next((each for each in units if seconds >= each[1]), units[-1])
+    count = max(0, int(seconds // length))
+    return f"{count} {unit}{'' if count == 1 else 's'} ago"
+
+
+def _rows(gpu: GpuUse, names: Mapping[str, str] | None, now: float | None = None) -> list[tuple[str, ...]]:
     first = (str(gpu.number), gpu.uuid, gpu.accessibility.capitalize())
-    uses = [_columns(use, names) for use in gpu.containers] or [("-",)]
+    uses = [_columns(use, names, now) for use in gpu.containers] or [("-",)]
     return [(*(first if position == 0 else BLANK), *columns) for position, columns in enumerate(uses)]
 
 
-def _columns(use: ContainerUse, names: Mapping[str, str] | None) -> tuple[str, ...]:
+def _columns(use: ContainerUse, names: Mapping[str, str] | None, now: float | None) -> tuple[str, ...]:
     if names is None:
         return (use.container_id,)
     return (
         use.container_id,
         names.get(use.container_id) or "-",
-        format_time(use.since),
+        format_time(use.since) if now is None else format_age(now - use.since),
         ", ".join([*use.ways, *([f"{use.vram_mb} MiB"] if use.vram_mb else [])]),
     )
 

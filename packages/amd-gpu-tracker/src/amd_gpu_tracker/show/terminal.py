@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.box import Box
 from rich.cells import cell_len
 from rich.console import Console, Group
@@ -31,7 +33,7 @@ def print_listing(listing: Listing, console: Console, *, no_trunc: bool) -> None
     fitted = find_columns(listing, console, no_trunc=no_trunc)
     # What is wider is continued in the next line by the terminal, which rich would do between columns.
     console.width = max(console.width, width_of(fitted.values()))
-    console.print(draw(listing, fitted, console))
+    console.print(draw(wrap(listing, fitted), fitted, console))
 
 
 def find_columns(listing: Listing, console: Console, *, no_trunc: bool) -> dict[int, int]:
@@ -46,6 +48,15 @@ def find_columns(listing: Listing, console: Console, *, no_trunc: bool) -> dict[
     return fit_columns(listing.columns, cut, console.width)
 
 
+def wrap(listing: Listing, fitted: dict[int, int]) -> Listing:
+    """Return the list with a row for each line of what does not fit in a column that wraps."""
+    wrapping = [at for at in fitted if listing.columns[at].wraps]
+    rows = listing.rows
+    for at in wrapping:
+        rows = tuple(line for row in rows for line in _lines(row, at, fitted[at]))
+    return listing.replace(rows=rows)
+
+
 def draw(listing: Listing, fitted: dict[int, int], console: Console) -> Group:
     """Return what rich draws: the rule above the header, and the table."""
     table = _table([(listing.columns[at], width) for at, width in fitted.items()])
@@ -53,6 +64,13 @@ def draw(listing: Listing, fitted: dict[int, int], console: Console) -> Group:
     for row in _texts(listing)[1:]:
         table.add_row(*(_cell(listing.columns[at], row[at], width, mark) for at, width in fitted.items()))
     return Group(Text("-" * width_of(fitted.values())), table)
+
+
+def _lines(row: tuple[str, ...], at: int, width: int) -> list[tuple[str, ...]]:
+    """Return a row and those that go on with its text in the column `at`."""
+    parts = textwrap.wrap(printable(row[at]), width) or [""]
+    firsts = [row, *[("",) * len(row)] * (len(parts) - 1)]
+    return [(*first[:at], part, *first[at + 1 :]) for first, part in zip(firsts, parts, strict=True)]
 
 
 def _texts(listing: Listing) -> list[tuple[str, ...]]:

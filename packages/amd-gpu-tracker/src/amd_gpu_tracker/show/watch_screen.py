@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from amd_gpu_tracker.show.terminal import draw, find_columns, make_console
+from amd_gpu_tracker.show.terminal import draw, find_columns, make_console, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def _page(title: str, shown: Listing | str, console: Console) -> Group:
 def _draw_fitting(listing: Listing, console: Console) -> Group:
     """Draw the rows for which there is room, and say how many there are besides."""
     fitted = find_columns(listing, console, no_trunc=False)
+    listing = wrap(listing, fitted)
     room = max(1, console.height - LINES_AROUND)
     if len(listing.rows) <= room:
         return draw(listing, fitted, console)

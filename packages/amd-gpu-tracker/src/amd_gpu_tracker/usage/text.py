@@ -30,7 +30,7 @@ COLUMNS = (
     Column(header="Who", least=16),
     Column(header="Memory", is_number=True),
     Column(header="Peak", is_number=True),
-    Column(header="Processes", yields=2, least=20),
+    Column(header="Processes", yields=2, least=18, wraps=True),
 )
 
 
