@@ -96,6 +96,20 @@ def test_a_reservation_that_uses_nothing_is_shown_as_such(used_host):
     assert lines[6].endswith("reserved 0 min, not in use")
 
 
+def test_a_job_that_has_reserved_its_gpu_is_shown_with_its_memory_and_its_peak(used_host):
+    use = SimulatedUse(gpu=2, vram_bytes=40 * GIB, client_id=7)
+    job = SimulatedProcess(pid=os.getpid(), cgroup="/system.slice/slurmstepd.scope/job_7/step_0", uses=(use,))
+    host = used_host(job)
+    tracker = Tracker(host)
+    tracker.enable()
+    tracker.reserve("train", "0")
+
+    lines = show(host, "--peak")[0].splitlines()
+
+    assert lines[3].endswith(f"  train  40.0 GiB  40.0 GiB  python {os.getpid()}")
+    assert len(lines) == 7
+
+
 def test_peaks_are_remembered_for_root_alone(used_host):
     host = used_host()
     peaks = Path(host.path("/run/amd-container-toolkit/peaks.json"))

@@ -9,7 +9,8 @@ from amd_gpu_tracker.life.running import find_running_containers
 from amd_gpu_tracker.records.rootless import find_user
 from amd_gpu_tracker.show.status import ContainerUse
 from amd_gpu_tracker.usage.believed import believed, first_of_each_id
-from amd_gpu_tracker.usage.containers import find_container
+from amd_gpu_tracker.usage.containers import ContainerOfProcess, find_container
+from amd_gpu_tracker.usage.holders import find_holders
 from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.usage.busy import find_gpu_busy, find_process_busy
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.show.status import Status
-    from amd_gpu_tracker.usage.containers import ContainerOfProcess
+    from amd_gpu_tracker.usage.holders import Owner
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.usage.reading import ProcessUse, UsageReading
 
@@ -43,7 +44,9 @@ def join_usage(
 
     `proc` is where the processes are that the reading counts.
     """
-    join = _Join(reading, status, before=before, proc=proc)
+    pids = dict.fromkeys(use.pid for use in reading.processes if use.pid)
+    holders = find_holders(state, processes, pids) if status.enabled else {}
+    join = _Join(reading, status, before=before, proc=proc, holders=holders)
     join.find_names(state, processes)
     return Usage(
         enabled=status.enabled,
@@ -56,7 +59,15 @@ def join_usage(
 class _Join:
     """A reading of the kernel, and who is in which container."""
 
-    def __init__(self, reading: UsageReading, status: Status, *, before: UsageReading | None, proc: str) -> None:
+    def __init__(
+        self,
+        reading: UsageReading,
+        status: Status,
+        *,
+        before: UsageReading | None,
+        proc: str,
+        holders: Mapping[int, Owner],
+    ) -> None:
         self._reading = reading
         self._proc = proc
         self._gpu_busy: Mapping[int, int | None] = find_gpu_busy(before, reading) if before else {}
@@ -70,7 +81,8 @@ class _Join:
         }
         pids = dict.fromkeys(use.pid for use in reading.processes)
         found = {pid: find_container(proc, pid, self._uses) for pid in pids}
-        self._container_by_pid = believed(found, self._uses, me=find_user())
+        by_cgroup = believed(found, self._uses, me=find_user())
+        self._container_by_pid = {pid: _of_holder(holders.get(pid), by_cgroup[pid]) for pid in pids}
         self._names: Mapping[str, str] = {}
 
     def find_names(self, state: State, processes: Processes) -> None:
@@ -139,6 +151,13 @@ class _Join:
             sdma_us=use.sdma_us,
             busy_percent=self._process_busy.get((use.pid, use.gpu)),
         )
+
+
+def _of_holder(owner: Owner | None, by_cgroup: ContainerOfProcess | None) -> ContainerOfProcess | None:
+    """Return the container of the lease that a process has; the cgroup tells what made it, and the container else."""
+    if owner is None or (by_cgroup and by_cgroup.container_id == owner[0]):
+        return by_cgroup
+    return ContainerOfProcess(container_id=owner[0], engine="", user=owner[1])
 
 
 def _running(state: State, processes: Processes) -> list[ContainerUse]:
