@@ -51,6 +51,12 @@ def test_many_processes_are_counted():
     assert busy.endswith("10.0 GiB  python 101, 102, 103, 104, 105, 106 and 3 more; unknown 7")
 
 
+def test_a_container_with_thousands_of_names_has_one_row():
+    busy = last_row(user(*(process(pid, f"job{pid}") for pid in range(1, 5001))))
+
+    assert busy.endswith("  job1 1; job2 2; job3 3; job4 4; job5 5; job6 6; 4994 more with other names")
+
+
 def test_processes_outside_of_the_pid_namespace_have_no_number():
     assert last_row(user(process(0, ""))).endswith("1.0 GiB  outside of this pid namespace")
 

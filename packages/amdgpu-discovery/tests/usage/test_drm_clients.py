@@ -140,6 +140,20 @@ def test_one_user_does_not_use_up_the_budget_of_another(proc, monkeypatch):
     assert scan.cut_short == (11, 12)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_an_ordinary_user_sees_its_own_processes_and_how_many_are_not_its_own():
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.setresuid(65534, 65534, 65534)
+        refused = scan_drm_clients("/proc").refused
+        os.write(writing, f"{os.getppid() in refused} {os.getpid() in refused}".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert os.read(reading, 100) == b"True False"
+
+
 def test_the_processes_of_this_machine_are_read():
     scan = scan_drm_clients("/proc")
 

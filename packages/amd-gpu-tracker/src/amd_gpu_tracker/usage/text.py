@@ -16,6 +16,8 @@ GIB = 1024 * MEBIBYTE
 # Where less is shown in MiB, because 0.0 GiB would look like nothing.
 LEAST_GIB = GIB // 20
 MOST_PIDS = 6
+# A container may give each of its processes another name.
+MOST_NAMES = 6
 MOST_ENDED = 20
 LONGEST_NAME = 40
 NO_CONTAINER = "(no container)"
@@ -110,7 +112,9 @@ def _processes(user: GpuUser, *, enabled: bool) -> str:
     pids_by_name: dict[str, list[UserProcess]] = {}
     for process in user.processes:
         pids_by_name.setdefault(process.name, []).append(process)
-    text = "; ".join(_same_name(name, processes) for name, processes in pids_by_name.items())
+    named = [_same_name(name, processes) for name, processes in pids_by_name.items()]
+    others = sum(len(processes) for processes in list(pids_by_name.values())[MOST_NAMES:])
+    text = "; ".join([*named[:MOST_NAMES], *([f"{others} more with other names"] if others else [])])
     note = NOT_TRACKED if enabled and user.container_id and not user.is_tracked else ""
     return f"{text} {note}".rstrip()
 
