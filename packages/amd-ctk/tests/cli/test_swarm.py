@@ -825,6 +825,12 @@ def test_status_names_tasks_and_their_services(busy: Node) -> None:
     ]
 
 
+def test_a_task_of_each_node_is_called_by_its_service(busy: Node) -> None:
+    busy.answer(NAMES, f"{CONTAINER} monitoring monitoring.gpu1s2x3y4z5a6b7c8d9e0f1g2.x8f3k2j5l6m7n8o9p0q1r2s3t\n")
+
+    assert "  monitoring whole\n" in busy("status").stdout
+
+
 def test_whole_names_and_ids_of_tasks_are_shown_to_who_asks(busy: Node) -> None:
     line = busy("status", "--no-trunc").stdout.splitlines()[3]
 

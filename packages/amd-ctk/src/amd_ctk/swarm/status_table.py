@@ -74,11 +74,19 @@ def _rows(gpu: AdvertisedGpu, *, no_trunc: bool) -> list[tuple[str, ...]]:
 
 def _reservation(reservation: Reservation, *, no_trunc: bool) -> str:
     what = f"{reservation.vram_mb} MiB" if reservation.vram_mb else "whole"
-    # A task is called SERVICE.SLOT.ID; the first two tell it from the others that run.
-    task = reservation.task.rpartition(".")[0] or reservation.task
     if no_trunc:
         return " ".join(filter(None, (reservation.task, reservation.container_id, what)))
-    return f"{task or cut_id(reservation.container_id)} {what}"
+    return f"{_task_name(reservation) or cut_id(reservation.container_id)} {what}"
+
+
+def _task_name(reservation: Reservation) -> str:
+    """Return what tells a task from the others on this node.
+
+    It is called SERVICE.SLOT.ID, or, of a service with one task on each node, SERVICE.NODE.ID.
+    """
+    name, _, last = reservation.task.rpartition(".")
+    slot = name.rpartition(".")[2]
+    return (name if slot.isdecimal() else reservation.service) or last
 
 
 def _line(columns: Sequence[str]) -> str:
