@@ -36,6 +36,19 @@ def test_an_exclusive_gpu_in_use_is_refused_with_everything_else(machine):
     assert machine.lease_files() == ["90cb29e11e83@%2Frun%2Frunc.json"]
 
 
+@pytest.mark.parametrize("gpu", [0, 1])
+def test_a_claim_removes_what_a_killed_one_had_not_put_in_place(machine, gpu):
+    machine.tracker.set_accessibility("1", exclusive=True)
+    left = f"{machine.state.leases_directory}/killed@%2Frun%2Frunc.json.77.tmp"
+    with open(left, "wb") as file:
+        file.write(b'{"container_id"')
+    os.mkdir(f"{machine.state.leases_directory}/somebodys.tmp")
+
+    machine.create("first", [gpu])
+
+    assert sorted(os.listdir(machine.state.leases_directory)) == ["first@%2Frun%2Frunc.json", "somebodys.tmp"]
+
+
 def test_a_refusal_does_not_speak_of_gpus_nobody_got():
     assert refusal("c", [], [("a", [0, 2]), ("b", [0])]) == (
         "GPUs [0 2] are exclusive and already in use\n"

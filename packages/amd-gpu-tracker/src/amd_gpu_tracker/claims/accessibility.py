@@ -74,7 +74,7 @@ def change_accessibility(
         require_same_gpus(state.host, policy, gpus)
         chosen = _choose(state, choice, users, processes, rules) if choice else ()
         resolution = Resolution(gpus=chosen, unknown=(), broken_ranges=()) if choice else resolve(gpus, request)
-        scan = prune_leases(state, processes, state.lease_paths())
+        scan = prune_leases(state, processes, state.lease_paths(locked=True))
         in_use = [gpu for gpu in resolution.gpus if exclusive and scan.count_users(gpu.key) > 1]
         free = [gpu for gpu in resolution.gpus if gpu not in in_use]
         changed = users.without_used(free) if exclusive else free

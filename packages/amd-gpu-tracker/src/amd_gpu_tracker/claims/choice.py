@@ -60,7 +60,7 @@ def reserve_choice(
         if read_own_lease(state, claim, processes) is not None:
             return None
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
-        scan = prune_leases(state, processes, [other for other in state.lease_paths() if other != path])
+        scan = prune_leases(state, processes, [other for other in state.lease_paths(locked=True) if other != path])
         require_readable(scan.unreadable)
         candidates = find_users(gpus, policy, scan.living, others, is_rootless=state.is_rootless)
         chosen = choose(candidates, choice)

@@ -95,7 +95,7 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
         claim = claim.replace(reservation=handed_on.container_id, reservation_digest=handed_on.token_digest)
     # Who hands GPUs on is no rival.
     passed_over = (path, state.lease_path(handed_on.key)) if handed_on else (path,)
-    others = [other for other in state.lease_paths() if other not in passed_over]
+    others = [other for other in state.lease_paths(locked=True) if other not in passed_over]
     swept = _swept(others)
     exclusive = policy.exclusive_among(claim.wanted)
     if claim.kinds or exclusive:

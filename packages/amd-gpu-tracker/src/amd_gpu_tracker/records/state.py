@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 # Below it stand `leases/` and the tracker's other files; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
+# What `write_beside` puts behind the name of a file that it has not put in place.
+LEFT_OVER = ".tmp"
 LONGEST_NAME = 200
 # What is left of a container id in a name that would be longer.
 LONGEST_ID_IN_NAME = 100
@@ -95,14 +97,19 @@ class State:
         """Return where the lease of this runtime root and container id is."""
         return f"{self.leases_directory}/{_lease_name(*key)}"
 
-    def lease_paths(self) -> list[str]:
-        """Return the path of every lease; what is left of an interrupted write is not among them."""
+    def lease_paths(self, *, locked: bool = False) -> list[str]:
+        """Return the path of every lease; what is left of an interrupted write is not among them.
+
+        With `locked`, for the caller who holds the lock, that is removed: its writer was killed.
+        """
         try:
             names = posix.listdir(self.leases_directory)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise unreadable(self.leases_directory, reason(error)) from error
+        if locked:
+            _remove_leftovers(self.leases_directory, names)
         return [f"{self.leases_directory}/{name}" for name in names if name.endswith(".json")]
 
     def read_lease(self, path: str) -> Lease | None:
@@ -154,7 +161,7 @@ class State:
 
     def _leftovers(self) -> Iterator[str]:
         names = posix.listdir(self.leases_directory) if is_directory(self.leases_directory) else []
-        return (f"{self.leases_directory}/{name}" for name in names if name.endswith(".tmp"))
+        return (f"{self.leases_directory}/{name}" for name in names if name.endswith(LEFT_OVER))
 
 
 def open_state(host: Host, environment: Mapping[str, str]) -> State:
@@ -192,6 +199,16 @@ def make_directory(path: str) -> None:
         raise needs_root() from error
     except OSError as error:
         raise FileError(f"{error.filename or path} cannot be made: {reason(error)}") from error
+
+
+def _remove_leftovers(directory: str, names: Iterable[str]) -> None:
+    for name in names:
+        if name.endswith(LEFT_OVER):
+            try:
+                posix.unlink(f"{directory}/{name}")
+            except OSError:
+                # Nobody reads it, so that it refuses no container.
+                continue
 
 
 def _read_if_there(path: str) -> bytes | None:
