@@ -76,8 +76,8 @@ def require_no_queue(queue: Queue, among: Container[int]) -> None:
 def find_contested(state: State, request: str, rules: ChoiceRules) -> list[int]:
     """Return the numbers of the GPUs for which a job with this request stands in line.
 
-    None of a request that names shared GPUs only, which it gets beside others that have them. RequestError where the host can
-    never meet it.
+    None of a request that names shared GPUs only, which it gets beside others that have them. RequestError where the
+    host can never meet it.
     """
     choice, wanted = find_wanted(state.host, request, rules)
     return [gpu.number for gpu in wanted] if choice or state.read_policy().exclusive_among(wanted) else []
