@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # The kernel passes 6 MiB of words and variables at most, but a process may say with prctl(2) that they lie anywhere in
 # its memory.
 LARGEST_WORDS = 8 * 1024 * 1024
+# Where proc(5) has the start of a process (field 22), counted from its state (field 3).
+_START = 19
 
 
 class Processes:
@@ -36,14 +38,12 @@ class Processes:
 
     def find(self, pid: int) -> ProcessId | None:
         """Return the process with this id, None where there is none, or only what its parent has not collected."""
-        stat = self._stat(pid) if 0 < pid <= LARGEST_PID else None
-        if stat is None or (stat[0] in "ZX" and not self._has_threads(pid)):
-            return None
-        return ProcessId(pid=pid, start=int(stat[19]))
+        start = self._start(pid)
+        return None if start is None else ProcessId(pid=pid, start=start)
 
     def is_running(self, process: ProcessId) -> bool:
         """Return whether this very process exists, and not another one that was given its id."""
-        return self.find(process.pid) == process
+        return self._start(process.pid) == process.start
 
     def is_stopped(self, pid: int) -> bool:
         """Return whether a process is stopped, by a signal or by a debugger."""
@@ -64,7 +64,7 @@ class Processes:
             stat = self._stat(pid)
             if stat is None:
                 break
-            found.append(ProcessId(pid=pid, start=int(stat[19])))
+            found.append(ProcessId(pid=pid, start=int(stat[_START])))
             pid = int(stat[1])
         return found
 
@@ -125,13 +125,18 @@ class Processes:
             self._namespace = posix.readlink(f"{self._proc}/self/ns/pid")
         return self._namespace
 
+    def _start(self, pid: int) -> int | None:
+        """Return when a process started, None where there is none, as `find` has it."""
+        stat = self._stat(pid) if 0 < pid <= LARGEST_PID else None
+        return None if stat is None or (stat[0] in "ZX" and not self._has_threads(pid)) else int(stat[_START])
+
     def _stat(self, pid: int) -> list[str] | None:
-        """Return the fields of /proc/PID/stat from the state on; the name before them may hold anything."""
+        """Return the fields of /proc/PID/stat from the state to the start; the name before them may hold anything."""
         try:
             content = read_file(f"{self._proc}/{pid}/stat")
         except (FileNotFoundError, ProcessLookupError):  # the latter where it ended between open and read
             return None
-        return content.rpartition(b")")[2].decode().split()
+        return content.rpartition(b")")[2].decode().split(None, _START + 1)
 
     def _text(self, pid: int, name: str) -> bytes:
         """Return strings that each end with a null byte, b"" where they cannot be read or never end."""

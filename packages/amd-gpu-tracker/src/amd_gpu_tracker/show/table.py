@@ -105,7 +105,8 @@ def _columns(use: ContainerUse, names: Mapping[str, str] | None, now: float | No
 
 
 def _line(columns: Sequence[str]) -> str:
-    return pad_columns([printable(column) for column in columns], WIDTHS).rstrip()
+    # As wide as the text itself: one character stands for each that is not printable.
+    return printable(pad_columns(columns, WIDTHS)).rstrip()
 
 
 def _container_fields(use: ContainerUse, names: Mapping[str, str]) -> dict[str, object]:
