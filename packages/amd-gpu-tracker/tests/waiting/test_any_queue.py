@@ -11,9 +11,13 @@ from typing import NamedTuple
 
 import pytest
 
-from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.errors import GpusRefused, LockTimeout
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lock import LibraryLock
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amd_gpu_tracker.waiting import line
+from amd_gpu_tracker.waiting.queue import Queue
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.simulate import build_host
 
@@ -251,7 +255,22 @@ class Drive:
             name = self.chance.choice(running)
             self.processes[name].signal(signal.SIGSTOP)
             os.waitpid(self.processes[name].pid, os.WUNTRACED)
-            self.model.stopped.add(name)
+            if self.is_any_lock_held():
+                # SIGSTOP cannot be put off until a lock is free, as Ctrl-Z is.
+                self.processes[name].signal(signal.SIGCONT)
+            else:
+                self.model.stopped.add(name)
+
+    def is_any_lock_held(self):
+        """Return whether somebody keeps a lock for longer than a transaction takes."""
+        state = State(self.host)
+        for path in (state.lock_path, Queue(state, Processes()).lock_path):
+            try:
+                with LibraryLock(path, 2):
+                    pass
+            except LockTimeout:
+                return True
+        return False
 
     def go_on(self):
         if self.model.stopped:
