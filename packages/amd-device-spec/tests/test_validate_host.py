@@ -51,6 +51,16 @@ def test_numbers_that_a_spec_leaves_to_the_engine_are_true(machine):
     assert told(machine) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("card\ud800", "'/dev/dri/card\\ud800'"), ("\x1b[2J", "'/dev/dri/\\x1b[2J'"), ("\u202e", "'/dev/dri/\\u202e'")],
+)
+def test_a_node_whose_name_no_terminal_should_see_is_told_escaped(machine, name, shown):
+    nodes_of(machine, 0)[0]["path"] = f"/dev/dri/{name}"
+
+    assert told(machine) == [f"devices[0].containerEdits.deviceNodes[0].path: {shown} is not a node of GPU 0"]
+
+
 def test_the_node_of_another_gpu_is_told(machine):
     nodes_of(machine, 0)[1] = copy.deepcopy(nodes_of(machine, 1)[1])
 

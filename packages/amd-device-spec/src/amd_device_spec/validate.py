@@ -69,6 +69,11 @@ def schema_problems(spec: object) -> list[Problem]:
 def format_location(location: Location) -> str:
     """Return a location as people write it: devices[0].name; what is not printable is escaped."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """Return a text of a spec as it may be shown, escaped if anything in it is not printable."""
     return text if text.isprintable() else ascii(text)
 
 

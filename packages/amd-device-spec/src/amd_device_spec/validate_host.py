@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_device_spec.cdi_names import ALL, ALL_NAMES, names_of
-from amd_device_spec.validate import Problem
+from amd_device_spec.validate import Problem, printable
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.identities import is_identity
 
@@ -56,7 +56,7 @@ def _grant_problems(
         path = node.get("hostPath") or node["path"]
         if path not in allowed:
             if path.startswith(DRM_DIRECTORY):
-                message = f"{path} is not a node of {_subject(device['name'])}"
+                message = f"{printable(path)} is not a node of {_subject(device['name'])}"
                 yield Problem(location=(*location, position, "path"), message=message)
         elif path not in node_by_path:
             yield Problem(location=(*location, position, "path"), message=f"{path} does not exist")
