@@ -145,6 +145,28 @@ def test_what_can_never_be_is_refused_at_once(tracked, amd_ctk, words, code, sai
     assert (answer.returncode, answer.stderr) == (code, said)
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--wait", "5s", "--", "true"), 2, "'5s' is no program (write --wait=5s)\n"),
+        (("--wait", "10", "true"), 2, "'10' is no program (write --wait=10)\n"),
+        (("--wait=1s", "--", "5s"), 127, "GPU 0\n5s cannot be run: it does not exist\n"),
+        (("--wait", "--", ""), 127, "'' cannot be run: it does not exist\n"),
+    ],
+)
+def test_a_time_in_the_place_of_the_command_and_no_command_are_refused(tracked, amd_ctk, words, code, said):
+    answer = amd_ctk("run", *words)
+
+    assert (answer.returncode, answer.stderr) == (code, said)
+
+
+def test_a_job_that_can_have_no_ticket_cannot_be_cancelled(tracked, amd_ctk):
+    answer = amd_ctk("queue", "cancel", "")
+
+    assert answer.returncode == 2
+    assert answer.stderr == "'' is no name of a job (use up to 64 letters, digits, '_', '.' and '-')\n"
+
+
 def test_a_container_of_the_command_is_given_the_gpus(tracked, amd_ctk, tmp_path):
     docker = tmp_path / "bin" / "docker"
     docker.parent.mkdir()

@@ -25,6 +25,27 @@ with {"kernel": KernelLock, "library": LibraryLock}[sys.argv[1]](sys.argv[2]):
 """
 
 
+# A process of a session of its own, as a shell's: others ignore SIGTSTP. Its child says how often it was stopped.
+STOP_WITH_THE_LOCK = """
+import os, signal, sys
+from amd_gpu_tracker.records.lock import LibraryLock
+os.setsid()
+pid = os.fork()
+if not pid:
+    os.setpgid(0, 0)
+    with LibraryLock(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGTSTP)
+        print("held", flush=True)
+    print("goes on", flush=True)
+    os._exit(0)
+status = os.waitpid(pid, os.WUNTRACED)[1]
+with LibraryLock(sys.argv[1], 0.05):
+    print("stopped" if os.WIFSTOPPED(status) else "not stopped", flush=True)
+os.kill(pid, signal.SIGCONT)
+os.waitpid(pid, 0)
+"""
+
+
 @pytest.fixture
 def path(tmp_path):
     return str(tmp_path / "gpu-tracker.lock")
@@ -73,6 +94,24 @@ def test_who_waits_gets_the_lock_when_it_is_free(path, hold, lock):
     assert read_lock_holder(path) == 0
     holder.wait()
     holder.stdin = None
+
+
+def test_ctrl_z_stops_a_command_when_it_has_given_the_lock_back(path):
+    command = [sys.executable, "-c", STOP_WITH_THE_LOCK, path]
+
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    assert said == "held\nstopped\ngoes on\n"
+
+
+def test_a_lock_that_is_not_to_be_had_changes_nothing_about_signals(path, hold):
+    hold("kernel")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    with pytest.raises(LockTimeout), LibraryLock(path, 0.05):
+        pass
+
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
 @pytest.mark.parametrize("lock", [KernelLock, LibraryLock])

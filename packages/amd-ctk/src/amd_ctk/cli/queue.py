@@ -34,6 +34,9 @@ def cancel(
     context: typer.Context, name: Annotated[str, typer.Argument(help="Name of the job.", metavar="NAME")]
 ) -> None:
     """Take a job out of the queue; its command is not run. A job that has its GPUs is not in the queue any more."""
+    from amd_gpu_tracker.waiting.ticket import require_name
+
+    require_name(name)
     if not Tracker(host_to_change(context)).cancel(name):
         raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
     print(f"Job {name} has been taken out of the queue", file=sys.stderr)

@@ -61,9 +61,10 @@ def run(
     COMMAND sees these GPUs only: AMD_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES are set. It may be `docker run` or
     `podman run`, whose container is given the GPUs. Its exit code is that of this command.
     """
-    from amd_ctk.job.start import become, end_by
+    from amd_ctk.job.start import become, end_by, require_command
     from amd_ctk.job.words import default_name, in_unit, with_token
 
+    require_command(words, wait)
     _require_root_for(unit)
     try:
         reservation = _reserve(_tracker_of(context), name or default_name(words, os.getpid()), gpus, wait)

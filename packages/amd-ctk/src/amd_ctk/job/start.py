@@ -26,6 +26,20 @@ class CommandNotFound(CannotRun):
     exit_code = 127
 
 
+def require_command(words: Sequence[str], wait: str | None) -> None:
+    """Raise where waiting for GPUs would be in vain: no program, or the time to `wait` in the place of one."""
+    from shutil import which
+
+    from amd_gpu_tracker import WaitRefused
+
+    program = words[0]
+    if not program:
+        raise CommandNotFound("'' cannot be run: it does not exist")
+    is_time = program.rstrip("smhd").isdecimal()
+    if wait == "" and is_time and which(program) is None:
+        raise WaitRefused(f"{program!r} is no program", hint=f"write --wait={program}")
+
+
 def become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Run a command in place of this process, which keeps its id and with it what it has reserved; CannotRun.
 

@@ -2,8 +2,8 @@
 
 `KernelLock` is for programs that a container start waits for: a `flock`, for which the kernel lets processes wait in
 turn until an alarm ends the wait. `LibraryLock` is for the library and the command line: it works in any thread and
-leaves signals alone, at the price of looking again every few milliseconds. It uses filelock, whose import takes longer
-than a container start may.
+needs no signal, at the price of looking again every few milliseconds. It uses filelock, whose import takes longer than
+a container start may.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 60.0
 # How often `LibraryLock` looks.
 POLL_SECONDS = 0.003
+# What Ctrl-Z and a terminal's background send. Who is stopped with the lock in its hands keeps every container out, and
+# `amd-ctk run --wait` takes it again and again.
+STOPS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 class KernelLock:
@@ -48,16 +51,31 @@ class KernelLock:
 
 
 class LibraryLock:
-    """Holds the lock inside the `with` block; LockTimeout says who has it."""
+    """Holds the lock inside the `with` block; LockTimeout says who has it. Ctrl-Z stops the thread behind the block."""
 
-    __slots__ = ("_lock", "_path", "_timeout")
+    __slots__ = ("_lock", "_mask", "_path", "_timeout")
 
     def __init__(self, path: str, timeout: float = TIMEOUT_SECONDS) -> None:
         self._path = path
         self._timeout = timeout
         self._lock: Any = None
+        self._mask: Any = ()
 
     def __enter__(self) -> None:
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        try:
+            self._acquire()
+        except BaseException:
+            self._let_stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._lock.release()
+        finally:
+            self._let_stop()
+
+    def _acquire(self) -> None:
         from filelock import FileLock, Timeout
 
         self._lock = FileLock(self._path, timeout=self._timeout, mode=0o600)
@@ -68,8 +86,8 @@ class LibraryLock:
         except OSError as error:
             raise cannot_lock(self._path, error) from error
 
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    def _let_stop(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
 
 def _open_locked(path: str, timeout: float) -> int:
