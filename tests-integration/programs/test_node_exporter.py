@@ -49,7 +49,7 @@ def test_the_node_exporter_serves_the_usage(tmp_path):
 
     # It orders labels by name.
     gpu = 'gpu_id="0",gpu_partition_id="0",model="MI210",pci_address="0000:03:00.0",uuid="0xEA35F57CC80DEB35"'
-    container = 'container="",container_id="a\\"b\\\\c",engine="lxc",gpu_id="0",gpu_partition_id="0"'
+    container = 'container="",container_id="a\\"b\\\\c",engine="lxc",gpu_id="0",gpu_partition_id="0",user=""'
     assert "node_textfile_scrape_error 0" in lines
     assert f"gpu_used_vram{{{gpu}}} 1024" in lines
     assert f"gpu_gfx_activity{{{gpu}}} 93" in lines

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from amd_gpu_tracker.show.status import ContainerUse
-from amd_gpu_tracker.usage.believed import believed, first_of_each_id
+from amd_gpu_tracker.usage.believed import believed, uses_by_owner
 from amd_gpu_tracker.usage.containers import ContainerOfProcess
 
 ROOTS = ContainerOfProcess(container_id="web", engine="docker")
@@ -14,39 +16,36 @@ def lease(user: int | None) -> ContainerUse:
     return ContainerUse(container_id="web", root="", bundle="", since=1.0, ways=(), user=user)
 
 
-def test_a_lease_of_root_comes_before_that_of_a_user_with_the_same_id():
-    assert first_of_each_id([lease(1000), lease(None)], [lease(1001)]) == {"web": lease(None)}
-    assert first_of_each_id([lease(None)], [lease(1000)]) == {"web": lease(None)}
+def leases(*users: int | None) -> dict[tuple[str, int | None], ContainerUse]:
+    return uses_by_owner([lease(user) for user in users])
 
 
-def test_a_cgroup_of_a_user_does_not_count_for_a_lease_of_root_or_of_another_user():
-    assert believed({7: USERS}, {"web": lease(None)}, me=None) == {7: None}
-    assert believed({7: USERS}, {"web": lease(1001)}, me=None) == {7: None}
+def test_leases_with_the_same_id_are_told_apart_by_their_users():
+    assert uses_by_owner([lease(1000)], [lease(None)]) == {("web", 1000): lease(1000), ("web", None): lease(None)}
 
 
-def test_a_cgroup_of_a_user_counts_for_a_lease_of_that_user():
-    assert believed({7: USERS}, {"web": lease(1000)}, me=None) == {7: USERS}
+@pytest.mark.parametrize("users", [(), (None,), (1000,), (1001, None)])
+def test_a_cgroup_below_the_service_of_a_user_counts_for_that_user(users):
+    assert believed(USERS, leases(*users), me=None) == USERS
 
 
-def test_a_cgroup_of_a_user_does_not_count_for_a_container_of_root_that_is_not_tracked():
-    assert believed({6: USERS, 7: ROOTS}, {}, me=None) == {6: None, 7: ROOTS}
+@pytest.mark.parametrize("engine", ["slurm", "kubernetes", "lxc", "nspawn", "cri-o", ""])
+def test_a_user_makes_no_cgroups_of_services_of_root(engine):
+    assert believed(USERS.replace(engine=engine), leases(None, 1001), me=None) is None
 
 
-def test_of_two_users_with_the_same_id_one_is_believed():
-    other = USERS.replace(user=1001)
-
-    assert believed({6: other, 7: USERS}, {}, me=None) == {6: None, 7: USERS}
+def test_a_lease_of_the_user_is_known_by_any_name_and_has_no_other_engine():
+    assert believed(USERS.replace(engine="lxc"), leases(1000), me=None) == USERS.replace(engine="")
 
 
 def test_a_process_of_a_service_outside_of_the_users_counts_for_the_lease_of_its_user():
-    assert believed({7: ROOTS}, {"web": lease(1000)}, me=None) == {7: ROOTS}
+    assert believed(ROOTS, leases(1001, 1000), me=None) == ROOTS.replace(user=1000)
+    assert believed(ROOTS, leases(1000, None), me=None) == ROOTS
 
 
 def test_users_see_their_own_containers_as_root_sees_those_of_root():
-    assert believed({7: USERS}, {"web": lease(None)}, me=1000) == {7: USERS.replace(user=None)}
+    assert believed(USERS, leases(None), me=1000) == USERS.replace(user=None)
 
 
 def test_the_login_of_root_is_root():
-    login = USERS.replace(user=0)
-
-    assert believed({7: login, 8: None}, {}, me=None) == {7: login.replace(user=None), 8: None}
+    assert believed(USERS.replace(user=0), {}, me=None) == USERS.replace(user=None)

@@ -141,34 +141,74 @@ def test_a_container_that_has_ended_is_told_by_its_peak(used_host):
     assert printed.endswith("\n36b012bb34c9 (docker) used at most 40.9 GiB of GPU 0, last seen 0 min ago\n")
 
 
-def test_a_cgroup_of_a_user_with_the_id_of_a_container_of_root_is_in_no_container(used_host):
-    forged = f"/user.slice/user-1000.slice/user@1000.service/docker-{WEB}.scope"
-    use = SimulatedUse(gpu=2, vram_bytes=9 * GIB, client_id=31)
-    host = used_host(WEB_SERVER, SimulatedProcess(pid=4000, name="forger", cgroup=forged, uses=(use,)))
+SERVICE = "/user.slice/user-1000.slice/user@1000.service"
+
+
+def on_gpu_0(gib, pid, cgroup, **fields):
+    use = SimulatedUse(gpu=2, vram_bytes=gib * GIB, client_id=pid, in_kfd=False)
+    return SimulatedProcess(pid=pid, cgroup=cgroup, uses=(use,), **fields)
+
+
+def test_what_a_user_names_after_containers_and_jobs_of_others_is_shown_as_that_users(used_host):
+    host = used_host(
+        WEB_SERVER,
+        on_gpu_0(9, 4000, f"{SERVICE}/docker-{WEB}.scope", name="forger"),
+        on_gpu_0(8, 4001, f"{SERVICE}/slurmstepd.scope/job_7/step_0", name="miner", uid=1000),
+    )
 
     printed = show(host, "--peak")[0]
+    metrics = show(host, "--prometheus")[0]
 
-    assert "36b012bb34c9 (docker)  40.0 GiB  40.0 GiB  python 3121\n" in printed
-    assert "(no container)          9.0 GiB            forger 4000\n" in printed
+    assert "36b012bb34c9 (docker)               40.0 GiB  40.0 GiB  python 3121\n" in printed
+    assert "36b012bb34c9 (docker of user 1000)   9.0 GiB   9.0 GiB  forger 4000\n" in printed
+    assert "(no container) user 1000             8.0 GiB            miner 4001\n" in printed
+    labels = f'gpu_id="0",gpu_partition_id="0",container_id="{WEB}",container="",engine="docker"'
+    assert f'amd_gpu_container_vram_bytes{{{labels},user=""}} {40 * GIB}\n' in metrics
+    assert f'amd_gpu_container_vram_bytes{{{labels},user="1000"}} {9 * GIB}\n' in metrics
+
+
+def test_processes_in_no_container_are_told_apart_by_their_users(used_host):
+    host = used_host(
+        on_gpu_0(3, 70, "/user.slice/user-1000.slice/session-2.scope", uid=1000),
+        on_gpu_0(2, 71, "/", uid=1000),
+        on_gpu_0(1, 72, "/system.slice/job.service", uid=1001),
+        on_gpu_0(4, 73, f"{SERVICE}/app.slice", uid=100007),
+        on_gpu_0(1, 74, "/init.scope"),
+    )
+    Path(host.path("/etc/passwd")).write_text("root:x:0:0::/:/bin/sh\nalice:x:1000:1000::/:/bin/sh\n:x\n")
+
+    shown = show(host, "--usage")[0].splitlines()
+    users = json.loads(show(host, "--usage", "--json")[0])["gpus"][0]["users"]
+
+    assert [line[36:] for line in shown[3:6]] == [
+        "(no container) alice      9.0 GiB  python 73, 70, 71",
+        "(no container)            1.0 GiB  python 74",
+        "(no container) user 1001  1.0 GiB  python 72",
+    ]
+    assert [(user["user"], user["user_name"]) for user in users] == [(1000, "alice"), (None, None), (1001, None)]
+    assert [process["uid"] for process in users[0]["processes"]] == [100007, 1000, 1000]
 
 
 def test_names_of_cgroups_cannot_hide_the_usage_from_root(used_host):
-    service = "/user.slice/user-1000.slice/user@1000.service/lxc.payload."
-    forgers = [
-        SimulatedProcess(
-            pid=5000 + number,
-            cgroup=f"{service}{number:03}{chr(1) * 240}",
-            uses=(SimulatedUse(gpu=2, vram_bytes=GIB, client_id=100 + number, in_kfd=False),),
-        )
-        for number in range(40)
-    ]
+    forgers = [on_gpu_0(1, 5000 + number, f"{SERVICE}/docker-{number:064x}.scope") for number in range(40)]
     host = used_host(WEB_SERVER, *forgers)
 
     show(host, "--usage", "--json")
-    peaks = json.loads(show(host, "--usage", "--json")[0])["peaks"]
+    usage = json.loads(show(host, "--usage", "--json")[0])
 
-    assert len(peaks) == 33
-    assert [peak["vram_bytes"] for peak in peaks if peak["container_id"] == WEB] == [40 * GIB]
+    assert len(usage["peaks"]) == 33
+    assert [peak["vram_bytes"] for peak in usage["peaks"] if peak["container_id"] == WEB] == [40 * GIB]
+    users = usage["gpus"][0]["users"]
+    assert len(users) == 34
+    assert [user["vram_bytes"] for user in users if user["others"]] == [8 * GIB]
+
+
+def test_ids_that_look_the_same_for_prometheus_are_summed(used_host):
+    host = used_host(on_gpu_0(1, 70, "/lxc.payload.a\x01"), on_gpu_0(2, 71, "/lxc.payload.a?"))
+
+    samples = [line for line in show(host, "--prometheus")[0].splitlines() if 'container_id="a?"' in line]
+
+    assert [line.rpartition(" ")[2] for line in samples] == [str(3 * GIB), "0", str(3 * GIB), "2", "0"]
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"peaks":[{"pid":1}]}', b'{"peaks":7}', b'{"peaks":[7]}', b"\xff" * 100])
@@ -248,6 +288,7 @@ def test_json_has_everything(used_host):
             "name": None,
             "engine": "docker",
             "vram_bytes": 43916040602,
+            "user": None,
         }
     ]
     assert user == {
@@ -259,6 +300,9 @@ def test_json_has_everything(used_host):
         "peak_bytes": 43916040602,
         "vram_bytes": 43916040602,
         "gtt_bytes": 0,
+        "user": None,
+        "user_name": None,
+        "others": 0,
         "processes": [
             {
                 "pid": 3121,
@@ -268,6 +312,7 @@ def test_json_has_everything(used_host):
                 "compute_units": 52,
                 "sdma_us": 700,
                 "busy_percent": 50,
+                "uid": None,
             },
             {
                 "pid": 3177,
@@ -277,6 +322,7 @@ def test_json_has_everything(used_host):
                 "compute_units": 0,
                 "sdma_us": 0,
                 "busy_percent": 0,
+                "uid": None,
             },
         ],
     }
@@ -285,7 +331,7 @@ def test_json_has_everything(used_host):
 def test_prometheus_reads_the_metrics(used_host):
     printed = show(used_host(), "--prometheus")[0]
     gpu = '{gpu_id="0",gpu_partition_id="0",model="MI210",uuid="0xEA35F57CC80DEB35",pci_address="0000:03:00.0"}'
-    web = f'{{gpu_id="0",gpu_partition_id="0",container_id="{WEB}",container="",engine="docker"}}'
+    web = f'{{gpu_id="0",gpu_partition_id="0",container_id="{WEB}",container="",engine="docker",user=""}}'
 
     assert f"# TYPE gpu_used_vram gauge\ngpu_used_vram{gpu} 42222\n" in printed
     assert f"gpu_gfx_activity{gpu} 93\n" in printed

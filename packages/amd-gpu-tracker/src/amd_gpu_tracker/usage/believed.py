@@ -1,4 +1,7 @@
-"""Decide which process counts for which container, where a user may have named a cgroup or a lease after any other."""
+"""Decide for which container a process counts, where a user may have named a cgroup after any other.
+
+Below user@UID.service that user makes cgroups with any names. What is there counts for this user, whatever the name.
+"""
 
 from __future__ import annotations
 
@@ -8,39 +11,37 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.show.status import ContainerUse
     from amd_gpu_tracker.usage.containers import ContainerOfProcess
+    from amd_gpu_tracker.usage.holders import Owner
+
+# Slurm and systemd-machined make no cgroups below the service of a user.
+ENGINES_OF_USERS = ("docker", "podman", "containerd")
 
 
-def first_of_each_id(*uses: Iterable[ContainerUse]) -> dict[str, ContainerUse]:
-    """Return one use for each container id: root's before those of users, who choose the ids of their containers."""
-    found: dict[str, ContainerUse] = {}
-    for use in sorted((each for group in uses for each in group), key=lambda use: _rank(use.user)):
-        found.setdefault(use.container_id, use)
+def uses_by_owner(*uses: Iterable[ContainerUse]) -> dict[Owner, ContainerUse]:
+    """Return the first use of each container; users choose the ids of theirs, so the id alone tells nothing."""
+    found: dict[Owner, ContainerUse] = {}
+    for use in (each for group in uses for each in group):
+        found.setdefault((use.container_id, use.user), use)
     return found
 
 
 def believed(
-    found: Mapping[int, ContainerOfProcess | None], uses: Mapping[str, ContainerUse], *, me: int | None
-) -> dict[int, ContainerOfProcess | None]:
-    """Return the container of each process, None where the name of the cgroup is not believed.
+    container: ContainerOfProcess, uses: Mapping[Owner, ContainerUse], *, me: int | None
+) -> ContainerOfProcess | None:
+    """Return the container that the name of a cgroup stands for, None where the name is not believed.
 
-    What is below the service of a user counts for a lease of that user, or for an id that nothing of root or of another
-    user has. `me` is the user who looks and whose own leases are as those of root, None for root.
+    `me` is the user who looks and whose own containers are as those of root, None for root.
     """
-    own = {
-        pid: container.replace(user=None) if container and container.user in (0, me) else container
-        for pid, container in found.items()
-    }
-    owners: dict[str, int | None] = {use.container_id: use.user for use in uses.values()}
-    outside = {container.container_id for container in own.values() if container and container.user is None}
-    for container in sorted(filter(None, own.values()), key=lambda each: _rank(each.user)):
-        owners.setdefault(container.container_id, container.user)
-
-    def is_believed(container: ContainerOfProcess) -> bool:
-        is_taken = container.container_id in outside or owners[container.container_id] != container.user
-        return container.user is None or not is_taken
-
-    return {pid: container if container and is_believed(container) else None for pid, container in own.items()}
+    if container.user in (0, me, None):
+        owner = _owner_of(container.container_id, uses)
+        return container.replace(user=owner)
+    is_known = (container.container_id, container.user) in uses
+    if container.engine in ENGINES_OF_USERS:
+        return container
+    return container.replace(engine="") if is_known else None
 
 
-def _rank(user: int | None) -> int:
-    return -1 if user is None else user
+def _owner_of(container_id: str, uses: Mapping[Owner, ContainerUse]) -> int | None:
+    """Return who has the lease of a container outside of the services of users: a user may run engines in others."""
+    users = [user for each, user in uses if each == container_id and user is not None]
+    return None if (container_id, None) in uses else min(users, default=None)

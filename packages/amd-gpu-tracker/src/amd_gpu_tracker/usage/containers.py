@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
+    from amd_gpu_tracker.usage.holders import Owner
+
 # One line for each hierarchy; a path has 4096 bytes at most.
 LARGEST_CGROUP = 65536
 # What stands before the id in a name that the systemd drivers of engines make, or above it in that of cgroupfs drivers.
@@ -32,7 +34,7 @@ FULL_ID = re.compile(r"(?:(?P<engine>[a-z_-]+)-)?(?P<id>[0-9a-f]{64})(?:\.scope)
 # Slurm 22.05 and later below slurmstepd.scope, earlier ones below slurm/uid_N (slurm.conf(5), cgroup.conf(5)).
 SLURM_JOB = re.compile(r"/(?:slurmstepd\.scope|slurm(?:_[^/]*)?(?:/uid_[0-9]+)?)/job_(?P<id>[0-9]{1,10})(?:/|$)")
 # systemd lets a user make cgroups with any names below it (systemd.resource-control(5), Delegate=).
-USER_SERVICE = re.compile(r"/user@(?P<uid>[0-9]{1,10})\.service(?:/|$)")
+USER_SERVICE = re.compile(r"/user@(?P<uid>[0-9]{1,10})\.service(?:/|$)", re.MULTILINE)
 # Of an id that no engine made; a cgroup's name has 255 bytes at most.
 LONGEST_ID = 128
 # LXC, and systemd-nspawn by systemd-machined.
@@ -53,14 +55,21 @@ class ContainerOfProcess(Value):
     engine: str
     user: int | None = None
 
+    @property
+    def owner(self) -> Owner:
+        """Return what tells it from others."""
+        return self.container_id, self.user
+
 
 def find_container(proc: str, pid: int, known_ids: Container[str]) -> ContainerOfProcess | None:
     """Return the container of a process, None where it is in none or gone. `known_ids` are those that are tracked."""
-    try:
-        content = read_file(f"{proc}/{pid}/cgroup", largest=LARGEST_CGROUP)
-    except OSError:
-        return None
-    return parse_cgroup(content.decode("utf-8", "replace"), known_ids)
+    return parse_cgroup(_read_cgroup(proc, pid), known_ids)
+
+
+def read_service_user(proc: str, pid: int) -> int | None:
+    """Return the user below whose service a process is, None where it is below none or gone."""
+    service = USER_SERVICE.search(_read_cgroup(proc, pid))
+    return int(service["uid"]) if service else None
 
 
 def parse_cgroup(content: str, known_ids: Container[str]) -> ContainerOfProcess | None:
@@ -69,6 +78,13 @@ def parse_cgroup(content: str, known_ids: Container[str]) -> ContainerOfProcess 
     ways = (lambda path: _tracked(path, known_ids), _by_id, _by_name, _job)
     found = (way(path) for way in ways for path in paths)
     return next((container for container in found if container), None)
+
+
+def _read_cgroup(proc: str, pid: int) -> str:
+    try:
+        return read_file(f"{proc}/{pid}/cgroup", largest=LARGEST_CGROUP).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _tracked(path: str, known_ids: Container[str]) -> ContainerOfProcess | None:

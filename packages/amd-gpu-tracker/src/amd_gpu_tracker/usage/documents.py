@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.usage.peaks import Peak
     from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
 
-    # Labels of a sample, and its value.
-    Sample = tuple[dict[str, str], int]
+    # Values by the text of their labels.
+    Samples = dict[str, int]
 
+# For what is summed, instead of an id or a uid.
+OTHERS = "(others)"
 # Those without `amd_` are called as in ROCm's device-metrics-exporter (docs/configuration/metricslist.md), which counts
 # memory in units of 2^20 bytes too.
 HELP = {
@@ -30,7 +32,7 @@ HELP = {
     "amd_gpu_container_gtt_bytes": "System memory that the GPU uses for a container.",
     "amd_gpu_container_peak_vram_bytes": "The most video memory that a container was seen to use.",
     "amd_gpu_container_processes": "Processes of a container that use the GPU.",
-    "amd_gpu_container_tracked": "1 if the GPU Tracker has given the GPU to the container.",
+    "amd_gpu_container_tracked": "1 if the GPU Tracker has given the GPU to the container, else 0.",
     "amd_gpu_processes_not_shown": "Processes of other users that could not be looked into.",
 }
 
@@ -51,24 +53,21 @@ def format_usage_json(usage: Usage) -> str:
 
 def format_prometheus(usage: Usage) -> str:
     """Return the usage in the text format of Prometheus, as the textfile collector of its node exporter takes it."""
-    samples: dict[str, list[Sample]] = {name: [] for name in HELP}
-    samples["gpu_nodes_total"].append(({}, len(usage.gpus)))
-    samples["amd_gpu_processes_not_shown"].append(({}, usage.not_shown))
+    samples: dict[str, Samples] = {name: {} for name in HELP}
+    samples["gpu_nodes_total"][""] = len(usage.gpus)
+    samples["amd_gpu_processes_not_shown"][""] = usage.not_shown
     for gpu in usage.gpus:
         for name, labels, value in (
             *_gpu_samples(gpu),
             *(each for user in gpu.users for each in _user_samples(gpu, user)),
         ):
             if value is not None:
-                samples[name].append((labels, value))
+                _add(samples[name], labels, value)
     return "\n".join(line for name, of_name in samples.items() if of_name for line in _metric(name, of_name))
 
 
 def _peak_fields(peak: Peak) -> dict[str, object]:
-    fields = {**peak.as_dict(), "name": peak.name or None, "engine": peak.engine or None}
-    # It bounds what is remembered of one user, and no program has asked for it.
-    del fields["user"]
-    return fields
+    return {**peak.as_dict(), "name": peak.name or None, "engine": peak.engine or None}
 
 
 def _gpu_fields(gpu: GpuUsage) -> dict[str, object]:
@@ -81,10 +80,8 @@ def _gpu_fields(gpu: GpuUsage) -> dict[str, object]:
 
 def _user_fields(user: GpuUser) -> dict[str, object]:
     fields = user.as_dict()
-    # It tells whose peak is shown.
-    del fields["user"]
     processes = [{**process.as_dict(), "name": process.name or None} for process in fields.pop("processes")]
-    texts = {name: fields[name] or None for name in ("container_id", "name", "engine")}
+    texts = {name: fields[name] or None for name in ("container_id", "name", "engine", "user_name")}
     return {**fields, **texts, "vram_bytes": user.vram_bytes, "gtt_bytes": user.gtt_bytes, "processes": processes}
 
 
@@ -98,7 +95,13 @@ def _gpu_samples(gpu: GpuUsage) -> Iterator[tuple[str, dict[str, str], int | Non
 
 
 def _user_samples(gpu: GpuUsage, user: GpuUser) -> Iterator[tuple[str, dict[str, str], int | None]]:
-    labels = {**_place(gpu), "container_id": user.container_id, "container": user.name, "engine": user.engine}
+    labels = {
+        **_place(gpu),
+        "container_id": user.container_id or (OTHERS if user.others and user.user is not None else ""),
+        "container": user.name,
+        "engine": user.engine,
+        "user": (OTHERS if user.others else "") if user.user is None else str(user.user),
+    }
     yield "amd_gpu_container_vram_bytes", labels, user.vram_bytes
     yield "amd_gpu_container_gtt_bytes", labels, user.gtt_bytes
     yield "amd_gpu_container_peak_vram_bytes", labels, user.peak_bytes
@@ -110,12 +113,17 @@ def _place(gpu: GpuUsage) -> dict[str, str]:
     return {"gpu_id": str(gpu.number), "gpu_partition_id": str(gpu.partition_rank)}
 
 
-def _metric(name: str, samples: list[Sample]) -> Iterator[str]:
+def _add(samples: Samples, labels: dict[str, str], value: int) -> None:
+    """Add a sample; two whose ids differ in control characters alone are one, because the collector refuses doubles."""
+    text = ",".join(f'{label}="{_escaped(content)}"' for label, content in labels.items())
+    samples[text] = samples.get(text, 0) + value
+
+
+def _metric(name: str, samples: Samples) -> Iterator[str]:
     yield f"# HELP {name} {HELP[name]}"
     yield f"# TYPE {name} gauge"
-    for labels, value in samples:
-        inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        yield f"{name}{{{inside}}} {value}" if inside else f"{name} {value}"
+    for labels, value in samples.items():
+        yield f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"
 
 
 def _escaped(text: str) -> str:

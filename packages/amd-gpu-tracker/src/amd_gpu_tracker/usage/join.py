@@ -8,12 +8,15 @@ from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.running import find_running_containers
 from amd_gpu_tracker.records.rootless import find_user
 from amd_gpu_tracker.show.status import ContainerUse
-from amd_gpu_tracker.usage.believed import believed, first_of_each_id
+from amd_gpu_tracker.usage.believed import believed, uses_by_owner
+from amd_gpu_tracker.usage.bounds import with_few_users
 from amd_gpu_tracker.usage.containers import ContainerOfProcess, find_container
 from amd_gpu_tracker.usage.holders import find_holders
+from amd_gpu_tracker.usage.process_users import find_process_user, read_user_names
 from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.usage.busy import find_gpu_busy, find_process_busy
+from amdgpu_discovery.usage.owners import read_real_uid
 from amdgpu_discovery.usage.reading import read_process_name
 
 TYPE_CHECKING = False
@@ -50,7 +53,7 @@ def join_usage(
     join.find_names(state, processes)
     return Usage(
         enabled=status.enabled,
-        gpus=tuple(join.gpu_usage(position) for position in range(len(reading.gpus))),
+        gpus=with_few_users([join.gpu_usage(position) for position in range(len(reading.gpus))]),
         not_shown=reading.refused,
         problems=(*status.problems, *_cut_short(reading.cut_short)),
     )
@@ -72,28 +75,28 @@ class _Join:
         self._proc = proc
         self._gpu_busy: Mapping[int, int | None] = find_gpu_busy(before, reading) if before else {}
         self._process_busy = find_process_busy(before, reading) if before else {}
-        self._uses = first_of_each_id((use for gpu in status.gpus for use in gpu.containers), status.privileged)
-        self._reserved = {
-            gpu.number: {
-                use.container_id: use for use in gpu.containers if use.user == self._uses[use.container_id].user
-            }
-            for gpu in status.gpus
+        self._uses = uses_by_owner((use for gpu in status.gpus for use in gpu.containers), status.privileged)
+        self._reserved = {gpu.number: uses_by_owner(gpu.containers) for gpu in status.gpus}
+        self._container_by_pid = self._find_containers(holders)
+        self._user_by_pid: Mapping[int, int | None] = {
+            pid: find_process_user(proc, pid)
+            for pid, container in self._container_by_pid.items()
+            if container is None and pid
         }
-        pids = dict.fromkeys(use.pid for use in reading.processes)
-        found = {pid: find_container(proc, pid, self._uses) for pid in pids}
-        by_cgroup = believed(found, self._uses, me=find_user())
-        self._container_by_pid = {pid: _of_holder(holders.get(pid), by_cgroup[pid]) for pid in pids}
-        self._names: Mapping[str, str] = {}
+        self._names: Mapping[Owner, str] = {}
+        self._user_names: Mapping[int, str] = {}
 
     def find_names(self, state: State, processes: Processes) -> None:
         """Find out how engines call the containers; for root, because others may not read it."""
         uses = dict(self._uses)
         # What runtimes of root know is no name for an id that a user has chosen.
         containers = filter(None, self._container_by_pid.values())
-        there = {container.container_id for container in containers if container.user is None}
+        there = {container.owner for container in containers if container.user is None}
         if there - uses.keys() and posix.geteuid() == 0:
-            uses |= {use.container_id: use for use in _running(state, processes) if use.container_id in there}
-        self._names = find_container_names(uses.values())
+            running = ((use.container_id, use) for use in _running(state, processes))
+            uses |= {(each, None): use for each, use in running if (each, None) in there}
+        self._names = _names_by_owner(uses)
+        self._user_names = read_user_names(state.host) if self._user_by_pid else {}
 
     def gpu_usage(self, position: int) -> GpuUsage:
         """Return one GPU of the reading and who uses it."""
@@ -113,32 +116,42 @@ class _Join:
             gtt_total=totals.gtt_total,
             gtt_used=totals.gtt_used,
             busy_percent=self._gpu_busy.get(gpu.number),
-            users=tuple(sorted(users, key=lambda user: (-user.vram_bytes, user.since or 0, user.container_id))),
+            users=tuple(sorted(users, key=_place_of)),
         )
 
+    def _find_containers(self, holders: Mapping[int, Owner]) -> dict[int, ContainerOfProcess | None]:
+        known_ids = {container_id for container_id, _ in self._uses}
+        me = find_user()
+        found: dict[int, ContainerOfProcess | None] = {}
+        for pid in dict.fromkeys(use.pid for use in self._reading.processes):
+            named = find_container(self._proc, pid, known_ids)
+            by_cgroup = believed(named, self._uses, me=me) if named else None
+            found[pid] = _of_holder(holders.get(pid), by_cgroup)
+        return found
+
     def _users(self, gpu: Gpu) -> list[GpuUser]:
-        held: dict[str, list[UserProcess]] = {container_id: [] for container_id in self._reserved.get(gpu.number, ())}
-        found: dict[str, ContainerOfProcess] = {}
+        held: dict[Owner, list[UserProcess]] = {owner: [] for owner in self._reserved.get(gpu.number, ())}
+        engines: dict[Owner, str] = {}
         for use in self._reading.processes:
             if use.gpu == gpu.number:
                 container = self._container_by_pid[use.pid]
-                held.setdefault(container.container_id if container else "", []).append(self._process(use))
-                found |= {container.container_id: container} if container else {}
-        return [self._user(gpu, each, found.get(each), processes) for each, processes in held.items()]
+                owner = container.owner if container else ("", self._user_by_pid.get(use.pid))
+                held.setdefault(owner, []).append(self._process(use))
+                engines.setdefault(owner, container.engine if container else "")
+        return [self._user(gpu, owner, engines.get(owner, ""), processes) for owner, processes in held.items()]
 
-    def _user(
-        self, gpu: Gpu, container_id: str, container: ContainerOfProcess | None, processes: Sequence[UserProcess]
-    ) -> GpuUser:
-        reserved = self._reserved.get(gpu.number, {}).get(container_id)
-        owner = self._uses.get(container_id, container)
+    def _user(self, gpu: Gpu, owner: Owner, engine: str, processes: Sequence[UserProcess]) -> GpuUser:
+        reserved = self._reserved.get(gpu.number, {}).get(owner)
+        container_id, user = owner
         return GpuUser(
             container_id=container_id,
-            name=self._names.get(container_id, ""),
-            engine=container.engine if container else "",
+            name=self._names.get(owner, ""),
+            engine=engine,
             is_tracked=reserved is not None,
             since=reserved.since if reserved else None,
             processes=tuple(sorted(processes, key=lambda process: (-process.vram_bytes, process.pid))),
-            user=owner.user if owner else None,
+            user=user,
+            user_name="" if container_id or user is None else self._user_names.get(user, ""),
         )
 
     def _process(self, use: ProcessUse) -> UserProcess:
@@ -150,14 +163,30 @@ class _Join:
             compute_units=use.compute_units,
             sdma_us=use.sdma_us,
             busy_percent=self._process_busy.get((use.pid, use.gpu)),
+            uid=read_real_uid(self._proc, use.pid) if use.pid else None,
         )
+
+
+def _place_of(user: GpuUser) -> tuple[float, float, str, int]:
+    """Return what orders the users of a GPU: those with most memory first."""
+    return -user.vram_bytes, user.since or 0, user.container_id, -1 if user.user is None else user.user
 
 
 def _of_holder(owner: Owner | None, by_cgroup: ContainerOfProcess | None) -> ContainerOfProcess | None:
     """Return the container of the lease that a process has; the cgroup tells what made it, and the container else."""
-    if owner is None or (by_cgroup and by_cgroup.container_id == owner[0]):
+    if owner is None or (by_cgroup and by_cgroup.owner == owner):
         return by_cgroup
     return ContainerOfProcess(container_id=owner[0], engine="", user=owner[1])
+
+
+def _names_by_owner(uses: Mapping[Owner, ContainerUse]) -> dict[Owner, str]:
+    """Return the names of containers; each user's apart, because two users may have containers with the same id."""
+    by_user: dict[int | None, list[ContainerUse]] = {}
+    for (_, user), use in uses.items():
+        by_user.setdefault(user, []).append(use)
+    return {
+        (each, user): name for user, of_user in by_user.items() for each, name in find_container_names(of_user).items()
+    }
 
 
 def _running(state: State, processes: Processes) -> list[ContainerUse]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.usage.holders import Owner
 
     # Id of a container, `GpuLocation.key` of a GPU, and the user whose container it is.
     Key = tuple[str, str, int | None]
@@ -64,16 +65,22 @@ class Peak(Value):
         return self.container_id, self.gpu, self.user
 
     @property
+    def owner(self) -> Owner:
+        """Return what tells the container from others."""
+        return self.container_id, self.user
+
+    @property
     def title(self) -> str:
         """Return what people call the container, with who made it."""
-        return format_title(self.container_id, self.name, self.engine)
+        return format_title(self.container_id, self.name, self.engine, self.user)
 
 
-def format_title(container_id: str, name: str, engine: str) -> str:
+def format_title(container_id: str, name: str, engine: str, user: int | None = None) -> str:
     """Return what people call a container, with who made it; ids that engines make are cut as engines do."""
     is_random = len(container_id) == 64 and not container_id.strip("0123456789abcdef")
     called = name or (container_id[:12] if is_random else container_id)
-    return f"{called} ({engine})" if engine else called
+    maker = " ".join(filter(None, (engine, "" if user is None else f"of user {user}"))).removeprefix("of ")
+    return f"{called} ({maker})" if maker else called
 
 
 def read_peaks(state: State) -> dict[Key, Peak]:

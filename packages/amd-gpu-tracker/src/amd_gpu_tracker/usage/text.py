@@ -20,7 +20,6 @@ MOST_PIDS = 6
 MOST_NAMES = 6
 MOST_ENDED = 20
 LONGEST_NAME = 40
-NO_CONTAINER = "(no container)"
 NOT_TRACKED = "(not tracked)"
 # What a narrow terminal can best do without yields first.
 COLUMNS = (
@@ -95,7 +94,7 @@ def _gpu_rows(gpu: GpuUsage, *, enabled: bool, now: float) -> list[dict[str, str
 def _user_cells(user: GpuUser, gpu: GpuUsage, *, enabled: bool, now: float) -> dict[str, str]:
     memory = user.vram_bytes + (user.gtt_bytes if gpu.is_apu else 0)
     return {
-        "Who": user.title or NO_CONTAINER,
+        "Who": user.title,
         "Memory": format_amount(memory) if user.processes else "",
         "Peak": "" if user.peak_bytes is None else format_amount(user.peak_bytes),
         "Processes": _processes(user, enabled=enabled) if user.processes else _idle(user, now),
@@ -135,8 +134,8 @@ def _idle(user: GpuUser, now: float) -> str:
 def _ended(usage: Usage, now: float) -> list[str]:
     """Return a sentence about each container that has used GPUs and does so no more, the latest first."""
     numbers = {f"{gpu.pci_address}/{gpu.partition_rank}": gpu.number for gpu in usage.gpus}
-    present = {(user.container_id, gpu.number) for gpu in usage.gpus for user in gpu.users}
-    ended = [peak for peak in reversed(usage.peaks) if (peak.container_id, numbers.get(peak.gpu)) not in present]
+    present = {(*user.owner, gpu.number) for gpu in usage.gpus for user in gpu.users}
+    ended = [peak for peak in reversed(usage.peaks) if (*peak.owner, numbers.get(peak.gpu)) not in present]
     return [
         f"{printable(peak.title)} used at most {format_amount(peak.vram_bytes)} of GPU {numbers.get(peak.gpu, '?')}, "
         f"last seen {format_duration(now - peak.seen)} ago"

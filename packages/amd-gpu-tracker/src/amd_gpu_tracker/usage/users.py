@@ -7,7 +7,10 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.usage.holders import Owner
     from amd_gpu_tracker.usage.peaks import Peak
+
+NO_CONTAINER = "(no container)"
 
 
 class UserProcess(Value):
@@ -21,6 +24,7 @@ class UserProcess(Value):
         compute_units: Compute units that had its work at the moment of reading.
         sdma_us: For how many microseconds the copy engines have worked for it.
         busy_percent: How much of the time it kept the GPU at work; None after one reading.
+        uid: Real uid of the process; None where nothing tells.
     """
 
     pid: int
@@ -30,10 +34,11 @@ class UserProcess(Value):
     compute_units: int
     sdma_us: int
     busy_percent: int | None
+    uid: int | None = None
 
 
 class GpuUser(Value):
-    """A container that uses a GPU or has it reserved, or the processes that are in no container.
+    """A container that uses a GPU or has it reserved, or the processes of a user that are in no container.
 
     Attributes:
         container_id: Id of the container; "" for processes that are in none.
@@ -44,7 +49,10 @@ class GpuUser(Value):
         peak_bytes: The most video memory that it was seen to use; None where nothing is remembered.
         last_used: When it was last seen to use the GPU, in seconds since 1970 (UTC); None where nothing is remembered.
         processes: Its processes that use the GPU, those with most memory first.
-        user: Uid of the user whose container it is; None for containers of root and where that is not known.
+        user: Uid of the user whose container or processes these are; None for containers of root and of the caller, and
+            where that is not known.
+        user_name: What the user of processes in no container is called on this host; "" where that is not known.
+        others: How many containers of the user, or users with processes in no container, are summed here; 0 for one.
     """
 
     container_id: str
@@ -56,6 +64,13 @@ class GpuUser(Value):
     last_used: float | None = None
     processes: tuple[UserProcess, ...] = ()
     user: int | None = None
+    user_name: str = ""
+    others: int = 0
+
+    @property
+    def owner(self) -> Owner:
+        """Return what tells it from others."""
+        return self.container_id, self.user
 
     @property
     def vram_bytes(self) -> int:
@@ -70,7 +85,16 @@ class GpuUser(Value):
     @property
     def title(self) -> str:
         """Return what people call it, with who made it."""
-        return format_title(self.container_id, self.name, self.engine)
+        if self.container_id:
+            return format_title(self.container_id, self.name, self.engine, self.user)
+        if self.others:
+            kind = "users" if self.user is None else f"containers of user {self.user}"
+            return f"{'' if self.user is not None else f'{NO_CONTAINER} '}{self.others} more {kind}"
+        return f"{NO_CONTAINER} {self._called}".rstrip()
+
+    @property
+    def _called(self) -> str:
+        return self.user_name or ("" if self.user is None else f"user {self.user}")
 
 
 class GpuUsage(Value):

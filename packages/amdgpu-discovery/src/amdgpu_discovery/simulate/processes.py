@@ -44,6 +44,10 @@ def _add_totals(tree: Tree, placed: PlacedGpu, uses: list[SimulatedUse]) -> None
 def _add_process(tree: Tree, process: SimulatedProcess, placed: PlacedHost) -> None:
     proc = f"/proc/{process.pid}"
     tree.add_attributes(proc, {"comm": process.name, "cgroup": f"0::{process.cgroup}"})
+    if process.uid is not None:
+        # Real, effective, saved, and that of file systems.
+        uids = "\t".join([str(process.uid)] * 4)
+        tree.add_file(f"{proc}/status", f"Name:\t{process.name}\nUid:\t{uids}\n".encode())
     tree.add_directory(f"{proc}/fd")
     for descriptor, use in enumerate(process.uses, FIRST_DESCRIPTOR):
         node = _node(placed, process, use)

@@ -166,6 +166,8 @@ class SimulatedProcess(Value):
     pid: int
     name: str = "python"
     cgroup: str = "/"
+    # Of its user; None for a process of which /proc does not say it.
+    uid: int | None = None
     uses: tuple[SimulatedUse, ...] = ()
 
 
