@@ -43,8 +43,9 @@ def test_each_exclusive_gpu_is_given_once(engine_on):
         outcomes.append((len(started), MANY - len(started), seconds))
         for name in started:
             engine.remove(name)
-    if PAGE:
-        write_table(PAGE, "choices", [*rows_of(outcomes)])
+        if PAGE:
+            # After each round: a run that is ended early has its result too.
+            write_table(PAGE, "choices", [*rows_of(outcomes)])
 
 
 def given_to(engine, name):
