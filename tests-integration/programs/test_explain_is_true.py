@@ -150,6 +150,7 @@ CHOICES = st.builds(
     device_mode=st.sampled_from(["open", "host"]),
     swarm_resource_names=st.sampled_from(["uuid", "pci"]),
     swarm_vram_resources=st.sampled_from([(), ("MEMORY",)]),
+    swarm_vram_headroom=st.sampled_from([0, 0, 1, 500]),
     privileged_claims=st.sampled_from(["requested", "all"]),
     slurm_filters=st.sampled_from(["remove", "keep"]),
     gpu_groups=st.sampled_from([(), ("a=0",)]),
