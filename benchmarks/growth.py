@@ -26,8 +26,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile
 
-# The kernel numbers 64 cards until 6.12, so more are not simulated.
-GPUS = (1, 8, 64)
+GPUS = (1, 8, 64, 512)
 LEASES = (0, 100, 1000)
 SHARED, EXCLUSIVE = "0", "1"
 
@@ -84,11 +83,13 @@ class Growth:
 def _build(directory: Path, count: int) -> Host:
     """Build a host with that many MI210, 16 in a PCI domain."""
     profile = load_profile("mi210-4")
+    # Until Linux 6.12 there are minors for 64 GPUs only.
+    driver = profile.driver.replace(shared_minors=True) if profile.driver else None
     gpus = (
         profile.gpus[number % 4].replace(pci_address=f"{number // 16 + 1:04x}:{number % 16 * 8 + 3:02x}:00.0")
         for number in range(count)
     )
-    return build_host(directory, profile.replace(gpus=tuple(gpus)), with_links=False)
+    return build_host(directory, profile.replace(gpus=tuple(gpus), driver=driver), with_links=False)
 
 
 def _write_leases(host: Host, count: int) -> None:
