@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from container_start import IN_MEMORY, SPEC
+from bench import IN_MEMORY, SPEC
 from installation import PYTHON, install
 from measure import Program, compare
 

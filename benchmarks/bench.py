@@ -1,0 +1,130 @@
+"""What is measured: the programs that packages install, as engines and users call them on simulated hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from installation import PYTHON, install
+from measure import Program
+
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.simulate import build_host
+
+EIGHT, PARTITIONED, TRACKED, ENABLED = "eight", "partitioned", "tracked", "enabled"
+
+# As /sys, and /run where engines put their bundles, are on a real host.
+IN_MEMORY = "/dev/shm"
+
+SPEC = (
+    '{"ociVersion":"1.2.0","process":{"user":{"uid":0,"gid":0},"args":["x"],"env":["PATH=/bin"%s],"cwd":"/"},'
+    '"linux":{"resources":{"devices":[{"allow":false,"access":"rwm"}]}}}'
+)
+
+
+class Bench:
+    """An installation on the disk, where python is too; simulated hosts and bundles for them in memory."""
+
+    def __init__(self, directory: Path, on_disk: Path, rounds: int) -> None:
+        self.directory = directory
+        self.rounds = rounds
+        self.installed = install(on_disk)
+        # What was just built would be written to the disk meanwhile.
+        os.sync()
+        self.nothing = directory / "bin"
+        self.nothing.mkdir()
+        shutil.copy("/bin/true", self.nothing / "runc")
+        profiles = {EIGHT: "mi300x-8", PARTITIONED: "mi300x-8-cpx", TRACKED: "mi300x-8", ENABLED: "mi300x-8"}
+        self.hosts = {name: build_host(directory / name, profile) for name, profile in profiles.items()}
+        for name in (TRACKED, ENABLED):
+            Tracker(self.hosts[name]).enable()
+        self.bare = Program([str(PYTHON), "-I", "-S", "-c", "pass"], {"PATH": "/usr/bin:/bin"})
+
+    def environment(self, host: str) -> dict[str, str]:
+        """Return an engine's environment on a host, with the runc that does nothing."""
+        return {"PATH": f"{self.nothing}:/usr/bin:/bin", "AMD_CTK_HOST_ROOT": self.hosts[host].root}
+
+    def program(self, name: str) -> str:
+        """Return the path of an installed program."""
+        return f"{self.installed}/usr/bin/{name}"
+
+    def create(self, host: str, *request: str, container: str = "c1", program: str = "") -> Program:
+        """Return a `create` of a container with this environment; its bundle is made again each time.
+
+        `program` is a runtime other than amd-container-runtime.
+        """
+        bundle = self.directory / f"bundle-{container}"
+        bundle.mkdir(exist_ok=True)
+        spec = SPEC % "".join(f',"{variable}"' for variable in request)
+
+        def prepare() -> None:
+            (bundle / "config.json").write_text(spec)
+            forget(self.hosts[host])
+
+        # Of this very process, so that containers live although their runc has done nothing.
+        (bundle / "pid").write_text(str(os.getpid()))
+        options = ["--bundle", str(bundle), "--pid-file", str(bundle / "pid")]
+        words = [program or self.program("amd-container-runtime"), "create", *options, container]
+        return Program(words, self.environment(host), prepare)
+
+    def command(self, host: str, *words: str) -> Program:
+        """Return a run of one of our programs, or of the program at a path."""
+        program = words[0] if words[0].startswith("/") else self.program(words[0])
+        return Program([program, *words[1:]], self.environment(host))
+
+    def nothing_but_state(self) -> Program:
+        """Return a call of the runc that does nothing."""
+        return Program([str(self.nothing / "runc"), "state", "c1"], {"PATH": "/usr/bin:/bin"})
+
+    def completion(self, words: str) -> Program:
+        """Return what bash runs to complete a command line of amd-ctk that ends with these words."""
+        command = self.command(ENABLED, "amd-ctk")
+        asked = {"_AMD_CTK_COMPLETE": "complete_bash", "COMP_WORDS": f"amd-ctk {words}"}
+        environment = {**command.environment, **asked, "COMP_CWORD": str(len(words.split(" ")))}
+        return Program(command.words, environment)
+
+    def claim_hook(self) -> Program:
+        """Return a run of the claim hook for a container that was given one GPU as a device."""
+        # Of a container whose init is this very process, so that it lives.
+        state = self._state_of_container(os.getpid())
+        return Program(self._hook_words("claim"), {}, lambda: forget(self.hosts[TRACKED]), standard_input=state)
+
+    def release_hook(self) -> Program:
+        """Return a run of the release hook for the same container, which has ended and has its lease still."""
+        state = self._state_of_container(0)
+        ended = subprocess.Popen(["/bin/true"])
+        ended.wait()
+        leases = self.hosts[TRACKED].path("/run/amd-container-toolkit/leases")
+        self.claim_hook().run()
+        (lease,) = Path(leases).glob("c9@*.json")
+        content = lease.read_text(encoding="utf-8").replace(f'"pid":{os.getpid()},', f'"pid":{ended.pid},')
+        library = f"{self.installed}/usr/lib/amd-container-toolkit/python"
+        words = ["/bin/sh", f"{library}/amd_gpu_tracker/release.sh", leases, *self._hook_words("release")]
+        return Program(words, {}, lambda: lease.write_text(content, encoding="utf-8"), standard_input=state)
+
+    def _state_of_container(self, pid: int) -> str:
+        """Write what a runtime gives to hooks; return its path."""
+        bundle = self.directory / "given"
+        bundle.mkdir(exist_ok=True)
+        devices = [{"path": "/dev/dri/renderD128", "type": "c", "major": 226, "minor": 128}]
+        namespaces = [{"type": "pid"}]
+        (bundle / "config.json").write_text(json.dumps({"linux": {"devices": devices, "namespaces": namespaces}}))
+        state = bundle / f"state-{pid}.json"
+        state.write_text(json.dumps({"ociVersion": "1.2.0", "id": "c9", "pid": pid, "bundle": str(bundle)}))
+        return str(state)
+
+    def _hook_words(self, command: str) -> list[str]:
+        library = f"{self.installed}/usr/lib/amd-container-toolkit"
+        words = [f"{library}/python3", "-I", "-S", "-B", f"{library}/python/amd_gpu_tracker/hook.py", command]
+        return [*words, "--import-from", f"{library}/python", "--host-root", self.hosts[TRACKED].root]
+
+
+def forget(host: Host) -> None:
+    """Take away what earlier runs left with the tracker, whose containers are all over."""
+    leases = Path(host.path("/run/amd-container-toolkit/leases"))
+    for lease in leases.glob("*"):
+        lease.unlink()
