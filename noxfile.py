@@ -119,7 +119,7 @@ def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    others = ("engines", "install", "swarm", "slurm", "images", "fresh", "site", "kernel", "hardware")
+    others = ("engines", "install", "swarm", "slurm", "images", "fresh", "site", "kernel", "power", "hardware")
     chosen = ("--ignore=tests-integration/browser", "-m", " and not ".join(("e2e", *others)))
     run_pytest(session, *TWO_ENGINES, *STOP_ENGINES, "tests-integration", *chosen, *session.posargs)
 
@@ -191,6 +191,16 @@ def kernel(session: nox.Session) -> None:
 
 
 @nox.session
+def power(session: nox.Session) -> None:
+    """Cut the power of a virtual machine 200 times, with 20 boots; takes hours. Example: nox -s power -- -k reboot"""
+    install_wheels(session, *NEEDS)
+    # The first two build the debs that are installed there.
+    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
+    cuts = {} if session.posargs else {"AMD_POWER_CUTS": "200"}
+    run_pytest(session, *STOP_ENGINES, "tests-integration/power", *session.posargs, env=cuts)
+
+
+@nox.session
 def hardware(session: nox.Session) -> None:
     """Ask a machine with AMD GPUs everything; write hardware-report/profile.json. Example: nox -s hardware -- -v"""
     install_wheels(session, *NEEDS)
@@ -200,7 +210,7 @@ def hardware(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=True)
 def fuzz(session: nox.Session) -> None:
-    """Change what programs parse, and call them. Example: nox -s fuzz -- --minutes 10 --parser cdi"""
+    """Change what programs parse, and call them. Example: nox -s fuzz -- --rounds 100000 --parser cdi"""
     install_editable(session)
     session.install(*TEST_TOOLS)
     session.run("python", "tests-integration/fuzz/campaign.py", *session.posargs)
@@ -314,6 +324,14 @@ def bench(session: nox.Session) -> None:
     install_editable(session)
     session.install("hatchling>=1.22", "pip")
     session.run("python", "benchmarks/container_start.py", *session.posargs)
+
+
+@nox.session(reuse_venv=True)
+def load(session: nox.Session) -> None:
+    """Start containers for an hour while engines are killed, as root. Example: nox -s load -- --minutes 10"""
+    install_editable(session)
+    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
+    session.run("python", "benchmarks/load.py", *session.posargs)
 
 
 @nox.session(reuse_venv=True)

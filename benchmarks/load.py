@@ -1,0 +1,199 @@
+"""Start containers back to back while engines are killed in between, and see that nothing grows, as root.
+
+    nox -s load                      an hour
+    nox -s load -- --minutes 10
+
+Most containers are made by runc alone behind the runtime; each is compared with a bare interpreter that ran right
+before it. Docker makes some of them. Of a simulated host with four GPUs, which the tracker watches, GPU 1 is exclusive.
+The table has the first sixth of the time beside the last one; docs/maintain/endurance.md has the last such table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests-integration"))
+
+from container_start import IN_MEMORY
+from installation import PYTHON, install
+from measure import QUIET, Program
+
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.simulate import build_host
+from support.busybox import build_rootfs, pack
+from support.docker import IMAGE, Docker
+
+REQUESTS = ("0", "1", "0-3", "all", "2")
+# What else is done, and after how many containers.
+EVERY = {"kill_a_start": 10, "run_in_docker": 25, "kill_docker": 100}
+# Of the time, at the beginning and at the end.
+WINDOW = 1 / 6
+
+
+class Start(NamedTuple):
+    """One start: when, how many bare interpreters long, and its peak memory in MiB with that of runc."""
+
+    minute: float
+    ratio: float
+    memory: float
+
+
+class Files(NamedTuple):
+    """What lies on the simulated host, and how large the logs are."""
+
+    count: int
+    size: int
+    log: int
+
+
+class Load:
+    """An installation on the disk, a host and bundles in memory, and an engine."""
+
+    def __init__(self, directory: Path, on_disk: Path) -> None:
+        self.host = build_host(directory / "host", "mi210-4", with_links=False)
+        Tracker(self.host).enable()
+        Tracker(self.host).set_accessibility("1", exclusive=True)
+        self.runtime = install(on_disk) / "usr/bin/amd-container-runtime"
+        self.state = directory / "runc"
+        self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "AMD_CTK_HOST_ROOT": self.host.root}
+        self.bare = Program([str(PYTHON), "-I", "-S", "-c", "pass"], {})
+        rootfs = build_rootfs(directory / "rootfs")
+        self.bundles = [_write_bundle(directory / f"bundle-{request}", rootfs, request) for request in REQUESTS]
+        self.docker = Docker(self.runtime, self.host.root)
+        self.docker.start()
+        self.docker.import_image(pack(rootfs, directory / "rootfs.tar"))
+
+    def start(self, number: int) -> tuple[float, float]:
+        """Create a container and remove it; return how many bare interpreters that took, and the peak memory."""
+        bare = self.bare.run()
+        begin = time.perf_counter()
+        _, status, usage = os.wait4(self._create(number), 0)
+        elapsed = time.perf_counter() - begin
+        if status:
+            raise SystemExit(f"container {number} does not start")
+        self._call("delete", "--force", f"c{number}")
+        return elapsed / bare, usage.ru_maxrss / 1024
+
+    def kill_a_start(self, number: int, chance: random.Random) -> None:
+        """Kill the runtime in the middle of a start; what runc made of it is removed without the runtime."""
+        child = self._create(number, "killed")
+        time.sleep(chance.uniform(0, 0.3))
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        subprocess.run(
+            ["runc", "--root", self.state, "delete", "--force", f"c{number}"], capture_output=True, check=False
+        )
+
+    def run_in_docker(self, *_: object) -> None:
+        """Let Docker run a container that has the exclusive GPU."""
+        self.docker("run", "--rm", "--runtime=amd", "--network=none", "--env=AMD_VISIBLE_DEVICES=1", IMAGE, "true")
+
+    def kill_docker(self, *_: object) -> None:
+        """Kill both daemons while a container has the exclusive GPU, and start them again."""
+        holder = ("--detach", "--name=holder", "--runtime=amd", "--network=none", "--env=AMD_VISIBLE_DEVICES=1")
+        self.docker("run", *holder, IMAGE, "sleep", "1000")
+        self.docker.dockerd.kill()
+        self.docker.containerd.kill()
+        self.docker.halt()
+        self.docker.start()
+        self.docker("rm", "--force", "holder")
+
+    def files(self) -> Files:
+        """Count what lies on the host."""
+        paths = [path for path in Path(self.host.root).rglob("*") if path.is_file() and not path.is_symlink()]
+        logs = [path for path in paths if "log" in path.parent.name]
+        size = sum(path.stat().st_size for path in paths)
+        log = sum(path.stat().st_size for path in logs)
+        return Files(len(paths), size - log, log)
+
+    def _create(self, number: int, name: str = "c") -> int:
+        words = [self.runtime, "--root", self.state, "create", "--bundle", self.bundles[number % len(self.bundles)]]
+        words = [*map(os.fspath, words), f"{name}{number}"]
+        return os.posix_spawn(words[0], words, self.environment, file_actions=QUIET)
+
+    def _call(self, *words: str) -> None:
+        subprocess.run(
+            [self.runtime, "--root", self.state, *words], env=self.environment, capture_output=True, check=True
+        )
+
+
+def _write_bundle(bundle: Path, rootfs: Path, request: str) -> Path:
+    bundle.mkdir()
+    subprocess.run(["runc", "spec"], cwd=bundle, check=True)
+    spec = json.loads((bundle / "config.json").read_text())
+    spec["root"] = {"path": os.fspath(rootfs), "readonly": True}
+    spec["process"] |= {"terminal": False, "args": ["true"]}
+    spec["process"]["env"].append(f"AMD_VISIBLE_DEVICES={request}")
+    spec["linux"]["cgroupsPath"] = f"/amd-load-{os.getpid()}"
+    (bundle / "config.json").write_text(json.dumps(spec))
+    return bundle
+
+
+def main(words: list[str]) -> int:
+    """Print the table; 1 if a GPU is not free at the end."""
+    minutes = float(words[words.index("--minutes") + 1]) if "--minutes" in words else 60
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory, tempfile.TemporaryDirectory() as on_disk:
+        load = Load(Path(directory), Path(on_disk))
+        try:
+            return _go_on(load, minutes)
+        finally:
+            load.docker.stop()
+
+
+def _go_on(load: Load, minutes: float) -> int:
+    chance, begin, starts, early = random.Random(1), time.monotonic(), list[Start](), None
+    counts: Counter[str] = Counter()
+    minute = 0.0
+    while minute < minutes:
+        number = len(starts) + 1
+        starts.append(Start(minute, *load.start(number)))
+        for what, every in EVERY.items():
+            if number % every == 0:
+                getattr(load, what)(number, chance)
+                counts[what] += 1
+        minute = (time.monotonic() - begin) / 60
+        if early is None and minute > minutes * WINDOW:
+            early = load.files()
+    _print_table(starts, minutes, early or load.files(), load.files())
+    print(
+        f"\nin {60 * minute:.0f} s: {len(starts)} containers of runc, {counts['kill_a_start']} killed while starting,"
+    )
+    print(f"{counts['run_in_docker']} of Docker, whose daemons were killed {counts['kill_docker']} times")
+    used = [use for gpu in Tracker(load.host).status().gpus for use in gpu.containers]
+    print(f"GPUs in use at the end: {used}")
+    return int(bool(used))
+
+
+def _print_table(starts: list[Start], minutes: float, early: Files, late: Files) -> None:
+    length = minutes * WINDOW
+    first = [start for start in starts if start.minute < length]
+    last = [start for start in starts if start.minute >= minutes - length]
+    rows: dict[str, list[object]] = {
+        "containers of runc": [len(first), len(last)],
+        "a start, in bare interpreters": [f"{_median(some, 'ratio'):.2f}" for some in (first, last)],
+        "peak memory of a start, MiB": [f"{_median(some, 'memory'):.1f}" for some in (first, last)],
+        "files of the host": [early.count, late.count],
+        "their size, bytes": [early.size, late.size],
+        "the log, which logrotate cuts, bytes": [early.log, late.log],
+    }
+    print(f"| | first {length:.0f} minutes | last {length:.0f} minutes |\n|---|--:|--:|")
+    for name, cells in rows.items():
+        print(f"| {name} | {' | '.join(map(str, cells))} |")
+
+
+def _median(starts: list[Start], name: str) -> float:
+    return statistics.median(getattr(start, name) for start in starts)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
