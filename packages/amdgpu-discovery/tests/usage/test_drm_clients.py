@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -125,33 +127,77 @@ def test_what_all_processes_of_a_user_cost_is_bounded(proc, monkeypatch, limits)
     assert scan.cut_short == (13, 14)
 
 
-def test_one_user_does_not_use_up_the_budget_of_another(proc, monkeypatch):
-    limit(monkeypatch, links=3)
-    for pid in (11, 12):
+def owned(proc: Proc, pid: int, *, uids: str = "0\t0", cgroup: str = "/") -> None:
+    """Give a process to a user: by its real and effective uid, and by its cgroup."""
+    (proc.directory / str(pid) / "status").write_text(f"Name:\ta\\nUid:\t9\nUid:\t{uids}\t0\t0\n")
+    (proc.directory / str(pid) / "cgroup").write_text(f"0::{cgroup}\n")
+
+
+def found_of_each(proc: Proc, **options) -> dict[int, int]:
+    """Return how many clients of each process are found."""
+    uses = scan_drm_clients(str(proc.directory), **options).uses
+    return dict(Counter(use.pid for use in uses))
+
+
+def open_five(proc: Proc, *pids: int) -> None:
+    for pid in pids:
         for descriptor in range(5):
             proc.open(pid, descriptor, f"/dev/dri/renderD{128 + descriptor}")
-    stat = os.stat
-    other = os.stat_result((0o40555, 0, 0, 1, 1000, 1000, 0, 0, 0, 0))
-    monkeypatch.setattr(drm_clients.posix, "stat", lambda path: other if path.endswith("/12") else stat(path))
-
-    scan = scan_drm_clients(str(proc.directory))
-
-    assert [use.pid for use in scan.uses] == [11] * 3 + [12] * 3
-    assert scan.cut_short == (11, 12)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_an_ordinary_user_sees_its_own_processes_and_how_many_are_not_its_own():
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.setresuid(65534, 65534, 65534)
-        refused = scan_drm_clients("/proc").refused
-        os.write(writing, f"{os.getppid() in refused} {os.getpid() in refused}".encode())
-        os._exit(0)
-    os.waitpid(child, 0)
+def test_one_user_does_not_use_up_the_budget_of_another(proc, monkeypatch):
+    limit(monkeypatch, links=3)
+    open_five(proc, 11, 12)
+    owned(proc, 12, uids="1000\t1000")
 
-    assert os.read(reading, 100) == b"True False"
+    assert found_of_each(proc) == {11: 3, 12: 3}
+    assert scan_drm_clients(str(proc.directory)).cut_short == (11, 12)
+
+
+def test_a_program_that_becomes_root_is_charged_to_the_user_who_started_it(proc, monkeypatch):
+    limit(monkeypatch, links=7)
+    open_five(proc, 11, 12, 13, 14)
+    owned(proc, 11, uids="1000\t0")
+    owned(proc, 12, uids="0\t0", cgroup="/user.slice/user-1000.slice/session-2.scope")
+    owned(proc, 13, uids="100007\t100007", cgroup="/user.slice/user-1000.slice/user@1000.service/a.scope")
+    owned(proc, 14)
+
+    assert found_of_each(proc) == {11: 5, 12: 2, 14: 5}
+
+
+def test_subordinate_ids_share_one_budget(proc, monkeypatch):
+    limit(monkeypatch, links=7)
+    open_five(proc, 11, 12, 13)
+    for pid in (11, 12, 13):
+        owned(proc, pid, uids=f"{100000 + pid}\t0", cgroup="/user.slice-of-nobody")
+
+    assert found_of_each(proc) == {11: 5, 12: 2}
+
+
+def test_a_container_that_has_slices_of_users_inside_is_charged_as_one(proc, monkeypatch):
+    limit(monkeypatch, links=7)
+    open_five(proc, 11, 12)
+    for pid in (11, 12):
+        owned(proc, pid, cgroup=f"/lxc.payload.a/user.slice/user-{pid}.slice")
+
+    assert found_of_each(proc) == {11: 5, 12: 2}
+
+
+def test_what_computes_and_what_is_in_containers_is_looked_at_first(proc, monkeypatch):
+    limit(monkeypatch, links=10)
+    open_five(proc, 11, 12, 13, 14)
+    owned(proc, 13, cgroup=f"/system.slice/docker-{'9f' * 32}.scope")
+
+    assert found_of_each(proc, first={14}) == {13: 5, 14: 5}
+
+
+def test_a_look_ends_after_some_seconds(proc):
+    open_five(proc, 11, 12, 13)
+    seconds = count()
+
+    scan = scan_drm_clients(str(proc.directory), clock=lambda: next(seconds) * 0.5)
+
+    assert (len(scan.uses), scan.cut_short, scan.not_reached) == (5, (12,), 1)
 
 
 def test_the_processes_of_this_machine_are_read():

@@ -15,6 +15,7 @@ from amd_gpu_tracker.usage.holders import find_holders
 from amd_gpu_tracker.usage.process_users import find_process_user, read_user_names
 from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
 from amdgpu_discovery.models import model_of
+from amdgpu_discovery.usage.budget import MOST_SECONDS
 from amdgpu_discovery.usage.busy import find_gpu_busy, find_process_busy
 from amdgpu_discovery.usage.owners import read_real_uid
 from amdgpu_discovery.usage.reading import read_process_name
@@ -55,7 +56,7 @@ def join_usage(
         enabled=status.enabled,
         gpus=with_few_users([join.gpu_usage(position) for position in range(len(reading.gpus))]),
         not_shown=reading.refused,
-        problems=(*status.problems, *_cut_short(reading.cut_short)),
+        problems=(*status.problems, *_cut_short(reading.cut_short), *_not_reached(reading.not_reached)),
     )
 
 
@@ -210,3 +211,10 @@ def _cut_short(pids: Sequence[int]) -> list[str]:
         *named,
         f"{more} more {processes} more open files or locks than are looked at, so {their} use may be incomplete",
     ]
+
+
+def _not_reached(count: int) -> list[str]:
+    if not count:
+        return []
+    processes = "process was" if count == 1 else "processes were"
+    return [f"{count} {processes} not looked at within {MOST_SECONDS:g} seconds, so their use may be incomplete"]

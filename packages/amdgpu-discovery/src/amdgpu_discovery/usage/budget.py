@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # Descriptors: 200,000 take two seconds.
 MOST_LINKS = 200_000
 # Descriptors of DRM nodes: 128 processes that compute, on a host with 64 partitions.
@@ -10,6 +14,27 @@ MOST_READINGS = 8192
 MOST_BYTES = 64 * 1024 * 1024
 # Daemons and most containers belong to root.
 SHARE_OF_ROOT = 5
+# Of the processor, of all users together, however many there are. A machine with much to do gives these more slowly.
+MOST_SECONDS = 5.0
+
+
+class Deadline:
+    """When a look ends, however much there is."""
+
+    __slots__ = ("_clock", "_end", "_start")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._start = clock()
+        self._end = self._start + MOST_SECONDS
+
+    def is_over(self) -> bool:
+        """Return whether no more is looked at."""
+        return self._clock() > self._end
+
+    def is_half_over(self) -> bool:
+        """Return whether it is time to look, in whatever order."""
+        return self._clock() > (self._start + self._end) / 2
 
 
 class Budget:
@@ -38,6 +63,6 @@ class Budget:
 
 
 def budget_of(uid: int) -> Budget:
-    """Return what a look may read of the processes of a user."""
+    """Return what a look may read of the processes for which a user is charged."""
     share = 1 if uid else SHARE_OF_ROOT
     return Budget(links=MOST_LINKS * share, readings=MOST_READINGS * share, most_bytes=MOST_BYTES * share)

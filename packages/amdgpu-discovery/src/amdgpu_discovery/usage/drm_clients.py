@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import errno
 import posix
+import time
 
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.usage.budget import budget_of
+from amdgpu_discovery.usage.budget import Deadline, budget_of
 from amdgpu_discovery.usage.fdinfo import parse_fdinfo
+from amdgpu_discovery.usage.owners import FIRST_SUBORDINATE, read_share
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from amdgpu_discovery.usage.budget import Budget
     from amdgpu_discovery.usage.fdinfo import DrmClient
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 DRI = "/dev/dri/"
 # What is looked at of one process, which may open as many files as its limits allow.
 MOST_DESCRIPTORS = 65536
+# Before it is asked what time it is: ten milliseconds.
+LINKS_AT_ONCE = 1024
 # Of DRM nodes among them: for each the kernel walks the buffers of the client.
 MOST_NODES = 1024
 # Many times what DRM prints; the kernel adds a line for each lock that a process has on the file.
@@ -54,24 +58,35 @@ class DrmScan(Value):
         uses: Every process with each of its clients once; one client may be held by several processes.
         refused: Processes that the caller may not look into.
         cut_short: Processes of which not all was looked at: they, or all of that user, have too much open.
+        not_reached: How many processes were not looked at, because the time was over.
     """
 
     uses: tuple[NodeUse, ...] = ()
     refused: tuple[int, ...] = ()
     cut_short: tuple[int, ...] = ()
+    not_reached: int = 0
 
 
-def scan_drm_clients(proc: str) -> DrmScan:
-    """Return the clients of amdgpu that processes in `proc` hold, by process id."""
+def scan_drm_clients(
+    proc: str, *, first: Container[int] = (), clock: Callable[[], float] = time.process_time
+) -> DrmScan:
+    """Return the clients of amdgpu that processes in `proc` hold, by process id.
+
+    Where there is too much to look at, the processes `first` come before those in containers, and these before others.
+    """
+    deadline = Deadline(clock)
+    order = _order(proc, first, deadline)
     uses: list[NodeUse] = []
     refused: list[int] = []
     cut_short: list[int] = []
     budgets: dict[int, Budget] = {}
-    for pid in sorted(int(name) for name in posix.listdir(proc) if name.isdecimal()):
+    reached = 0
+    for pid, share in order:
+        if deadline.is_over():
+            break
+        reached += 1
         try:
-            # The directory itself has the effective uid as its owner, also of a process that cannot be dumped.
-            uid = posix.stat(f"{proc}/{pid}").st_uid
-            look = _ProcessLook(proc, pid, budgets.setdefault(uid, budget_of(uid)))
+            look = _ProcessLook(proc, pid, budgets.setdefault(share, budget_of(share)), deadline)
             uses += look.read_clients()
         except PermissionError:
             refused.append(pid)
@@ -81,17 +96,32 @@ def scan_drm_clients(proc: str) -> DrmScan:
             continue
         if look.is_cut:
             cut_short.append(pid)
-    theirs = tuple(pid for pid in refused if not _is_of_kernel(proc, pid))
-    return DrmScan(uses=tuple(uses), refused=theirs, cut_short=tuple(cut_short))
+    return DrmScan(
+        uses=tuple(sorted(uses, key=lambda use: use.pid)),
+        refused=tuple(pid for pid in sorted(refused) if not _is_of_kernel(proc, pid)),
+        cut_short=tuple(sorted(cut_short)),
+        not_reached=len(order) - reached,
+    )
+
+
+def _order(proc: str, first: Container[int], deadline: Deadline) -> list[tuple[int, int]]:
+    """Return processes, each with who is charged for it, in the order in which they are looked at."""
+    ranked: list[tuple[int, int, int]] = []
+    for pid in sorted(int(name) for name in posix.listdir(proc) if name.isdecimal()):
+        # Of the last of very many it is not asked: they come last, and share what is for users with subordinate ids.
+        share, is_contained = (FIRST_SUBORDINATE, False) if deadline.is_half_over() else read_share(proc, pid)
+        ranked.append((0 if pid in first else 1 if is_contained else 2, pid, share))
+    return [(pid, share) for _, pid, share in sorted(ranked)]
 
 
 class _ProcessLook:
     """A look at one process, within what is left of its user's budget."""
 
-    def __init__(self, proc: str, pid: int, budget: Budget) -> None:
+    def __init__(self, proc: str, pid: int, budget: Budget, deadline: Deadline) -> None:
         self._directory = f"{proc}/{pid}"
         self._pid = pid
         self._budget = budget
+        self._deadline = deadline
         self.is_cut = False
 
     def read_clients(self) -> Iterable[NodeUse]:
@@ -113,7 +143,7 @@ class _ProcessLook:
             # Not a list of all: processes may have millions.
             with posix.scandir(handle) as entries:
                 for count, entry in enumerate(entries):
-                    if count == MOST_DESCRIPTORS or len(found) == MOST_NODES or not self._budget.take_link():
+                    if not self._may_go_on(count, len(found)):
                         self.is_cut = True
                         break
                     node = _node_behind(entry.name, handle)
@@ -122,8 +152,13 @@ class _ProcessLook:
             posix.close(handle)
         return found
 
+    def _may_go_on(self, count: int, node_count: int) -> bool:
+        if count % LINKS_AT_ONCE == LINKS_AT_ONCE - 1 and self._deadline.is_over():
+            return False
+        return count < MOST_DESCRIPTORS and node_count < MOST_NODES and self._budget.take_link()
+
     def _read_client(self, descriptor: str) -> DrmClient | None:
-        if not self._budget.may_read():
+        if not self._budget.may_read() or self._deadline.is_over():
             self.is_cut = True
             return None
         try:

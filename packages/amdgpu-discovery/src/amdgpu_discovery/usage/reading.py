@@ -65,6 +65,7 @@ class UsageReading(Value):
         processes: Who uses what, by GPU and process.
         refused: How many processes the caller may not look into.
         cut_short: Processes of which not all was looked at.
+        not_reached: How many processes were not looked at, because the time was over.
         taken: When, in seconds of a clock that only goes forward.
     """
 
@@ -73,6 +74,7 @@ class UsageReading(Value):
     processes: tuple[ProcessUse, ...]
     refused: int
     cut_short: tuple[int, ...]
+    not_reached: int
     taken: float
 
 
@@ -80,17 +82,19 @@ def read_usage(
     host: Host, gpus: Sequence[Gpu], *, proc: str = "/proc", clock: Callable[[], float] = time.monotonic
 ) -> UsageReading:
     """Return what the GPUs and the processes in `proc` do now; `gpus` are what `find_gpus` returned."""
-    scan = scan_drm_clients(proc) if _has_processes_of(host, proc) else DrmScan()
     number_by_id = {gpu.gpu_id: gpu.number for gpu in gpus if gpu.gpu_id}
     computing = _by_number(read_kfd_uses(host, list(number_by_id)), number_by_id)
     if host.is_this_machine and not _has_machine_pids(proc):
         computing = _as_outside(computing)
+    known = {use.pid for use in computing}
+    scan = scan_drm_clients(proc, first=known) if _has_processes_of(host, proc) else DrmScan()
     return UsageReading(
         gpus=tuple(gpus),
         totals=tuple(read_totals(host, gpu) for gpu in gpus),
         processes=tuple(merge_uses(computing, _on_gpus(scan.uses, gpus, proc))),
         refused=len(scan.refused),
         cut_short=scan.cut_short,
+        not_reached=scan.not_reached,
         taken=clock(),
     )
 
