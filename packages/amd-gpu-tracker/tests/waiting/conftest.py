@@ -15,7 +15,7 @@ from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.errors import ToolkitError
 
 # Many times what a step takes, for machines that are busy.
-SECONDS = 30
+SECONDS = 90
 
 
 class Job:
