@@ -21,6 +21,13 @@ def test_the_most_that_was_seen_stays():
     assert list(peaks.values()) == [peak("a", vram_bytes=9, seen=2.0)]
 
 
+def test_the_most_of_each_memory_stays():
+    peaks = raise_peaks({}, [peak("a", vram_bytes=9, gtt_bytes=1)])
+    peaks = raise_peaks(peaks, [peak("a", vram_bytes=4, gtt_bytes=7)])
+
+    assert list(peaks.values()) == [peak("a", vram_bytes=9, gtt_bytes=7)]
+
+
 def test_those_that_were_not_seen_for_longest_are_forgotten():
     peaks = raise_peaks({}, [peak(str(number)) for number in range(MOST_PEAKS)])
     peaks = raise_peaks(peaks, [peak("0", seen=2.0), peak("new")])

@@ -17,7 +17,7 @@ GPU = GpuUsage(
     model="MI210",
     is_apu=False,
     vram_total=64 * GIB,
-    vram_used=GIB,
+    vram_used=GIB // 2,
     gtt_total=None,
     gtt_used=None,
     busy_percent=None,
@@ -42,7 +42,7 @@ def last_row(*users: GpuUser) -> str:
 def test_a_reservation_says_how_long_it_is_idle():
     idle = last_row(user(last_used=NOW - 7440))
 
-    assert idle == "0    MI210  1.0 of 64.0 GiB  job          reserved 2 h 10 min, idle 2 h 4 min"
+    assert idle == "0    MI210  0.5 of 64.0 GiB  job          reserved 2 h 10 min, idle 2 h 4 min"
 
 
 def test_many_processes_are_counted():
@@ -58,7 +58,23 @@ def test_a_container_with_thousands_of_names_has_one_row():
 
 
 def test_processes_outside_of_the_pid_namespace_have_no_number():
-    assert last_row(user(process(0, ""))).endswith("1.0 GiB  outside of this pid namespace")
+    assert last_row(user(process(0, ""))).endswith("1.0 GiB  not found in this pid namespace")
+
+
+@pytest.mark.parametrize(
+    ("used", "amount", "row"),
+    [
+        (30 * GIB, 0, "30.0 of 64.0 GiB  (not accounted for)  30.0 GiB"),
+        (30 * GIB, 28 * GIB, "(not accounted for)   2.0 GiB"),
+        (30 * GIB, 29 * GIB, "python 7"),
+        (GIB // 2, 0, "-"),
+    ],
+)
+def test_memory_that_no_process_has_is_not_free(used, amount, row):
+    users = (user(process(7, "python").replace(vram_bytes=amount)),) if amount else ()
+    usage = Usage(enabled=True, gpus=(GPU.replace(vram_used=used, users=users),), not_shown=0)
+
+    assert format_listing(list_usage(usage, now=NOW)).splitlines()[-1].endswith(row)
 
 
 def test_memory_that_is_not_known_is_a_dash():

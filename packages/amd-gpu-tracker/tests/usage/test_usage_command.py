@@ -120,6 +120,8 @@ def test_peaks_are_remembered_for_root_alone(used_host):
     for directory in Path(host.path("/proc")).glob("3*/fd"):
         for link in directory.iterdir():
             link.unlink()
+    used = Path(host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/mem_info_vram_used"))
+    used.write_text(f"{GIB // 3}\n")
     printed = show(host, "--peak")[0]
 
     assert "36b012bb34c9 (docker)    1 MiB  40.9 GiB  python 3121, 3177" in printed
@@ -259,6 +261,24 @@ def test_an_apu_has_two_memories(used_host):
     assert printed[3].endswith("  0.2 of 0.5 GiB  3.0 of 62.0 GiB  (no container)  3.2 GiB  llama-server 70")
 
 
+def test_the_peak_of_an_apu_has_both_memories(used_host):
+    def using(pid, vram, gtt, name):
+        use = SimulatedUse(gpu=0, vram_bytes=vram, gtt_bytes=gtt, client_id=pid, in_kfd=False)
+        return SimulatedProcess(pid=pid, cgroup=f"/lxc.payload.{name}", uses=(use,))
+
+    host = used_host(using(70, GIB // 2, 0, "a"), using(71, GIB // 4, 40 * GIB, "b"), profile="strix-halo")
+
+    printed = show(host, "--peak")[0].splitlines()
+    metrics = show(host, "--prometheus")[0]
+
+    assert [line.split()[-6:-2] for line in printed[3:5]] == [
+        ["40.2", "GiB", "40.2", "GiB"],
+        ["0.5", "GiB", "0.5", "GiB"],
+    ]
+    peaks = [line.rpartition(" ")[2] for line in metrics.splitlines() if line.startswith("amd_gpu_container_peak_gtt")]
+    assert peaks == [str(40 * GIB), "0"]
+
+
 def test_partitions_have_users_of_their_own(used_host):
     host = used_host(
         *(
@@ -288,6 +308,7 @@ def test_json_has_everything(used_host):
             "name": None,
             "engine": "docker",
             "vram_bytes": 43916040602,
+            "gtt_bytes": 0,
             "user": None,
         }
     ]
@@ -298,6 +319,7 @@ def test_json_has_everything(used_host):
         "is_tracked": False,
         "since": None,
         "peak_bytes": 43916040602,
+        "peak_gtt_bytes": 0,
         "vram_bytes": 43916040602,
         "gtt_bytes": 0,
         "user": None,

@@ -135,6 +135,23 @@ def test_in_another_pid_namespace_processes_of_kfd_are_nobodys(simulated, tmp_pa
     assert pids_seen_in(4026532788) == (ProcessUse(pid=0, gpu=0, vram_bytes=3 * GIB, compute_units=5, sdma_us=7),)
 
 
+def test_in_another_pid_namespace_what_drm_has_found_is_not_counted_again(simulated):
+    processes = (
+        SimulatedProcess(pid=9, uses=(SimulatedUse(gpu=2, vram_bytes=3 * GIB, client_id=5, compute_units=5),)),
+        SimulatedProcess(pid=10, uses=(SimulatedUse(gpu=0, vram_bytes=GIB, client_id=6, compute_units=5),)),
+        SimulatedProcess(pid=11, uses=(SimulatedUse(gpu=0, vram_bytes=2 * GIB),)),
+    )
+    host = ThisMachine(use_gpus(simulated, "mi210-4", *processes).root)
+
+    found = read_usage(host, find_gpus(host), proc=host.path("/proc")).processes
+
+    assert [(use.pid, use.gpu, use.vram_bytes) for use in found] == [
+        (9, 0, 3 * GIB),
+        (0, 3, 2 * GIB),
+        (10, 3, GIB),
+    ]
+
+
 def test_a_host_without_kfd_processes_and_files_of_totals_says_nothing(simulated):
     host = use_gpus(simulated, "one-gpu", SimulatedProcess(pid=1, uses=(SimulatedUse(gpu=0),)))
     Path(host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/mem_info_vram_used")).unlink()

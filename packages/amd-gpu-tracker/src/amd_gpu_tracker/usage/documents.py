@@ -31,6 +31,7 @@ HELP = {
     "amd_gpu_container_vram_bytes": "Video memory of a container; without a container id, of processes in none.",
     "amd_gpu_container_gtt_bytes": "System memory that the GPU uses for a container.",
     "amd_gpu_container_peak_vram_bytes": "The most video memory that a container was seen to use.",
+    "amd_gpu_container_peak_gtt_bytes": "The most system memory that the GPU was seen to use for a container.",
     "amd_gpu_container_processes": "Processes of a container that use the GPU.",
     "amd_gpu_container_tracked": "1 if the GPU Tracker has given the GPU to the container, else 0.",
     "amd_gpu_processes_not_shown": "Processes of other users that could not be looked into.",
@@ -74,6 +75,7 @@ def _gpu_fields(gpu: GpuUsage) -> dict[str, object]:
     return {
         **gpu.as_dict(),
         "uuid": None if gpu.uuid == "N/A" else gpu.uuid,
+        "vram_not_accounted_for": gpu.not_accounted_for,
         "users": [_user_fields(user) for user in gpu.users],
     }
 
@@ -105,6 +107,7 @@ def _user_samples(gpu: GpuUsage, user: GpuUser) -> Iterator[tuple[str, dict[str,
     yield "amd_gpu_container_vram_bytes", labels, user.vram_bytes
     yield "amd_gpu_container_gtt_bytes", labels, user.gtt_bytes
     yield "amd_gpu_container_peak_vram_bytes", labels, user.peak_bytes
+    yield "amd_gpu_container_peak_gtt_bytes", labels, user.peak_gtt_bytes
     yield "amd_gpu_container_processes", labels, len(user.processes)
     yield "amd_gpu_container_tracked", labels, int(user.is_tracked)
 

@@ -117,7 +117,7 @@ class _Join:
             gtt_total=totals.gtt_total,
             gtt_used=totals.gtt_used,
             busy_percent=self._gpu_busy.get(gpu.number),
-            users=tuple(sorted(users, key=_place_of)),
+            users=tuple(sorted(users, key=lambda user: _place_of(user, is_apu=gpu.is_apu))),
         )
 
     def _find_containers(self, holders: Mapping[int, Owner]) -> dict[int, ContainerOfProcess | None]:
@@ -168,9 +168,10 @@ class _Join:
         )
 
 
-def _place_of(user: GpuUser) -> tuple[float, float, str, int]:
+def _place_of(user: GpuUser, *, is_apu: bool) -> tuple[float, float, str, int]:
     """Return what orders the users of a GPU: those with most memory first."""
-    return -user.vram_bytes, user.since or 0, user.container_id, -1 if user.user is None else user.user
+    memory = user.vram_bytes + (user.gtt_bytes if is_apu else 0)
+    return -memory, user.since or 0, user.container_id, -1 if user.user is None else user.user
 
 
 def _of_holder(owner: Owner | None, by_cgroup: ContainerOfProcess | None) -> ContainerOfProcess | None:

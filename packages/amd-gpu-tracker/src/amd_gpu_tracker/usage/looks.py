@@ -93,6 +93,7 @@ def _user_with_peak(user: GpuUser, peak: Peak | None) -> GpuUser:
         name=user.name or peak.name,
         engine=user.engine or peak.engine,
         peak_bytes=peak.vram_bytes,
+        peak_gtt_bytes=peak.gtt_bytes,
         last_used=peak.seen,
     )
 
@@ -107,6 +108,7 @@ def _seen(usage: Usage, gpus: Sequence[Gpu], now: float) -> Iterator[Peak]:
                     name=user.name[:LONGEST_TEXT],
                     engine=user.engine,
                     vram_bytes=user.vram_bytes,
+                    gtt_bytes=user.gtt_bytes,
                     seen=now,
                     user=user.user,
                 )

@@ -47,6 +47,7 @@ class Peak(Value):
         name: Name of the container; "" where it is not known.
         engine: Who made it; "" where that is not known.
         vram_bytes: The most video memory that it was seen to use.
+        gtt_bytes: The most system memory that the GPU was seen to use for it.
         seen: When it was last seen to use the GPU, in seconds since 1970 (UTC).
         user: Uid of the user whose container it is; None for containers of root.
     """
@@ -56,6 +57,8 @@ class Peak(Value):
     name: str
     engine: str
     vram_bytes: int
+    # Files that an earlier version wrote in this boot have none.
+    gtt_bytes: int = 0
     seen: float
     user: int | None = None
 
@@ -113,7 +116,9 @@ def raise_peaks(known: Mapping[Key, Peak], now: Iterable[Peak]) -> dict[Key, Pea
         before = peaks.pop(seen.key, seen)
         # At the end: the order is that in which containers were last seen.
         peaks[seen.key] = seen.replace(
-            vram_bytes=max(seen.vram_bytes, before.vram_bytes), name=seen.name or before.name
+            vram_bytes=max(seen.vram_bytes, before.vram_bytes),
+            gtt_bytes=max(seen.gtt_bytes, before.gtt_bytes),
+            name=seen.name or before.name,
         )
     return dict(list(_without_surplus(peaks).items())[-MOST_PEAKS:])
 
@@ -146,6 +151,7 @@ def _parse(fields: dict[str, Any]) -> Peak | None:
         return None
     if type(peak.user) not in (int, type(None)):
         return None
-    is_amount = type(peak.vram_bytes) is int and 0 <= peak.vram_bytes < LARGEST_AMOUNT
+    amounts = (peak.vram_bytes, peak.gtt_bytes)
+    is_amount = all(type(amount) is int and 0 <= amount < LARGEST_AMOUNT for amount in amounts)
     is_time = type(peak.seen) in (int, float) and 0 <= peak.seen < NEVER
     return peak if is_amount and is_time else None

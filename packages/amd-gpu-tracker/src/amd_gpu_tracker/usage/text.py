@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from amd_gpu_tracker.usage.peaks import Peak
     from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
 
 GIB = 1024 * MEBIBYTE
@@ -20,6 +21,7 @@ MOST_PIDS = 6
 MOST_NAMES = 6
 MOST_ENDED = 20
 LONGEST_NAME = 40
+NOT_ACCOUNTED_FOR = "(not accounted for)"
 NOT_TRACKED = "(not tracked)"
 # What a narrow terminal can best do without yields first.
 COLUMNS = (
@@ -87,16 +89,20 @@ def _gpu_rows(gpu: GpuUsage, *, enabled: bool, now: float) -> list[dict[str, str
         "Busy": "-" if gpu.busy_percent is None else f"{gpu.busy_percent} %",
     }
     users = [_user_cells(user, gpu, enabled=enabled, now=now) for user in gpu.users]
+    if gpu.is_in_unknown_use:
+        missing = format_amount(gpu.not_accounted_for)
+        users.append({"Who": NOT_ACCOUNTED_FOR, "Memory": missing, "Peak": "", "Processes": ""})
     users = users or [{"Who": "-", "Memory": "", "Peak": "", "Processes": ""}]
     return [{**(first if not position else dict.fromkeys(first, "")), **cells} for position, cells in enumerate(users)]
 
 
 def _user_cells(user: GpuUser, gpu: GpuUsage, *, enabled: bool, now: float) -> dict[str, str]:
-    memory = user.vram_bytes + (user.gtt_bytes if gpu.is_apu else 0)
     return {
         "Who": user.title,
-        "Memory": format_amount(memory) if user.processes else "",
-        "Peak": "" if user.peak_bytes is None else format_amount(user.peak_bytes),
+        "Memory": format_amount(gpu.memory_of(user.vram_bytes, user.gtt_bytes)) if user.processes else "",
+        "Peak": ""
+        if user.peak_bytes is None
+        else format_amount(gpu.memory_of(user.peak_bytes, user.peak_gtt_bytes or 0)),
         "Processes": _processes(user, enabled=enabled) if user.processes else _idle(user, now),
     }
 
@@ -121,7 +127,7 @@ def _processes(user: GpuUser, *, enabled: bool) -> str:
 def _same_name(name: str, processes: Sequence[UserProcess]) -> str:
     pids = [str(process.pid) for process in processes if process.pid]
     more = f" and {len(pids) - MOST_PIDS} more" if len(pids) > MOST_PIDS else ""
-    called = name[:LONGEST_NAME] or ("unknown" if pids else "outside of this pid namespace")
+    called = name[:LONGEST_NAME] or ("unknown" if pids else "not found in this pid namespace")
     return f"{called} {', '.join(pids[:MOST_PIDS])}{more}".rstrip()
 
 
@@ -133,14 +139,20 @@ def _idle(user: GpuUser, now: float) -> str:
 
 def _ended(usage: Usage, now: float) -> list[str]:
     """Return a sentence about each container that has used GPUs and does so no more, the latest first."""
-    numbers = {f"{gpu.pci_address}/{gpu.partition_rank}": gpu.number for gpu in usage.gpus}
+    gpus = {f"{gpu.pci_address}/{gpu.partition_rank}": gpu for gpu in usage.gpus}
+    numbers = {key: gpu.number for key, gpu in gpus.items()}
     present = {(*user.owner, gpu.number) for gpu in usage.gpus for user in gpu.users}
     ended = [peak for peak in reversed(usage.peaks) if (*peak.owner, numbers.get(peak.gpu)) not in present]
     return [
-        f"{printable(peak.title)} used at most {format_amount(peak.vram_bytes)} of GPU {numbers.get(peak.gpu, '?')}, "
+        f"{printable(peak.title)} used at most {_peak_amount(peak, gpus.get(peak.gpu))} "
+        f"of GPU {numbers.get(peak.gpu, '?')}, "
         f"last seen {format_duration(now - peak.seen)} ago"
         for peak in ended[:MOST_ENDED]
     ]
+
+
+def _peak_amount(peak: Peak, gpu: GpuUsage | None) -> str:
+    return format_amount(gpu.memory_of(peak.vram_bytes, peak.gtt_bytes) if gpu else peak.vram_bytes)
 
 
 def _not_shown(count: int) -> list[str]:

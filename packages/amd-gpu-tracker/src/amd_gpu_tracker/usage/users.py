@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.usage.peaks import Peak
 
 NO_CONTAINER = "(no container)"
+# Of memory that no process has. An idle MI300X has 0.3 of 192 GiB in use, and page tables grow with what is used.
+LEAST_BYTES = 256 << 20
+LEAST_OF_TOTAL = 0.01
+LEAST_OF_USED = 0.05
 
 
 class UserProcess(Value):
@@ -47,6 +51,7 @@ class GpuUser(Value):
         is_tracked: Whether the tracker has given it this GPU.
         since: When it got the GPU, in seconds since 1970 (UTC); None where it is not tracked.
         peak_bytes: The most video memory that it was seen to use; None where nothing is remembered.
+        peak_gtt_bytes: The most system memory that the GPU was seen to use for it; None where nothing is remembered.
         last_used: When it was last seen to use the GPU, in seconds since 1970 (UTC); None where nothing is remembered.
         processes: Its processes that use the GPU, those with most memory first.
         user: Uid of the user whose container or processes these are; None for containers of root and of the caller, and
@@ -61,6 +66,7 @@ class GpuUser(Value):
     is_tracked: bool
     since: float | None
     peak_bytes: int | None = None
+    peak_gtt_bytes: int | None = None
     last_used: float | None = None
     processes: tuple[UserProcess, ...] = ()
     user: int | None = None
@@ -129,6 +135,24 @@ class GpuUsage(Value):
     gtt_used: int | None
     busy_percent: int | None
     users: tuple[GpuUser, ...]
+
+    @property
+    def not_accounted_for(self) -> int | None:
+        """Return the bytes of video memory that are used and that no process has; None where that is not known."""
+        if self.vram_used is None or self.partition_total > 1:
+            return None
+        return max(0, self.vram_used - sum(user.vram_bytes for user in self.users))
+
+    @property
+    def is_in_unknown_use(self) -> bool:
+        """Return whether more memory is not accounted for than what drivers and firmware keep for themselves."""
+        missing = self.not_accounted_for or 0
+        share = max((self.vram_used or 0) * LEAST_OF_USED, (self.vram_total or 0) * LEAST_OF_TOTAL)
+        return missing > max(share, LEAST_BYTES)
+
+    def memory_of(self, vram_bytes: int, gtt_bytes: int) -> int:
+        """Return the memory that counts on this GPU: on an APU both kinds, which are the same memory."""
+        return vram_bytes + (gtt_bytes if self.is_apu else 0)
 
 
 class Usage(Value):

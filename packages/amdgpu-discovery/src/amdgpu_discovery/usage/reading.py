@@ -38,7 +38,7 @@ class ProcessUse(Value):
     """What one process uses of one GPU.
 
     Attributes:
-        pid: Id of the process; 0 for those that KFD counts where the caller is in another pid namespace than KFD's.
+        pid: Id of the process; 0 for what KFD alone counts where the caller is in another pid namespace than KFD's.
         gpu: Number of the GPU.
         vram_bytes: Video memory.
         gtt_bytes: System memory that the GPU uses for it.
@@ -84,14 +84,16 @@ def read_usage(
     """Return what the GPUs and the processes in `proc` do now; `gpus` are what `find_gpus` returned."""
     number_by_id = {gpu.gpu_id: gpu.number for gpu in gpus if gpu.gpu_id}
     computing = _by_number(read_kfd_uses(host, list(number_by_id)), number_by_id)
-    if host.is_this_machine and not _has_machine_pids(proc):
-        computing = _as_outside(computing)
-    known = {use.pid for use in computing}
+    has_pids_of_kfd = not host.is_this_machine or _has_machine_pids(proc)
+    known = {use.pid for use in computing} if has_pids_of_kfd else set()
     scan = scan_drm_clients(proc, first=known) if _has_processes_of(host, proc) else DrmScan()
+    drawing = _on_gpus(scan.uses, gpus, proc)
+    if not has_pids_of_kfd:
+        computing = _without_found(_as_outside(computing), drawing)
     return UsageReading(
         gpus=tuple(gpus),
         totals=tuple(read_totals(host, gpu) for gpu in gpus),
-        processes=tuple(merge_uses(computing, _on_gpus(scan.uses, gpus, proc))),
+        processes=tuple(merge_uses(computing, drawing)),
         refused=len(scan.refused),
         cut_short=scan.cut_short,
         not_reached=scan.not_reached,
@@ -152,6 +154,16 @@ def _as_outside(uses: Iterable[ProcessUse]) -> list[ProcessUse]:
             sdma_us=total.sdma_us + use.sdma_us,
         )
     return list(sums.values())
+
+
+def _without_found(outside: Iterable[ProcessUse], drawing: Iterable[ProcessUse]) -> list[ProcessUse]:
+    """Return what KFD counts on each GPU less what DRM tells of processes here, because KFD counts those too."""
+    found: dict[int, int] = {}
+    for use in drawing:
+        found[use.gpu] = found.get(use.gpu, 0) + use.vram_bytes
+    left = [use.replace(vram_bytes=max(0, use.vram_bytes - found.get(use.gpu, 0))) for use in outside]
+    # Work alone may be that of the processes that were found.
+    return [use for use in left if use.vram_bytes or use.gpu not in found]
 
 
 def _by_number(uses: Iterable[KfdUse], number_by_id: Mapping[int, int]) -> list[ProcessUse]:
