@@ -61,6 +61,10 @@ def test_processes_outside_of_the_pid_namespace_have_no_number():
     assert last_row(user(process(0, ""))).endswith("1.0 GiB  not found in this pid namespace")
 
 
+def test_a_process_whose_partition_is_not_known_says_so():
+    assert last_row(user(process(7, "a").replace(is_partition_told=False))).endswith("a 7 (one of the partitions)")
+
+
 @pytest.mark.parametrize(
     ("used", "amount", "row"),
     [

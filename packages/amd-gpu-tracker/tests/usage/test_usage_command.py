@@ -335,6 +335,7 @@ def test_json_has_everything(used_host):
                 "sdma_us": 700,
                 "busy_percent": 50,
                 "uid": None,
+                "is_partition_told": True,
             },
             {
                 "pid": 3177,
@@ -345,6 +346,7 @@ def test_json_has_everything(used_host):
                 "sdma_us": 0,
                 "busy_percent": 0,
                 "uid": None,
+                "is_partition_told": True,
             },
         ],
     }

@@ -74,6 +74,34 @@ def test_partitions_have_their_own_use_and_their_nodes_tell_which_it_is(simulate
     assert [find_gpu_busy(first, second)[number] for number in (3, 5)] == [50, 0]
 
 
+def test_a_container_that_names_a_node_after_another_partition_is_counted_where_kfd_says(simulated):
+    def using(pid, partition, **fields):
+        use = SimulatedUse(gpu=0, partition=partition, vram_bytes=GIB, client_id=pid, **fields)
+        return SimulatedProcess(pid=pid, uses=(use,))
+
+    host = use_gpus(
+        simulated, "mi300x-8-cpx", using(70, 3), using(71, 5, in_kfd=False), using(72, 6, in_kfd=False), using(73, 4)
+    )
+    own, *_ = (gpu for gpu in find_gpus(host) if gpu.number == 7)
+    for pid, namespace in (("self", "mnt:[1]"), (70, "mnt:[2]"), (71, "mnt:[2]"), (72, "mnt:[1]"), (73, "mnt:[2]")):
+        directory = Path(host.path(f"/proc/{pid}/ns"))
+        directory.mkdir(parents=True)
+        (directory / "mnt").symlink_to(namespace)
+    for pid in (70, 71):
+        node = Path(host.path(f"/proc/{pid}/fd/3"))
+        node.unlink()
+        node.symlink_to(own.render_path)
+
+    found = read(host).processes
+
+    assert [(use.pid, use.gpu, use.is_partition_told) for use in found] == [
+        (70, 3, True),
+        (73, 4, True),
+        (72, 6, True),
+        (71, 7, False),
+    ]
+
+
 def test_the_memories_of_an_apu_are_told_apart(simulated):
     host = use_gpus(
         simulated,

@@ -165,6 +165,7 @@ class _Join:
             sdma_us=use.sdma_us,
             busy_percent=self._process_busy.get((use.pid, use.gpu)),
             uid=read_real_uid(self._proc, use.pid) if use.pid else None,
+            is_partition_told=use.is_partition_told,
         )
 
 

@@ -22,6 +22,7 @@ MOST_NAMES = 6
 MOST_ENDED = 20
 LONGEST_NAME = 40
 NOT_ACCOUNTED_FOR = "(not accounted for)"
+ONE_OF_PARTITIONS = "(one of the partitions)"
 NOT_TRACKED = "(not tracked)"
 # What a narrow terminal can best do without yields first.
 COLUMNS = (
@@ -120,8 +121,10 @@ def _processes(user: GpuUser, *, enabled: bool) -> str:
     named = [_same_name(name, processes) for name, processes in pids_by_name.items()]
     others = sum(len(processes) for processes in list(pids_by_name.values())[MOST_NAMES:])
     text = "; ".join([*named[:MOST_NAMES], *([f"{others} more with other names"] if others else [])])
-    note = NOT_TRACKED if enabled and user.container_id and not user.is_tracked else ""
-    return f"{text} {note}".rstrip()
+    is_told = all(process.is_partition_told for process in user.processes)
+    is_untracked = enabled and user.container_id and not user.is_tracked
+    notes = ("" if is_told else ONE_OF_PARTITIONS, NOT_TRACKED if is_untracked else "")
+    return " ".join(filter(None, (text, *notes)))
 
 
 def _same_name(name: str, processes: Sequence[UserProcess]) -> str:

@@ -29,6 +29,7 @@ class UserProcess(Value):
         sdma_us: For how many microseconds the copy engines have worked for it.
         busy_percent: How much of the time it kept the GPU at work; None after one reading.
         uid: Real uid of the process; None where nothing tells.
+        is_partition_told: Whether it is known which partition of the PCI function it uses.
     """
 
     pid: int
@@ -39,6 +40,7 @@ class UserProcess(Value):
     sdma_us: int
     busy_percent: int | None
     uid: int | None = None
+    is_partition_told: bool = True
 
 
 class GpuUser(Value):

@@ -17,7 +17,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
@@ -45,6 +45,8 @@ class ProcessUse(Value):
         compute_units: Compute units that have work of this process at the moment of reading.
         sdma_us: For how many microseconds the copy engines have worked for it.
         engines: Names of engines, each with the nanoseconds for which it has worked for this process.
+        is_partition_told: Whether the kernel tells which partition of the PCI function it is; a container may give any
+            name to a render node.
     """
 
     pid: int
@@ -54,6 +56,7 @@ class ProcessUse(Value):
     compute_units: int = 0
     sdma_us: int = 0
     engines: tuple[tuple[str, int], ...] = ()
+    is_partition_told: bool = True
 
 
 class UsageReading(Value):
@@ -87,7 +90,7 @@ def read_usage(
     has_pids_of_kfd = not host.is_this_machine or _has_machine_pids(proc)
     known = {use.pid for use in computing} if has_pids_of_kfd else set()
     scan = scan_drm_clients(proc, first=known) if _has_processes_of(host, proc) else DrmScan()
-    drawing = _on_gpus(scan.uses, gpus, proc)
+    drawing = _on_gpus(scan.uses, gpus, proc, {(use.pid, use.gpu) for use in computing} if has_pids_of_kfd else set())
     if not has_pids_of_kfd:
         computing = _without_found(_as_outside(computing), drawing)
     return UsageReading(
@@ -179,28 +182,50 @@ def _by_number(uses: Iterable[KfdUse], number_by_id: Mapping[int, int]) -> list[
     ]
 
 
-def _on_gpus(uses: Iterable[NodeUse], gpus: Sequence[Gpu], proc: str) -> list[ProcessUse]:
-    """Return what processes use through DRM, each client once."""
+def _on_gpus(uses: Iterable[NodeUse], gpus: Sequence[Gpu], proc: str, computing: Container[Pair]) -> list[ProcessUse]:
+    """Return what processes use through DRM, each client once; `computing` are those that KFD knows."""
     holders: dict[tuple[int, str], list[NodeUse]] = {}
+    untold: set[Pair] = set()
     for use in uses:
-        number = _number_of(use, gpus)
+        number, is_told = _number_of(use, gpus, proc, computing)
         if number is not None:
             holders.setdefault((number, use.client.client_id), []).append(use)
+            untold |= set() if is_told else {(use.pid, number)}
     sums: dict[Pair, ProcessUse] = {}
     for (number, _), held in holders.items():
         use = _owner(held, proc)
-        sums[use.pid, number] = _add(sums.get((use.pid, number), ProcessUse(pid=use.pid, gpu=number)), use)
+        pair = use.pid, number
+        first = ProcessUse(pid=use.pid, gpu=number, is_partition_told=pair not in untold)
+        sums[pair] = _add(sums.get(pair, first), use)
     return [use for use in sums.values() if use.vram_bytes or use.gtt_bytes or any(time for _, time in use.engines)]
 
 
-def _number_of(use: NodeUse, gpus: Sequence[Gpu]) -> int | None:
-    """Return the GPU behind a node. Partitions share a PCI address, so that the name of the node decides."""
+def _number_of(use: NodeUse, gpus: Sequence[Gpu], proc: str, computing: Container[Pair]) -> tuple[int | None, bool]:
+    """Return the GPU behind a node, and whether that is certain.
+
+    Partitions share a PCI address, so that the name of the node decides; in a container KFD does, because a node may
+    have any name there. The device number would tell, but stat(2) of a descriptor that the process exchanges meanwhile
+    asks a file system of that user (FUSE), which need not answer.
+    """
     address = use.client.pci_address
     there = [gpu for gpu in gpus if str(gpu.pci_address) == address] if address else list(gpus)
     if address and len(there) == 1:
-        return there[0].number
+        return there[0].number, True
     names = ((gpu.number, (gpu.render_path, gpu.card_path)) for gpu in there)
-    return next((number for number, paths in names if f"/dev/dri/{use.node}" in paths), None)
+    named = next((number for number, paths in names if f"/dev/dri/{use.node}" in paths), None)
+    if _mount_namespace(proc, use.pid) == _mount_namespace(proc, "self"):
+        return named, True
+    known = [gpu.number for gpu in there if (use.pid, gpu.number) in computing]
+    if known:
+        return (named if named in known else known[0]), True
+    return (named if named is not None or not address or not there else there[0].number), False
+
+
+def _mount_namespace(proc: str, pid: int | str) -> str:
+    try:
+        return posix.readlink(f"{proc}/{pid}/ns/mnt")
+    except OSError:
+        return ""
 
 
 def _owner(held: list[NodeUse], proc: str) -> NodeUse:
