@@ -6,7 +6,6 @@ import sys
 import time
 
 from amd_gpu_tracker.errors import GpusChanged
-from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.show.listing import WIDE_TERMINAL
 from amd_gpu_tracker.show.table import format_json, format_refusals, format_status, list_status
@@ -96,6 +95,9 @@ def _print_on_terminal(status: Status, *, wide: bool, no_trunc: bool) -> None:
 
 def _names(status: Status) -> dict[str, str]:
     uses = (*(use for gpu in status.gpus for use in gpu.containers), *status.privileged)
+    # The list that scripts read has no names.
+    from amd_gpu_tracker.life.container_names import find_container_names
+
     return find_container_names(uses)
 
 
