@@ -40,4 +40,4 @@ def test_a_container_without_the_token_is_refused_in_the_guides_words(exclusive)
         answer = exclusive.create()
 
     assert answer.returncode == 1
-    assert answer.stderr.endswith("GPUs [1] are exclusive and already in use\nGPU 1 is in use by container train\n")
+    assert answer.stderr.endswith("GPUs [1] are exclusive and already in use\nGPU 1 is in use by job train\n")

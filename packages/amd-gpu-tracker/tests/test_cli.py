@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lock import LibraryLock
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.waiting.queue import Queue
 
 RULE = "-" * 120
 EMPTY_TABLE = f"""\
@@ -120,6 +123,31 @@ def test_the_guide_from_disabled_to_enabled_and_back(command):
     assert command("status") == (0, EMPTY_TABLE, "")
     assert command("disable") == (0, "GPU Tracker has been disabled\n", "")
     assert command("status") == (0, "GPU Tracker is disabled\n", "")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["train"], "1 job that waits for GPUs ends without them: train\n"),
+        (
+            [f"job-{number}" for number in range(10)],
+            (
+                "10 jobs that wait for GPUs end without them: job-0, job-1, job-2, job-3, job-4, job-5, job-6, job-7"
+                " and 2 more\n"
+            ),
+        ),
+    ],
+)
+def test_disable_names_the_jobs_that_wait(command, untracked, names, said):
+    command("enable")
+    queue = Queue(State(untracked.host), Processes())
+    places = [queue.take(name, "auto:2", 2, range(4), LibraryLock) for name in names]
+
+    answers = [command("disable"), command("disable")]
+    for place in places:
+        queue.leave(place)
+
+    assert answers == [(0, "GPU Tracker has been disabled\n", said), (0, "GPU Tracker is already disabled\n", "")]
 
 
 def test_the_guides_table_of_containers(command, sleeper):
@@ -367,7 +395,7 @@ def test_a_terminal_is_not_told_what_to_do_by_names_of_containers(command, sleep
     assert command("status")[1].splitlines()[3].endswith(" clear?[2J")
     refusal = command("status", "--refusals")[1].splitlines()
     assert refusal[0].endswith(" container title?]0;x? by api")
-    assert refusal[2] == "    GPU 0 is in use by container clear?[2J"
+    assert refusal[2] == "    GPU 0 is in use by job clear?[2J"
 
 
 def test_refusals_are_shown_with_their_words(command, sleeper, untracked):
@@ -382,10 +410,8 @@ def test_refusals_are_shown_with_their_words(command, sleeper, untracked):
 
     assert shown[0].endswith(" container second by api")
     assert shown[1:] == [
-        "    GPUs [1] allocated",
         "    GPUs [0] are exclusive and already in use",
-        "    Released GPUs [1] used by container second",
-        "    GPU 0 is in use by container first",
+        "    GPU 0 is in use by job first",
     ]
     assert [entry["container_id"] for entry in json.loads(command("status", "--refusals", "--json")[1])] == ["second"]
 

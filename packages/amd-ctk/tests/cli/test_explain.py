@@ -311,7 +311,7 @@ def test_an_exclusive_gpu_in_use_is_refused_without_a_trace(host, amd_ctk):
 
     assert answer.returncode == 1
     assert "  GPUs [0] are exclusive and already in use\n" in answer.stdout
-    assert "  GPU 0 is in use by container job\n" in answer.stdout
+    assert "  GPU 0 is in use by job job\n" in answer.stdout
     assert not tracker.refusals()
 
 

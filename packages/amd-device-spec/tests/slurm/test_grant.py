@@ -9,7 +9,8 @@ import pytest
 from amd_device_spec.host_grant import grant_on_host
 from amd_device_spec.request import requested_gpus
 from amd_device_spec.settings import Settings
-from amd_device_spec.slurm.grant import grant_in_job
+from amd_device_spec.slurm.grant import grant_in_job, rules_in_job
+from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
 from amdgpu_discovery.host import Host
@@ -100,6 +101,30 @@ def test_a_job_without_gpus_has_none(grant):
         " (ask for GPUs, as with 'srun --gres=gpu:1')"
     )
     assert grant(*JOB, "AMD_VISIBLE_DEVICES=0", settings=Settings(unknown_gpus="ignore")) == []
+
+
+def numbers_of(host, environment, request="auto:1"):
+    variables = dict(entry.split("=", 1) for entry in environment)
+    return rules_in_job(ChoiceRules(groups={}), request, host, variables).numbers
+
+
+def test_a_program_of_a_job_has_the_gpus_of_the_job(grant, host):
+    grant(*SECOND_HALF)
+
+    assert numbers_of(host, SECOND_HALF) == (2, 3)
+    assert numbers_of(host, (*JOB, "SLURM_JOB_GPUS=0,1,2,3")) is None
+    assert numbers_of(host, ("SLURM_CONF=/etc/slurm.conf",)) is None
+
+
+def test_a_program_of_a_job_without_gpus_has_none(grant, host):
+    grant(*SECOND_HALF)
+
+    assert numbers_of(host, JOB, "none") is None
+    with pytest.raises(RequestError) as refused:
+        numbers_of(host, JOB)
+    assert str(refused.value) == (
+        "auto:1: this Slurm job has no GPU that this process may use (ask for GPUs, as with 'srun --gres=gpu:1')"
+    )
 
 
 def test_where_slurm_hands_out_no_gpus_the_request_counts(grant):

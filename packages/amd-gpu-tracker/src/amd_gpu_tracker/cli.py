@@ -35,6 +35,9 @@ SET = "set"
 # Commands that change nothing.
 LOOKING = ("status", "help", "h")
 
+# Of the jobs that wait.
+MOST_NAMED = 8
+
 EXAMPLES = {
     "disable": ("disable",),
     "enable": ("enable",),
@@ -114,8 +117,11 @@ def tracker_app(
     def disable(context: typer.Context) -> None:
         """Disable the GPU Tracker."""
         host = host_of(context)
+        waiting = [ticket.name for ticket in Tracker(host).waiting()]
         if Tracker(host).disable():
             print("GPU Tracker has been disabled")
+            if waiting:
+                say(_end_of_wait(waiting))
             after_switch(host)
         else:
             print("GPU Tracker is already disabled")
@@ -307,6 +313,13 @@ def run(app: typer.Typer) -> None:
     except ToolkitError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+def _end_of_wait(names: list[str]) -> str:
+    """Return which jobs wait in vain for a tracker that was disabled."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    jobs = "1 job that waits for GPUs ends" if len(names) == 1 else f"{len(names)} jobs that wait for GPUs end"
+    return f"{jobs} without them: {', '.join(names[:MOST_NAMED])}{more}"
 
 
 def _nearest_command(word: str) -> str:

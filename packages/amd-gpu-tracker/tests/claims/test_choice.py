@@ -50,6 +50,36 @@ def test_free_is_refused_where_nothing_is_free(machine):
     assert machine.users() == {0: ["first"], 1: ["first"], 2: ["first"], 3: ["first"]}
 
 
+@pytest.fixture
+def in_job(machine):
+    """Return the tracker of a process that may have GPUs 2 and 3 only."""
+    return Tracker(machine.host, processes=machine.processes, rules=ChoiceRules(groups={}, numbers=(2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("request_text", "given"), [("auto:1", (2,)), ("auto:2", (2, 3)), ("all", (2, 3)), ("3", (3,)), ("", ())]
+)
+def test_a_batch_job_has_its_own_gpus_only(in_job, request_text, given):
+    assert in_job.reserve("mine", request_text) == given
+
+
+@pytest.mark.parametrize(
+    ("request_text", "sentence"),
+    [
+        ("auto:3", "auto:3: this process may use 2 GPUs"),
+        (
+            "0",
+            ("GPU 0 is not among the GPUs this process may use (2, 3) (its device cgroup hides the others)"),
+        ),
+    ],
+)
+def test_what_a_batch_job_does_not_have_is_refused(in_job, request_text, sentence):
+    with pytest.raises(RequestError) as refusal:
+        in_job.reserve("mine", request_text)
+
+    assert str(refusal.value) == sentence
+
+
 def test_exclusive_gpus_are_given_once(eight):
     given = [eight.tracker.reserve(f"c{number}", "auto:1") for number in range(8)]
 

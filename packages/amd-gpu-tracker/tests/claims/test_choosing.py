@@ -70,8 +70,13 @@ def chosen(request, *described):
     return found and [each.number for each in found]
 
 
-def refusal(request, *described, is_host=True):
-    return why_not(candidates(*described), parse_choice(request), lambda each: each.container_id, is_host=is_host)
+def refusal(request, *described, unfit=0, hidden=0):
+    """Return why these GPUs are not enough, on a host with some more that do not fit and some that are hidden."""
+    usable = len(described) + unfit
+    found = [
+        candidate.replace(gpu=candidate.gpu.replace(host_total=usable + hidden)) for candidate in candidates(*described)
+    ]
+    return why_not(found, parse_choice(request), lambda each: each.container_id, usable=usable)
 
 
 def test_the_lowest_numbers_are_chosen_of_equal_gpus():
@@ -142,8 +147,17 @@ def test_the_refusal_counts_what_is_missing():
     assert refusal("free:2", *[(1, 0, "web")] * 2, (1, 0, "web db")) == (
         "free:2: 0 of 3 GPUs are free (0, 1 in use by web; 2 in use by web and db); 'amd-ctk run --wait' waits for 2"
     )
-    assert refusal("free:3+numa:0", (1, 0, ""), (1, 0, ""), (1, 0, "web!"), is_host=False) == (
+    assert refusal("free:3+numa:0", (1, 0, ""), (1, 0, ""), (1, 0, "web!"), unfit=5) == (
         "free:3+numa:0: 2 of 3 GPUs that fit are free (2 exclusive and in use); 'amd-ctk run --wait' waits for one"
+    )
+
+
+def test_the_refusal_counts_the_gpus_that_this_process_may_use():
+    assert refusal("free:2", (1, 0, ""), (1, 0, "web"), hidden=3) == (
+        "free:2: 1 of the 2 GPUs this process may use is free (1 in use by web); 'amd-ctk run --wait' waits for one"
+    )
+    assert refusal("free:1+numa:0", (1, 0, "web"), unfit=1, hidden=3) == (
+        "free:1+numa:0: 0 of 1 GPU that fit are free (0 in use by web); 'amd-ctk run --wait' waits for one"
     )
 
 

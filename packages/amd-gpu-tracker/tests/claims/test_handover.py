@@ -15,7 +15,7 @@ from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 
-IN_USE = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by container train"
+IN_USE = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by job train"
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_a_token_opens_no_other_gpu(host):
     with (
         Tracker(host).hold("train", "1") as reservation,
         Tracker(host).hold("other", "2"),
-        pytest.raises(GpusRefused, match="GPU 2 is in use by container other"),
+        pytest.raises(GpusRefused, match="GPU 2 is in use by job other"),
     ):
         start(host, "thief", 1, 2, **reservation.environment)
 
@@ -173,6 +173,17 @@ def test_the_token_of_a_dead_holder_opens_nothing(host):
 
     with pytest.raises(GpusRefused, match="GPU 1 is in use by container web"):
         start(host, "thief", 1, **reservation.environment)
+
+
+def test_without_a_gpu_there_is_nothing_to_hand_on(host):
+    assert Tracker(host).hold("train", "none").environment == {"AMD_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
+
+
+def test_a_job_is_told_of_jobs_and_of_no_gpus_that_it_never_had(host):
+    with Tracker(host).hold("train", "1"), pytest.raises(GpusRefused) as refusal:
+        Tracker(host).hold("late", "0-2")
+
+    assert str(refusal.value) == IN_USE
 
 
 def test_a_reservation_of_a_dead_process_is_over(machine):

@@ -50,7 +50,7 @@ def test_a_claim_removes_what_a_killed_one_had_not_put_in_place(machine, gpu):
 
 
 def test_a_refusal_does_not_speak_of_gpus_nobody_got():
-    assert refusal("c", [], [("a", [0, 2]), ("b", [0])]) == (
+    assert refusal("c", [], [("container a", [0, 2]), ("container b", [0])]) == (
         "GPUs [0 2] are exclusive and already in use\n"
         "GPUs [0 2] are in use by container a\n"
         "GPU 0 is in use by container b"

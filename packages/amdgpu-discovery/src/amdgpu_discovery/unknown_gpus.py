@@ -34,6 +34,10 @@ class UnknownGpu(RequestError):
         self.address = address
 
 
+class NotAGpu(UnknownGpu):
+    """An item that could name a GPU of no host."""
+
+
 class BrokenRange(RequestError):
     """An item that looks like a range but is not one."""
 
@@ -47,9 +51,9 @@ def no_gpu() -> UnknownGpu:
     return UnknownGpu("this host has no AMD GPU that can compute", items=["all"], hint=SHOW_GPUS)
 
 
-def names_no_partition(item: str) -> UnknownGpu:
+def names_no_partition(item: str) -> NotAGpu:
     """Say that `:pN` stands behind what is neither an id nor an address."""
-    return UnknownGpu(
+    return NotAGpu(
         f"{shown(item, quoted=True)} names no partition",
         items=[item],
         hint="put :pN behind a unique id or a PCI address; a number names one partition already",
@@ -82,9 +86,9 @@ def partition_as_function(address: PciAddress, item: str, gpu: GpuLocation) -> U
     )
 
 
-def no_unique_id(item: str) -> UnknownGpu:
+def no_unique_id(item: str) -> NotAGpu:
     """Say what rocminfo means by an id that is none."""
-    return UnknownGpu(
+    return NotAGpu(
         f"{item} is how rocminfo prints a GPU without a unique id",
         items=[item],
         hint="write its number or PCI address; 'amd-ctk gpu list --json' shows them",
@@ -117,10 +121,10 @@ def broken_range(item: str, hint: str) -> BrokenRange:
     return BrokenRange(f"{shown(item, quoted=True)} is not a range of GPUs", item=item, hint=hint)
 
 
-def not_a_gpu(item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
+def not_a_gpu(item: str, gpus: Sequence[GpuLocation]) -> NotAGpu:
     """Say what an item may be."""
     what = f"{shown(item, quoted=True)} is" if item else "an empty item between commas is"
-    return UnknownGpu(
+    return NotAGpu(
         f"{what} not a GPU number, range, unique id or PCI address",
         items=[item],
         hint=f"write {_numbers(gpus)}" if gpus else f"this host has {_numbers(gpus)}",

@@ -25,7 +25,6 @@ CONDITIONS = (
         (" auto : 2 ", "auto", 2),
         ("auto:02", "auto", 2),
         ("auto:2,", "auto", 2),
-        ("auto:2,auto:2", "auto", 2),
     ],
 )
 def test_a_choice_says_how_many(request_text, word, count):
@@ -89,6 +88,9 @@ def test_what_names_gpus_is_no_choice(request_text):
     [
         ("auto:2,0", "'auto:2' cannot be combined with '0': name GPUs, or say how many"),
         ("0,auto:2", "'auto:2' cannot be combined with '0': name GPUs, or say how many"),
+        ("auto:1,auto:1", "'auto:1' is written twice, and a choice stands alone (as in auto:2)"),
+        ("auto, auto ,auto", "'auto' is written twice, and a choice stands alone (as in auto:2)"),
+        ("auto:1,auto:1,0", "'auto:1' cannot be combined with '0': name GPUs, or say how many"),
         ("auto:1,free:1", "'auto:1' cannot be combined with 'free:1': name GPUs, or say how many"),
         ("all+discrete,3", "'all+discrete' cannot be combined with '3': name GPUs, or say how many"),
         ("auto:", "'auto:' does not say how many GPUs (as in auto:2)"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker import may_be_tracking
-from amd_gpu_tracker.claims.conflicts import refusal
+from amd_gpu_tracker.claims.conflicts import called, refusal
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.life.container_names import find_container_name
 from amd_gpu_tracker.life.processes import Processes
@@ -51,6 +51,5 @@ def _holders(uses: dict[int, GpuUse], taken: Sequence[int]) -> list[tuple[str, l
 
 
 def _title(container: ContainerUse) -> str:
-    """Return a container's id and, where its engine keeps one, its name."""
-    name = find_container_name(container)
-    return f"{container.container_id} ({name})" if name else container.container_id
+    """Return what a holder is called, with a container's name where its engine keeps one."""
+    return called(container.ways, container.container_id, find_container_name(container))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posix
 
 from amd_device_spec.grant import Grant, decide_grant
-from amd_device_spec.request import VISIBLE_DEVICES
+from amd_device_spec.request import SLURM_PREFIX, VISIBLE_DEVICES
 from amd_device_spec.slurm.conf import (
     GRES_CONF,
     HINT,
@@ -20,22 +20,27 @@ from amd_device_spec.slurm.conf import (
     has_several_types,
     read_lines,
 )
-from amd_device_spec.slurm_job import NODE, SlurmError
+from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
 from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.selection import asks_for_nothing
 from amdgpu_discovery.unknown_gpus import NOT_AMONG, format_numbers, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
     from amd_device_spec.slurm_job import Job
+    from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import Gpu, GpuLocation, UnnumberedGpu
     from amdgpu_discovery.host import Host
 
 # The longest name that a host can have; Slurm's own are no longer.
 LONGEST_NODE = 64
+NO_GPU_OF_JOB = "this Slurm job has no GPU that this process may use"
+ASK_SLURM = "ask for GPUs, as with 'srun --gres=gpu:1'"
 
 
 def grant_in_job(
@@ -60,10 +65,29 @@ def grant_in_job(
     try:
         return decide_grant(request, allowed, settings, unnumbered=unnumbered, described=described)
     except RequestError as error:
-        if NOT_AMONG not in error.message:
-            raise
-        numbers = format_numbers([gpu.number for gpu in allowed])
-        raise RequestError(error.message, hint=f"Slurm gave this job {numbers}") from error
+        raise with_gpus_of_job(error, [gpu.number for gpu in allowed]) from error
+
+
+def rules_in_job(rules: ChoiceRules, request: str, host: Host, environment: Mapping[str, str]) -> ChoiceRules:
+    """Return the rules for what a process asks for that has these variables: in a job it may have the job's GPUs only.
+
+    RequestError where the job has none, SlurmError where nobody can tell.
+    """
+    job = parse_job({name: value for name, value in environment.items() if name.startswith(SLURM_PREFIX)})
+    if job is None or asks_for_nothing(request):
+        return rules
+    gpus = locate_gpus(host)
+    allowed = find_gpus_of_job(job, gpus, host)
+    if gpus and not allowed:
+        raise RequestError(f"{shown(request)}: {NO_GPU_OF_JOB}", hint=ASK_SLURM)
+    return rules.replace(numbers=tuple(gpu.number for gpu in allowed)) if len(allowed) < len(gpus) else rules
+
+
+def with_gpus_of_job(error: RequestError, numbers: Sequence[int]) -> RequestError:
+    """Return an error about GPUs that are not those of the job, with the numbers of those that are."""
+    if NOT_AMONG not in error.message:
+        return error
+    return RequestError(error.message, hint=f"Slurm gave this job {format_numbers(numbers)}")
 
 
 def find_gpus_of_job(job: Job, gpus: Sequence[GpuLocation], host: Host) -> list[GpuLocation]:
@@ -100,7 +124,7 @@ def read_device_files(host: Host, node: str) -> list[str]:
 
 
 def _refuse_all(request: GpuRequest, settings: Settings) -> Grant:
-    message = f"{VISIBLE_DEVICES}={shown(request.visible or '')}: this Slurm job has no GPU that this process may use"
+    message = f"{VISIBLE_DEVICES}={shown(request.visible or '')}: {NO_GPU_OF_JOB}"
     if settings.unknown_gpus == "error":
-        raise RequestError(message, hint="ask for GPUs, as with 'srun --gres=gpu:1'")
+        raise RequestError(message, hint=ASK_SLURM)
     return Grant(gpus=(), notes=(message,))

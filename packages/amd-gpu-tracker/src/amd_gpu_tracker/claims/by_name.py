@@ -98,9 +98,9 @@ def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | 
     """
     choice = parse_choice(request)
     if choice is None:
-        wanted = select_gpus(locate_gpus(host), request, unnumbered=lambda: find_unnumbered_gpus(host))
-        return None, wanted
-    fitting = find_candidates(choice, find_gpus(host), rules)
+        gpus = rules.permitted(locate_gpus(host))
+        return None, select_gpus(gpus, request, unnumbered=lambda: find_unnumbered_gpus(host))
+    fitting = find_candidates(choice, rules.permitted(find_gpus(host)), rules)
     return (choice if choice.needs_tracker else None), fitting
 
 

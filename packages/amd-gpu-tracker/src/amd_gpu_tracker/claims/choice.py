@@ -66,7 +66,7 @@ def reserve_choice(
         chosen = choose(candidates, choice)
         if chosen is None:
             hint = _hint(candidates, choice)
-            raise refused(state, claim, _why_not(candidates, choice, scan.living), hint=hint)
+            raise refused(state, claim, _why_not(state, candidates, choice, scan.living), hint=hint)
         met = claim.replace(wanted=chosen)
         state.write_lease(new_lease(met, processes))
         if state.is_rootless:
@@ -89,7 +89,7 @@ def choose_now(
     candidates = find_users(gpus, policy, scan.living, others, is_rootless=state.is_rootless)
     chosen = choose(candidates, choice)
     if chosen is None:
-        raise GpusRefused(_why_not(candidates, choice, scan.living), hint=_hint(candidates, choice))
+        raise GpusRefused(_why_not(state, candidates, choice, scan.living), hint=_hint(candidates, choice))
     return chosen
 
 
@@ -146,7 +146,7 @@ def _hint(candidates: Sequence[Candidate], choice: Choice) -> str:
     return "" if uid is None else f"to leave out the containers of user {uid}, run 'amd-ctk gpu-tracker ignore {uid}'"
 
 
-def _why_not(candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:
+def _why_not(state: State, candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:
     for_root = [each.gpu for each in candidates if each.obstacle == FOR_ROOT_ONLY]
     never = only_for_root(choice, [each.gpu for each in candidates], for_root)
     if never:
@@ -156,5 +156,4 @@ def _why_not(candidates: Sequence[Candidate], choice: Choice, own: Sequence[Leas
         # Where an engine keeps the name of a user's container is up to that user.
         return (find_container_name(lease) if lease in own else "") or lease.container_id
 
-    host_total = candidates[0].gpu.host_total
-    return why_not(candidates, choice, name_of, is_host=len(candidates) == host_total)
+    return why_not(candidates, choice, name_of, usable=len(locate_gpus(state.host)))

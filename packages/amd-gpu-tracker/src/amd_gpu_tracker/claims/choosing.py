@@ -50,16 +50,14 @@ def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
     return None if best is None else sorted((candidate.gpu for candidate in best), key=lambda gpu: gpu.number)
 
 
-def why_not(
-    candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[Lease], str], *, is_host: bool = True
-) -> str:
+def why_not(candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[Lease], str], *, usable: int) -> str:
     """Return the refusal of a choice for which there are not enough GPUs now.
 
-    `is_host` says whether the candidates are all GPUs of the host; `name_of` names a container.
+    `usable` is how many GPUs this process may use, which may be more than the candidates; `name_of` names a container.
     """
     free = [candidate.gpu for candidate in candidates if candidate.is_free]
     reachable = _largest_hive(free) if choice.in_one_hive else len(free)
-    gpus = f"{len(candidates)} GPU{'' if len(candidates) == 1 else 's'}{'' if is_host else ' that fit'}"
+    gpus = _counted(candidates, usable)
     said = f"{shown(choice.text)}: {len(free)} of {gpus} {'is' if len(free) == 1 else 'are'} free"
     if reachable < len(free):
         said += f", {reachable} of them in one XGMI hive"
@@ -149,6 +147,14 @@ def _taken(candidates: Sequence[Candidate], name_of: Callable[[Lease], str]) -> 
     yield from reasons[:NAMES_SHOWN]
     if len(reasons) > NAMES_SHOWN:
         yield f"{len(reasons) - NAMES_SHOWN} more in use"
+
+
+def _counted(candidates: Sequence[Candidate], usable: int) -> str:
+    """Return of how many GPUs some are free: those of the host, those that it shows, or those of them that fit."""
+    gpus = f"{len(candidates)} GPU{'' if len(candidates) == 1 else 's'}"
+    if len(candidates) < usable:
+        return f"{gpus} that fit"
+    return gpus if usable == candidates[0].gpu.host_total else f"the {gpus} this process may use"
 
 
 def _names(candidate: Candidate, name_of: Callable[[Lease], str]) -> str:

@@ -5,6 +5,8 @@ Nothing here reads or writes: `reservation` and `amd-ctk explain` come with what
 
 from __future__ import annotations
 
+from amd_gpu_tracker.records.lease import BY_API
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.gpu import GpuLocation
 
-    # A container's name and the numbers of the GPUs that it uses.
+    # What a container or job is called, and the numbers of the GPUs that it uses.
     Use = tuple[str, Sequence[int]]
 
 HINT = "run 'amd-ctk swarm status' to see which containers use the GPUs"
@@ -46,11 +48,20 @@ def users_of(gpus: Iterable[GpuLocation], living: Iterable[Lease]) -> list[tuple
     return [(lease, numbers) for lease, numbers in found if numbers]
 
 
+def called(ways: Collection[str], container_id: str, name: str = "") -> str:
+    """Return what sentences call the holder of a lease, with the `name` that its engine gave a container."""
+    kind = "job" if BY_API in ways else "container"
+    return f"{kind} {container_id} ({name})" if name else f"{kind} {container_id}"
+
+
 def refusal(container_id: str, free: Sequence[int], uses: Sequence[Use]) -> str:
-    """Return the guide's lines for a container that asked for `free` GPUs and for those of `uses`."""
+    """Return the guide's lines for a container that asked for `free` GPUs and for those of `uses`.
+
+    A job, for which `container_id` is "", was never given the free ones and is not told that they are released.
+    """
     taken = sorted({number for _, numbers in uses for number in numbers})
     lines = [f"GPUs {_list(taken)} are exclusive and already in use"]
-    if free:
+    if free and container_id:
         lines = [
             f"GPUs {_list(free)} allocated",
             *lines,
@@ -66,8 +77,8 @@ def rootless_refusal(exclusive: Sequence[int]) -> str:
 
 def _in_use(title: str, numbers: Sequence[int]) -> str:
     if len(numbers) == 1:
-        return f"GPU {numbers[0]} is in use by container {title}"
-    return f"GPUs {_list(numbers)} are in use by container {title}"
+        return f"GPU {numbers[0]} is in use by {title}"
+    return f"GPUs {_list(numbers)} are in use by {title}"
 
 
 def _list(numbers: Collection[int]) -> str:

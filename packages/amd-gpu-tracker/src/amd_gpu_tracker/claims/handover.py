@@ -75,7 +75,9 @@ class Reservation:
 def build_environment(gpus: Sequence[GpuLocation], located: Sequence[GpuLocation], token: str) -> dict[str, str]:
     """Return the variables that hand on some of the `located` GPUs, which are all of the host."""
     numbers = ",".join(str(gpu.number) for gpu in gpus)
-    return {VISIBLE_DEVICES: numbers, ROCR_FILTER: _rocr_filter(gpus, located), TOKEN: token}
+    variables = {VISIBLE_DEVICES: numbers, ROCR_FILTER: _rocr_filter(gpus, located)}
+    # Without a GPU nothing is reserved.
+    return {**variables, TOKEN: token} if gpus else variables
 
 
 def new_token(name: str) -> str:

@@ -6,6 +6,7 @@ import posix
 
 from amd_gpu_tracker.claims.claim import TOKEN, extended_lease, new_lease, read_own_lease, refused
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
+from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.records.policy import may_be_tracking
 from amdgpu_discovery.errors import ToolkitError
 
@@ -148,7 +149,8 @@ def _refuse_conflicts(state: State, claim: Claim, exclusive: Sequence[GpuLocatio
     if uses := [(_title(lease), numbers) for lease, numbers in users_of(exclusive, scan.living)]:
         taken = {number for _, numbers in uses for number in numbers}
         free = [gpu.number for gpu in claim.wanted if gpu.number not in taken]
-        raise refused(state, claim, refusal(claim.holder.container_id, free, uses))
+        container_id = "" if BY_API in claim.ways else claim.holder.container_id
+        raise refused(state, claim, refusal(container_id, free, uses))
 
 
 def _refuse_exclusive(state: State, claim: Claim, exclusive: Sequence[GpuLocation]) -> None:
@@ -159,12 +161,12 @@ def _refuse_exclusive(state: State, claim: Claim, exclusive: Sequence[GpuLocatio
 
 
 def _title(lease: Lease) -> str:
-    """Return a container's id and, where its engine keeps one, its name."""
+    """Return what a holder is called, with a container's name where its engine keeps one."""
     # Only refusals need names.
+    from amd_gpu_tracker.claims.conflicts import called
     from amd_gpu_tracker.life.container_names import find_container_name
 
-    name = find_container_name(lease)
-    return f"{lease.container_id} ({name})" if name else lease.container_id
+    return called(lease.ways, lease.container_id, find_container_name(lease))
 
 
 def _swept(paths: list[str]) -> list[str]:

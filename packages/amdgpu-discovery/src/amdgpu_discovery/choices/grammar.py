@@ -18,6 +18,7 @@ from amdgpu_discovery.choices.sentences import (
     no_count,
     no_group_name,
     no_numa_node,
+    repeated,
     too_many_conditions,
     unknown_condition,
 )
@@ -100,6 +101,9 @@ def parse_choice(request: str) -> Choice | None:
     others = [item for item in items if item != choices[0]]
     if others:
         raise combined(choices[0], others[0])
+    # Items are each once; a comma behind the last one means nothing.
+    if "," in request.strip().removesuffix(","):
+        raise repeated(choices[0])
     if CDI_PREFIX in request:
         raise is_no_cdi_name(choices[0])
     return _parse(choices[0])

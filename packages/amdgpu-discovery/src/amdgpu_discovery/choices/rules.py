@@ -6,7 +6,12 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import TypeVar
+
+    from amdgpu_discovery.gpu import GpuLocation
+
+    AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
 
 
 class ChoiceRules(Value):
@@ -15,10 +20,16 @@ class ChoiceRules(Value):
     Attributes:
         groups: Requests by the names of groups: `{"notebooks": "0-1"}`.
         integrated: Whether `auto`, `free` and `all` take an APU beside discrete GPUs.
+        numbers: The GPUs that any request may mean, as those of a batch job; None where that is all of the host.
     """
 
     groups: Mapping[str, str]
     integrated: bool = True
+    numbers: tuple[int, ...] | None = None
+
+    def permitted(self, gpus: Sequence[AnyGpu]) -> list[AnyGpu]:
+        """Return those of some GPUs that a request may mean."""
+        return [gpu for gpu in gpus if self.numbers is None or gpu.number in self.numbers]
 
 
 NO_RULES = ChoiceRules(groups={})

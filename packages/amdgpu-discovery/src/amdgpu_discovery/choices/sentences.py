@@ -20,6 +20,13 @@ def combined(choice: str, other: str) -> RequestError:
     return RequestError(f"{both}: name GPUs, or say how many")
 
 
+def repeated(choice: str) -> RequestError:
+    """Say that a choice is no item of a list, also where it could be added up."""
+    return RequestError(
+        f"{shown(choice, quoted=True)} is written twice, and a choice stands alone", hint="as in auto:2"
+    )
+
+
 def is_no_cdi_name(choice: str) -> RequestError:
     """Say that a CDI spec has no choices."""
     return RequestError(
