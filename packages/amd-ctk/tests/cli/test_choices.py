@@ -110,14 +110,20 @@ def test_groups_are_cdi_devices(host, amd_ctk, tmp_path):
     assert amd_ctk("cdi", "validate").returncode == 0
 
 
-def test_a_group_of_gpus_that_are_not_there_is_no_cdi_device(host, amd_ctk):
+def test_a_group_of_gpus_that_are_not_there_is_no_cdi_device(host, amd_ctk, tmp_path):
     host("mi210-4")
-    amd_ctk("config", "set", "gpu-groups", "notebooks=7")
+    amd_ctk("config", "set", "gpu-groups", "notebooks=7", "training=0")
+    said = (
+        "a group of the settings is no CDI device: group:notebooks: GPU 7 does not exist, this host has GPUs 0-3"
+        " ('amd-ctk gpu list' shows them)\n"
+    )
 
-    answer = amd_ctk("cdi", "generate")
+    answers = [amd_ctk("cdi", "generate"), amd_ctk("cdi", "refresh")]
 
-    assert answer.returncode != 0
-    assert "group:notebooks: GPU 7 does not exist, this host has GPUs 0-3" in answer.stderr
+    assert [(answer.returncode, answer.stderr) for answer in answers] == [(0, said)] * 2
+    spec = json.loads((tmp_path / "host/etc/cdi/amd.json").read_text())
+    names = [device["name"] for device in spec["devices"]]
+    assert [name for name in names if name.startswith("group")] == ["group-training"]
 
 
 def test_choices_are_no_cdi_devices(host, amd_ctk):

@@ -222,6 +222,19 @@ def test_no_directory_that_is_made_may_be_written_by_others(tmp_path, amd_ctk, s
     assert os.stat(served.path("/etc/amd-container-toolkit")).st_mode & 0o777 == 0o755
 
 
+def test_a_group_that_no_host_could_have_is_refused(served: Host, amd_ctk) -> None:
+    answer = amd_ctk("config", "set", "gpu-groups", "notebooks=0", "training=garbage")
+
+    assert (answer.returncode, answer.stderr) == (
+        8,
+        (
+            "the group training: 'garbage' is not a GPU number, range, unique id or PCI address"
+            " (as in gpu-groups notebooks=0-1)\n"
+        ),
+    )
+    assert read_settings(served).gpu_groups == ()
+
+
 def test_groups_of_gpus_are_a_list(served: Host, amd_ctk) -> None:
     answer = amd_ctk("config", "set", "gpu-groups", "notebooks=0,2", "training=1-3")
 

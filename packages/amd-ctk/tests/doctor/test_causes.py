@@ -13,6 +13,7 @@ from amd_ctk.cdi.specs import write_spec
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.finding import BAD
 from amd_ctk.doctor.run import DoctorError, check_names, run_checks
+from amd_ctk.settings_file import set_setting
 from amd_device_spec.cdi import CdiOptions
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
@@ -324,6 +325,19 @@ def test_what_is_no_fault_is_a_note(machine, profile, check, words, fix):
 
     assert (result.finding.state, words in result.finding.words) == ("note", True)
     assert result.finding.fix.startswith(fix)
+
+
+def test_a_group_that_this_host_cannot_have_is_noted(machine):
+    grouped = machine("mi210-4")
+    set_setting(grouped.host, "gpu-groups", ["notebooks=0", "training=99"])
+
+    (result,) = grouped.examine(only=["settings"])
+
+    assert (result.finding.state, result.finding.words) == (
+        "note",
+        "gpu-groups: group:training: GPU 99 does not exist, this host has GPUs 0-3",
+    )
+    assert result.finding.fix == "amd-ctk config show gpu-groups, then correct it"
 
 
 def test_a_daemon_with_the_runtime_is_well(machine):

@@ -6,13 +6,13 @@ import os
 import stat
 
 from amd_ctk.cdi.errors import CdiError, cannot_generate, cannot_write
+from amd_ctk.gpu_groups import select_groups
 from amd_device_spec.cdi import build_cdi_spec, check_options
 from amd_device_spec.cdi_text import format_spec, parse_spec
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
 from amdgpu_discovery.choices.candidates import select_described
-from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_ctk.cdi.generate_options import GenerateOptions
+    from amd_ctk.gpu_groups import Groups
     from amd_device_spec.cdi import CdiOptions
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
@@ -47,6 +48,12 @@ def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
         raise
     except ToolkitError as error:
         raise cannot_generate(error) from error
+
+
+def find_groups(host: Host) -> Groups:
+    """Return the groups that the settings of a host have. Errors as `make_spec`."""
+    settings = read_settings(host)
+    return select_groups(settings, find_gpus(host) if settings.gpu_groups else ())
 
 
 def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bool]:
@@ -104,10 +111,8 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
 
 
 def _find_groups(host: Host, asked: Sequence[Gpu]) -> dict[str, list[Gpu]]:
-    """Return the groups of the settings with those of their GPUs that the spec has."""
-    groups = choice_rules(read_settings(host)).groups
-    gpus = find_gpus(host) if groups else []
-    found = {name: select_described(gpus, f"all+group:{name}", ChoiceRules(groups=groups)) for name in groups}
+    """Return the groups of the settings with those of their GPUs that the spec has; one that is wrong is left out."""
+    found = find_groups(host).gpus_by_name
     return {name: [gpu for gpu in members if gpu in asked] for name, members in found.items()}
 
 

@@ -107,6 +107,7 @@ def generate(
         print(f"Generated CDI spec: {output or DEFAULT_OUTPUT}")
         _save_options(host, wanted)
     _warn_of_old_engines(spec)
+    warn_of_groups(host)
 
 
 @app.command("validate")
@@ -209,6 +210,8 @@ def refresh_and_report(host: Host) -> bool:
     refreshed = refresh_specs(host)
     if not refreshed:
         print("No CDI spec has been generated, so there is none to refresh", flush=True)
+    elif not any(spec.error for spec in refreshed):
+        warn_of_groups(host)
     for spec in refreshed:
         if spec.error:
             print(spec.error, file=sys.stderr, flush=True)
@@ -217,6 +220,14 @@ def refresh_and_report(host: Host) -> bool:
         else:
             print(f"{'Generated CDI spec' if spec.changed else 'CDI spec is up to date'}: {spec.output}", flush=True)
     return not any(spec.error for spec in refreshed)
+
+
+def warn_of_groups(host: Host) -> None:
+    """Print which groups of the settings are no devices of the specs, and why."""
+    from amd_ctk.cdi.specs import find_groups
+
+    for problem in find_groups(host).problem_by_name.values():
+        print(f"a group of the settings is no CDI device: {problem}", file=sys.stderr, flush=True)
 
 
 def _save_options(host: Host, wanted: GenerateOptions) -> None:

@@ -14,6 +14,7 @@ from amd_ctk.cli.group import command_group
 from amd_device_spec.settings import (
     AMOUNTS,
     CONFIG_FILE,
+    GROUPS,
     KINDS,
     LISTS,
     Settings,
@@ -74,6 +75,8 @@ def set_(
     if key in KINDS:
         value = [word for words in values for word in words.split(",") if word]
     _check(key, value)
+    if key == GROUPS:
+        _check_groups(values)
     if len(values) > 1 and not is_list:
         raise typer.BadParameter(f"{key} takes one value")
     if key in AMOUNTS:
@@ -116,6 +119,16 @@ def _value(settings: Settings, key: str) -> Any:
 def _check(key: str, value: Any) -> None:
     if wrong := problem(key, value):
         raise SettingsError(wrong[0], hint=wrong[1])
+
+
+def _check_groups(groups: list[str]) -> None:
+    """Refuse what names GPUs of no host; GPUs may be there at another time."""
+    from amd_ctk.gpu_groups import find_mistake
+
+    for group in groups:
+        name, _, request = group.partition("=")
+        if mistake := find_mistake(request):
+            raise SettingsError(f"the group {name}: {mistake.message}", hint=f"as in {GROUPS} {LISTS[GROUPS]}")
 
 
 def _by_key(settings: Settings) -> dict[str, Any]:

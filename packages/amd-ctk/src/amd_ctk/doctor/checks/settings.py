@@ -19,6 +19,8 @@ def check(facts: Facts) -> Finding | None:
         return bad(toolkit.settings_problem, fix="amd-ctk config show, then correct the file")
     if not toolkit.is_compiled:
         return note("config.toml was changed since it was compiled", fix="sudo amd-ctk config compile")
+    if toolkit.group_problems:
+        return note(f"gpu-groups: {toolkit.group_problems[0]}", fix="amd-ctk config show gpu-groups, then correct it")
     if toolkit.visible_devices_env != "always":
         return note(f"visible-devices-env is {toolkit.visible_devices_env}: variables may give no GPU")
     return ok("the settings are understood")

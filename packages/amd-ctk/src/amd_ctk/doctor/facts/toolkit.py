@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from amd_ctk.cdi.specs import find_groups
 from amd_ctk.configuration.runtime_program import NoRuntimeProgram, find_runtime_program
 from amd_ctk.low_level import USUAL_DIRECTORIES
 from amd_ctk.settings_file import is_compiled, read_settings_file
@@ -36,6 +37,8 @@ class ToolkitFacts(Value):
 
     settings_problem: str = ""
     is_compiled: bool = True
+    # What is wrong with each group of GPUs that this host cannot have.
+    group_problems: tuple[str, ...] = ()
     visible_devices_env: str = "always"
     device_mode: str = "open"
     # Why the tracker's state does not serve.
@@ -62,6 +65,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
     return ToolkitFacts(
         settings_problem=problem,
         is_compiled=bool(problem) or is_compiled(host),
+        group_problems=() if problem else _find_group_problems(host),
         visible_devices_env=str(chosen.get("visible-devices-env", "always")),
         device_mode=str(chosen.get("device-mode", "open")),
         tracker_problem=tracker_problem,
@@ -84,6 +88,14 @@ def _read_settings(host: Host) -> tuple[dict[str, object], str]:
     except ToolkitError as error:
         return {}, error.message
     return chosen, ""
+
+
+def _find_group_problems(host: Host) -> tuple[str, ...]:
+    try:
+        return tuple(problem.message for problem in find_groups(host).problem_by_name.values())
+    except ToolkitError:
+        # Other checks say why there are no GPUs.
+        return ()
 
 
 def _read_tracker(host: Host) -> tuple[str, int, dict[int, str]]:

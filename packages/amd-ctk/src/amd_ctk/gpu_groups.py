@@ -1,0 +1,47 @@
+"""What is wrong with the groups of GPUs in the settings: one that means nothing, or nothing on this host."""
+
+from __future__ import annotations
+
+from amd_device_spec.choice_grant import choice_rules
+from amdgpu_discovery.choices.candidates import select_described
+from amdgpu_discovery.choices.rules import ChoiceRules
+from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.selection import resolve
+from amdgpu_discovery.unknown_gpus import NotAGpu
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_device_spec.settings import Settings
+    from amdgpu_discovery.gpu import Gpu
+
+
+class Groups(Value):
+    """The groups of a host: their GPUs by name, and what is wrong with the others."""
+
+    gpus_by_name: dict[str, list[Gpu]]
+    problem_by_name: dict[str, RequestError]
+
+
+def find_mistake(request: str) -> RequestError | None:
+    """Return what is wrong with a group on every host, None where that depends on its GPUs."""
+    try:
+        resolution = resolve((), request)
+    except RequestError as error:
+        return error
+    mistakes = [problem for problem in resolution.unknown if isinstance(problem, NotAGpu)]
+    return next(iter((*resolution.broken_ranges, *mistakes)), None)
+
+
+def select_groups(settings: Settings, gpus: Sequence[Gpu]) -> Groups:
+    """Return the groups of the settings among the GPUs of a host."""
+    requests = choice_rules(settings).groups
+    found = Groups(gpus_by_name={}, problem_by_name={})
+    for name in requests:
+        try:
+            found.gpus_by_name[name] = select_described(gpus, f"all+group:{name}", ChoiceRules(groups=requests))
+        except RequestError as error:
+            found.problem_by_name[name] = error
+    return found
