@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -29,10 +30,12 @@ def start(program, tmp_path):
     """Return a function that starts amd-ctk and does not wait for its end."""
     started = []
 
-    def run(*words, **options):
+    def run(*words, shell="", **options):
+        """Start amd-ctk, behind redirections of a shell where there are any."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AMD_CTK_HOST_ROOT": str(tmp_path / "host")}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        started.append(subprocess.Popen([program, *words], env=environment, **pipes, **options))
+        command = ["sh", "-c", f'exec "$@" {shell}', "sh", program, *words] if shell else [program, *words]
+        started.append(subprocess.Popen(command, env=environment, **{**pipes, **options}))
         return started[-1]
 
     yield run
@@ -102,11 +105,118 @@ def test_signals_reach_the_command(tracked, start):
         ("/etc", 126, "/etc cannot be run: access is refused\n"),
     ],
 )
-def test_a_command_that_cannot_be_run_gives_the_gpus_back(tracked, amd_ctk, command, code, said):
-    answer = amd_ctk("run", "--gpus=0", "--", command)
+def test_a_command_that_cannot_be_run_does_not_wait(tracked, amd_ctk, command, code, said):
+    with Tracker(tracked).hold("train", "0"):
+        answer = amd_ctk("run", "--gpus=0", "--wait=5s", "--", command)
 
-    assert (answer.returncode, answer.stderr) == (code, f"GPU 0\n{said}")
+    assert (answer.returncode, answer.stderr) == (code, said)
+
+
+def test_a_command_that_cannot_be_executed_gives_the_gpus_back(tracked, amd_ctk, tmp_path):
+    program = tmp_path / "program"
+    program.write_bytes(b"\0")
+    program.chmod(0o755)
+
+    answer = amd_ctk("run", "--gpus=0", "--", program)
+
+    assert (answer.returncode, answer.stderr) == (126, f"GPU 0\n{program} cannot be run: Exec format error\n")
     assert users(tracked)[0] == []
+
+
+def test_a_program_without_its_unit_does_not_wait(tracked, amd_ctk, tmp_path):
+    # Only `true` is on this path.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "true").symlink_to("/bin/true")
+
+    answer = amd_ctk("run", "--unit", "--", "true", PATH=f"{tmp_path}/bin")
+
+    assert (answer.returncode, answer.stderr) == (127, "systemd-run cannot be run: it does not exist\n")
+
+
+@pytest.mark.parametrize("closed", ["2>/dev/full", "2>&-", "2>&- >&- <&-"])
+def test_a_job_runs_also_where_nothing_can_be_said(tracked, start, tmp_path, program, closed):
+    ran = tmp_path / "ran"
+    job = start("run", "--gpus=3", "--", "sh", "-c", f"echo $AMD_VISIBLE_DEVICES >{ran}", shell=closed)
+
+    said = job.communicate(timeout=SECONDS)[0]
+
+    assert (job.returncode, said, ran.read_text()) == (0, "", "3\n")
+
+
+def test_the_exit_code_says_what_cannot_be_said(tracked, start):
+    job = start("run", "--gpus=99", "--", "true", shell="2>/dev/full")
+
+    assert (job.communicate(timeout=SECONDS)[0], job.returncode) == ("", 4)
+
+
+def test_a_terminal_that_stands_still_holds_up_no_job(tracked, start):
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+
+    job = start("run", "--gpus=3", "--", "sh", "-c", "echo $AMD_VISIBLE_DEVICES", stderr=writer)
+
+    assert job.communicate(timeout=SECONDS)[0] == "3\n"
+    os.close(reader)
+    os.close(writer)
+
+
+def test_filters_of_the_caller_do_not_hide_the_gpus(tracked, amd_ctk):
+    filters = {
+        "ROCR_VISIBLE_DEVICES": "7",
+        "HIP_VISIBLE_DEVICES": "3",
+        "CUDA_VISIBLE_DEVICES": "",
+        "GPU_DEVICE_ORDINAL": "1",
+    }
+
+    answer = amd_ctk("run", "--gpus=1", "--", "env", **filters)
+
+    assert {line for line in answer.stdout.splitlines() if "DEVICE" in line} == {
+        "AMD_VISIBLE_DEVICES=1",
+        "ROCR_VISIBLE_DEVICES=GPU-89caa15875ff5a43",
+    }
+
+
+def test_in_a_job_of_slurm_the_gpus_of_the_job_count(tracked, amd_ctk, tmp_path):
+    (tmp_path / "host/etc/slurm").mkdir(parents=True)
+    (tmp_path / "host/etc/slurm/gres.conf").write_text(
+        "".join(f"Name=gpu File=/dev/dri/renderD{minor}\n" for minor in (130, 131, 129, 128))
+    )
+    slurm = {"SLURM_JOB_ID": "1", "SLURM_JOB_GPUS": "2,3", "ROCR_VISIBLE_DEVICES": "2,3"}
+    script = 'echo "$AMD_VISIBLE_DEVICES $ROCR_VISIBLE_DEVICES"'
+
+    chosen = amd_ctk("run", "--gpus=auto:1", "--wait", "--", "sh", "-c", script, **slurm)
+    refused = amd_ctk("run", "--gpus=0", "--wait", "--", "true", **slurm)
+
+    assert (chosen.stdout, chosen.stderr) == ("2 GPU-6e32f10efc982b4c\n", "GPU 2\n")
+    assert (refused.returncode, refused.stderr) == (
+        4,
+        "GPU 0 is not among the GPUs this process may use (2, 3) (Slurm gave this job 2, 3)\n",
+    )
+
+
+def test_without_a_gpu_there_is_no_reservation_to_hand_on(tracked, amd_ctk):
+    answer = amd_ctk("run", "--gpus=", "--", "env", AMD_CTK_RESERVATION="outer.0123")
+
+    assert {line for line in answer.stdout.splitlines() if "AMD_V" in line or "AMD_CTK_R" in line} == {
+        "AMD_VISIBLE_DEVICES="
+    }
+
+
+def test_an_engine_behind_another_word_is_not_told_in_silence(tracked, amd_ctk, tmp_path):
+    (tmp_path / "docker").symlink_to("/bin/true")
+    command = ("env", "X=1", "docker", "run", "image")
+
+    answer = amd_ctk("run", "--gpus=0", "--", *command, PATH=f"{tmp_path}:{os.environ['PATH']}")
+
+    assert answer.returncode == 0
+    assert answer.stderr == (
+        "'docker run' is not the first word of the command, so its container is not given the GPUs (write"
+        " 'docker run -e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION')\nGPU 0\n"
+    )
 
 
 def test_a_job_waits_for_the_one_before_it(tracked, start):
@@ -150,7 +260,7 @@ def test_what_can_never_be_is_refused_at_once(tracked, amd_ctk, words, code, sai
     [
         (("--wait", "5s", "--", "true"), 2, "'5s' is no program (write --wait=5s)\n"),
         (("--wait", "10", "true"), 2, "'10' is no program (write --wait=10)\n"),
-        (("--wait=1s", "--", "5s"), 127, "GPU 0\n5s cannot be run: it does not exist\n"),
+        (("--wait=1s", "--", "5s"), 127, "5s cannot be run: it does not exist\n"),
         (("--wait", "--", ""), 127, "'' cannot be run: it does not exist\n"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.job.words import default_name, in_unit, with_token
+from amd_ctk.job.words import default_name, in_unit, not_told, with_token
 from amdgpu_discovery import build_host, locate_gpus
 
 TOKEN = "-e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION"
@@ -32,6 +32,41 @@ TOKEN = "-e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION"
 )
 def test_engines_are_told_what_to_pass_on(words, passed_on):
     assert with_token(words.split()) == passed_on.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "engine"),
+    [
+        (["env", "X=1", "docker", "run", "image"], "docker run"),
+        (["sudo", "/usr/bin/podman", "--root", "/a", "create", "image"], "podman create"),
+        (["sh", "-c", "cd /a && exec docker run image"], "docker run"),
+        (["time", "docker", "exec", "web", "docker", "run", "image"], "docker run"),
+    ],
+)
+def test_an_engine_behind_another_word_is_not_told(words, engine):
+    assert not_told(words) == (
+        f"'{engine}' is not the first word of the command, so its container is not given the GPUs"
+        f" (write '{engine} {TOKEN}')"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "docker run image sh -c docker run image",
+        f"env X=1 docker run {TOKEN} image",
+        "sudo docker compose up",
+        "grep docker run.log",
+        "docker",
+        "",
+    ],
+)
+def test_other_commands_are_not_warned_of(words):
+    assert not_told(words.split(" ")) == ""
+
+
+def test_many_words_are_looked_through_at_once():
+    assert not_told(["rm", *["docker run.log"] * 100_000]) == ""
 
 
 def test_a_unit_opens_its_gpus_and_nothing_else(tmp_path):

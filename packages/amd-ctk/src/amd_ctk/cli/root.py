@@ -41,11 +41,14 @@ class RootGroup(TyperGroup):
         """Run the command; end the program with a sentence if it fails in an expected way."""
         try:
             answer = super().invoke(ctx)
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
         except ToolkitError as error:
+            from amd_ctk.cli.stderr import say_last
+
             if ctx.params.get("debug"):
                 _show_trace()
-            print(_printable_lines(error), file=sys.stderr)
+            say_last(_printable_lines(error))
             raise typer.Exit(error.exit_code) from error
         except OSError as error:
             # Errors of named files are ToolkitErrors; what is left is standard output.
@@ -111,8 +114,10 @@ def _show_trace() -> None:
 
 
 def _give_up_answer(error: OSError) -> NoReturn:
+    from amd_ctk.cli.stderr import say_last
+
     # Or the interpreter would try to write the same bytes again on its way out.
     sys.stdout = None
     if not isinstance(error, BrokenPipeError):
-        print(f"the output cannot be written: {reason(error)}", file=sys.stderr)
+        say_last(f"the output cannot be written: {reason(error)}")
     raise typer.Exit(1) from error

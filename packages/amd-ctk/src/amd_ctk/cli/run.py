@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from typing import Annotated, Any
 
@@ -12,11 +11,16 @@ import typer
 from typer.core import TyperCommand
 
 from amd_ctk.cli.context import host_of
+from amd_ctk.cli.stderr import say
 from amd_ctk.cli.words import takes_next
+from amdgpu_discovery.errors import RequestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from amd_gpu_tracker import Reservation, Tracker
+    from amdgpu_discovery.host import Host
 
 # Words of COMMAND look like options of amd-ctk.
 SETTINGS = {"allow_interspersed_args": False}
@@ -58,16 +62,16 @@ def run(
 ) -> None:
     """Reserve GPUs, run COMMAND with them, and give them back when it ends.
 
-    COMMAND sees these GPUs only: AMD_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES are set. It may be `docker run` or
-    `podman run`, whose container is given the GPUs. Its exit code is that of this command.
+    COMMAND sees these GPUs only: AMD_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES are set, and filters of HIP are removed.
+    It may be `docker run` or `podman run`, whose container is given the GPUs. Its exit code is that of this command.
     """
-    from amd_ctk.job.start import become, end_by, require_command
+    from amd_ctk.job.start import become, end_by
     from amd_ctk.job.words import default_name, in_unit, with_token
 
-    require_command(words, wait)
     _require_root_for(unit)
+    _check_command(words, wait, unit=unit)
     try:
-        reservation = _reserve(_tracker_of(context), name or default_name(words, os.getpid()), gpus, wait)
+        reservation = _reserve(host_of(context), name or default_name(words, os.getpid()), gpus, wait)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
     command = with_token(words)
@@ -78,16 +82,35 @@ def run(
         raise
 
 
-def _tracker_of(context: typer.Context) -> Tracker:
+def _check_command(words: Sequence[str], wait: str | None, *, unit: bool) -> None:
+    """Raise CannotRun or WaitRefused before the job waits; say where GPUs are not handed on."""
+    from amd_ctk.job.start import require_command, require_program
+    from amd_ctk.job.words import SYSTEMD_RUN, not_told
+
+    require_command(words, wait)
+    if unit:
+        require_program(SYSTEMD_RUN)
+    if warning := not_told(words):
+        say(warning)
+
+
+def _reserve(host: Host, name: str, request: str, wait: str | None) -> Reservation:
+    """Reserve as everywhere, in a job of Slurm among the job's GPUs."""
     from amd_device_spec.choice_grant import choice_rules
     from amd_device_spec.settings import read_settings
+    from amd_device_spec.slurm.grant import rules_in_job, with_gpus_of_job
     from amd_gpu_tracker import Tracker
 
-    host = host_of(context)
-    return Tracker(host, rules=choice_rules(read_settings(host)))
+    rules = rules_in_job(choice_rules(read_settings(host)), request, host, os.environ)
+    try:
+        return _hold(Tracker(host, rules=rules), name, request, wait)
+    except RequestError as error:
+        if rules.numbers is None:
+            raise
+        raise with_gpus_of_job(error, rules.numbers) from error
 
 
-def _reserve(tracker: Tracker, name: str, request: str, wait: str | None) -> Reservation:
+def _hold(tracker: Tracker, name: str, request: str, wait: str | None) -> Reservation:
     from amd_gpu_tracker.waiting.sentences import got, parse_duration
     from amd_gpu_tracker.waiting.ticket import require_name
 
@@ -97,7 +120,7 @@ def _reserve(tracker: Tracker, name: str, request: str, wait: str | None) -> Res
 
     def tell(sentence: str) -> None:
         said.append(sentence)
-        print(sentence, file=sys.stderr, flush=True)
+        say(sentence)
 
     if wait is None:
         reservation = tracker.hold(name, request)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.gpu import GpuLocation
 
+SYSTEMD_RUN = "systemd-run"
+PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", TOKEN)
 ENGINES = ("docker", "podman")
 COMMANDS = ("run", "create")
 # Options in front of the command that have their value in the next word, of Docker 28 and Podman 5. `-c` is Docker's
@@ -27,6 +29,8 @@ ENGINE_VALUES = frozenset(
     )
 )
 LONGEST_DEFAULT_NAME = 40
+# Of an engine's own options in front of its command; a job may have a hundred thousand words.
+MOST_ENGINE_WORDS = 64
 
 
 def with_token(words: Sequence[str]) -> list[str]:
@@ -35,7 +39,25 @@ def with_token(words: Sequence[str]) -> list[str]:
     if position is None:
         return list(words)
     # In front of the caller's own options: of two values of a variable, engines take the last.
-    return [*words[: position + 1], "-e", VISIBLE_DEVICES, "-e", TOKEN, *words[position + 1 :]]
+    return [*words[: position + 1], *PASSED_ON, *words[position + 1 :]]
+
+
+def not_told(words: Sequence[str]) -> str:
+    """Return a warning where an engine stands behind another program, as `sudo`, and is not told about the GPUs."""
+    if _find_run(words) is not None or TOKEN in " ".join(words):
+        return ""
+    # A script may be one word: sh -c 'exec docker run ...'.
+    inner = [part for word in words for part in word.split()]
+    engines = [start for start, word in enumerate(inner) if start and os.path.basename(word) in ENGINES]
+    for start in engines:
+        position = _find_run(inner[start : start + MOST_ENGINE_WORDS])
+        if position is not None:
+            command = f"{os.path.basename(inner[start])} {inner[start + position]}"
+            return (
+                f"'{command}' is not the first word of the command, so its container is not given the GPUs"
+                f" (write '{command} {' '.join(PASSED_ON)}')"
+            )
+    return ""
 
 
 def in_unit(words: Sequence[str], gpus: Sequence[GpuLocation]) -> list[str]:
@@ -45,7 +67,7 @@ def in_unit(words: Sequence[str], gpus: Sequence[GpuLocation]) -> list[str]:
     """
     nodes = ["/dev/kfd", *(path for gpu in gpus for path in (gpu.render_path, gpu.card_path) if path)]
     allowed = [word for node in nodes for word in ("-p", f"DeviceAllow={node} rw")]
-    return ["systemd-run", "--scope", "--quiet", "--collect", "-p", "DevicePolicy=closed", *allowed, "--", *words]
+    return [SYSTEMD_RUN, "--scope", "--quiet", "--collect", "-p", "DevicePolicy=closed", *allowed, "--", *words]
 
 
 def default_name(words: Sequence[str], pid: int) -> str:

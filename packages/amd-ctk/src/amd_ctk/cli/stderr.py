@@ -1,0 +1,34 @@
+"""What a command says on standard error decides nothing: it may be closed, full, or a terminal that went away."""
+
+from __future__ import annotations
+
+import select
+import sys
+from contextlib import suppress
+
+
+def say(sentence: str) -> None:
+    """Print a sentence where standard error takes it at once; wait for nobody to read it."""
+    # Python has none where the descriptor is closed, and would print on standard output then.
+    if sys.stderr is None:
+        return
+    with suppress(OSError, ValueError):
+        # A terminal that was stopped by Ctrl-S takes nothing, and a pipe that nobody reads is full one day.
+        if _is_ready(sys.stderr.fileno()):
+            print(sentence, file=sys.stderr, flush=True)
+
+
+def say_last(sentence: str) -> None:
+    """Print a sentence before the program ends with an exit code of its own."""
+    try:
+        if sys.stderr is not None:
+            print(sentence, file=sys.stderr, flush=True)
+    except OSError:
+        # Or the interpreter would try again on its way out, and end with 120.
+        sys.stderr = None
+
+
+def _is_ready(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(0))
