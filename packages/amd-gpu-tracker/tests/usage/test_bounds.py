@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.usage.bounds import with_few_users
-from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, UserProcess
+from amd_gpu_tracker.usage.documents import format_prometheus
+from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
 
 GPU = GpuUsage(
     number=0,
@@ -70,3 +71,24 @@ def test_few_are_left_as_they_are():
     few = (GPU.replace(users=(using("a", 1000, 1), using("", None, 2))),)
 
     assert with_few_users(few) == few
+
+
+def test_ids_that_look_the_same_for_prometheus_are_one_sample():
+    users = (using("a\x01", 1000, 1), using("a?", 1000, 2), using("a?", None, 4))
+    usage = Usage(enabled=True, gpus=(GPU.replace(users=users),), not_shown=0)
+
+    samples = [line for line in format_prometheus(usage).splitlines() if line.startswith("amd_gpu_container_vram")]
+
+    labels = 'gpu_id="0",gpu_partition_id="0",container_id="a?",container="",engine="docker"'
+    assert samples == [
+        f'amd_gpu_container_vram_bytes{{{labels},user="1000"}} 3',
+        f'amd_gpu_container_vram_bytes{{{labels},user=""}} 4',
+    ]
+
+
+def test_what_is_summed_has_no_id_for_prometheus():
+    theirs = [using(str(number), 1000, number) for number in range(1, 35)]
+    usage = Usage(enabled=True, gpus=with_few_users([GPU.replace(users=tuple(theirs))]), not_shown=0)
+
+    labels = 'gpu_id="0",gpu_partition_id="0",container_id="(others)",container="",engine="",user="1000"'
+    assert f"amd_gpu_container_vram_bytes{{{labels}}} 3\n" in format_prometheus(usage)

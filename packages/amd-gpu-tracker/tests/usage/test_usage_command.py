@@ -205,14 +205,6 @@ def test_names_of_cgroups_cannot_hide_the_usage_from_root(used_host):
     assert [user["vram_bytes"] for user in users if user["others"]] == [8 * GIB]
 
 
-def test_ids_that_look_the_same_for_prometheus_are_summed(used_host):
-    host = used_host(on_gpu_0(1, 70, "/lxc.payload.a\x01"), on_gpu_0(2, 71, "/lxc.payload.a?"))
-
-    samples = [line for line in show(host, "--prometheus")[0].splitlines() if 'container_id="a?"' in line]
-
-    assert [line.rpartition(" ")[2] for line in samples] == [str(3 * GIB), "0", str(3 * GIB), "2", "0"]
-
-
 @pytest.mark.parametrize("content", [b"{", b'{"peaks":[{"pid":1}]}', b'{"peaks":7}', b'{"peaks":[7]}', b"\xff" * 100])
 def test_peaks_that_cannot_be_understood_are_forgotten(used_host, content):
     host = used_host()
