@@ -74,6 +74,10 @@ class Terminal:
             pass
         return self.process.returncode
 
+    def page(self) -> list[str]:
+        """Return the lines of what a program has last drawn from the upper left corner on."""
+        return without_styles(self.shown.rpartition("\x1b[H")[2].partition("\x1b[?")[0]).split("\n")
+
     def is_as_before(self) -> bool:
         """Return whether the terminal has the settings that it had before the program."""
         return termios.tcgetattr(self._theirs) == self.settings

@@ -7,7 +7,6 @@ import os
 
 import pytest
 
-from amd_ctk.gpu_table import short_model
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import Lease
 from amd_gpu_tracker.records.state import State
@@ -140,10 +139,10 @@ def test_without_the_tracker_nobody_is_said_to_use_anything(host, amd_ctk):
         amd_ctk("gpu", "list", "--wide").stdout
         == f"""\
 Found 1 AMD GPU device
-{"-" * 81}
-GPU Id  Model    Target     Memory  UUID  DRM Devices          PCI Address   NUMA
-{"-" * 81}
-0       GFX1151  gfx1151  62.0 GiB  N/A   /dev/dri/renderD128  0000:c5:00.0     -
+{"-" * 88}
+GPU Id  Model    Target            Memory  UUID  DRM Devices          PCI Address   NUMA
+{"-" * 88}
+0       GFX1151  gfx1151  62.0 GiB shared  N/A   /dev/dri/renderD128  0000:c5:00.0     -
 """
     )
 
@@ -164,15 +163,3 @@ def test_no_gpu_is_one_line(host, on_terminal):
     host(load_profile("one-gpu").replace(gpus=()))
 
     assert on_terminal("gpu", "list", columns=80) == "Found 0 AMD GPU devices\n"
-
-
-@pytest.mark.parametrize(
-    ("model", "product", "shown"),
-    [
-        ("MI210", "AMD Instinct MI210", "MI210"),
-        ("GFX1100", "AMD Radeon RX 7900 XTX", "Radeon RX 7900 XTX"),
-        ("GFX1151", "", "GFX1151"),
-    ],
-)
-def test_a_model_in_a_table_is_short(model, product, shown):
-    assert short_model(model, product) == shown

@@ -344,10 +344,30 @@ def test_the_wide_table_says_since_when_and_how(command, sleeper):
 
     lines = command("status", "--wide")[1].splitlines()
 
+    assert lines[0] == lines[2] == "-" * 183
     assert lines[1].split() == ["GPU", "Id", "UUID", "Accessibility", "Container", "Ids", "Name", "Since", "By"]
     today = time.strftime("%Y-%m-%d", time.gmtime())
     assert lines[3].split()[:6] == ["0", "0xEA35F57CC80DEB35", "Shared", FIRST, "-", today]
     assert lines[3].endswith(" api")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("--refusals", "--usage"),
+        ("--refusals", "--watch"),
+        ("--prometheus", "--json"),
+        ("--prometheus", "--watch"),
+        ("--usage", "--wide"),
+        ("--watch", "--no-trunc"),
+    ],
+)
+def test_options_of_which_one_would_be_unused_are_refused(command, first, second):
+    assert command("status", second, first) == (
+        2,
+        "",
+        f"{first} and {second} exclude each other (leave out one of them)\n",
+    )
 
 
 def test_watching_shows_each_change(untracked, command):

@@ -7,7 +7,7 @@ import pytest
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.gpu import PciAddress
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.product_names import find_product_names, parse_amdgpu_ids, product_in_hwdb
+from amdgpu_discovery.product_names import find_product_names, parse_amdgpu_ids, product_in_hwdb, short_name
 from amdgpu_discovery.simulate import build_host, load_profile
 
 LIBDRM = """\
@@ -99,3 +99,15 @@ def test_a_device_that_udev_does_not_know_is_no_failure(tmp_path):
 
     # This machine, with its own udev, where pyudev is installed.
     assert find_product_names(Host("/"), [nowhere]) == {0: "AMD Instinct MI210"}
+
+
+@pytest.mark.parametrize(
+    ("model", "product", "shown"),
+    [
+        ("MI210", "AMD Instinct MI210", "MI210"),
+        ("GFX1100", "AMD Radeon RX 7900 XTX", "Radeon RX 7900 XTX"),
+        ("GFX1151", "", "GFX1151"),
+    ],
+)
+def test_the_name_in_lists_is_short(model, product, shown):
+    assert short_name(model, product) == shown

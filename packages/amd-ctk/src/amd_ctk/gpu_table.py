@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 from amd_ctk.listing import count_gpus, format_uuid
 from amd_gpu_tracker.show.listing import ID_LENGTH, WIDE_TERMINAL, Column, Listing, format_listing
+from amd_gpu_tracker.show.standard_output import is_terminal
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.models import model_of
-from amdgpu_discovery.product_names import find_product_names
+from amdgpu_discovery.product_names import find_product_names, short_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def print_gpus(host: Host, gpus: Sequence[Gpu], *, wide: bool, no_trunc: bool) -
     print(count_gpus(list(gpus)), flush=True)
     if not gpus:
         return notes
-    if sys.stdout.isatty():
+    if is_terminal():
         from amd_gpu_tracker.show.terminal import make_console, print_listing
 
         console = make_console()
@@ -84,9 +83,9 @@ def keep_columns(listing: Listing, columns: Sequence[Column]) -> Listing:
 def _values(gpu: Gpu, product: str) -> dict[Column, str]:
     return {
         NUMBER: str(gpu.number),
-        MODEL: short_model(model_of(gpu), product),
+        MODEL: short_name(model_of(gpu), product),
         TARGET: gpu.gfx_target or "-",
-        MEMORY: f"{gpu.vram_bytes / GIBIBYTE:.1f} GiB" if gpu.vram_bytes else "-",
+        MEMORY: _memory(gpu),
         UUID: format_uuid(gpu),
         NODE: gpu.render_path,
         PCI_ADDRESS: str(gpu.pci_address),
@@ -95,10 +94,11 @@ def _values(gpu: Gpu, product: str) -> dict[Column, str]:
     }
 
 
-def short_model(model: str, product: str) -> str:
-    """Return a model as it stands in a table: MI210, and of graphics cards the product without its maker."""
-    is_compute = product.endswith(model)
-    return model if is_compute or not product else product.removeprefix("AMD ")
+def _memory(gpu: Gpu) -> str:
+    """Return how much memory a GPU has; an APU shares that of the system."""
+    if not gpu.vram_bytes:
+        return "-"
+    return f"{gpu.vram_bytes / GIBIBYTE:.1f} GiB{' shared' if gpu.is_apu else ''}"
 
 
 def _partition(gpu: Gpu) -> str:

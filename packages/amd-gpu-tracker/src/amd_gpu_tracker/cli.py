@@ -15,6 +15,7 @@ from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
+from amd_gpu_tracker.show.standard_output import escape_unknown_characters
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
@@ -169,7 +170,9 @@ def status(
     wide: Annotated[
         bool, typer.Option("--wide", "-w", help="Also show container names, since when, and how they got their GPUs.")
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again whenever it changes, until Ctrl-C.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again whenever it changes, the usage every 2 s, until Ctrl-C.")
+    ] = False,
     no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Shorten nothing for a narrow terminal.")] = False,
     refusals: Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")] = False,
     usage: Annotated[
@@ -183,8 +186,12 @@ def status(
     ] = False,
 ) -> None:
     """Show Status of GPUs."""
+    from amd_gpu_tracker.show.options import require_compatible
     from amd_gpu_tracker.show.screen import print_refusals, print_status, watch_status
 
+    chosen = {"--json": as_json, "--wide": wide, "--watch": watch, "--no-trunc": no_trunc, "--refusals": refusals}
+    chosen |= {"--usage": usage, "--peak": peak, "--prometheus": prometheus}
+    require_compatible([option for option, is_chosen in chosen.items() if is_chosen])
     tracker = Tracker(host_of(context))
     if usage or peak or prometheus:
         looks = tracker.usage_looks()
@@ -308,6 +315,7 @@ def main() -> None:
 
 def run(app: typer.Typer) -> None:
     """Run an application; turn an expected failure into its sentence and exit code."""
+    escape_unknown_characters()
     try:
         app()
     except ToolkitError as error:

@@ -73,6 +73,15 @@ class ContainerRunning(ToolkitError):
     exit_code = 9
 
 
+class OptionsExcluded(ToolkitError):
+    """Options that exclude each other."""
+
+    exit_code = 2
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} and {second} exclude each other", hint="leave out one of them")
+
+
 def needs_root() -> NotPermitted:
     """Return the error for a change by a user who is not root."""
     return NotPermitted("changing the GPU Tracker needs root", hint="run the command with sudo")

@@ -5,7 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_gpu_tracker.show.listing import Column, Listing, cut_id, fit_columns, format_listing, pad_columns, shorten
+from amd_gpu_tracker.show.listing import (
+    Column,
+    Listing,
+    crop_columns,
+    cut_id,
+    fit_columns,
+    format_listing,
+    pad_columns,
+)
 
 COLUMNS = (
     Column(header="GPU Id"),
@@ -54,15 +62,20 @@ def test_a_list_that_can_fit_fits(asked, room):
     assert all(fitted[at] <= widths[at] for at in fitted)
 
 
-def test_a_name_loses_its_middle():
-    assert shorten("training.1.x8f3k2j5l6m7", 13, "…") == "traini…j5l6m7"
-    assert shorten("training.1", 10, "…") == "training.1"
-    assert shorten("training.1.x8f3k2j5l6m7", 13, "..") == "traini..5l6m7"
+def test_a_text_at_the_edge_of_a_screen_is_cropped_and_a_number_is_not():
+    columns = (Column(header="GPU"), Column(header="Who"), Column(header="Busy", is_number=True))
+
+    assert crop_columns(columns, {0: 3, 1: 10, 2: 4}, 21) == {0: 3, 1: 10, 2: 4}
+    assert crop_columns(columns, {0: 3, 1: 10, 2: 4}, 20) == {0: 3, 1: 10}
+    assert crop_columns(columns, {0: 3, 1: 10, 2: 4}, 9) == {0: 3, 1: 4}
+    assert crop_columns(columns, {0: 3, 1: 10, 2: 4}, 8) == {0: 3}
+    assert crop_columns(columns, {0: 3, 1: 10, 2: 4}, 2) == {0: 2}
 
 
-@given(st.text(), st.integers(3, 100), st.sampled_from(["…", ".."]))
-def test_what_is_shortened_fits(text, width, mark):
-    assert len(shorten(text, width, mark)) == min(len(text), width)
+def test_a_screen_has_another_column_in_place_of_a_number_that_is_too_long():
+    columns = (Column(header="GPU"), Column(header="VRAM used", is_whole=True), Column(header="Busy", is_number=True))
+
+    assert crop_columns(columns, {0: 3, 1: 16, 2: 4}, 20) == {0: 3, 2: 4}
 
 
 def test_ids_of_containers_are_cut_and_names_are_not():
@@ -88,3 +101,13 @@ def test_outside_of_a_terminal_a_list_is_whole():
 def test_a_text_that_is_longer_than_its_column_is_not_glued_to_the_next():
     assert pad_columns(["abcdefgh", "b"], [10, 4]) == "abcdefgh  b   "
     assert pad_columns(["abcdefghijklm", "b"], [10, 4]) == "abcdefghijklm  b   "
+
+
+def test_characters_of_two_cells_do_not_move_the_next_column():
+    listing = Listing(
+        columns=(Column(header="Name"), Column(header="GiB", is_number=True)),
+        rows=(("訓練-1", "1.0"), ("a\u0301", "0.5")),
+    )
+
+    assert format_listing(listing) == ("-----------\nName    GiB\n-----------\n訓練-1  1.0\na\u0301       0.5")
+    assert pad_columns(["訓練", "b"], [10, 4]) == "訓練      b   "

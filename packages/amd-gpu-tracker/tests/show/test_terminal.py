@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -195,7 +196,7 @@ def test_a_screen_follows_what_changes_and_gives_the_terminal_back(untracked, en
     assert re.search(r"GPU Tracker {50}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\n", without_styles(first))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_to_end_gives_the_terminal_back(tracked, environment, number):
     with on_terminal([*STATUS, "--watch"], environment, columns=80) as terminal:
         terminal.wait_for("Accessibility")
@@ -228,3 +229,65 @@ def test_lists_need_no_more_of_rich_than_packages_carry(tracked, environment):
         terminal.wait_for("Exclusive")
         terminal.type("\x03")
         assert terminal.wait() == 0
+
+
+def page_of(program, environment, *, columns, rows, last):
+    """Return what `--watch` draws on a terminal of this size, up to this word."""
+    with on_terminal(program, environment, columns=columns, rows=rows) as terminal:
+        terminal.wait_for(last)
+        page = terminal.page()
+        terminal.type("\x03")
+        assert terminal.wait() == 0
+    return page
+
+
+def test_a_small_screen_is_used_for_rows(tracked, environment):
+    page = page_of([*STATUS, "--watch"], environment, columns=20, rows=5, last="more lines")
+
+    assert re.fullmatch(r"GPU Tracker \d\d:\d\d:\d\d", page[0])
+    assert page[1:] == ["GPU Id  UUID", "0       0xEA35…DEB35", "1       0x89CA…F5A43", "... 2 more lines"]
+
+
+def test_what_is_to_be_said_of_the_list_is_below_it_on_the_screen(tracked, environment):
+    Path(f"{tracked.state.leases_directory}/broken.json").write_text("{")
+
+    page = page_of([*STATUS, "--watch"], environment, columns=100, rows=24, last="reset")
+
+    assert page[10].startswith("the lease")
+    assert "cannot be understood" in " ".join(page[10:])
+
+
+def test_ctrl_z_gives_the_terminal_back_until_the_program_goes_on(tracked, environment):
+    # A program stops only where a shell with job control (-m) waits for it.
+    shell = ["sh", "-mc", '"$@"; echo "stopped: $?"; fg >/dev/null; echo "ended: $?"', "sh", *STATUS, "--watch"]
+
+    with on_terminal(shell, environment, columns=80) as terminal:
+        terminal.wait_for("Exclusive")
+        terminal.type("\x1a")
+        stopped = terminal.wait_for(f"stopped: {128 + signal.SIGTSTP}\n")
+        again = terminal.wait_for("Exclusive")
+        terminal.type("\x03")
+        terminal.wait_for("ended: 0\n")
+
+    assert "\x1b[?25h\x1b[?1049l" in stopped
+    assert "\x1b[?1049h" in again
+
+
+def test_a_terminal_without_a_cursor_is_a_pipe(tracked, environment):
+    dumb = ["env", "TERM=dumb", *STATUS]
+
+    assert shown_on_terminal(dumb, environment, columns=80)[1].splitlines()[0] == "-" * 120
+    with on_terminal([*dumb, "--watch"], environment, columns=200) as terminal:
+        shown = terminal.wait_for("Exclusive")
+        terminal.type("\x03")
+        assert terminal.wait() == 0
+    assert "\x1b" not in shown
+
+
+def test_a_watch_that_cannot_begin_has_no_screen(tracked, environment):
+    Path(tracked.state.policy_path).write_text("{")
+
+    code, shown = shown_on_terminal([*STATUS, "--watch"], environment, columns=80, styled=True)
+
+    assert code != 0
+    assert "\x1b" not in shown

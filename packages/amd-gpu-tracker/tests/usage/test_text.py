@@ -57,6 +57,23 @@ def test_a_container_with_thousands_of_names_has_one_row():
     assert busy.endswith("  job1 1; job2 2; job3 3; job4 4; job5 5; job6 6; 4994 more with other names")
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("python", "python"),
+        ("1; root 2", '"1; root 2"'),
+        ("python 3121", '"python 3121"'),
+        ("x (not tracked)", '"x (not tracked)"'),
+        ('"', '"\\""'),
+        ("  ", '"  "'),
+        ("\u2800\u3164", '"\u2800\u3164"'),
+        ("訓練", "訓練"),
+    ],
+)
+def test_a_name_cannot_be_taken_for_a_part_of_the_list(name, shown):
+    assert last_row(user(process(7, name))).endswith(f"  1.0 GiB  {shown} 7")
+
+
 def test_processes_outside_of_the_pid_namespace_have_no_number():
     assert last_row(user(process(0, ""))).endswith("1.0 GiB  not found in this pid namespace")
 
@@ -111,8 +128,8 @@ def test_little_memory_is_not_nothing():
 
 def test_durations_have_two_units():
     assert [format_duration(seconds) for seconds in (-5, 59, 7800, 3 * 86400 + 7200)] == [
-        "0 min",
-        "0 min",
+        "less than 1 min",
+        "less than 1 min",
         "2 h 10 min",
         "3 d 2 h",
     ]

@@ -93,7 +93,7 @@ def test_a_reservation_that_uses_nothing_is_shown_as_such(used_host):
         "nightly-job",
         *lines[6].split()[9:],
     ]
-    assert lines[6].endswith("reserved 0 min, not in use")
+    assert lines[6].endswith("reserved less than 1 min, not in use")
 
 
 def test_a_job_that_has_reserved_its_gpu_is_shown_with_its_memory_and_its_peak(used_host):
@@ -140,7 +140,7 @@ def test_a_container_that_has_ended_is_told_by_its_peak(used_host):
             link.unlink()
     printed = show(host, "--usage", "--peak")[0]
 
-    assert printed.endswith("\n36b012bb34c9 (docker) used at most 40.9 GiB of GPU 0, last seen 0 min ago\n")
+    assert printed.endswith("\n36b012bb34c9 (docker) used at most 40.9 GiB of GPU 0, last seen less than 1 min ago\n")
 
 
 SERVICE = "/user.slice/user-1000.slice/user@1000.service"
@@ -243,6 +243,37 @@ def test_names_of_processes_are_no_commands_for_a_terminal(used_host):
     assert process["name"] == "a\x1b[2J\nb\u202e"
 
 
+def test_names_that_the_locale_cannot_write_are_escaped(used_host):
+    use = SimulatedUse(gpu=2, vram_bytes=GIB, client_id=3)
+    host = used_host(SimulatedProcess(pid=9, name="訓練", cgroup="/lxc.payload.訓練", uses=(use,)))
+    latin = {**environment(host), "PYTHONIOENCODING": "iso-8859-1"}
+
+    def printed(*words):
+        return subprocess.run([*STATUS, *words], env=latin, stdout=subprocess.PIPE, check=True).stdout
+
+    assert rb"\u8a13\u7df4 (lxc)" in printed("--usage")
+    assert 'container_id="訓練"'.encode() in printed("--prometheus")
+
+
+def test_names_of_two_cells_a_character_are_shortened_before_pids(used_host):
+    use = SimulatedUse(gpu=2, vram_bytes=GIB, client_id=3)
+    host = used_host(SimulatedProcess(pid=4321, name="訓練", cgroup=f"/lxc.payload.{'訓練' * 12}", uses=(use,)))
+
+    lines = shown_on_terminal([*STATUS, "--usage"], environment(host), columns=80)[1].splitlines()
+
+    assert lines[3] == "0    MI210  1.0 of 64.0 GiB  93 %  訓練訓練訓練…練訓練 (lxc)  1.0 GiB  訓練 4321"
+
+
+def test_a_graphics_card_is_called_as_in_the_list_of_gpus(used_host):
+    use = SimulatedUse(gpu=0, vram_bytes=GIB, client_id=3)
+    host = used_host(SimulatedProcess(pid=9, uses=(use,)), profile="rx7900xtx-raphael")
+    Path(host.path("/sys/bus/pci/devices/0000:03:00.0/product_name")).write_text("AMD Radeon RX 7900 XTX\n")
+
+    assert "0    Radeon RX 7900 XTX  1.0 of 24.0 GiB" in show(host, "--usage")[0]
+    gpu = json.loads(show(host, "--usage", "--json")[0])["gpus"][0]
+    assert (gpu["model"], gpu["product_name"]) == ("GFX1100", "AMD Radeon RX 7900 XTX")
+
+
 def test_an_apu_has_two_memories(used_host):
     use = SimulatedUse(gpu=0, vram_bytes=GIB // 4, gtt_bytes=3 * GIB, client_id=3, in_kfd=False)
     host = used_host(SimulatedProcess(pid=70, name="llama-server", uses=(use,)), profile="strix-halo")
@@ -250,7 +281,7 @@ def test_an_apu_has_two_memories(used_host):
     printed = show(host, "--usage")[0].splitlines()
 
     assert printed[1].split() == ["GPU", "Model", "VRAM", "used", "GTT", "used", "Who", "Memory", "Processes"]
-    assert printed[3].endswith("  0.2 of 0.5 GiB  3.0 of 62.0 GiB  (no container)  3.2 GiB  llama-server 70")
+    assert printed[3].endswith("  0.2 of 0.5 GiB  3.0 of 62.0 GiB shared  (no container)  3.2 GiB  llama-server 70")
 
 
 def test_the_peak_of_an_apu_has_both_memories(used_host):
@@ -377,8 +408,8 @@ def test_what_does_not_fit_behind_the_names_goes_on_in_the_next_line(used_host):
         "0    41.2 of 64.0 GiB  93 %  36b012bb34c9 (docker)  40.9 GiB  python 3121, 3177",
         "                                                              (not tracked)",
         "                             (no container)          0.3 GiB  Xorg 811",
-        "1    0.0 of 64.0 GiB    0 %  nightly-job                      reserved 0 min,",
-        "                                                              not in use",
+        "1    0.0 of 64.0 GiB    0 %  nightly-job                      reserved less than",
+        "                                                              1 min, not in use",
     ]
 
 
@@ -407,6 +438,45 @@ def test_the_screen_follows_the_usage_until_it_is_interrupted(used_host):
         code = terminal.wait()
 
     assert code == 0
+
+
+def test_a_narrow_screen_shows_numbers_whole(used_host):
+    host = used_host()
+    Tracker(host).enable()
+
+    with on_terminal([*STATUS, "--peak", "--watch"], environment(host), columns=50, rows=12) as terminal:
+        terminal.wait_for("93 %")
+        page = terminal.page()
+        terminal.type("\x03")
+        terminal.wait()
+
+    assert page[2:6] == [
+        "-" * 50,
+        "GPU  VRAM used         Busy  Who",
+        "-" * 50,
+        "0    41.2 of 64.0 GiB  93 %  36b012bb34c9 (docker)",
+    ]
+
+
+def test_what_could_not_be_read_is_told_below_the_screen_and_beside_the_metrics(used_host):
+    host = used_host(SimulatedProcess(pid=100))
+    directory = Path(host.path("/proc/100"))
+    (directory / "fd").mkdir(exist_ok=True)
+    (directory / "fdinfo").mkdir(exist_ok=True)
+    (directory / "fd/3").symlink_to("/dev/dri/renderD128")
+    (directory / "fdinfo/3").write_bytes(b"lock:\n" * 50000)
+    sentence = "process 100 has more open files or locks than are looked at, so its use may be incomplete"
+
+    printed, complained = show(host, "--prometheus")
+    with on_terminal([*STATUS, "--usage", "--watch"], environment(host), columns=100) as terminal:
+        terminal.wait_for("reservations are not known")
+        page = terminal.page()
+        terminal.type("\x03")
+        terminal.wait()
+
+    assert complained == f"{sentence}\n"
+    assert "\namd_gpu_processes_incomplete 1\n" in printed
+    assert page[9:11] == [sentence, "GPU Tracker is disabled, so reservations are not known"]
 
 
 def test_status_alone_loads_nothing_of_it(used_host):

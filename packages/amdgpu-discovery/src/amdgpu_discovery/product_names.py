@@ -32,6 +32,12 @@ def find_product_names(host: Host, gpus: Iterable[Gpu]) -> dict[int, str]:
     return {gpu.number: _find_product_name(host, gpu, listed) for gpu in gpus}
 
 
+def short_name(model: str, product: str) -> str:
+    """Return what a GPU is called in lists: MI210, and a graphics card by its product without the maker."""
+    is_compute = product.endswith(model)
+    return model if is_compute or not product else product.removeprefix(MAKER)
+
+
 def parse_amdgpu_ids(text: str) -> dict[tuple[int, int], str]:
     """Read libdrm's list: the name of each device id and revision, written `740F,	02,	AMD Instinct MI210`."""
     names = {}

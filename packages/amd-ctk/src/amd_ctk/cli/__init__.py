@@ -13,5 +13,7 @@ def main() -> None:
     """Run amd-ctk."""
     gc.set_threshold(OBJECTS_BEFORE_GARBAGE_IS_LOOKED_FOR)
     from amd_ctk.cli.root import app
+    from amd_gpu_tracker.show.standard_output import escape_unknown_characters
 
+    escape_unknown_characters()
     app()

@@ -10,6 +10,7 @@ import typer
 from amd_ctk.cli.context import host_of
 from amd_ctk.cli.group import command_group
 from amd_ctk.listing import count_gpus, find_listed_gpus, format_uuid
+from amd_gpu_tracker.show.standard_output import is_terminal
 from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.models import model_of
@@ -124,7 +125,7 @@ def format_json(gpus: list[Gpu], unnumbered: list[UnnumberedGpu], products: dict
 
 def _print_table(host: Host, gpus: list[Gpu], *, wide: bool, no_trunc: bool) -> list[str]:
     """Print the original's table; a wider one where that is asked for, or shown on a terminal. Return notes on it."""
-    if not wide and not sys.stdout.isatty():
+    if not wide and not is_terminal():
         print(format_table(gpus), flush=True)
         return []
     from amd_ctk.gpu_table import print_gpus

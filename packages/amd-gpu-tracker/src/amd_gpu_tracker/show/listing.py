@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.show.cells import count_cells, pad
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 GAP = "  "
+# Less of a text than this says nothing.
+LEAST_CROPPED = 4
 # From here on a terminal has room for what `--wide` adds.
 WIDE_TERMINAL = 100
 # As many characters of a container's id as engines show; every command of theirs takes them.
@@ -28,6 +31,7 @@ class Column(Value):
         is_id: Whether ids of containers in it are cut as engines do where they do not fit.
         is_number: Whether values are aligned on the right.
         wraps: Whether values that do not fit go on in the next line instead of being shortened.
+        is_whole: Whether a part of a value would be taken for another one, as of numbers.
     """
 
     header: str
@@ -36,6 +40,7 @@ class Column(Value):
     is_id: bool = False
     is_number: bool = False
     wraps: bool = False
+    is_whole: bool = False
 
 
 class Listing(Value):
@@ -50,10 +55,22 @@ class Listing(Value):
     rows: tuple[tuple[str, ...], ...]
 
 
+class Page(Value):
+    """What is seen in one look.
+
+    Attributes:
+        shown: A list, or a sentence where there is none.
+        notes: Sentences about what the list cannot say.
+    """
+
+    shown: Listing | str
+    notes: tuple[str, ...] = ()
+
+
 def format_listing(listing: Listing) -> str:
     """Return a list whole, whatever its width, for files and programs."""
     texts = [tuple(map(printable, row)) for row in (tuple(column.header for column in listing.columns), *listing.rows)]
-    widths = [max(map(len, values)) for values in zip(*texts, strict=True)]
+    widths = [max(map(count_cells, values)) for values in zip(*texts, strict=True)]
     rule = "-" * (sum(widths) + len(GAP) * (len(widths) - 1))
     lines = [_line(listing.columns, row, widths) for row in texts]
     return "\n".join([rule, lines[0], rule, *lines[1:]])
@@ -61,7 +78,7 @@ def format_listing(listing: Listing) -> str:
 
 def pad_columns(texts: Sequence[str], widths: Sequence[int]) -> str:
     """Return one line of a table of fixed widths; a text that is too long moves what follows it."""
-    return "".join(f"{text:<{width - len(GAP)}}{GAP}" for text, width in zip(texts, widths, strict=False))
+    return "".join(f"{pad(text, width - len(GAP))}{GAP}" for text, width in zip(texts, widths, strict=False))
 
 
 def fit_columns(columns: Sequence[Column], widths: Sequence[int], room: int) -> dict[int, int]:
@@ -80,6 +97,19 @@ def fit_columns(columns: Sequence[Column], widths: Sequence[int], room: int) -> 
     return fitted
 
 
+def crop_columns(columns: Sequence[Column], fitted: dict[int, int], room: int) -> dict[int, int]:
+    """Return what is seen of columns on a screen that is too narrow for them: numbers whole, or not at all."""
+    seen: dict[int, int] = {}
+    for at, width in fitted.items():
+        left = room - width_of((*seen.values(), 0)) if seen else room
+        if width <= left:
+            seen[at] = width
+        elif not seen or (left >= LEAST_CROPPED and not (columns[at].is_number or columns[at].is_whole)):
+            seen[at] = left
+            break
+    return seen
+
+
 def cut_id(text: str) -> str:
     """Return the first characters of a container's id, and anything else as it is."""
     is_id = len(text) == WHOLE_ID_LENGTH and not text.strip(HEXADECIMAL)
@@ -89,14 +119,6 @@ def cut_id(text: str) -> str:
 def width_of(widths: Collection[int]) -> int:
     """Return how wide a line of columns is."""
     return sum(widths) + len(GAP) * max(0, len(widths) - 1)
-
-
-def shorten(text: str, width: int, mark: str) -> str:
-    """Return text in at most so many characters, without its middle: names differ at both ends."""
-    if len(text) <= width:
-        return text
-    end = (width - len(mark)) // 2
-    return f"{text[: width - len(mark) - end]}{mark}{text[len(text) - end :]}"
 
 
 def _narrowest(column: Column, width: int) -> int:
@@ -115,7 +137,6 @@ def _widen(fitted: dict[int, int], wanted: Mapping[int, int], room: int) -> None
 
 def _line(columns: Sequence[Column], texts: Sequence[str], widths: Sequence[int]) -> str:
     padded = [
-        text.rjust(width) if column.is_number else text.ljust(width)
-        for column, text, width in zip(columns, texts, widths, strict=True)
+        pad(text, width, on_left=column.is_number) for column, text, width in zip(columns, texts, widths, strict=True)
     ]
     return GAP.join(padded).rstrip()

@@ -7,14 +7,16 @@ import time
 
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.records.plain_text import printable
-from amd_gpu_tracker.show.listing import WIDE_TERMINAL
+from amd_gpu_tracker.show.listing import WIDE_TERMINAL, Page
+from amd_gpu_tracker.show.standard_output import is_terminal
 from amd_gpu_tracker.show.table import format_json, format_refusals, format_status, list_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.console import Console
 
-    from amd_gpu_tracker.show.listing import Listing
     from amd_gpu_tracker.show.status import Status
     from amd_gpu_tracker.tracker import Tracker
 
@@ -25,37 +27,39 @@ DISABLED = "GPU Tracker is disabled"
 def print_status(tracker: Tracker, *, as_json: bool, wide: bool, no_trunc: bool) -> None:
     """Print status as it is now, and on stderr what could not be read of it, and who can reach all GPUs."""
     status = tracker.status()
-    if sys.stdout.isatty() and status.enabled and not as_json:
+    if is_terminal() and status.enabled and not as_json:
         _print_on_terminal(status, wide=wide, no_trunc=no_trunc)
     else:
         print(_format(status, as_json=as_json, wide=wide))
-    if as_json:
-        return
-    privileged = (
-        f"container {use.container_id} is privileged: it can reach all GPUs, exclusive ones too"
-        for use in status.privileged
-    )
-    for sentence in (*status.problems, *privileged):
-        print(printable(sentence), file=sys.stderr)
+    if not as_json:
+        print_notes(_notes(status))
 
 
 def watch_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:
     """Show status until Ctrl-C: on a terminal as a screen, elsewhere again whenever it has changed."""
-    if sys.stdout.isatty() and not as_json:
+    if is_terminal() and not as_json:
         from amd_gpu_tracker.show.watch_screen import watch_screen
 
-        watch_screen("GPU Tracker", lambda console: _list_now(tracker, console, wide=wide), seconds=WATCH_SECONDS)
+        watch_screen("GPU Tracker", lambda console: _look(tracker, console, wide=wide), seconds=WATCH_SECONDS)
         return
-    shown = ""
+    shown: tuple[str, tuple[str, ...]] = ("", ())
     try:
         while True:
-            text = _format_now(tracker, as_json=as_json, wide=wide)
-            if text != shown:
+            text, notes = _format_now(tracker, as_json=as_json, wide=wide)
+            if text != shown[0]:
                 print(text, flush=True)
-                shown = text
+            if notes != shown[1]:
+                print_notes(notes)
+            shown = text, notes
             time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         return
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print on stderr what there is to say about a list; ids of containers may hold anything."""
+    for note in notes:
+        print(printable(note), file=sys.stderr, flush=True)
 
 
 def print_refusals(tracker: Tracker, *, as_json: bool) -> None:
@@ -66,22 +70,34 @@ def print_refusals(tracker: Tracker, *, as_json: bool) -> None:
     print(json.dumps([refusal.as_dict() for refusal in refusals], indent=2) if as_json else format_refusals(refusals))
 
 
-def _format_now(tracker: Tracker, *, as_json: bool, wide: bool) -> str:
-    try:
-        return _format(tracker.status(), as_json=as_json, wide=wide)
-    except GpusChanged as error:
-        return str(error)
-
-
-def _list_now(tracker: Tracker, console: Console, *, wide: bool) -> Listing | str:
+def _format_now(tracker: Tracker, *, as_json: bool, wide: bool) -> tuple[str, tuple[str, ...]]:
+    """Return status as files and programs get it, and what there is to say about it."""
     try:
         status = tracker.status()
     except GpusChanged as error:
-        return str(error)
+        return str(error), ()
+    return _format(status, as_json=as_json, wide=wide), () if as_json else _notes(status)
+
+
+def _look(tracker: Tracker, console: Console, *, wide: bool) -> Page:
+    try:
+        status = tracker.status()
+    except GpusChanged as error:
+        return Page(shown=str(error))
     if not status.enabled:
-        return DISABLED
+        return Page(shown=DISABLED)
     is_wide = wide or console.width >= WIDE_TERMINAL
-    return list_status(status, _names(status), wide=is_wide, now=time.time())
+    listing = list_status(status, _names(status), wide=is_wide, now=time.time())
+    return Page(shown=listing, notes=_notes(status))
+
+
+def _notes(status: Status) -> tuple[str, ...]:
+    """Return what could not be read, and who can reach all GPUs."""
+    privileged = (
+        f"container {use.container_id} is privileged: it can reach all GPUs, exclusive ones too"
+        for use in status.privileged
+    )
+    return (*status.problems, *privileged)
 
 
 def _print_on_terminal(status: Status, *, wide: bool, no_trunc: bool) -> None:

@@ -19,6 +19,7 @@ RULE = "-" * 120
 HEADER = ("GPU Id", "UUID", "Accessibility", "Container Ids")
 MORE_HEADER = ("Name", "Since", "By")
 WIDTHS = (10, 25, 20, 66, 30, 22, 10)
+WIDE_RULE = "-" * sum(WIDTHS)
 # The same on a terminal, where names come before ids in what is shown whole.
 COLUMNS = (
     *(Column(header=HEADER[0]), Column(header=HEADER[1]), Column(header=HEADER[2])),
@@ -34,7 +35,8 @@ def format_status(status: Status, *, names: Mapping[str, str] | None = None) -> 
     """Return the guide's table; with the `names` of containers the wider one."""
     wide = names is not None
     rows = [row for gpu in status.gpus for row in _rows(gpu, names)]
-    return "\n".join([RULE, _line(HEADER + (MORE_HEADER if wide else ())), RULE, *map(_line, rows)])
+    rule = WIDE_RULE if wide else RULE
+    return "\n".join([rule, _line(HEADER + (MORE_HEADER if wide else ())), rule, *map(_line, rows)])
 
 
 def list_status(status: Status, names: Mapping[str, str], *, wide: bool, now: float | None = None) -> Listing:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from rich.box import Box
 from rich.cells import cell_len
 from rich.console import Console, Group
@@ -11,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from amd_gpu_tracker.records.plain_text import printable
-from amd_gpu_tracker.show.listing import cut_id, fit_columns, shorten, width_of
+from amd_gpu_tracker.show.cells import shorten
+from amd_gpu_tracker.show.listing import cut_id, fit_columns, width_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,62 +32,68 @@ def print_listing(listing: Listing, console: Console, *, no_trunc: bool) -> None
     fitted = find_columns(listing, console, no_trunc=no_trunc)
     # What is wider is continued in the next line by the terminal, which rich would do between columns.
     console.width = max(console.width, width_of(fitted.values()))
-    console.print(draw(wrap(listing, fitted), fitted, console))
+    console.print(draw(wrap(listing, fitted, console), fitted, console))
 
 
 def find_columns(listing: Listing, console: Console, *, no_trunc: bool) -> dict[int, int]:
     """Return the columns that are shown and their widths, by position; ids are whole where all of it fits."""
-    whole = [max(map(cell_len, values)) for values in zip(*_texts(listing), strict=True)]
+    texts = _texts(listing, console)
+    whole = [max(map(cell_len, values)) for values in zip(*texts, strict=True)]
     if no_trunc or width_of(whole) <= console.width:
         return dict(enumerate(whole))
     cut = [
         max(cell_len(cut_id(text) if column.is_id else text) for text in values)
-        for column, values in zip(listing.columns, zip(*_texts(listing), strict=True), strict=True)
+        for column, values in zip(listing.columns, zip(*texts, strict=True), strict=True)
     ]
     return fit_columns(listing.columns, cut, console.width)
 
 
-def wrap(listing: Listing, fitted: dict[int, int]) -> Listing:
+def wrap(listing: Listing, fitted: dict[int, int], console: Console) -> Listing:
     """Return the list with a row for each line of what does not fit in a column that wraps."""
-    wrapping = [at for at in fitted if listing.columns[at].wraps]
     rows = listing.rows
-    for at in wrapping:
-        rows = tuple(line for row in rows for line in _lines(row, at, fitted[at]))
+    for at, width in fitted.items():
+        if listing.columns[at].wraps:
+            rows = tuple(line for row in rows for line in _lines(row, at, width, console))
     return listing.replace(rows=rows)
 
 
-def draw(listing: Listing, fitted: dict[int, int], console: Console) -> Group:
+def draw(listing: Listing, fitted: dict[int, int], console: Console, *, has_rules: bool = True) -> Group:
     """Return what rich draws: the rule above the header, and the table."""
-    table = _table([(listing.columns[at], width) for at, width in fitted.items()])
+    header, *rows = _texts(listing, console)
     mark = "…" if console.encoding.lower().startswith("utf") else ".."
-    for row in _texts(listing)[1:]:
+    # The gap between two columns is the padding and, with rules, the divider between them.
+    table = Table(
+        box=RULES if has_rules else None, show_edge=False, pad_edge=False, padding=(0, 1 if has_rules else 2, 0, 0)
+    )
+    for at, width in fitted.items():
+        justify = "right" if listing.columns[at].is_number else "left"
+        title = shorten(header[at], width, mark, cell_len)
+        table.add_column(title, width=width, no_wrap=True, overflow="crop", justify=justify)  # type: ignore[arg-type]
+    for row in rows:
         table.add_row(*(_cell(listing.columns[at], row[at], width, mark) for at, width in fitted.items()))
-    return Group(Text("-" * width_of(fitted.values())), table)
+    return Group(Text("-" * width_of(fitted.values())), table) if has_rules else Group(table)
 
 
-def _lines(row: tuple[str, ...], at: int, width: int) -> list[tuple[str, ...]]:
+def _lines(row: tuple[str, ...], at: int, width: int, console: Console) -> list[tuple[str, ...]]:
     """Return a row and those that go on with its text in the column `at`."""
-    parts = textwrap.wrap(printable(row[at]), width) or [""]
+    parts = [line.plain.rstrip() for line in Text(_shown(row[at], console.encoding)).wrap(console, width)] or [""]
     firsts = [row, *[("",) * len(row)] * (len(parts) - 1)]
     return [(*first[:at], part, *first[at + 1 :]) for first, part in zip(firsts, parts, strict=True)]
 
 
-def _texts(listing: Listing) -> list[tuple[str, ...]]:
+def _texts(listing: Listing, console: Console) -> list[tuple[str, ...]]:
+    """Return the header and the rows as the terminal can show them."""
     headers = tuple(column.header for column in listing.columns)
-    return [tuple(map(printable, row)) for row in (headers, *listing.rows)]
+    return [tuple(_shown(text, console.encoding) for text in row) for row in (headers, *listing.rows)]
 
 
-def _table(columns: list[tuple[Column, int]]) -> Table:
-    # The gap between two columns is the padding and the divider between them.
-    table = Table(box=RULES, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for column, width in columns:
-        justify = "right" if column.is_number else "left"
-        table.add_column(column.header, width=width, no_wrap=True, overflow="crop", justify=justify)  # type: ignore[arg-type]
-    return table
+def _shown(text: str, encoding: str) -> str:
+    text = printable(text)
+    return text if text.isascii() else text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _cell(column: Column, text: str, width: int, mark: str) -> Text:
     style = STYLES.get(text, "")
     if cell_len(text) > width and column.is_id:
         text = cut_id(text)
-    return Text(shorten(text, width, mark) if cell_len(text) > width else text, style=style)
+    return Text(shorten(text, width, mark, cell_len), style=style)

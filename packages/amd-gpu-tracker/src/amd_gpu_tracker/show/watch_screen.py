@@ -1,16 +1,15 @@
-"""A screen that follows what changes, with a clock; it fits the terminal, and Ctrl-C gives the terminal back."""
+"""A screen that follows what changes; it gives the terminal back at Ctrl-C, and for as long as Ctrl-Z stops it."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-import time
 
-from rich.console import Group
 from rich.live import Live
-from rich.text import Text
 
-from amd_gpu_tracker.show.terminal import draw, find_columns, make_console, wrap
+from amd_gpu_tracker.show.page import draw_page
+from amd_gpu_tracker.show.terminal import make_console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,42 +17,40 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from amd_gpu_tracker.show.listing import Listing
+    from amd_gpu_tracker.show.listing import Page
 
-# The clock, the line below it, and the three lines above the rows of a table.
-LINES_AROUND = 5
+# Without a handler for these the screen would stay as it is.
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# Ctrl-Z. It is blocked while the screen is there, and waited for between two looks.
+STOPPING = (signal.SIGTSTP,)
 
 
-def watch_screen(title: str, look: Callable[[Console], Listing | str], *, seconds: float) -> None:
-    """Show what `look` returns for a terminal, a list or a sentence, until Ctrl-C or a signal to end."""
+def watch_screen(title: str, look: Callable[[Console], Page], *, seconds: float) -> None:
+    """Show what `look` returns for a terminal, until Ctrl-C or a signal to end."""
     console = make_console()
-    # Without a handler the screen would stay as it is.
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, _end)
     try:
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                live.update(_page(title, look(console), console), refresh=True)
-                time.sleep(seconds)
+        while True:
+            # What fails now, or takes its time, does so before there is a screen.
+            page = look(console)
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+            _follow(title, page, look, console, seconds=seconds)
+            # As a program without a handler stops, until it is continued (SIGCONT).
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+            os.kill(os.getpid(), signal.SIGTSTP)
     except KeyboardInterrupt:
         return
 
 
-def _page(title: str, shown: Listing | str, console: Console) -> Group:
-    clock = time.strftime("%Y-%m-%d %H:%M:%S")
-    head = Text(f"{title}{clock:>{max(1, console.width - len(title))}}\n", no_wrap=True, overflow="crop")
-    return Group(head, Text(shown) if isinstance(shown, str) else _draw_fitting(shown, console))
-
-
-def _draw_fitting(listing: Listing, console: Console) -> Group:
-    """Draw the rows for which there is room, and say how many there are besides."""
-    fitted = find_columns(listing, console, no_trunc=False)
-    listing = wrap(listing, fitted)
-    room = max(1, console.height - LINES_AROUND)
-    if len(listing.rows) <= room:
-        return draw(listing, fitted, console)
-    shown = listing.replace(rows=listing.rows[: room - 1])
-    return Group(draw(shown, fitted, console), Text(f"... {len(listing.rows) - room + 1} more lines", no_wrap=True))
+def _follow(title: str, page: Page, look: Callable[[Console], Page], console: Console, *, seconds: float) -> None:
+    """Show page after page until Ctrl-Z."""
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(draw_page(title, page, console), refresh=True)
+            if signal.sigtimedwait(STOPPING, seconds):
+                return
+            page = look(console)
 
 
 def _end(number: int, _: object) -> None:

@@ -35,6 +35,7 @@ HELP = {
     "amd_gpu_container_processes": "Processes of a container that use the GPU.",
     "amd_gpu_container_tracked": "1 if the GPU Tracker has given the GPU to the container, else 0.",
     "amd_gpu_processes_not_shown": "Processes of other users that could not be looked into.",
+    "amd_gpu_processes_incomplete": "Processes of which not all could be read, so that their use may be incomplete.",
 }
 
 
@@ -57,6 +58,7 @@ def format_prometheus(usage: Usage) -> str:
     samples: dict[str, Samples] = {name: {} for name in HELP}
     samples["gpu_nodes_total"][""] = len(usage.gpus)
     samples["amd_gpu_processes_not_shown"][""] = usage.not_shown
+    samples["amd_gpu_processes_incomplete"][""] = usage.incomplete
     for gpu in usage.gpus:
         for name, labels, value in (
             *_gpu_samples(gpu),
@@ -76,6 +78,7 @@ def _gpu_fields(gpu: GpuUsage) -> dict[str, object]:
         **gpu.as_dict(),
         "uuid": None if gpu.uuid == "N/A" else gpu.uuid,
         "vram_not_accounted_for": gpu.not_accounted_for,
+        "product_name": gpu.product_name or None,
         "users": [_user_fields(user) for user in gpu.users],
     }
 

@@ -56,6 +56,7 @@ def join_usage(
         enabled=status.enabled,
         gpus=with_few_users([join.gpu_usage(position) for position in range(len(reading.gpus))]),
         not_shown=reading.refused,
+        incomplete=len(reading.cut_short) + reading.not_reached,
         problems=(*status.problems, *_cut_short(reading.cut_short), *_not_reached(reading.not_reached)),
     )
 

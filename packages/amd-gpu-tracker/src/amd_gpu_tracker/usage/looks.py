@@ -10,6 +10,7 @@ from amd_gpu_tracker.show.status import read_status
 from amd_gpu_tracker.usage.join import join_usage
 from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, can_keep, raise_peaks, read_peaks, write_peaks
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.product_names import find_product_names
 from amdgpu_discovery.usage.reading import processes_directory, read_usage
 
 TYPE_CHECKING = False
@@ -38,6 +39,7 @@ class UsageLooks:
         self._lock = lock
         self._now = now
         self._before: UsageReading | None = None
+        self._products: Mapping[str, str] = {}
 
     @property
     def keeps_peaks(self) -> bool:
@@ -57,8 +59,18 @@ class UsageLooks:
         gpus = find_gpus(self._state.host)
         reading = read_usage(self._state.host, gpus, proc=proc)
         usage = join_usage(self._state, status, reading, before=self._before, processes=self._processes, proc=proc)
+        usage = self._with_products(usage, gpus)
         self._before = reading
         return self._remember(usage, gpus) if self.keeps_peaks else usage
+
+    def _with_products(self, usage: Usage, gpus: Sequence[Gpu]) -> Usage:
+        """Return the usage with the names of products, which are looked up in the first look at a GPU."""
+        keys = [gpu.key for gpu in gpus]
+        if not self._products.keys() >= set(keys):
+            found = find_product_names(self._state.host, gpus)
+            self._products = {gpu.key: found[gpu.number] for gpu in gpus}
+        named = zip(usage.gpus, keys, strict=True)
+        return usage.replace(gpus=tuple(used.replace(product_name=self._products[key]) for used, key in named))
 
     def _remember(self, usage: Usage, gpus: Sequence[Gpu]) -> Usage:
         seen = list(_seen(usage, gpus, self._now()))

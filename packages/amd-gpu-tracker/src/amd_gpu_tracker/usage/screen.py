@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 from amd_gpu_tracker.errors import GpusChanged
-from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.show.listing import Page
+from amd_gpu_tracker.show.screen import print_notes
+from amd_gpu_tracker.show.standard_output import is_terminal, print_utf8
 from amd_gpu_tracker.usage.documents import format_prometheus, format_usage_json
 from amd_gpu_tracker.usage.text import format_usage, list_usage, usage_notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_gpu_tracker.show.listing import Listing
     from amd_gpu_tracker.usage.looks import UsageLooks
     from amd_gpu_tracker.usage.users import Usage
 
@@ -28,39 +28,41 @@ def print_usage(looks: UsageLooks, *, as_json: bool, peaks: bool, no_trunc: bool
     if peaks:
         looks.require_peaks()
     usage = _look_twice(looks)
-    if sys.stdout.isatty() and not as_json:
+    if is_terminal() and not as_json:
         _print_on_terminal(usage, peaks=peaks, no_trunc=no_trunc)
     else:
         print(_format(usage, as_json=as_json, peaks=peaks))
-    if as_json:
-        return
-    for sentence in (*usage.problems, *(() if usage.enabled else (DISABLED,))):
-        print(printable(sentence), file=sys.stderr)
+    if not as_json:
+        print_notes(_problems(usage))
 
 
 def watch_usage(looks: UsageLooks, *, as_json: bool, peaks: bool) -> None:
     """Show the usage every few seconds until Ctrl-C: on a terminal as a screen, elsewhere one below the other."""
     if peaks:
         looks.require_peaks()
-    if sys.stdout.isatty() and not as_json:
+    if is_terminal() and not as_json:
         from amd_gpu_tracker.show.watch_screen import watch_screen
 
-        watch_screen("GPU usage", lambda _: _list_now(looks, peaks=peaks), seconds=WATCH_SECONDS)
+        watch_screen("GPU usage", lambda _: _look(looks, peaks=peaks), seconds=WATCH_SECONDS)
         return
+    problems: tuple[str, ...] = ()
     try:
         while True:
             usage = looks.look()
-            print(
-                format_usage_json(usage) if as_json else format_usage(usage, now=time.time(), peaks=peaks), flush=True
-            )
+            print(_format(usage, as_json=as_json, peaks=peaks), flush=True)
+            if not as_json and _problems(usage) != problems:
+                problems = _problems(usage)
+                print_notes(problems)
             time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         return
 
 
 def print_metrics(looks: UsageLooks) -> None:
-    """Print the usage for Prometheus."""
-    print(format_prometheus(_look_twice(looks)))
+    """Print the usage for Prometheus, and on stderr what could not be read of it."""
+    usage = _look_twice(looks)
+    print_utf8(format_prometheus(usage))
+    print_notes(usage.problems)
 
 
 def _look_twice(looks: UsageLooks) -> Usage:
@@ -73,11 +75,18 @@ def _format(usage: Usage, *, as_json: bool, peaks: bool) -> str:
     return format_usage_json(usage) if as_json else format_usage(usage, now=time.time(), peaks=peaks)
 
 
-def _list_now(looks: UsageLooks, *, peaks: bool) -> Listing | str:
+def _look(looks: UsageLooks, *, peaks: bool) -> Page:
     try:
-        return list_usage(looks.look(), now=time.time(), peaks=peaks)
+        usage = looks.look()
     except GpusChanged as error:
-        return str(error)
+        return Page(shown=str(error))
+    now = time.time()
+    notes = usage_notes(usage, now=now, peaks=peaks)
+    return Page(shown=list_usage(usage, now=now, peaks=peaks), notes=(*notes, *_problems(usage)))
+
+
+def _problems(usage: Usage) -> tuple[str, ...]:
+    return (*usage.problems, *(() if usage.enabled else (DISABLED,)))
 
 
 def _print_on_terminal(usage: Usage, *, peaks: bool, no_trunc: bool) -> None:

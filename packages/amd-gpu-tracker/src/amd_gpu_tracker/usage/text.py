@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.show.cells import shorten
 from amd_gpu_tracker.show.listing import Column, Listing, format_listing
 from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.product_names import short_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,17 +25,21 @@ MOST_ENDED = 20
 LONGEST_NAME = 40
 NOT_ACCOUNTED_FOR = "(not accounted for)"
 ONE_OF_PARTITIONS = "(one of the partitions)"
+# What stands between names and pids.
+PARTS_OF_LIST = frozenset(' ;,()"')
+# Characters that are letters and symbols to Unicode and blank on a screen: fillers of Hangul and Braille.
+LOOK_BLANK = "\u115f\u1160\u2800\u3164\uffa0"
 NOT_TRACKED = "(not tracked)"
 # What a narrow terminal can best do without yields first.
 COLUMNS = (
-    Column(header="GPU"),
+    Column(header="GPU", is_whole=True),
     Column(header="Model", yields=1),
-    Column(header="VRAM used"),
-    Column(header="GTT used"),
+    Column(header="VRAM used", is_whole=True),
+    Column(header="GTT used", yields=3, is_whole=True),
     Column(header="Busy", is_number=True),
     Column(header="Who", least=16),
-    Column(header="Memory", is_number=True),
-    Column(header="Peak", is_number=True),
+    Column(header="Memory", yields=4, is_number=True),
+    Column(header="Peak", yields=5, is_number=True),
     Column(header="Processes", yields=2, least=18, wraps=True),
 )
 
@@ -76,7 +82,7 @@ def format_duration(seconds: float) -> str:
     """Return a duration in its two largest units."""
     minutes = max(0, int(seconds // 60))
     if minutes < 60:
-        return f"{minutes} min"
+        return f"{minutes} min" if minutes else "less than 1 min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
@@ -84,9 +90,9 @@ def format_duration(seconds: float) -> str:
 def _gpu_rows(gpu: GpuUsage, *, enabled: bool, now: float) -> list[dict[str, str]]:
     first = {
         "GPU": str(gpu.number),
-        "Model": gpu.model,
+        "Model": short_name(gpu.model, gpu.product_name),
         "VRAM used": _of(gpu.vram_used, gpu.vram_total),
-        "GTT used": _of(gpu.gtt_used, gpu.gtt_total) if gpu.is_apu else "",
+        "GTT used": f"{_of(gpu.gtt_used, gpu.gtt_total)} shared" if gpu.is_apu else "",
         "Busy": "-" if gpu.busy_percent is None else f"{gpu.busy_percent} %",
     }
     users = [_user_cells(user, gpu, enabled=enabled, now=now) for user in gpu.users]
@@ -130,8 +136,16 @@ def _processes(user: GpuUser, *, enabled: bool) -> str:
 def _same_name(name: str, processes: Sequence[UserProcess]) -> str:
     pids = [str(process.pid) for process in processes if process.pid]
     more = f" and {len(pids) - MOST_PIDS} more" if len(pids) > MOST_PIDS else ""
-    called = name[:LONGEST_NAME] or ("unknown" if pids else "not found in this pid namespace")
+    called = _quoted(name) or ("unknown" if pids else "not found in this pid namespace")
     return f"{called} {', '.join(pids[:MOST_PIDS])}{more}".rstrip()
+
+
+def _quoted(name: str) -> str:
+    """Return a name that cannot be taken for a part of the list: a process gives itself any."""
+    plain = shorten(printable(name), LONGEST_NAME, "..")
+    if not name or (plain.strip(LOOK_BLANK) and PARTS_OF_LIST.isdisjoint(plain)):
+        return plain
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _idle(user: GpuUser, now: float) -> str:

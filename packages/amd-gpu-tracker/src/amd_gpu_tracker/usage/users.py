@@ -115,6 +115,7 @@ class GpuUsage(Value):
         partition_rank: Position among the partitions of its PCI function, from 0.
         partition_total: How many partitions the PCI function has; 1 if it is not partitioned.
         model: Model, such as `MI210`.
+        product_name: Under which name it is sold, such as `AMD Instinct MI210`; "" where that is not known.
         is_apu: Whether it is on one package with the processor, whose memory it uses.
         vram_total: Bytes of video memory; None where the kernel does not say.
         vram_used: Bytes of it that are used; of a partition what its processes use.
@@ -137,6 +138,7 @@ class GpuUsage(Value):
     gtt_used: int | None
     busy_percent: int | None
     users: tuple[GpuUser, ...]
+    product_name: str = ""
 
     @property
     def not_accounted_for(self) -> int | None:
@@ -164,6 +166,7 @@ class Usage(Value):
         enabled: Whether GPUs are tracked.
         gpus: The GPUs, by number.
         not_shown: How many processes of other users could not be looked into.
+        incomplete: Of how many processes not all could be read.
         problems: A sentence about each thing that could not be read.
         peaks: What containers have used at most, also those that are gone; () where that is not asked.
     """
@@ -171,5 +174,6 @@ class Usage(Value):
     enabled: bool
     gpus: tuple[GpuUsage, ...]
     not_shown: int
+    incomplete: int = 0
     problems: tuple[str, ...] = ()
     peaks: tuple[Peak, ...] = ()

@@ -1,0 +1,28 @@
+"""Standard output: whether people look at it on a terminal, and what it can show."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+# What editors and build logs call themselves, where nothing can be drawn: terminfo(5) has them without cursor movement.
+WITHOUT_CURSOR = ("dumb", "unknown")
+
+
+def is_terminal() -> bool:
+    """Return whether it is a terminal on which lists can be drawn; others get what files get."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in WITHOUT_CURSOR
+
+
+def escape_unknown_characters() -> None:
+    """Print what the locale has no character for as its number: names of containers and processes have any."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def print_utf8(text: str) -> None:
+    """Print text for a program that reads UTF-8, whatever the locale."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    print(text)
