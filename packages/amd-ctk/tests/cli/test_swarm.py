@@ -650,6 +650,23 @@ def test_a_job_reserves_memory_or_gpus(node: Node, parameters: Path, words: list
     assert answer.stderr == "a job reserves either memory or whole GPUs (say --vram=MIB or --gpus=N)\n"
 
 
+def test_a_file_that_ends_before_the_first_line_to_submit_is_refused(node: Node, parameters: Path) -> None:
+    answer = node(*SUBMIT, f"--each={parameters}", "--from-line=4000", "--dry-run", *PROGRAM)
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert f"{parameters} has no line with parameters from line 4000 on (the last one is 3)\n" in answer.stderr
+
+
+@pytest.mark.parametrize("option", ["--vram", "--gpus"])
+def test_an_amount_that_docker_cannot_count_is_refused(node: Node, parameters: Path, option: str) -> None:
+    words = ("submit", "s", f"{option}={2**63}", f"--each={parameters}", "--dry-run", *PROGRAM)
+
+    answer = node(*words)
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert "9223372036854775808 is more than Docker can count (it takes 9223372036854775807 at most)\n" in answer.stderr
+
+
 def test_jobs_whose_names_are_taken_are_not_submitted(node: Node, parameters: Path) -> None:
     node.answer(SERVICES, "sweep-2\n")
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 IMAGES = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME."
 
+# Swarm counts generic resources in 64 bits with a sign (swarmkit, api/types.proto: DiscreteGenericResource).
+LARGEST_AMOUNT = 2**63 - 1
+
 app = command_group("Docker Swarm related commands")
 
 ConfigPath = Annotated[str, typer.Option("--config-path", help="Docker's configuration file. Default: its own.")]
@@ -177,14 +180,19 @@ def submit(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Services are called NAME-1 and so on, by line.")],
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="Image of the services.")],
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Command; the words of a line follow it.")
+        list[str] | None, typer.Argument(metavar="COMMAND", help="Command; the words of a line follow it.")
     ] = None,
     *,
     each: Annotated[str, typer.Option(metavar="FILE", help="A job for each line of FILE; - is standard input.")],
-    vram: Annotated[int, typer.Option(min=0, metavar="MIB", help="GPU memory that each job reserves.")] = 0,
-    gpus: Annotated[int, typer.Option(min=0, help="Whole GPUs that each job reserves.")] = 0,
+    vram: Annotated[
+        int, typer.Option(min=0, metavar="MIB", show_default=False, help="GPU memory that each job reserves.")
+    ] = 0,
+    gpus: Annotated[
+        int, typer.Option(min=0, metavar="N", show_default=False, help="Whole GPUs that each job reserves.")
+    ] = 0,
     constraint: Annotated[
-        list[str] | None, typer.Option("--constraint", help="Which nodes may run it; may be repeated.")
+        list[str] | None,
+        typer.Option("--constraint", metavar="EXPRESSION", help="Which nodes may run it; may be repeated."),
     ] = None,
     from_line: Annotated[int, typer.Option("--from-line", min=1, help="Begin at this line of FILE.")] = 1,
     dry_run: DryRun = False,
@@ -203,6 +211,10 @@ def submit(
     )
     parsed = jobs.parse_jobs(name, jobs.read_parameters(each), each)
     chosen = [job for job in parsed if job.line >= from_line]
+    if not chosen:
+        raise SwarmError(
+            f"{each} has no line with parameters from line {from_line} on", hint=f"the last one is {parsed[-1].line}"
+        )
     if dry_run:
         for job in chosen:
             print(printable(shlex.join(jobs.service_command(job, template))))
@@ -341,12 +353,13 @@ def _find_gpus(host: Host) -> list[Gpu]:
 
 def _print_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> None:
     from amd_ctk.swarm.status_table import format_advertisement, format_pools, list_advertisement
+    from amd_gpu_tracker.show.standard_output import is_terminal
 
-    if not sys.stdout.isatty() and not no_trunc:
+    if not is_terminal() and not no_trunc:
         print(format_advertisement(advertisement))
         return
     listing = list_advertisement(advertisement, no_trunc=no_trunc)
-    if sys.stdout.isatty():
+    if is_terminal():
         from amd_gpu_tracker.show.terminal import make_console, print_listing
 
         print_listing(listing, make_console(), no_trunc=no_trunc)
@@ -364,6 +377,10 @@ def _resources_of_job(host: Host, *, vram_mib: int, gpus: int) -> tuple[Resource
 
     if bool(vram_mib) == bool(gpus):
         raise SwarmError("a job reserves either memory or whole GPUs", hint="say --vram=MIB or --gpus=N")
+    if max(vram_mib, gpus) > LARGEST_AMOUNT:
+        raise SwarmError(
+            f"{max(vram_mib, gpus)} is more than Docker can count", hint=f"it takes {LARGEST_AMOUNT} at most"
+        )
     settings = read_settings(host)
     kinds = settings.swarm_vram_resources or (VRAM_KIND,) if vram_mib else settings.swarm_resources
     return (Resource(kind=kinds[0] if kinds else "AMD_GPU", value=str(vram_mib or gpus)),)
