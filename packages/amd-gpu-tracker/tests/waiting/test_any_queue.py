@@ -156,7 +156,7 @@ class Drive:
         """Assert that tracker and model agree about leases, tickets and accessibility."""
         status = self.tracker.status()
         said = {gpu.number: sorted(use.container_id for use in gpu.containers) for gpu in status.gpus}
-        assert said == {gpu: sorted(self.model.users(gpu)) for gpu in GPUS}, self.history
+        assert said == {gpu: sorted(self.model.users(gpu)) for gpu in GPUS}, " ".join(self.history)
         assert [ticket.name for ticket in self.tracker.waiting()] == [name for name, _ in self.model.queue], (
             self.history
         )
@@ -166,7 +166,7 @@ class Drive:
 
     def require_line(self, name, expected):
         """Assert what a job says next, beside what it waits for."""
-        assert self.next_line(name) == expected, self.history
+        assert self.next_line(name) == expected, " ".join(self.history)
 
     def next_line(self, name):
         while (said := self.processes[name].line()).startswith("waiting for "):
@@ -189,7 +189,7 @@ class Drive:
             # One that was killed counts until the one behind it has dropped its ticket.
             among, _, jobs = said.partition(" free of ")[2].partition(", ")
             assert among == {8: "8", 1: "1 that fits"}.get(fitting, f"{fitting} that fit")
-            assert int(jobs.partition(" ")[0] or "0") >= before, self.history
+            assert int(jobs.partition(" ")[0] or "0") >= before, " ".join(self.history)
         elif self.model.needs_no_turn(request):
             self.model.queue.remove((name, request))
             self.model.held[name] = wish.among
@@ -297,7 +297,7 @@ class Drive:
                 self.tracker.reserve(name, request, pid=container.pid)
             container.close()
         else:
-            assert self.tracker.reserve(name, request, pid=container.pid) == gpus, self.history
+            assert self.tracker.reserve(name, request, pid=container.pid) == gpus, " ".join(self.history)
             self.model.held[name] = gpus
             self.processes[name] = container
 
