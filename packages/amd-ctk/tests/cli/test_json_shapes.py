@@ -151,7 +151,7 @@ def test_usage_has_its_shape(host, amd_ctk):
 def test_jobs_that_wait_have_their_shape(host, amd_ctk):
     state = State(host())
     queue = Queue(state, Processes())
-    place = queue.take("train-3", "free:4", 4, LibraryLock)
+    place = queue.take("train-3", "free:4", 4, range(4), LibraryLock)
 
     printed = check(amd_ctk, "queue-list")
     queue.leave(place)

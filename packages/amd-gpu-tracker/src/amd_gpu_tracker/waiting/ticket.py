@@ -60,7 +60,7 @@ class Ticket(Value):
 def require_name(name: str) -> None:
     """Raise WaitRefused where a job cannot have this name."""
     if not (0 < len(name) <= LONGEST_NAME and NAME_LETTERS.issuperset(name) and name[0] not in "-."):
-        letters = "letters, digits, '_', '.' and '-'"
+        letters = "letters, digits, '_', '.' and '-', and begin with a letter, a digit or '_'"
         raise WaitRefused(f"{name[:LONGEST_NAME]!r} is no name of a job", hint=f"use up to {LONGEST_NAME} {letters}")
 
 
