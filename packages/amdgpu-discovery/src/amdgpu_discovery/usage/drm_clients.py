@@ -143,7 +143,8 @@ class _ProcessLook:
             # Not a list of all: processes may have millions.
             with posix.scandir(handle) as entries:
                 for count, entry in enumerate(entries):
-                    if not self._may_go_on(count, len(found)):
+                    is_late = count % LINKS_AT_ONCE == LINKS_AT_ONCE - 1 and self._deadline.is_over()
+                    if count == MOST_DESCRIPTORS or len(found) == MOST_NODES or is_late or not self._budget.take_link():
                         self.is_cut = True
                         break
                     node = _node_behind(entry.name, handle)
@@ -151,11 +152,6 @@ class _ProcessLook:
         finally:
             posix.close(handle)
         return found
-
-    def _may_go_on(self, count: int, node_count: int) -> bool:
-        if count % LINKS_AT_ONCE == LINKS_AT_ONCE - 1 and self._deadline.is_over():
-            return False
-        return count < MOST_DESCRIPTORS and node_count < MOST_NODES and self._budget.take_link()
 
     def _read_client(self, descriptor: str) -> DrmClient | None:
         if not self._budget.may_read() or self._deadline.is_over():

@@ -11,8 +11,9 @@ import re
 
 # The line `Uid:` is the ninth, and the name above has 16 characters, each of which the kernel may print as four.
 ENOUGH_OF_STATUS = 1024
-# One line for each hierarchy; a path has 4096 bytes at most.
-ENOUGH_OF_CGROUP = 65536
+# One line for each hierarchy; a path has 4096 bytes at most, and each line begins with the same slice. More would take
+# twice as long for every process, because Python allocates it first.
+ENOUGH_OF_CGROUP = 8192
 # systemd puts what a user starts below this slice, also what then becomes root (sudo), and only root can move it out.
 SLICE_OF_USER = re.compile(rb"^[0-9]+:[^:\n]*:/user\.slice/user-([0-9]{1,10})\.slice", re.MULTILINE)
 # As engines, LXC, systemd-nspawn and Slurm name cgroups.
