@@ -9,7 +9,7 @@ from kernel.engines import IMAGE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kernel, pytest.mark.timeout(2 * 3600)]
 
-# The fixture's runtime is ours, which has nothing to do with these devices.
+# The fixture's runtime is amd-container-runtime, which has nothing to do with these devices.
 WITH_RUNC = "--runtime=runc"
 
 

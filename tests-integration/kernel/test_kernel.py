@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kernel.containers import FIRST, ON_SIMULATED_HOST, SECOND, run_bundle
@@ -44,6 +46,21 @@ def test_doctor_finds_a_driver_without_gpus(machine):
         ["kfd", "note", "amdgpu is loaded, and this host has no GPU of AMD"],
         ["gpu-state", "ok", "the driver answers for every GPU"],
     ]
+
+
+def test_open_nodes_of_other_drivers_are_no_use_of_a_gpu(machine):
+    # A simulated host whose processes are those of the machine.
+    machine.run("cp -a /srv/untracked /tmp/used && ln -s /proc /tmp/used/proc")
+
+    said = machine.run(
+        f"exec 8<{FIRST} 9<{SECOND}; readlink /proc/$$/fd/8 /proc/$$/fd/9;"
+        " AMD_CTK_HOST_ROOT=/tmp/used amd-ctk gpu-tracker status --usage --json 2>/dev/null"
+    )
+
+    first, second, document = said.split("\n", 2)
+    usage = json.loads(document)
+    assert (first, second) == (FIRST, SECOND)
+    assert ([gpu["users"] for gpu in usage["gpus"]], usage["problems"]) == ([[], []], [])
 
 
 @LOW_LEVEL

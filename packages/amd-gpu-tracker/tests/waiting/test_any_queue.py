@@ -7,7 +7,9 @@ import os
 import random
 import re
 import signal
+import time
 from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -282,6 +284,19 @@ class Drive:
             name = self.chance.choice(sorted(self.model.stopped))
             self.processes[name].signal(signal.SIGCONT)
             self.model.stopped.discard(name)
+            self.wait_until_all_sleep()
+
+    def wait_until_all_sleep(self):
+        """Wait until nobody in the queue is on the way from its look at those before it to the GPUs.
+
+        Who looked while one before it was stopped may still try; it asks for its turn again before the next try.
+        """
+        pids = [self.processes[name].pid for name, _ in self.model.queue if name not in self.model.stopped]
+        for _ in range(600):
+            if all(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "S" for pid in pids):
+                return
+            time.sleep(0.1)
+        raise AssertionError("the queue does not come to rest")
 
     def start_container(self):
         if len(self.processes) < MOST_ALIVE:
