@@ -48,7 +48,7 @@ def wait_in_line(
     choice, wanted = _require_possible(state, request, rules)
     state.prepare()
     _require_free_name(state, name, processes)
-    if not find_contested(state, request, rules):
+    if not _is_contested(state, choice, wanted):
         with suppress(GpusRefused):
             return try_now()
     queue = Queue(state, processes)
@@ -80,7 +80,11 @@ def find_contested(state: State, request: str, rules: ChoiceRules) -> list[int]:
     host can never meet it.
     """
     choice, wanted = find_wanted(state.host, request, rules)
-    return [gpu.number for gpu in wanted] if choice or state.read_policy().exclusive_among(wanted) else []
+    return [gpu.number for gpu in wanted] if _is_contested(state, choice, wanted) else []
+
+
+def _is_contested(state: State, choice: Choice | None, wanted: Sequence[Any]) -> bool:
+    return choice is not None or bool(state.read_policy().exclusive_among(wanted))
 
 
 def _require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
