@@ -265,6 +265,7 @@ class Drive:
             if self.is_any_lock_held():
                 # SIGSTOP cannot be put off until a lock is free, as Ctrl-Z is.
                 self.processes[name].signal(signal.SIGCONT)
+                self.wait_until_all_sleep()
             else:
                 self.model.stopped.add(name)
 
