@@ -135,7 +135,7 @@ def test_a_card_node_alone_is_a_claim_and_kfd_alone_is_none(tracker, runtime, un
 
 def test_an_exclusive_gpu_in_use_is_refused_in_the_guides_words(tracker, runtime, untracked, init):
     tracker.set_accessibility("1", exclusive=True)
-    tracker.reserve("first", "1")
+    assert runtime(claim_hook(untracked.host), "first", init.pid, numbers=[1]).returncode == 0
 
     answer = runtime(claim_hook(untracked.host), "c2", init.pid, numbers=[0, 1])
 
