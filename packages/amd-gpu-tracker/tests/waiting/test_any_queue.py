@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from amd_gpu_tracker.errors import GpusRefused, LockTimeout
+from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
@@ -260,25 +260,12 @@ class Drive:
         running = [name for name, _ in self.model.queue if name not in self.model.stopped]
         if running:
             name = self.chance.choice(running)
-            self.processes[name].signal(signal.SIGSTOP)
-            os.waitpid(self.processes[name].pid, os.WUNTRACED)
-            if self.is_any_lock_held():
-                # SIGSTOP cannot be put off until a lock is free, as Ctrl-Z is.
-                self.processes[name].signal(signal.SIGCONT)
-                self.wait_until_all_sleep()
-            else:
-                self.model.stopped.add(name)
-
-    def is_any_lock_held(self):
-        """Return whether somebody keeps a lock for longer than a transaction takes."""
-        state = State(self.host)
-        for path in (state.lock_path, Queue(state, Processes()).lock_path):
-            try:
-                with LibraryLock(path, 2):
-                    pass
-            except LockTimeout:
-                return True
-        return False
+            state = State(self.host)
+            # Who is stopped with a lock keeps everybody waiting: SIGSTOP cannot be put off as Ctrl-Z is.
+            with LibraryLock(state.lock_path), LibraryLock(Queue(state, Processes()).lock_path):
+                self.processes[name].signal(signal.SIGSTOP)
+                os.waitpid(self.processes[name].pid, os.WUNTRACED)
+            self.model.stopped.add(name)
 
     def go_on(self):
         if self.model.stopped:
