@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_gpu_tracker.show.status import read_status_with_leases
 from amd_gpu_tracker.usage.holders import find_holders
 
 USER = os.geteuid()
@@ -17,7 +18,12 @@ OTHER_USER = USER + 1
 @pytest.fixture
 def holders(machine):
     """Return a function that gives the leases of processes as root sees them."""
-    return lambda *pids: find_holders(machine.state, machine.processes, pids)
+
+    def find(*pids):
+        leases = read_status_with_leases(machine.state, machine.processes)[1]
+        return find_holders(leases, machine.processes, pids)
+
+    return find
 
 
 def test_a_job_and_what_it_has_started_have_its_lease(machine, holders):

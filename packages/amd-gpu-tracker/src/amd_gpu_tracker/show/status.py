@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
 
+    # A lease, and the user whose it is; None for root and for the caller.
+    OwnedLease = tuple[Lease, int | None]
+
 
 class ContainerUse(Value):
     """A container that uses a GPU.
@@ -79,14 +82,20 @@ class Status(Value):
 
 def read_status(state: State, processes: Processes) -> Status:
     """Return who uses what, as far as the caller may see it. GpusChanged where the GPUs are no longer those tracked."""
+    return read_status_with_leases(state, processes)[0]
+
+
+def read_status_with_leases(state: State, processes: Processes) -> tuple[Status, list[OwnedLease]]:
+    """Return who uses what, and the living leases that say so: those of root and of the caller, then those of users."""
     policy = state.read_policy()
     if not policy.enabled:
-        return Status(enabled=False)
+        return Status(enabled=False), []
     gpus = locate_gpus(state.host)
     require_same_gpus(state.host, policy, gpus)
     scan = scan_leases(state, processes, _own_lease_paths(state))
     users = read_user_leases(state, processes)
-    uses_by_key = _uses_by_key([*((lease, None) for lease in scan.living), *((u.lease, u.uid) for u in users.proved)])
+    leases = [*((lease, None) for lease in scan.living), *((user.lease, user.uid) for user in users.proved)]
+    uses_by_key = _uses_by_key(leases)
     exclusive_keys = policy.exclusive_keys
     uses = tuple(
         GpuUse(
@@ -98,12 +107,13 @@ def read_status(state: State, processes: Processes) -> Status:
         )
         for gpu in gpus
     )
-    return Status(
+    status = Status(
         enabled=True,
         gpus=uses,
         problems=(*map(str, scan.unreadable), *users.problems),
         privileged=tuple(_use(lease, None) for lease in scan.living if lease.is_privileged),
     )
+    return status, leases
 
 
 def _own_lease_paths(state: State) -> list[str]:
@@ -112,7 +122,7 @@ def _own_lease_paths(state: State) -> list[str]:
     return [path for each in states.values() for path in each.lease_paths()]
 
 
-def _uses_by_key(leases: Iterable[tuple[Lease, int | None]]) -> dict[str, list[ContainerUse]]:
+def _uses_by_key(leases: Iterable[OwnedLease]) -> dict[str, list[ContainerUse]]:
     """Return who uses each GPU, in the order in which they came; a lease may name a GPU twice."""
     found: dict[str, list[ContainerUse]] = {}
     for lease, user in sorted(leases, key=lambda item: (item[0].since, item[0].container_id)):

@@ -5,10 +5,7 @@ A job that has reserved GPUs is in the cgroup of a login, of a service or of Slu
 
 from __future__ import annotations
 
-from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.life.user_leases import read_user_leases
 from amd_gpu_tracker.life.user_processes import UserProcesses
-from amd_gpu_tracker.records.state import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +13,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease, ProcessId
+    from amd_gpu_tracker.show.status import OwnedLease
 
     # Id of a container, and the uid of the user whose it is; None for root and for the caller.
     Owner = tuple[str, int | None]
@@ -24,10 +22,13 @@ if TYPE_CHECKING:
 MOST_GENERATIONS = 64
 
 
-def find_holders(state: State, processes: Processes, pids: Iterable[int]) -> dict[int, Owner]:
-    """Return the lease of each of these processes that has one: its own, or that of the nearest process above it."""
+def find_holders(leases: Iterable[OwnedLease], processes: Processes, pids: Iterable[int]) -> dict[int, Owner]:
+    """Return the lease of each of these processes that has one: its own, or that of the nearest process above it.
+
+    Of two `leases` that name the same process, the first counts.
+    """
     wanted = list(pids)
-    owners = _read_owners(state, processes) if wanted else {}
+    owners = _owners_by_process(leases, processes) if wanted else {}
     return {pid: owner for pid in wanted if (owner := _find_owner(pid, owners, processes)) is not None}
 
 
@@ -44,14 +45,7 @@ def _find_owner(pid: int, owners: Mapping[ProcessId, Owner], processes: Processe
     return next((owners[process] for process in above if process in owners), None)
 
 
-def _read_owners(state: State, processes: Processes) -> dict[ProcessId, Owner]:
-    """Return the owners of processes; those of root and of the caller come before those of other users."""
-    states = {each.run_directory: each for each in (State(state.host), state)}
-    paths = [path for each in states.values() for path in each.lease_paths()]
-    leases: list[tuple[Lease, int | None]] = [
-        *((lease, None) for lease in scan_leases(state, processes, paths).living),
-        *((user.lease, user.uid) for user in read_user_leases(state, processes).proved),
-    ]
+def _owners_by_process(leases: Iterable[OwnedLease], processes: Processes) -> dict[ProcessId, Owner]:
     found: dict[ProcessId, Owner] = {}
     for lease, uid in leases:
         process = holding_process(lease)

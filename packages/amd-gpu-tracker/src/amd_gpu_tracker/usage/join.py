@@ -22,11 +22,11 @@ from amdgpu_discovery.usage.reading import read_process_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
-    from amd_gpu_tracker.show.status import Status
+    from amd_gpu_tracker.show.status import OwnedLease, Status
     from amd_gpu_tracker.usage.holders import Owner
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.usage.reading import ProcessUse, UsageReading
@@ -38,6 +38,7 @@ MOST_CUT_SHORT = 9
 def join_usage(
     state: State,
     status: Status,
+    leases: Iterable[OwnedLease],
     reading: UsageReading,
     *,
     before: UsageReading | None,
@@ -46,10 +47,10 @@ def join_usage(
 ) -> Usage:
     """Return who uses what; how busy GPUs were is told where there is a reading `before`.
 
-    `proc` is where the processes are that the reading counts.
+    `leases` are those of the status; `proc` is where the processes are that the reading counts.
     """
     pids = dict.fromkeys(use.pid for use in reading.processes if use.pid)
-    holders = find_holders(state, processes, pids) if status.enabled else {}
+    holders = find_holders(leases, processes, pids)
     join = _Join(reading, status, before=before, proc=proc, holders=holders)
     join.find_names(state, processes)
     return Usage(

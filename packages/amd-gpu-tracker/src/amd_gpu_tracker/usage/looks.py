@@ -6,7 +6,7 @@ import posix
 import time
 
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.show.status import read_status
+from amd_gpu_tracker.show.status import read_status_with_leases
 from amd_gpu_tracker.usage.join import join_usage
 from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, can_keep, raise_peaks, read_peaks, write_peaks
 from amdgpu_discovery.discover import find_gpus
@@ -55,10 +55,12 @@ class UsageLooks:
         """Return who uses what now. Errors as `find_gpus`; GpusChanged where the GPUs are not those tracked."""
         proc = self._processes.directory
         proc = processes_directory(self._state.host) if proc == "/proc" else proc
-        status = read_status(self._state, self._processes)
+        status, leases = read_status_with_leases(self._state, self._processes)
         gpus = find_gpus(self._state.host)
         reading = read_usage(self._state.host, gpus, proc=proc)
-        usage = join_usage(self._state, status, reading, before=self._before, processes=self._processes, proc=proc)
+        usage = join_usage(
+            self._state, status, leases, reading, before=self._before, processes=self._processes, proc=proc
+        )
         usage = self._with_products(usage, gpus)
         self._before = reading
         return self._remember(usage, gpus) if self.keeps_peaks else usage
