@@ -26,6 +26,8 @@ STICKY = 0o001000
 WRITABLE_BY_GROUP = 0o000020
 WRITABLE_BY_ALL = 0o000002
 
+# How the name of a file ends that is not in its place yet; a process that is killed leaves it.
+TEMPORARY = ".tmp"
 READ_AT_ONCE = 65536
 # No file that a program of this project reads has a thousandth of it; /dev/zero, which a link may lead to, has no end.
 LARGEST_FILE = 64 * 1024 * 1024
@@ -133,7 +135,7 @@ def write_beside(
     `put_in_place` or unlinks it.
     """
     old = _stat_or_none(path) if keep_owner else None
-    temporary = f"{path}.{posix.getpid()}.tmp"
+    temporary = f"{path}.{posix.getpid()}{TEMPORARY}"
     flags = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC | posix.O_NOFOLLOW
     try:
         descriptor = posix.open(temporary, flags, 0o600)

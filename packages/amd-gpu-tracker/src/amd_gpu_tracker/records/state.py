@@ -16,6 +16,7 @@ from amdgpu_discovery.files import (
     DIRECTORY,
     FILE_TYPE,
     SYMBOLIC_LINK,
+    TEMPORARY,
     directory_of,
     is_directory,
     is_file,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 # Below it stand `leases/` and the tracker's other files; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
-# What `write_beside` puts behind the name of a file that it has not put in place.
-LEFT_OVER = ".tmp"
 LONGEST_NAME = 200
 # What is left of a container id in a name that would be longer.
 LONGEST_ID_IN_NAME = 100
@@ -161,7 +160,7 @@ class State:
 
     def _leftovers(self) -> Iterator[str]:
         names = posix.listdir(self.leases_directory) if is_directory(self.leases_directory) else []
-        return (f"{self.leases_directory}/{name}" for name in names if name.endswith(LEFT_OVER))
+        return (f"{self.leases_directory}/{name}" for name in names if name.endswith(TEMPORARY))
 
 
 def open_state(host: Host, environment: Mapping[str, str]) -> State:
@@ -203,7 +202,7 @@ def make_directory(path: str) -> None:
 
 def _remove_leftovers(directory: str, names: Iterable[str]) -> None:
     for name in names:
-        if name.endswith(LEFT_OVER):
+        if name.endswith(TEMPORARY):
             try:
                 posix.unlink(f"{directory}/{name}")
             except OSError:

@@ -16,7 +16,7 @@ from amd_gpu_tracker.errors import ContainerRunning, WaitRefused, needs_root
 from amd_gpu_tracker.records.state import make_directory
 from amd_gpu_tracker.waiting.ticket import LARGEST_TICKET, Ticket, format_ticket, parse_stem, parse_ticket
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import put_in_place, write_beside
+from amdgpu_discovery.files import TEMPORARY, put_in_place, write_beside
 from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
@@ -208,7 +208,7 @@ class Queue:
             return
         for name in names:
             is_left = name.endswith(PIPE) and f"{name.removesuffix(PIPE)}{TICKET}" not in names
-            if is_left or name.endswith(".tmp"):
+            if is_left or name.endswith(TEMPORARY):
                 with suppress(OSError):
                     os.unlink(f"{self.directory}/{name}")
 
