@@ -12,7 +12,7 @@ import pytest
 
 from amdgpu_discovery.simulate import build_host
 from support.installed import our_program
-from support.simulated import without_note
+from support.simulated import run_amd_ctk
 from support.stand_in_runc import install
 
 
@@ -35,15 +35,7 @@ class Engine:
 
     def ctk(self, *words: str) -> str:
         """Run amd-ctk and return all it prints."""
-        ended = subprocess.run(
-            [our_program("amd-ctk"), *words],
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return without_note(ended.stdout)
+        return run_amd_ctk(self.environment["AMD_CTK_HOST_ROOT"], *words, environment=self.environment)
 
     def prepare(self, container_id: str, gpus: str | None, **spec: object) -> Path:
         """Write the bundle of a container that asks for these GPUs by environment."""

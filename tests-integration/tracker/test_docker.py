@@ -14,7 +14,7 @@ import pytest
 from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE, OWN_NETWORK, Docker
 from support.installed import our_program, require_root
-from support.simulated import without_note
+from support.simulated import run_amd_ctk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
@@ -32,15 +32,7 @@ class TrackedDocker:
         self.host = host
 
     def tracker(self, *words):
-        ended = subprocess.run(
-            [our_program("amd-ctk"), "gpu-tracker", *words],
-            env={**os.environ, "AMD_CTK_HOST_ROOT": self.host.root},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return without_note(ended.stdout)
+        return run_amd_ctk(self.host.root, "gpu-tracker", *words)
 
     def run(self, gpus, *options, command=("sleep", "600")):
         """Run a container in the background; return its id, or what Docker says when it does not start."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 
 from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE
-from support.installed import engine_program, our_program, require_root
+from support.installed import engine_program, require_root
 from support.podman import Podman
-from support.simulated import without_note
+from support.simulated import run_amd_ctk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.podman]
 
@@ -36,19 +35,7 @@ def host(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ctk(host):
     """Return a function that runs amd-ctk for the simulated host."""
-
-    def run(*words):
-        ended = subprocess.run(
-            [our_program("amd-ctk"), *words],
-            env={**os.environ, "AMD_CTK_HOST_ROOT": host.root},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return without_note(ended.stdout)
-
-    return run
+    return lambda *words: run_amd_ctk(host.root, *words)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from support.docker import IMAGE
 from support.gpu_use import use_gpu
 from support.installed import engine_program, our_program, require_root
 from support.podman import Podman
-from support.simulated import without_note
+from support.simulated import run_amd_ctk
 
 pytestmark = [pytest.mark.e2e]
 
@@ -34,22 +33,10 @@ def engine(request, tmp_path, image_archive):
         command.import_image(image_archive)
         # Podman names no directory for the runtime's state, so that it is the machine's default and not this host's.
         Path(host.path("/run/runc")).symlink_to("/run/runc")
-    ctk(host, "gpu-tracker", "enable")
+    run_amd_ctk(host.root, "gpu-tracker", "enable")
     yield request.param, command, host
     containers = command("ps", "--all", "--quiet").stdout.split()
     command("rm", "--force", *containers)
-
-
-def ctk(host, *words):
-    ended = subprocess.run(
-        [our_program("amd-ctk"), *words],
-        env={**os.environ, "AMD_CTK_HOST_ROOT": host.root},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return without_note(ended.stdout)
 
 
 def start(name, command, gpus):
@@ -72,8 +59,8 @@ def test_each_process_is_shown_with_its_container_or_with_none(engine):
         use_gpu(host, second, 1, mib=512)
         use_gpu(host, bare.pid, 0, mib=300, in_kfd=False)
 
-        shown = ctk(host, "gpu-tracker", "status", "--usage")
-        gpus = json.loads(ctk(host, "gpu-tracker", "status", "--usage", "--json"))["gpus"]
+        shown = run_amd_ctk(host.root, "gpu-tracker", "status", "--usage")
+        gpus = json.loads(run_amd_ctk(host.root, "gpu-tracker", "status", "--usage", "--json"))["gpus"]
         bare.kill()
 
     rule = shown.partition("\n")[0]
