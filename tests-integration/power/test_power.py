@@ -20,6 +20,23 @@ pytestmark = [pytest.mark.e2e, pytest.mark.power, pytest.mark.timeout(2 * 3600)]
 LATEST_CUT = 1.15
 
 
+def test_a_reboot_keeps_what_was_decided_and_forgets_containers(saved):
+    machine = continue_machine(saved)
+    machine.run(f"export {ON_HOST}\n{SLEEPING}")
+    before = json.loads(machine.run(f"{ON_HOST} amd-ctk gpu-tracker status --json 2>/dev/null"))
+    machine.begin("systemctl reboot")
+    machine.wait_for_end()
+
+    after = json.loads(boot(saved, machine.disk, f"{ON_HOST} amd-ctk gpu-tracker status --json 2>/dev/null"))
+
+    with mounted(machine.disk) as root:
+        assert wrong_files(saved, "exclusive", NOTHING, read_files(root)) == {}
+    assert [len(gpu["containers"]) for gpu in before["gpus"]] == [0, 1, 0, 0]
+    assert [len(gpu["containers"]) for gpu in after["gpus"]] == [0, 0, 0, 0]
+    assert after["enabled"]
+    assert [gpu["accessibility"] for gpu in after["gpus"]] == ["shared", "exclusive", "shared", "shared"]
+
+
 @pytest.mark.parametrize("number", range(1, CUTS + 1))
 def test_a_power_cut_loses_nothing_confirmed_and_breaks_nothing(saved, number):
     # In turn, so that each is cut equally often.
@@ -41,23 +58,6 @@ def test_a_power_cut_loses_nothing_confirmed_and_breaks_nothing(saved, number):
     if number % CUTS_FOR_A_BOOT == 0:
         boot(saved, machine.disk, f"{ANSWERS}{goes_on}{CLAIM_INSIDE}")
     note_cut(job, progress)
-
-
-def test_a_reboot_keeps_what_was_decided_and_forgets_containers(saved):
-    machine = continue_machine(saved)
-    machine.run(f"export {ON_HOST}\n{SLEEPING}")
-    before = json.loads(machine.run(f"{ON_HOST} amd-ctk gpu-tracker status --json 2>/dev/null"))
-    machine.begin("systemctl reboot")
-    machine.wait_for_end()
-
-    after = json.loads(boot(saved, machine.disk, f"{ON_HOST} amd-ctk gpu-tracker status --json 2>/dev/null"))
-
-    with mounted(machine.disk) as root:
-        assert wrong_files(saved, "exclusive", NOTHING, read_files(root)) == {}
-    assert [len(gpu["containers"]) for gpu in before["gpus"]] == [0, 1, 0, 0]
-    assert [len(gpu["containers"]) for gpu in after["gpus"]] == [0, 0, 0, 0]
-    assert after["enabled"]
-    assert [gpu["accessibility"] for gpu in after["gpus"]] == ["shared", "exclusive", "shared", "shared"]
 
 
 def boot(saved, disk, commands):
