@@ -32,8 +32,8 @@ FRONT_PAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker")
 # What a message is about, by the beginnings of the names of modules; the longest one decides.
 SUBJECTS = {
     "Requests for GPUs": (
-        *("amdgpu_discovery.selection", "amdgpu_discovery.unknown_gpus", "amd_device_spec.request"),
-        *("amd_device_spec.grant", "amd_device_spec.host_grant"),
+        *("amdgpu_discovery.selection", "amdgpu_discovery.unknown_gpus"),
+        *("amd_device_spec.request", "amd_device_spec.grant"),
     ),
     "What images require": ("amdgpu_discovery.requirements",),
     "The driver, its nodes and the host": ("amdgpu_discovery",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_device_spec.host_grant import grant_on_host
+from amd_device_spec.grant import grant_on_host
 from amd_device_spec.oci import VRAM_VARIABLES, add_edits, build_edits, is_edited
 from amd_device_spec.request import VISIBLE_DEVICES, is_permitted, keep_last_request, name_chosen_gpus, requested_gpus
 from amd_gpu_tracker import may_be_tracking

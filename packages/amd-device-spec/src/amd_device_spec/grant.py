@@ -1,4 +1,4 @@
-"""Decide which GPUs of a host a container's request gets.
+"""Decide which GPUs a container's request gets: by the rules, and on a host as it is now.
 
 The rules, and what an image can do by them, are in docs/reference/requests.md.
 """
@@ -6,7 +6,8 @@ The rules, and what an image can do by them, are in docs/reference/requests.md.
 from __future__ import annotations
 
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES, by_user, with_variable
-from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, RequestError
+from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import ALL, may_be_choice, resolve
 from amdgpu_discovery.value import Value
 
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 
     from amd_device_spec.request import GpuRequest, VramRequest
     from amd_device_spec.settings import Settings
+    from amd_device_spec.slurm_job import Job
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu, GpuLocation, UnnumberedGpu
+    from amdgpu_discovery.host import Host
 
 # How many things that were ignored the log says one by one: a request can name a thousand unknown GPUs.
 MOST_NOTES = 8
@@ -52,6 +55,17 @@ class Node(Value):
     described: Callable[[], Sequence[Gpu]]
 
 
+def grant_on_host(request: GpuRequest | None, host: Host, settings: Settings) -> tuple[Grant, list[GpuLocation]]:
+    """Return what a request gets, and the GPUs of the host as far as they were looked at. Errors as `decide_grant`.
+
+    DriverUnavailable where the request needs GPUs and there is no driver.
+    """
+    if request is None:
+        return Grant(gpus=()), []
+    gpus = [] if request.asks_for_nothing else _locate_gpus(request, host)
+    return _decide_on_host(request, gpus, host, settings), gpus
+
+
 def decide_grant(
     request: GpuRequest,
     gpus: Sequence[GpuLocation],
@@ -79,6 +93,73 @@ def decide_grant(
     choice = read_choice(request, node)
     granted = _grant_named(choice.variables, node)
     return granted.replace(notes=(*granted.notes, *choice.notes), kinds=choice.kinds, vram=choice.vram)
+
+
+def grant_in_job(
+    request: GpuRequest,
+    job: Job,
+    gpus: Sequence[GpuLocation],
+    host: Host,
+    settings: Settings,
+    *,
+    unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple,
+    described: Callable[[], Sequence[Gpu]] = tuple,
+) -> Grant:
+    """Decide what a request gets in a job of Slurm: the job's GPUs, or those of them that it asks for.
+
+    Errors as `decide_grant`; SlurmError where nobody can tell which GPUs the job has. `gpus` are those that this
+    process may use.
+    """
+    # Few containers are started by Slurm.
+    from amd_device_spec.slurm.job_gpus import find_gpus_of_job, no_gpu_of_job, with_gpus_of_job
+
+    allowed = find_gpus_of_job(job, gpus, host)
+    if not (request.is_named or request.unadvertised):
+        return Grant(gpus=tuple(allowed))
+    if gpus and not allowed:
+        problem = with_variable(VISIBLE_DEVICES, request.visible or "", no_gpu_of_job())
+        if settings.unknown_gpus == "error":
+            raise problem
+        return Grant(gpus=(), notes=(problem.message,))
+    try:
+        return decide_grant(request, allowed, settings, unnumbered=unnumbered, described=described)
+    except RequestError as error:
+        raise with_gpus_of_job(error, [gpu.number for gpu in allowed]) from error
+
+
+def _decide_on_host(request: GpuRequest, gpus: list[GpuLocation], host: Host, settings: Settings) -> Grant:
+    def unnumbered() -> list[UnnumberedGpu]:
+        return _find_unnumbered_gpus(host)
+
+    def described() -> list[Gpu]:
+        return _find_gpus(host)
+
+    if request.job is None or request.asks_for_nothing:
+        return decide_grant(request, gpus, settings, unnumbered=unnumbered, described=described)
+    return grant_in_job(request, request.job, gpus, host, settings, unnumbered=unnumbered, described=described)
+
+
+def _locate_gpus(request: GpuRequest, host: Host) -> list[GpuLocation]:
+    try:
+        return locate_gpus(host, board_ids=request.names_identities)
+    except (DriverUnavailable, GpusHidden):
+        if request.needs_gpus:
+            raise
+        return []
+
+
+def _find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
+    # Only requests that cannot be met ask for these.
+    from amdgpu_discovery.discover import find_unnumbered_gpus
+
+    return find_unnumbered_gpus(host)
+
+
+def _find_gpus(host: Host) -> list[Gpu]:
+    # Only requests that say what is needed ask for more than where GPUs are.
+    from amdgpu_discovery.discover import find_gpus
+
+    return find_gpus(host)
 
 
 def _grant_named(asked: dict[str, str], node: Node) -> Grant:

@@ -98,7 +98,7 @@ def _reserve(host: Host, name: str, request: str, wait: str | None) -> Reservati
     """Reserve as everywhere, in a job of Slurm among the job's GPUs."""
     from amd_device_spec.choice_grant import choice_rules
     from amd_device_spec.settings import read_settings
-    from amd_device_spec.slurm.grant import rules_in_job, with_gpus_of_job
+    from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
     from amd_gpu_tracker import Tracker
 
     rules = rules_in_job(choice_rules(read_settings(host)), request, host, os.environ)

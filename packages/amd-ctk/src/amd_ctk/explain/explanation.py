@@ -11,7 +11,7 @@ from amd_ctk.explain.visible_inside import look_inside
 from amd_device_spec.grant import Grant
 from amd_device_spec.request import VISIBLE_DEVICES
 from amd_device_spec.settings import read_settings
-from amd_device_spec.slurm.grant import find_gpus_of_job
+from amd_device_spec.slurm.job_gpus import find_gpus_of_job
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value

@@ -10,8 +10,7 @@ from copy import deepcopy
 from amd_ctk.explain.chosen import plan_choice
 from amd_ctk.explain.memory import memory_of, plan_memory
 from amd_ctk.explain.reservation import refusal_of_tracker
-from amd_device_spec.grant import Grant
-from amd_device_spec.host_grant import grant_on_host
+from amd_device_spec.grant import Grant, grant_on_host
 from amd_device_spec.oci import PRIVATE_NODES, Edits, add_edits, build_edits
 from amd_device_spec.oci_annotation import remove_edits
 from amd_device_spec.request import (

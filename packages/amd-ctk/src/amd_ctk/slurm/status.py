@@ -9,7 +9,7 @@ from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.documents.oci_conf import RUNTIMES, OciConf
 from amd_ctk.slurm.gres import sort_by_type, type_of
 from amd_device_spec.slurm.conf import GRES_CONF, find_conf, read_lines
-from amd_device_spec.slurm.grant import read_device_files
+from amd_device_spec.slurm.job_gpus import read_device_files
 from amd_device_spec.slurm_job import SlurmError
 from amdgpu_discovery.value import Value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_ctk.doctor.finding import Finding, bad, note, ok
 from amd_ctk.doctor.inside.tried import name_of, permitted_nodes
-from amd_device_spec.slurm.grant import select_gpus_of_job
+from amd_device_spec.slurm.job_gpus import select_gpus_of_job
 from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
 
 TYPE_CHECKING = False

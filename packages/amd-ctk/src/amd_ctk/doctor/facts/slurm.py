@@ -6,7 +6,7 @@ import os
 
 from amd_ctk.slurm.status import SlurmStatus, read_status
 from amd_device_spec.slurm.conf import GRES_CONF, SLURM_CONF, find_conf
-from amd_device_spec.slurm.grant import read_device_files
+from amd_device_spec.slurm.job_gpus import read_device_files
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 

@@ -1,4 +1,4 @@
-"""Decide what a container gets in a job of Slurm: the job's GPUs, or those of them that it asks for.
+"""Which GPUs of a host a job of Slurm has.
 
 Anybody can write the variables of a job. They give nothing that AMD_VISIBLE_DEVICES could not give, and what this
 process may use is the limit.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_device_spec.grant import Grant, decide_grant
-from amd_device_spec.request import SLURM_PREFIX, VISIBLE_DEVICES
+from amd_device_spec.request import SLURM_PREFIX
 from amd_device_spec.slurm.conf import (
     GRES_CONF,
     HINT,
@@ -28,44 +27,15 @@ from amdgpu_discovery.unknown_gpus import NOT_AMONG, format_numbers, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from amd_device_spec.request import GpuRequest
-    from amd_device_spec.settings import Settings
     from amd_device_spec.slurm_job import Job
     from amdgpu_discovery.choices.rules import ChoiceRules
-    from amdgpu_discovery.gpu import Gpu, GpuLocation, UnnumberedGpu
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
 # The longest name that a host can have; Slurm's own are no longer.
 LONGEST_NODE = 64
-NO_GPU_OF_JOB = "this Slurm job has no GPU that this process may use"
-ASK_SLURM = "ask for GPUs, as with 'srun --gres=gpu:1'"
-
-
-def grant_in_job(
-    request: GpuRequest,
-    job: Job,
-    gpus: Sequence[GpuLocation],
-    host: Host,
-    settings: Settings,
-    *,
-    unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple,
-    described: Callable[[], Sequence[Gpu]] = tuple,
-) -> Grant:
-    """Return what a request gets in a job; RequestError where it cannot be met, SlurmError where nobody can tell.
-
-    `gpus` are those that this process may use; `unnumbered` and `described` are as for `decide_grant`.
-    """
-    allowed = find_gpus_of_job(job, gpus, host)
-    if not (request.is_named or request.unadvertised):
-        return Grant(gpus=tuple(allowed))
-    if gpus and not allowed:
-        return _refuse_all(request, settings)
-    try:
-        return decide_grant(request, allowed, settings, unnumbered=unnumbered, described=described)
-    except RequestError as error:
-        raise with_gpus_of_job(error, [gpu.number for gpu in allowed]) from error
 
 
 def rules_in_job(rules: ChoiceRules, request: str, host: Host, environment: Mapping[str, str]) -> ChoiceRules:
@@ -79,8 +49,16 @@ def rules_in_job(rules: ChoiceRules, request: str, host: Host, environment: Mapp
     gpus = locate_gpus(host)
     allowed = find_gpus_of_job(job, gpus, host)
     if gpus and not allowed:
-        raise RequestError(f"{shown(request)}: {NO_GPU_OF_JOB}", hint=ASK_SLURM)
+        error = no_gpu_of_job()
+        raise RequestError(f"{shown(request)}: {error.message}", hint=error.hint)
     return rules.replace(numbers=tuple(gpu.number for gpu in allowed)) if len(allowed) < len(gpus) else rules
+
+
+def no_gpu_of_job() -> RequestError:
+    """Return the error for a request in a job whose GPUs this process may not use, or that has none."""
+    return RequestError(
+        "this Slurm job has no GPU that this process may use", hint="ask for GPUs, as with 'srun --gres=gpu:1'"
+    )
 
 
 def with_gpus_of_job(error: RequestError, numbers: Sequence[int]) -> RequestError:
@@ -121,10 +99,3 @@ def read_device_files(host: Host, node: str) -> list[str]:
     lines = read_lines(host, path)
     slurm_conf = find_conf(host, SLURM_CONF) if has_several_types(lines, node) else None
     return find_device_files(lines, node, find_types(read_lines(host, slurm_conf), node) if slurm_conf else ())
-
-
-def _refuse_all(request: GpuRequest, settings: Settings) -> Grant:
-    message = f"{VISIBLE_DEVICES}={shown(request.visible or '')}: {NO_GPU_OF_JOB}"
-    if settings.unknown_gpus == "error":
-        raise RequestError(message, hint=ASK_SLURM)
-    return Grant(gpus=(), notes=(message,))

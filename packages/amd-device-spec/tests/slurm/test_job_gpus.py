@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from amd_device_spec.host_grant import grant_on_host
+from amd_device_spec.grant import grant_in_job, grant_on_host
 from amd_device_spec.request import requested_gpus
 from amd_device_spec.settings import Settings
-from amd_device_spec.slurm.grant import grant_in_job, rules_in_job
+from amd_device_spec.slurm.job_gpus import rules_in_job
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
