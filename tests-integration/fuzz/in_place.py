@@ -86,7 +86,8 @@ def _call(program: str, words: Sequence[str], environment: Mapping[str, str]) ->
     os.environ.update(environment)
     sys.argv = [program, *words]
     try:
-        importlib.import_module(ENTRIES[program]).main()
+        # Their `main` would end this child.
+        importlib.import_module(ENTRIES[program]).run_command_line()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:

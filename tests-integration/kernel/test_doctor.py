@@ -20,7 +20,8 @@ def examine(machine, docker):
 
     def examine(words):
         docker(f"--detach --name={NAME} {words} {IMAGE} sleep 3000")
-        said = machine.run(f"{ON_SIMULATED_HOST} amd-ctk doctor --container={NAME} --json 2>/dev/null", check=False)
+        said = machine.run(f"{ON_SIMULATED_HOST} amd-ctk doctor --container={NAME} --json 2>/tmp/errors", check=False)
+        assert said, machine.run(f"cat /tmp/errors; docker logs {NAME} 2>&1")
         machine.run(f"docker kill {NAME}")
         checks = json.loads(said)["checks"]
         assert any(check["id"] == "inside-nodes" for check in checks)

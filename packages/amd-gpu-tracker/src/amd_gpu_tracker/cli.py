@@ -15,6 +15,7 @@ from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
+from amd_gpu_tracker.show.program_end import run_and_leave
 from amd_gpu_tracker.show.standard_output import escape_unknown_characters
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
@@ -307,7 +308,12 @@ def say_refresh(host: Host) -> None:
 
 
 def main() -> None:
-    """Run amd-gpu-tracker; an expected failure is one sentence on stderr and its exit code."""
+    """Run amd-gpu-tracker as a process of its own, which ends with it."""
+    run_and_leave(run_command_line)
+
+
+def run_command_line() -> None:
+    """Run the command of `sys.argv`; an expected failure is one sentence on stderr and its exit code."""
     app = tracker_app("amd-gpu-tracker", say_refresh)
     app.callback()(_choose_host)
     run(app)

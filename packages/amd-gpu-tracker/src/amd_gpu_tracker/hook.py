@@ -5,6 +5,7 @@ at each start, so it only finds the packages and hands over.
 """
 
 import gc
+import posix
 import sys
 
 if __name__ == "__main__":
@@ -14,4 +15,6 @@ if __name__ == "__main__":
 
     from amd_gpu_tracker.hook_program import main
 
-    sys.exit(main(sys.argv[1:]))
+    # Nothing is left to write, and a container waits: at its end Python goes through all modules once more, which takes
+    # a sixth of what a bare Python takes.
+    posix._exit(main(sys.argv[1:]))

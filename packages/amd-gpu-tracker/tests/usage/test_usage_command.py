@@ -484,8 +484,8 @@ def test_status_alone_loads_nothing_of_it(used_host):
     Tracker(host).enable()
     program = (
         "import sys; sys.argv[1:] = ['status']\n"
-        "from amd_gpu_tracker.cli import main\n"
-        "try: main()\n"
+        "from amd_gpu_tracker.cli import run_command_line\n"
+        "try: run_command_line()\n"
         "finally: print([name for name in sys.modules if '.usage' in name], file=sys.stderr)"
     )
 

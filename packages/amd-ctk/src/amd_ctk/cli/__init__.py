@@ -10,8 +10,15 @@ OBJECTS_BEFORE_GARBAGE_IS_LOOKED_FOR = 100_000
 
 
 def main() -> None:
-    """Run amd-ctk."""
+    """Run amd-ctk as a process of its own, which ends with it."""
     gc.set_threshold(OBJECTS_BEFORE_GARBAGE_IS_LOOKED_FOR)
+    from amd_gpu_tracker.show.program_end import run_and_leave
+
+    run_and_leave(run_command_line)
+
+
+def run_command_line() -> None:
+    """Run the command of `sys.argv`; it ends with SystemExit."""
     from amd_ctk.cli.root import app
     from amd_gpu_tracker.show.standard_output import escape_unknown_characters
 
