@@ -8,8 +8,16 @@ from hypothesis import strategies as st
 
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import GpuLocation, PciAddress, UnnumberedGpu
-from amdgpu_discovery.identities import form_of, format_smi_uuid, is_identity, parse_unique_id
-from amdgpu_discovery.selection import asks_for_nothing, names_numbers, resolve, select_gpus
+from amdgpu_discovery.selection import (
+    asks_for_nothing,
+    form_of,
+    format_smi_uuid,
+    is_identity,
+    names_numbers,
+    parse_unique_id,
+    resolve,
+    select_gpus,
+)
 
 
 def gpu(number, *, bus, rank=0, total=1, kfd_id=0, pci_id=0, domain=0, host_total=4):

@@ -109,7 +109,7 @@ def _character_problem(text: str, allowed: frozenset[str]) -> str:
 
 
 def _unique_ids(gpu: Gpu) -> Iterator[str]:
-    from amdgpu_discovery.identities import format_smi_uuid
+    from amdgpu_discovery.selection import format_smi_uuid
 
     for unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id):
         # 0 stands for "has none".

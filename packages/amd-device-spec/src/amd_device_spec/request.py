@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from amdgpu_discovery.errors import RequestError, SpecError
 from amdgpu_discovery.oci_spec import holds_sys_admin
-from amdgpu_discovery.selection import asks_for_nothing, names_numbers
+from amdgpu_discovery.selection import asks_for_nothing, is_identity, names_numbers
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -184,8 +184,6 @@ def _advertised(resources: dict[str, str], settings: Settings) -> dict[str, str]
 
 def _unadvertised(resources: dict[str, str], settings: Settings) -> tuple[tuple[str, str], ...]:
     """Return what may have been meant for GPUs; licences, disks and FPGAs are not, and need no look at the host."""
-    from amdgpu_discovery.identities import is_identity
-
     kinds = (*settings.swarm_resources, *settings.swarm_vram_resources)
     found: list[tuple[str, str]] = []
     for kind, value in resources.items():

@@ -195,8 +195,7 @@ def _problem_of_groups(value: object) -> tuple[str, str] | None:
     if not isinstance(value, (list, tuple)) or not all(isinstance(group, str) for group in value):
         return f"{GROUPS} is not a list of groups", f'as in {GROUPS} = ["{LISTS[GROUPS]}"]'
     # Most hosts have no groups.
-    from amdgpu_discovery.identities import is_group_name
-    from amdgpu_discovery.selection import may_be_choice
+    from amdgpu_discovery.selection import is_group_name, may_be_choice
 
     for group in value:
         name, _, request = group.partition("=")

@@ -16,8 +16,7 @@ from amd_device_spec.request import (
     with_variable,
 )
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.identities import FORMS, form_of
-from amdgpu_discovery.selection import names_numbers, resolve, split_items
+from amdgpu_discovery.selection import FORMS, form_of, names_numbers, resolve, split_items
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_device_spec.cdi_names import ALL, ALL_NAMES, names_of
 from amd_device_spec.validate import Problem, printable
 from amdgpu_discovery.device_nodes import KFD_PATH
-from amdgpu_discovery.identities import is_identity
+from amdgpu_discovery.selection import is_identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,15 +9,7 @@ partition. Each may be written as a CDI name (`amd.com/gpu=3`). An empty request
 from __future__ import annotations
 
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.gpu import GpuLocation, parse_pci_address
-from amdgpu_discovery.identities import (
-    CDI_PREFIX,
-    LONGEST_NUMBER,
-    NO_UNIQUE_ID,
-    OF_NUMBERS,
-    parse_number,
-    parse_unique_id,
-)
+from amdgpu_discovery.gpu import HEXADECIMAL, GpuLocation, parse_pci_address
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -25,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
-    from amdgpu_discovery.gpu import PciAddress, UnnumberedGpu
+    from amdgpu_discovery.gpu import UnnumberedGpu
     from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu
 
     # The numbers an item names, and what is wrong with it.
@@ -33,6 +25,18 @@ if TYPE_CHECKING:
 
 NO_GPU = ("", "none", "void")
 ALL = "all"
+CDI_PREFIX = "amd.com/gpu="
+# Shorter words of hexadecimal digits are GPU numbers; upstream draws the line here too.
+LONGEST_NUMBER = 8
+OF_NUMBERS = "+-0123456789 "
+# What an item may name a GPU by wherever it is put, as settings and options call it.
+BY_UUID = "uuid"
+BY_PCI = "pci"
+FORMS = {BY_UUID: "unique id", BY_PCI: "PCI address"}
+# The lengths of the groups of `amd-smi list`'s UUID.
+UUID_GROUPS = (8, 4, 4, 4, 12)
+# What rocminfo prints for a GPU without a unique id.
+NO_UNIQUE_ID = "gpu-xx"
 
 # Far more than a host has GPUs: each is compared with every GPU, as root and before any limit of the container's.
 MOST_ITEMS = 1024
@@ -128,23 +132,66 @@ def split_items(request: str) -> list[str]:
     return items
 
 
+def is_identity(item: str) -> bool:
+    """Return whether an item names a GPU by unique id or PCI address, which no other kind of device shares."""
+    return form_of(item) != ""
+
+
+def form_of(item: str) -> str:
+    """Return what an item names a GPU by: BY_UUID, BY_PCI, or "" for anything else."""
+    name = item.strip().removeprefix(CDI_PREFIX)
+    whole, is_partition, rank = name.rpartition(":p")
+    name = whole if is_partition and rank.isdecimal() else name
+    if parse_pci_address(name) is not None:
+        return BY_PCI
+    return BY_UUID if parse_unique_id(name) is not None else ""
+
+
+def is_group_name(text: str) -> bool:
+    """Return whether a group may be called so: CDI allows these letters in the name of a device."""
+    letters = text.replace("-", "").replace("_", "").replace(".", "")
+    return text.isascii() and text[:1].isalnum() and text[-1:].isalnum() and letters.isalnum()
+
+
+def parse_number(text: str) -> int | None:
+    """Return the number a text is, None if it is none."""
+    digits = text.removeprefix("+")
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    # More digits than any host has GPUs; python refuses to read thousands of them.
+    return int(digits.lstrip("0")[:20] or "0")
+
+
+def parse_unique_id(item: str) -> int | None:
+    """Read a unique id in any of its spellings; None if it is none."""
+    lower = item.lower()
+    if lower[8:9] == "-":
+        return _parse_smi_uuid(lower)
+    for prefix in ("0x", "gpu-", ""):
+        if lower.startswith(prefix) and (prefix or len(lower) > LONGEST_NUMBER):
+            digits = lower[len(prefix) :]
+            return int(digits, 16) if digits and not digits.strip("0123456789abcdef") else None
+    return None
+
+
+def format_smi_uuid(unique_id: int, device_id: int) -> str:
+    """Return the UUID that `amd-smi list` prints for the GPU of an id, which is that of its PCI function."""
+    digits = f"{unique_id:016x}"
+    return f"{digits[:2]}ff{device_id:04x}-0000-1000-80{digits[2:4]}-{digits[4:]}"
+
+
 def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> Resolved:
     """Return the numbers an item names, and what it names beyond them (a range may do both)."""
     if item.lower() == ALL:
         return [gpu.number for gpu in gpus], None if gpus else _sentences().no_gpu()
     number = parse_number(item) if len(item) <= LONGEST_NUMBER else None
     if number is not None:
-        return _resolve_number(gpus, number)
+        return _resolve_span(gpus, number, number)
     first, _, last = item.partition("-")
     low, high = parse_number(first.strip()), parse_number(last.strip())
     if low is None or high is None:
         return _resolve_name(gpus, item)
     return _resolve_range(gpus, item, low, high)
-
-
-def _resolve_number(gpus: Sequence[GpuLocation], number: int) -> Resolved:
-    """Return the GPU of a number."""
-    return _resolve_span(gpus, number, number)
 
 
 def _resolve_range(gpus: Sequence[GpuLocation], item: str, low: int, high: int) -> Resolved:
@@ -172,7 +219,7 @@ def _resolve_name(gpus: Sequence[GpuLocation], item: str) -> Resolved:
     if "-" in item and not item.strip(OF_NUMBERS):
         return [], _sentences().broken_range(item, "write the first and the last number, such as 0-2")
     number = parse_number(item)
-    return ([], _sentences().not_a_gpu(item, gpus)) if number is None else _resolve_number(gpus, number)
+    return ([], _sentences().not_a_gpu(item, gpus)) if number is None else _resolve_span(gpus, number, number)
 
 
 def _resolve_partition(gpus: Sequence[GpuLocation], name: str, rank: str) -> Resolved:
@@ -191,7 +238,7 @@ def _find(gpus: Sequence[GpuLocation], item: str) -> tuple[list[GpuLocation], Un
     address = parse_pci_address(item)
     if address:
         found = [gpu for gpu in gpus if gpu.pci_address == address]
-        return found, None if found else _no_gpu_at(address, item, gpus)
+        return found, None if found else _sentences().no_gpu_at(address, item, gpus)
     unique_id = parse_unique_id(item)
     if unique_id is None:
         return None
@@ -200,25 +247,19 @@ def _find(gpus: Sequence[GpuLocation], item: str) -> tuple[list[GpuLocation], Un
     return found, None if found else _sentences().no_gpu_with_id(item, gpus)
 
 
-def _no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
-    """Say why there is no GPU at an address: rocm-smi and amd-smi print partition k as PCI function k."""
-    slot = address.sort_key[:3]
-    partitions = [
-        gpu
-        for gpu in gpus
-        if gpu.partition_total > 1 and gpu.pci_address.sort_key[:3] == slot and gpu.partition_rank == address.function
-    ]
-    # Virtual functions of one device share the slot, so several may be meant.
-    problem: UnknownGpu = (
-        _sentences().partition_as_function(address, item, partitions[0])
-        if len(partitions) == 1
-        else _sentences().no_gpu_at(address, item, gpus)
-    )
-    return problem
-
-
 def _sentences() -> ModuleType:
     """Return the module that says what is wrong; a request that can be met does not load it."""
     from amdgpu_discovery import unknown_gpus
 
     return unknown_gpus
+
+
+def _parse_smi_uuid(text: str) -> int | None:
+    # XXffDDDD-0000-1000-80YY-ZZZZZZZZZZZZ is the id XXYYZZZZZZZZZZZZ of a GPU with the PCI device id DDDD.
+    groups = text.split("-")
+    if tuple(map(len, groups)) != UUID_GROUPS or "".join(groups).strip(HEXADECIMAL):
+        return None
+    first, *version, clock, last = groups
+    if first[2:4] != "ff" or version != ["0000", "1000"] or clock[:2] != "80":
+        return None
+    return int(first[:2] + clock[2:] + last, 16)

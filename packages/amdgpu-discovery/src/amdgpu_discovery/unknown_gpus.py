@@ -71,19 +71,19 @@ def no_such_partition(item: str, ranks: list[int]) -> UnknownGpu:
 
 
 def no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
-    """Say which PCI addresses there are."""
+    """Say which PCI addresses there are, or how the partition is written that is meant."""
+    # rocm-smi and amd-smi print partition k as PCI function k.
+    slot = address.sort_key[:3]
+    partitions = [
+        gpu
+        for gpu in gpus
+        if gpu.partition_total > 1 and gpu.pci_address.sort_key[:3] == slot and gpu.partition_rank == address.function
+    ]
+    # Virtual functions of one device share the slot, so several may be meant.
+    if len(partitions) == 1:
+        return _partition_as_function(address, item, partitions[0])
     message = f"no GPU is at PCI address {address}, {_existing(gpus, [str(gpu.pci_address) for gpu in gpus])}"
     return UnknownGpu(message, items=[item], hint=SHOW_GPUS, address=address)
-
-
-def partition_as_function(address: PciAddress, item: str, gpu: GpuLocation) -> UnknownGpu:
-    """Say how a partition is written whose number was put where an address has the PCI function."""
-    whole, rank = gpu.pci_address, gpu.partition_rank
-    return UnknownGpu(
-        f"PCI address {address} is how rocm-smi prints partition {rank} of the GPU at {whole}",
-        items=[item],
-        hint=f"write {whole}:p{rank}",
-    )
 
 
 def no_unique_id(item: str) -> NotAGpu:
@@ -163,6 +163,15 @@ def unknown_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> Unkno
     items = [str(number) for number in range(first, last + 1)] if few else [f"{first}-{last}"]
     subject = f"GPU {first} does" if first == last else f"GPUs {first}-{last} do"
     return UnknownGpu(f"{subject} not exist, this host has {_numbers(gpus)}", items=items, hint=SHOW_GPUS)
+
+
+def _partition_as_function(address: PciAddress, item: str, gpu: GpuLocation) -> UnknownGpu:
+    whole, rank = gpu.pci_address, gpu.partition_rank
+    return UnknownGpu(
+        f"PCI address {address} is how rocm-smi prints partition {rank} of the GPU at {whole}",
+        items=[item],
+        hint=f"write {whole}:p{rank}",
+    )
 
 
 def _without_number(problem: UnknownGpu, reason: str) -> UnknownGpu:

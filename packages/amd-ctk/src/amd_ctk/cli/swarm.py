@@ -17,7 +17,7 @@ from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.resources import Plan, Resource, build_resources
 from amd_device_spec.request import VRAM_KIND
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.identities import BY_PCI, BY_UUID
+from amdgpu_discovery.selection import BY_PCI, BY_UUID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ ROCr counts the GPUs in the order of KFD's nodes; HIP counts what ROCr leaves. A
 
 from __future__ import annotations
 
-from amdgpu_discovery.identities import parse_unique_id
+from amdgpu_discovery.selection import parse_unique_id
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -7,9 +7,8 @@ import string
 from amd_ctk.swarm.errors import SwarmError
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import MEBIBYTE
-from amdgpu_discovery.identities import BY_UUID, is_identity
 from amdgpu_discovery.models import model_of
-from amdgpu_discovery.selection import select_gpus
+from amdgpu_discovery.selection import BY_UUID, is_identity, select_gpus
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from amd_ctk.swarm.resources import Resource, gpus_named_by, shared_gpus, vram_mb_of
-from amdgpu_discovery.identities import FORMS, form_of, is_identity
 from amdgpu_discovery.models import model_of
+from amdgpu_discovery.selection import FORMS, form_of, is_identity
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -23,9 +23,8 @@ from amdgpu_discovery.choices.sentences import (
     unknown_condition,
 )
 from amdgpu_discovery.gpu import HEXADECIMAL
-from amdgpu_discovery.identities import CDI_PREFIX, is_group_name, parse_number
 from amdgpu_discovery.models import known_models
-from amdgpu_discovery.selection import ALL, may_be_choice, split_items
+from amdgpu_discovery.selection import ALL, CDI_PREFIX, is_group_name, may_be_choice, parse_number, split_items
 from amdgpu_discovery.value import Value
 
 AUTO = "auto"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from amdgpu_discovery.identities import format_smi_uuid
+from amdgpu_discovery.selection import format_smi_uuid
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
