@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from amd_container_runtime.arguments import parse
 from amd_container_runtime.create import add_requested_gpus
 from amd_container_runtime.report import Log
+from amd_container_runtime.runc import parse_call
 from amd_ctk.explain.plan import plan_start
 from amd_device_spec.settings import Settings
 from amd_gpu_tracker.records.state import State
@@ -49,7 +49,7 @@ class Scene:
     def create(self, spec, chosen):
         """Return what config.json holds in the end, or why the container does not start."""
         (self.bundle / "config.json").write_text(json.dumps(spec), encoding="utf-8")
-        call = parse(["create", "--bundle", str(self.bundle), "c1"])
+        call = parse_call(["create", "--bundle", str(self.bundle), "c1"])
         try:
             add_requested_gpus(call, self.host, chosen, Log(self.host, path="/dev/null"))
         except ToolkitError as error:

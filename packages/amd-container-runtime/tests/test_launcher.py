@@ -12,8 +12,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from amd_container_runtime.arguments import COMMAND_VALUES, GLOBAL_VALUES, parse
-from amd_container_runtime.low_level import USUAL_DIRECTORIES, find_low_level_runtime, maker_of
+from amd_container_runtime.runc import (
+    COMMAND_VALUES,
+    GLOBAL_VALUES,
+    USUAL_DIRECTORIES,
+    find_low_level_runtime,
+    maker_of,
+    parse_call,
+)
 
 GPU_CONFIG = '{"process":{"env":["AMD_VISIBLE_DEVICES=0"]}}'
 PLAIN_CONFIG = '{"process":{"env":["PATH=/bin"]}}'
@@ -99,7 +105,7 @@ def test_a_call_goes_where_it_belongs_word_for_word(launcher, shell, line, who):
 
 @pytest.mark.parametrize(("line", "who"), LINES)
 def test_the_parser_in_python_reads_the_same(line, who):
-    call = parse(line.split())
+    call = parse_call(line.split())
 
     # A call without a command is python's too, which adds a word to runc's help.
     assert (call.starts_container or not call.command) == (who == "python")
@@ -321,7 +327,7 @@ def test_launcher_and_python_find_the_maker_alike(both, configured, makers, who,
     words = [*options, "kill", "c1", "9"]
 
     assert both.run(*words, **user) == (who, words)
-    call = parse(words)
+    call = parse_call(words)
     program = find_low_level_runtime(
         configured, str(both.programs), ourselves=str(both.path), maker=maker_of(call.names, call.root, user)
     )
@@ -354,7 +360,7 @@ WORDS = st.one_of(
 @given(words=st.lists(WORDS, max_size=7))
 def test_launcher_and_parser_agree_on_any_command_line(launcher, words):
     launcher.config(GPU_CONFIG)
-    call = parse(words)
+    call = parse_call(words)
 
     who, told = launcher.run(*words)
 

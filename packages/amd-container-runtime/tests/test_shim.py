@@ -60,7 +60,7 @@ def test_a_container_that_keeps_its_users_groups_is_made_by_crun(runtime):
 def test_where_crun_is_missing_the_log_says_that_groups_are_not_kept(runtime):
     runtime.write_config("AMD_VISIBLE_DEVICES=0", annotations={"run.oci.keep_original_groups": "1"})
     # This machine may have a crun in one of the usual directories.
-    without = "from amd_container_runtime import low_level; low_level.USUAL_DIRECTORIES = ()"
+    without = "from amd_container_runtime import runc; runc.USUAL_DIRECTORIES = ()"
     words = ["/usr/bin/amd-container-runtime", "create", "--bundle", str(runtime.bundle), "c1"]
     code = f"import sys; sys.argv = {words}; {without}; from amd_container_runtime.shim import main; main()"
     environment = {**runtime.environment, "PATH": str(runtime.runc.parent)}

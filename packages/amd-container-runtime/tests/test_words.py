@@ -15,10 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amd_container_runtime import create
-from amd_container_runtime.arguments import COMMAND_VALUES, GLOBAL_VALUES, parse
 from amd_container_runtime.create import add_requested_gpus
-from amd_container_runtime.low_level import maker_for
 from amd_container_runtime.report import Log
+from amd_container_runtime.runc import COMMAND_VALUES, GLOBAL_VALUES, maker_for, parse_call
 from amd_device_spec.oci import ANNOTATION
 from amd_device_spec.request import requested_gpus
 from amd_device_spec.settings import Settings
@@ -136,7 +135,7 @@ def test_every_place_where_a_start_looks_has_an_example(runtime, monkeypatch):
     Tracker(runtime.host).enable()
     looked_at = set()
     monkeypatch.setattr(create, "read_spec", lambda *_, **__: traced(ORDINARY, "", looked_at))
-    call = parse(["create", "--bundle", str(runtime.bundle), "c1"])
+    call = parse_call(["create", "--bundle", str(runtime.bundle), "c1"])
 
     spec = add_requested_gpus(call, runtime.host, Settings(), Log(runtime.host))
 
@@ -348,7 +347,7 @@ def test_the_launcher_and_the_parser_find_the_same_bundle_behind_any_option(laun
         ["create", f"--bundle={other}", option, "--bundle=.", "c1"],
         ["create", f"--bundle={other}", option, "--bundle", ".", "c1"],
     ):
-        call = parse(words)
+        call = parse_call(words)
         config = launcher.bundle / call.bundle / call.config
         with_gpus = config.exists() and config.read_text() == EXAMPLES[0]
 

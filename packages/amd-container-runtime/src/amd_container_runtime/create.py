@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from amd_container_runtime.arguments import Call
     from amd_container_runtime.report import Log
+    from amd_container_runtime.runc import Call
     from amd_device_spec.grant import Grant
     from amd_device_spec.oci import Edits
     from amd_device_spec.request import GpuRequest

@@ -14,7 +14,7 @@ from amdgpu_discovery.plain_json import as_log_word, dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_container_runtime.arguments import Call
+    from amd_container_runtime.runc import Call
     from amdgpu_discovery.host import Host
 
 NAME = "amd-container-runtime"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import posix
 import sys
 
-from amd_container_runtime.arguments import parse
-from amd_container_runtime.low_level import (
+from amd_container_runtime.runc import (
     KEEP_GROUPS,
     NAMES,
     find_low_level_runtime,
     hand_over,
     maker_for,
     maker_of,
+    parse_call,
 )
 from amd_device_spec.settings import Settings, read_settings
 from amdgpu_discovery.errors import ToolkitError
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NoReturn
 
-    from amd_container_runtime.arguments import Call
+    from amd_container_runtime.runc import Call
     from amdgpu_discovery.host import Host
 
 
 def main() -> NoReturn:
     """Serve one call; end as the low-level runtime, or with one sentence and a non-zero exit code."""
     words = sys.argv[1:]
-    call = parse(words)
+    call = parse_call(words)
     try:
         _serve(call, words)
     except ToolkitError as error:

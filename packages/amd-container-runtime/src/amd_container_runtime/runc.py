@@ -1,0 +1,235 @@
+"""runc and crun: the command line they take, which of them makes a container, and becoming it.
+
+The command line is read as far as this runtime needs it, and nothing is refused: runc reports invalid command lines.
+runc takes `--bundle B`, `--bundle=B`, `-bundle B` and the same behind the container id; crun also `-b/B`.
+"""
+
+from __future__ import annotations
+
+# The C half of signal, which is there from the start; signal itself brings enum.
+import _signal  # type: ignore[import-not-found]  # typeshed describes signal only
+import posix
+
+from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.files import exists, is_file, read_file
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, NoReturn
+
+# Options that take a value in the next word, of runc 1.3 and crun 1.28.
+GLOBAL_VALUES = frozenset(("cgroup-manager", "criu", "log", "log-format", "log-level", "root", "rootless"))
+COMMAND_VALUES = frozenset(
+    (
+        *("b", "bundle", "config", "console-socket", "empty-ns", "f", "image-path", "lsm-mount-context", "lsm-profile"),
+        *("manage-cgroups-mode", "parent-path", "pid-file", "preserve-fds", "status-fd", "work-path"),
+    )
+)
+
+# The commands that read the bundle and start a container from it.
+STARTING = frozenset(("create", "restore", "run"))
+
+# crun only where there is no runc anywhere: one installed later must not strand the other's containers.
+NAMES = ("runc", "crun")
+# What each keeps below its root in a directory named after the container, from `create` to `delete`.
+STATE_FILES = (("runc", "state.json"), ("crun", "status"))
+# `podman run --group-add keep-groups`: the container keeps the groups of the user who starts it. Only crun knows it.
+KEEP_GROUPS = "run.oci.keep_original_groups"
+# What python sets LC_CTYPE to where the locale is C, in its own environment (PEP 538).
+COERCED_LOCALES = (b"C.UTF-8", b"C.utf8", b"UTF-8")
+# Podman calls `delete` and `kill` without a PATH.
+USUAL_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+
+class Call(Value):
+    """One call of the runtime. Options that are not given are ""; `bundle` is then the working directory."""
+
+    command: str
+    container_id: str = ""
+    bundle: str = "."
+    # crun can be told another name; runc cannot.
+    config: str = "config.json"
+    log: str = ""
+    log_format: str = "text"
+    root: str = ""
+    pid_file: str = ""
+    systemd_cgroup: bool = False
+    asks_for_help: bool = False
+    asks_for_version: bool = False
+    # Of a call that starts nothing: the words behind the command of which the first container's name is one.
+    names: tuple[str, ...] = ()
+
+    @property
+    def starts_container(self) -> bool:
+        """Return whether this call reads the bundle, so that what stands in it matters."""
+        return self.command in STARTING
+
+
+class NoLowLevelRuntime(ToolkitError):
+    """There is no low-level runtime to call."""
+
+    exit_code = 7
+
+
+def parse_call(words: Sequence[str]) -> Call:
+    """Parse the words behind the program's name."""
+    options, position = _global_options(words)
+    command = words[position] if position < len(words) else ""
+    behind = words[position + 1 :]
+    own: dict[str, str] = {}
+    operands: list[str] = []
+    if command in STARTING:
+        own, operands = _command_options(behind)
+    return Call(
+        command=command,
+        # The last, where engines put it: an option of a runtime to come may take a value that looks like an operand.
+        container_id=operands[-1] if operands else "",
+        bundle=own.get("bundle") or own.get("b") or ".",
+        config=own.get("config") or own.get("f") or "config.json",
+        log=options.get("log", ""),
+        log_format=options.get("log-format", "text"),
+        root=options.get("root", ""),
+        pid_file=own.get("pid-file", ""),
+        systemd_cgroup=options.get("systemd-cgroup", "false") != "false",
+        asks_for_help=not {"help", "h"}.isdisjoint({*options, *own}),
+        asks_for_version=not command and not {"version", "v"}.isdisjoint(options),
+        names=() if command in STARTING else tuple(word for word in behind if _may_be_container(word)),
+    )
+
+
+def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str, maker: str = "") -> str:
+    """Return the path of the OCI runtime: the configured one, else runc, else crun; NoLowLevelRuntime.
+
+    `configured` is a path, a name or ""; `search_path` is a PATH; `ourselves` is passed over, wherever it is found.
+    Where a container needs the other of runc and crun, its `maker`, that one comes first.
+    """
+    # A relative directory of PATH would mean the bundle's, which is not a place for programs.
+    directories = [*(part for part in search_path.split(":") if part.startswith("/")), *USUAL_DIRECTORIES]
+    names = (configured,) if configured else NAMES
+    # A program of another name may be anything, crun in a wrapper too.
+    if maker and configured.rpartition("/")[2] in {"", *NAMES} - {maker}:
+        names = (maker, *names)
+    for name in names:
+        for candidate in [name] if "/" in name else [f"{directory}/{name}" for directory in directories]:
+            if _is_program(candidate) and not _is_same_file(candidate, ourselves):
+                return candidate
+    if configured:
+        raise NoLowLevelRuntime(
+            f"the low-level runtime {configured} cannot be run: it is missing, not executable or this program itself",
+            hint="correct it with 'amd-ctk config set low-level-runtime /usr/bin/runc'",
+        )
+    raise NoLowLevelRuntime(
+        "there is no runc and no crun to hand the container to", hint="install runc with 'apt install runc'"
+    )
+
+
+def maker_of(names: Sequence[str], root: str, environment: Mapping[str, str]) -> str:
+    """Return which of runc and crun made the container that the first of `names` to be one names, "" for none or both.
+
+    Both keep a directory for each container, crun with another file in it; `root` is the --root of the call.
+    """
+    user = environment.get("XDG_RUNTIME_DIR") or "/run"
+    for name in names:
+        makers = {
+            maker
+            for maker, file in STATE_FILES
+            for directory in ((root,) if root else (f"/run/{maker}", f"{user}/{maker}"))
+            if exists(f"{directory}/{name}/{file}")
+        }
+        if makers:
+            return makers.pop() if len(makers) == 1 else ""
+    return ""
+
+
+def maker_for(spec: dict[str, Any]) -> str:
+    """Return which of runc and crun a container needs, "" where either will do."""
+    return "crun" if (spec.get("annotations") or {}).get(KEEP_GROUPS) == "1" else ""
+
+
+def hand_over(program: str, words: Sequence[str], environment: Mapping[bytes, bytes]) -> NoReturn:
+    """Become the low-level runtime: same process, descriptors, signals and, in the end, its exit code."""
+    # Python ignores these two, and what is ignored stays so in every program that comes after.
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
+    try:
+        posix.execve(program, [program, *words], _as_given(environment))
+    except OSError as error:
+        raise NoLowLevelRuntime(f"the low-level runtime {program} cannot be run: {reason(error)}") from error
+
+
+def _may_be_container(word: str) -> bool:
+    return bool(word) and not word.startswith("-") and "/" not in word
+
+
+def _global_options(words: Sequence[str]) -> tuple[dict[str, str], int]:
+    """Return the options in front of the command and where the command stands."""
+    options: dict[str, str] = {}
+    position = 0
+    while position < len(words) and words[position].startswith("-") and words[position] != "-":
+        name, value, taken = _option(words, position, GLOBAL_VALUES)
+        position += taken
+        if not name:  # "--" ends the options
+            break
+        options[name] = value
+    return options, position
+
+
+def _command_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the options of a command and its operands, in whatever order they stand."""
+    options: dict[str, str] = {}
+    operands: list[str] = []
+    position = 0
+    while position < len(words):
+        if not words[position].startswith("-") or words[position] == "-":
+            operands.append(words[position])
+            position += 1
+            continue
+        name, value, taken = _option(words, position, COMMAND_VALUES)
+        position += taken
+        if not name:
+            return options, [*operands, *words[position:]]
+        options[name] = value
+    return options, operands
+
+
+def _option(words: Sequence[str], position: int, with_value: frozenset[str]) -> tuple[str, str, int]:
+    """Return an option's name and value and how many words it takes; the name of `--` is ""."""
+    word = words[position]
+    if word == "--":
+        return "", "", 1
+    name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
+    if equals:
+        return name or "=", value, 1
+    if name in with_value:
+        return name, words[position + 1] if position + 1 < len(words) else "", 2
+    # crun's -b/bundle; any other word could be a long option behind a single dash.
+    if word[:3] in ("-b/", "-b.", "-f/", "-f.") and word[1] in with_value:
+        return word[1], word[2:], 1
+    return name, "true", 1
+
+
+def _is_program(path: str) -> bool:
+    return posix.access(path, posix.X_OK) and is_file(path)
+
+
+def _is_same_file(path: str, other: str) -> bool:
+    try:
+        one, two = posix.stat(path), posix.stat(other)
+    except OSError:
+        return False
+    return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
+
+
+def _as_given(environment: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+    """Return the environment without what python itself has put into it."""
+    if environment.get(b"LC_CTYPE") not in COERCED_LOCALES:
+        return environment
+    try:
+        entries = read_file("/proc/self/environ").split(b"\0")
+    except OSError:  # no /proc, no way to know
+        return environment
+    given = next((entry for entry in entries if entry.startswith(b"LC_CTYPE=")), None)
+    others = {name: value for name, value in environment.items() if name != b"LC_CTYPE"}
+    return others if given is None else {**others, b"LC_CTYPE": given.partition(b"=")[2]}
