@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.container import StartingContainer as StartingContainer
     from amd_gpu_tracker.claims.container import claim_container as claim_container
     from amd_gpu_tracker.claims.handover import Reservation as Reservation
-    from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec as gpus_in_spec
     from amd_gpu_tracker.errors import ContainerRunning as ContainerRunning
     from amd_gpu_tracker.errors import GpusChanged as GpusChanged
     from amd_gpu_tracker.errors import GpusRefused as GpusRefused
@@ -42,13 +41,14 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.show.status import Status as Status
     from amd_gpu_tracker.tracker import Tracker as Tracker
     from amd_gpu_tracker.waiting.ticket import Ticket as Ticket
+    from amdgpu_discovery.oci_spec import gpus_in_spec as gpus_in_spec
 
 _MODULE_BY_NAME = {
     "Tracker": "tracker",
     "claim_container": "claims.container",
     "ContainerClaim": "claims.container",
     "StartingContainer": "claims.container",
-    "gpus_in_spec": "claims.spec_gpus",
+    "gpus_in_spec": "claims.container",
     "Reservation": "claims.handover",
     "may_be_tracking": "records.policy",
     "AccessibilityChange": "claims.accessibility",

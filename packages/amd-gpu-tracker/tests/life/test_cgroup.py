@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_tracker.claims.spec_gpus import shared_cgroup
 from amd_gpu_tracker.life.cgroup import expand, has_processes
+from amdgpu_discovery.oci_spec import shared_cgroup
 
 
 @pytest.mark.parametrize(

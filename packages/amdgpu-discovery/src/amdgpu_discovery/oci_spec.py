@@ -1,11 +1,15 @@
-"""Read a container's OCI runtime spec (config.json) so that it means the same here and to the runtime that gets it.
+"""A container's OCI runtime spec (config.json): read so that it means the same here and to the runtime that gets it.
 
 runc (Go) ignores the case of keys and merges a key given twice; crun does neither, takes the first of two, and reads
 numbers in quotes too. A spec on which they disagree is refused, because nobody can say what its container would get.
+
+The functions below `read_spec` say what a spec means: which privileges its container has, which GPUs it opens by
+itself, and whether the container's processes die with its init.
 """
 
 from __future__ import annotations
 
+from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.errors import FileError, SpecError, reason
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.plain_json import loads
@@ -14,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
+
+    from amdgpu_discovery.gpu import GpuLocation
 
 # A device's number in a rule for all of them: what Docker writes for the * of `--device-cgroup-rule`, and what Podman
 # leaves out.
@@ -115,9 +121,38 @@ def is_general_rule(rule: dict[str, Any]) -> bool:
     return (rule.get("type") or "a").startswith("a")
 
 
-def _denies_everything(rule: dict[str, Any]) -> bool:
-    is_any = rule.get("major") in ANY_NUMBER and rule.get("minor") in ANY_NUMBER
-    return is_any and set("rwm") <= set(rule.get("access") or "")
+def gpus_in_spec(spec: dict[str, Any], gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
+    """Return those of `gpus` of which a `spec` lists a render or card node, or allows one by a rule of its cgroup.
+
+    A privileged container is root on the host and could reach every GPU; it was given those that a rule names, as CDI
+    adds them.
+    """
+    minors = _minors_in_spec(spec)
+    everything = not minors.isdisjoint(ANY_NUMBER)
+    return [gpu for gpu in gpus if everything or gpu.render_minor in minors or gpu.card_minor in minors]
+
+
+def names_gpus(spec: dict[str, Any]) -> bool:
+    """Return whether `gpus_in_spec` has to be asked, which needs the host's GPUs."""
+    return bool(_minors_in_spec(spec))
+
+
+def drm_minors(spec: dict[str, Any]) -> set[int | None]:
+    """Return the minor numbers of the render and card nodes, of whatever vendor, that a spec lists."""
+    devices = (spec.get("linux") or {}).get("devices") or ()
+    return {device.get("minor") for device in devices if device.get("major") == DRM_MAJOR}
+
+
+def shared_cgroup(spec: dict[str, Any], container_id: str) -> str:
+    """Return the cgroup of a container that has no pid namespace of its own, "" for all others."""
+    linux = spec.get("linux")
+    if linux is None:
+        return ""
+    for namespace in linux.get("namespaces") or ():
+        if namespace.get("type") == "pid" and not namespace.get("path"):
+            return ""
+    # Without a path runtimes name the cgroup after the container.
+    return str(linux.get("cgroupsPath") or container_id)
 
 
 def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -164,3 +199,30 @@ def _check_object(value: object, shape: _Object, location: str) -> None:
             raise SpecError(
                 f"its key '{key}'{where} is not written '{meant}'", hint="runtimes differ in whether they read it"
             )
+
+
+def _denies_everything(rule: dict[str, Any]) -> bool:
+    is_any = rule.get("major") in ANY_NUMBER and rule.get("minor") in ANY_NUMBER
+    return is_any and set("rwm") <= set(rule.get("access") or "")
+
+
+def _minors_in_spec(spec: dict[str, Any]) -> set[int | None]:
+    """Return the minors of render and card nodes that a spec gives, one of ANY_NUMBER for all of them."""
+    rules = device_rules(spec)
+    minors = {rule.get("minor") for rule in rules if rule.get("allow") and _is_about_drm(rule)}
+    if is_privileged(spec):
+        return minors.difference(ANY_NUMBER)
+    if allows_every_device(rules):
+        minors.add(None)
+    return minors | drm_minors(spec)
+
+
+def _is_about_drm(rule: dict[str, Any]) -> bool:
+    """Return whether a rule is about opening render and card nodes, for which a container needs no node in its spec.
+
+    It may make them: every container has the rule "c *:* m".
+    """
+    is_block = (rule.get("type") or "a").startswith("b")
+    # A general rule without a number is what `allows_every_device` is about.
+    majors = (DRM_MAJOR,) if is_general_rule(rule) else (DRM_MAJOR, *ANY_NUMBER)
+    return not is_block and rule.get("major") in majors and rule.get("access") != "m"

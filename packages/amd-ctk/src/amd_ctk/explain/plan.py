@@ -24,14 +24,13 @@ from amd_device_spec.request import (
 from amd_device_spec.slurm.filters import remove_filters
 from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.hook_entries import release_hook
-from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec, names_gpus
 from amd_gpu_tracker.records.state import open_state
 from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, SpecError, ToolkitError
 from amdgpu_discovery.host import is_user_namespace, read_environment
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import is_privileged, names_requirements
+from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, names_gpus, names_requirements
 from amdgpu_discovery.requirements.check import check_container
 from amdgpu_discovery.selection import resolve
 from amdgpu_discovery.unknown_gpus import shown

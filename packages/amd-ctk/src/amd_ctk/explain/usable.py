@@ -12,8 +12,8 @@ from amd_ctk.explain.node_access import (
     find_missing,
     mode_allows,
 )
-from amd_gpu_tracker.claims.spec_gpus import drm_minors
 from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.oci_spec import drm_minors
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -10,14 +10,13 @@ import os
 import time
 
 from amd_gpu_tracker.claims.claim import Claim, new_lease
-from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec, shared_cgroup
 from amd_gpu_tracker.life.engine_processes import find_creations, find_strangers
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.running import find_running_containers, read_own_file
 from amd_gpu_tracker.records.lease import BY_ADOPTION, Holder, boot_offset
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import is_privileged, read_spec
+from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, read_spec, shared_cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

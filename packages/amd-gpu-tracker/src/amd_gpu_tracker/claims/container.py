@@ -8,7 +8,6 @@ from __future__ import annotations
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook, release_hook
 from amd_gpu_tracker.claims.reservation import note_privileged, reserve, withdraw
-from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec, names_gpus, shared_cgroup
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
 from amd_gpu_tracker.records.lock import KernelLock
@@ -17,7 +16,7 @@ from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import is_privileged
+from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, names_gpus, shared_cgroup
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

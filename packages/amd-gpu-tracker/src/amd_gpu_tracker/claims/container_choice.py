@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.claims.choice import reserve_choice
-from amd_gpu_tracker.claims.spec_gpus import gpus_in_spec
 from amd_gpu_tracker.records.lock import KernelLock
 from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.oci_spec import gpus_in_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
