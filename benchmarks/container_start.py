@@ -22,7 +22,7 @@ from pathlib import Path
 from bench import EIGHT, ENABLED, IN_MEMORY, PARTITIONED, TRACKED, Bench
 from installation import PYTHON
 from many_at_once import Throughput
-from measure import Comparison, Program, compare
+from measure import Comparison, Program, added, compare
 
 CDI = ("amd-ctk", "cdi", "generate")
 CONTAINERS = 256
@@ -77,23 +77,21 @@ def rival(bench: Bench, name: str, path: str) -> Iterator[Row]:
 def life(bench: Bench, host: str, what: str, target: float, *, program: str = "") -> Row:
     """Add up what a runtime adds to a container's life in Docker: to create, start, kill and delete."""
     state = bench.command(host, program or "amd-container-runtime", "state", "c1")
-    calls = (bench.create(host, "AMD_VISIBLE_DEVICES=all", program=program), state, state, state)
-    added = sum(compare(call, bench.nothing_but_state(), bench.rounds).over for call in calls)
-    bare = compare(bench.bare, bench.bare, bench.rounds).milliseconds
-    return Row(
-        f"a life in Docker, {what}",
-        f"{added / bare:.2f}x ({added:.1f} ms)",
-        f"{target}x",
-        added <= bare * target * MARGIN,
-    )
+    calls = (bench.create(host, "AMD_VISIBLE_DEVICES=all", program=program), *[state] * 3)
+    others = (bench.nothing_but_state(),) * len(calls)
+    return added_row(bench, f"a life in Docker, {what}", calls, others, target)
 
 
 def tracker_on_top(bench: Bench, request: str) -> Row:
     """Compare starts with the tracker on and off; what it adds is told in bare interpreters."""
-    added = compare(bench.create(TRACKED, request), bench.create(EIGHT, request), bench.rounds).over
-    bare = compare(bench.bare, bench.bare, bench.rounds).milliseconds
-    shown = f"{added / bare:.2f}x ({added:.1f} ms)"
-    return Row("tracker on, added to `create`, 8 GPUs", shown, "0.15x", added <= bare * 0.15 * MARGIN)
+    on, off = bench.create(TRACKED, request), bench.create(EIGHT, request)
+    return added_row(bench, "tracker on, added to `create`, 8 GPUs", (on,), (off,), 0.15)
+
+
+def added_row(bench: Bench, what: str, programs: Sequence[Program], others: Sequence[Program], target: float) -> Row:
+    """Return what programs take more than others, in bare interpreters."""
+    ratio, milliseconds = added(programs, others, bench.bare, bench.rounds)
+    return Row(what, f"{ratio:.2f}x ({milliseconds:.1f} ms)", f"{target}x", ratio <= target * MARGIN)
 
 
 def many_at_once(bench: Bench) -> Row:

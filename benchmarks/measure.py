@@ -89,3 +89,13 @@ def compare(subject: Program, other: Program, rounds: int) -> Comparison:
         over=statistics.median(mine - theirs for theirs, mine in pairs) * 1000,
         ratio=statistics.median(mine / theirs for theirs, mine in pairs),
     )
+
+
+def added(programs: Sequence[Program], others: Sequence[Program], unit: Program, rounds: int) -> tuple[float, float]:
+    """Run all in turn; return how much more time `programs` take together than `others`, in `unit`s and in ms."""
+    pairs = []
+    for _ in range(rounds + 1):
+        one = unit.run()
+        more = sum(program.run() - other.run() for program, other in zip(programs, others, strict=True))
+        pairs.append((more / one, more * 1000))
+    return statistics.median(ratio for ratio, _ in pairs[1:]), statistics.median(more for _, more in pairs[1:])
