@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import signal
@@ -12,6 +13,9 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeVar
 
+import typer.main
+
+from amd_gpu_tracker import cli as tracker
 from fuzz.call import ENTRIES, MOST_CPU, Outcome, Run, call_entry
 
 Turn = TypeVar("Turn")
@@ -54,6 +58,10 @@ def _be_child(begin: int, turns: Sequence[Turn], play: Callable[[Turn, Run], obj
             for place in (1, 2):
                 os.dup2(output.fileno(), place)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            # Half of a round is Typer's, which makes the same commands for each.
+            typer.main.get_command = functools.cache(typer.main.get_command)
+            typer.main.get_group = functools.cache(typer.main.get_group)
+            tracker.tracker_app = functools.cache(tracker.tracker_app)
             run = _runner(output)
             for turn in turns[begin:]:
                 # A program that does not end is ended with this child.
