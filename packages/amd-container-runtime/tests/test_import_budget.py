@@ -24,7 +24,8 @@ FORBIDDEN = {
     *("filelock", "jsonschema", "pyudev", "rich", "tomlkit", "typer"),
 }
 PACKAGES = ("amd_container_runtime", "amd_device_spec", "amd_gpu_tracker", "amdgpu_discovery")
-# Each module of the toolkit is a few system calls. Packages, which say nothing but what they are for, are not counted.
+# Each module of the toolkit is a few system calls. Packages of which modules are loaded are not counted: they say what
+# they are for, and little more.
 MOST_FOR_EVERY_CALL = 7
 MOST_FOR_CREATE = 21
 MOST_FOR_TRACKED_CREATE = 33

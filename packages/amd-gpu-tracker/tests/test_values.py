@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amd_gpu_tracker import DISABLED
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, Lease, ProcessId, format_lease, parse_lease
-from amd_gpu_tracker.records.policy import DISABLED, Policy, TrackedGpu, format_policy, parse_policy
+from amd_gpu_tracker.records.policy import Policy, TrackedGpu, format_policy, parse_policy
 
 # No path and no id has a null byte.
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))

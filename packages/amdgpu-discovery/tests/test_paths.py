@@ -18,6 +18,7 @@ from amdgpu_discovery.files import (
     exists,
     is_directory,
     is_file,
+    is_link,
     writable_by_others,
 )
 
@@ -49,13 +50,15 @@ def test_a_link_is_followed_to_its_end(tmp_path: Path) -> None:
 def test_what_a_path_leads_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "dangling").symlink_to("nothing")
     os.mkfifo(tmp_path / "pipe")
-    names = ("", "file", "link", "pipe", "missing", "file/below", "null\0byte")
+    names = ("", "file", "link", "pipe", "missing", "file/below", "null\0byte", "dangling")
     paths = [f"{tmp_path}/{name}" for name in names]
 
-    assert [is_directory(path) for path in paths] == [True, False, True, False, False, False, False]
-    assert [is_file(path) for path in paths] == [False, True, False, False, False, False, False]
-    assert [exists(path) for path in paths] == [True, True, True, True, False, False, False]
+    assert [is_directory(path) for path in paths] == [True, False, True, False, False, False, False, False]
+    assert [is_file(path) for path in paths] == [False, True, False, False, False, False, False, False]
+    assert [exists(path) for path in paths] == [True, True, True, True, False, False, False, False]
+    assert [is_link(path) for path in paths] == [False, False, True, False, False, False, False, True]
 
 
 def test_the_environment_is_that_of_os_whatever_is_in_it() -> None:

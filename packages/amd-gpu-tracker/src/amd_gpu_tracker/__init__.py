@@ -16,6 +16,7 @@ modules behind it may change.
 from __future__ import annotations
 
 from amdgpu_discovery import lazy_exports
+from amdgpu_discovery.files import is_link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,14 +35,19 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.errors import TrackerNeeded as TrackerNeeded
     from amd_gpu_tracker.errors import WaitOver as WaitOver
     from amd_gpu_tracker.errors import WaitRefused as WaitRefused
-    from amd_gpu_tracker.records.policy import may_be_tracking as may_be_tracking
     from amd_gpu_tracker.records.refusals import Refusal as Refusal
     from amd_gpu_tracker.show.status import ContainerUse as ContainerUse
     from amd_gpu_tracker.show.status import GpuUse as GpuUse
     from amd_gpu_tracker.show.status import Status as Status
     from amd_gpu_tracker.tracker import Tracker as Tracker
     from amd_gpu_tracker.waiting.ticket import Ticket as Ticket
+    from amdgpu_discovery.host import Host
     from amdgpu_discovery.oci_spec import gpus_in_spec as gpus_in_spec
+
+POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
+POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
+# The whole file of a disabled tracker, as `records.policy` writes it. One that only begins so may be damaged.
+DISABLED = b'{"version":1,"enabled":false,"gpus":[]}\n'
 
 _MODULE_BY_NAME = {
     "Tracker": "tracker",
@@ -50,7 +56,6 @@ _MODULE_BY_NAME = {
     "StartingContainer": "claims.container",
     "gpus_in_spec": "claims.container",
     "Reservation": "claims.handover",
-    "may_be_tracking": "records.policy",
     "AccessibilityChange": "claims.accessibility",
     "Status": "show.status",
     "GpuUse": "show.status",
@@ -69,5 +74,21 @@ _MODULE_BY_NAME = {
     "Ticket": "waiting.ticket",
 }
 __all__ = list(_MODULE_BY_NAME)
+__all__ += ["may_be_tracking"]
+
+
+def may_be_tracking(host: Host) -> bool:
+    """Return False where the tracker of a host is certainly disabled; `Tracker.is_enabled` knows for certain.
+
+    Every container start with GPUs asks this, and on most hosts it needs no other module of the tracker.
+    """
+    try:
+        return host.read(POLICY_FILE) != DISABLED
+    except (FileNotFoundError, NotADirectoryError):
+        # One that leads nowhere is no sign that nothing was decided.
+        return is_link(host.path(POLICY_FILE))
+    except OSError:
+        return True
+
 
 __getattr__ = lazy_exports(__name__, _MODULE_BY_NAME)

@@ -6,12 +6,12 @@ import posix
 import sys
 import time
 
+from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.hook_entries import CLAIM, ENFORCE, IMAGE_REQUIREMENTS
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI
 from amd_gpu_tracker.records.lock import KernelLock
-from amd_gpu_tracker.records.policy import may_be_tracking
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import append_to_file

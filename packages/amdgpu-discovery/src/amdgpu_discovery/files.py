@@ -269,6 +269,14 @@ def is_file(path: str) -> bool:
     return _mode(path) & FILE_TYPE == REGULAR_FILE
 
 
+def is_link(path: str) -> bool:
+    """Return whether a path is a symbolic link, wherever it leads; False also where nobody can tell."""
+    try:
+        return posix.lstat(path).st_mode & FILE_TYPE == SYMBOLIC_LINK
+    except (OSError, ValueError):  # ValueError: a null byte
+        return False
+
+
 def writable_by_others(path: str) -> str:
     """Return the part of an absolute path that users other than root and this user may replace, "" for none."""
     status = posix.stat(path)

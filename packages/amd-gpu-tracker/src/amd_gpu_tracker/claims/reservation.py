@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posix
 
+from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.claim import TOKEN, extended_lease, new_lease, read_own_lease, refused
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.lease import BY_API
-from amd_gpu_tracker.records.policy import may_be_tracking
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False

@@ -8,8 +8,9 @@ generation up, another memory partition or board goes with the driver, whose dir
 
 from __future__ import annotations
 
+from amd_gpu_tracker import POLICY_FILE
 from amd_gpu_tracker.errors import GpusChanged
-from amd_gpu_tracker.records.policy import POLICY_FILE, TrackedGpu
+from amd_gpu_tracker.records.policy import TrackedGpu
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import read_file, replace_file

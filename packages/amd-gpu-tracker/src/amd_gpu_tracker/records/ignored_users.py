@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker import POLICY_DIRECTORY
 from amd_gpu_tracker.errors import StateError, unreadable
-from amd_gpu_tracker.records.policy import POLICY_DIRECTORY
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.plain_files import read_plain_file

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import posix
-
-from amdgpu_discovery.files import FILE_TYPE, SYMBOLIC_LINK
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -14,12 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amdgpu_discovery.gpu import GpuLocation
-    from amdgpu_discovery.host import Host
 
-POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
-POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
-# The whole file of a disabled tracker, as `format_policy` writes it. One that only begins so may be damaged.
-DISABLED = b'{"version":1,"enabled":false,"gpus":[]}\n'
 VERSION = 1
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
@@ -61,24 +53,6 @@ class Policy(Value):
         return self.replace(
             gpus=tuple(gpu.replace(exclusive=exclusive) if gpu.key in chosen else gpu for gpu in self.gpus)
         )
-
-
-def may_be_tracking(host: Host) -> bool:
-    """Return False where the tracker is certainly disabled; `State.read_policy` knows for certain."""
-    try:
-        return host.read(POLICY_FILE) != DISABLED
-    except (FileNotFoundError, NotADirectoryError):
-        return is_link(host.path(POLICY_FILE))
-    except OSError:
-        return True
-
-
-def is_link(path: str) -> bool:
-    """Return whether a path is a symbolic link; one that leads nowhere is no sign that nothing was decided."""
-    try:
-        return posix.lstat(path).st_mode & FILE_TYPE == SYMBOLIC_LINK
-    except OSError:
-        return False
 
 
 def format_policy(policy: Policy) -> bytes:

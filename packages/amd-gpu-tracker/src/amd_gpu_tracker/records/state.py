@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import posix
 
+from amd_gpu_tracker import POLICY_FILE
 from amd_gpu_tracker.errors import StateError, needs_root, unreadable
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
-from amd_gpu_tracker.records.policy import POLICY_FILE, Policy, format_policy, is_link, parse_policy
+from amd_gpu_tracker.records.policy import Policy, format_policy, parse_policy
 from amd_gpu_tracker.records.rootless import find_user_directory
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import (
@@ -20,6 +21,7 @@ from amdgpu_discovery.files import (
     directory_of,
     is_directory,
     is_file,
+    is_link,
     make_directories,
     put_in_place,
     read_file,
