@@ -13,7 +13,7 @@ export {ON_HOST}
 {CTK} config show
 {CTK} gpu-tracker status
 {CTK} explain -e AMD_VISIBLE_DEVICES=0
-for spec in /srv/host/etc/cdi/*.json; do {CTK} cdi validate --path "$spec"; done
+for spec in $(find /srv/host/etc/cdi -name '*.json'); do {CTK} cdi validate --path "$spec"; done
 """
 # Leases are gone with /run, where the unit has made the spec again.
 BOOTED = """
