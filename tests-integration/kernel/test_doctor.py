@@ -19,14 +19,16 @@ def examine(machine, docker):
     """Return a function that starts a container of Docker, and returns what doctor found bad in it, by check."""
 
     def examine(words):
-        docker(f"--detach --name={NAME} {words} {IMAGE} sleep 3000")
-        said = machine.run(f"{ON_SIMULATED_HOST} amd-ctk doctor --container={NAME} --json 2>/tmp/errors", check=False)
+        said = docker(f"--detach --name={NAME} {words} {IMAGE} sleep 3000")
+        # By its id: engines are asked for a name, and an emulated one needs longer than doctor waits.
+        short = said.split()[-1][:12]
+        said = machine.run(f"{ON_SIMULATED_HOST} amd-ctk doctor --container={short} --json 2>/tmp/errors", check=False)
         assert said, machine.run(f"cat /tmp/errors; docker logs {NAME} 2>&1")
         machine.run(f"docker kill {NAME}")
         checks = json.loads(said)["checks"]
         assert any(check["id"] == "inside-nodes" for check in checks)
         return {
-            check["id"]: check["words"]
+            check["id"]: check["words"].replace(short, NAME)
             for check in checks
             if check["id"].startswith("inside-") and check["state"] == "bad"
         }

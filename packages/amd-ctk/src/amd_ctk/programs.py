@@ -14,12 +14,16 @@ LARGEST_CHARACTERS = 4 * 1024 * 1024
 
 
 class Answer(Value):
-    """The output of a program; `problem` says why there is none, "" where there is one."""
+    """The output of a program; `problem` says why there is none, "" where there is one.
+
+    `is_late` where it was running still when the time was over.
+    """
 
     output: str = ""
     errors: str = ""
     exit_code: int = 0
     problem: str = ""
+    is_late: bool = False
 
     @property
     def succeeded(self) -> bool:
@@ -44,7 +48,7 @@ def ask(words: Sequence[str], *, seconds: float = SECONDS) -> Answer:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Answer(problem=f"{words[0]} gave no answer within {seconds:g} seconds")
+        return Answer(problem=f"{words[0]} gave no answer within {seconds:g} seconds", is_late=True)
     except OSError as error:
         return Answer(problem=f"{words[0]} cannot be run: {error.strerror}")
     output, errors = (text.decode("utf-8", "replace")[:LARGEST_CHARACTERS] for text in (done.stdout, done.stderr))

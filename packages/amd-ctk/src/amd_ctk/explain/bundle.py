@@ -28,8 +28,12 @@ def read_bundle(directory: str) -> dict[str, Any]:
 
 def read_running(host: Host, name: str) -> tuple[str, dict[str, Any]]:
     """Return the id and the spec of a running container by its id or its engine's name for it; ExplainError."""
-    found = find_running(host, name, ask_engines(name))
+    asked = ask_engines(name)
+    found = find_running(host, name, asked.told)
     if found and found.bundle:
         return found.container_id, read_bundle(found.bundle)
     root = "" if os.geteuid() == 0 else "; run it with sudo"
-    raise ExplainError(f"no container {name} is running, as far as can be seen here{root}", hint="name it by its id")
+    late = f"; {asked.late}" if asked.late else ""
+    raise ExplainError(
+        f"no container {name} is running, as far as can be seen here{late}{root}", hint="name it by its id"
+    )

@@ -36,14 +36,26 @@ class Told(Value):
     asks_gpus: bool = False
 
 
-def ask_engines(name: str) -> list[Told]:
+class Asked(Value):
+    """What engines said of a container, and of each that gave no answer in time a clause in `late`."""
+
+    told: tuple[Told, ...] = ()
+    late: str = ""
+
+
+def ask_engines(name: str) -> Asked:
     """Return what each engine says of a container of this name or id."""
     from concurrent.futures import ThreadPoolExecutor
 
     if name.startswith("-"):
-        return []
+        return Asked()
     with ThreadPoolExecutor(max_workers=len(ENGINES)) as pool:
-        return [told for told in pool.map(_ask, ENGINES, [name] * len(ENGINES)) if told]
+        answers = dict(zip(ENGINES, pool.map(_ask, ENGINES, [name] * len(ENGINES)), strict=True))
+    told = (_read_told(answer) for answer in answers.values())
+    return Asked(
+        told=tuple(one for one in told if one),
+        late=", ".join(answer.problem for answer in answers.values() if answer.is_late),
+    )
 
 
 def ask_engine(engine: str, *words: str) -> Answer:
@@ -64,8 +76,11 @@ def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContaine
     return None
 
 
-def _ask(engine: str, name: str) -> Told | None:
-    answer = ask_engine(engine, "inspect", "--type", "container", "--format", FORMATS[engine], name)
+def _ask(engine: str, name: str) -> Answer:
+    return ask_engine(engine, "inspect", "--type", "container", "--format", FORMATS[engine], name)
+
+
+def _read_told(answer: Answer) -> Told | None:
     words = answer.output.split()
     if not answer.succeeded or len(words) < 2 or not words[1].isdecimal():
         return None

@@ -18,7 +18,7 @@ from amd_ctk.doctor.facts.packages import PackageFacts, read_packages
 from amd_ctk.doctor.facts.podman import PodmanFacts, read_podman
 from amd_ctk.doctor.facts.slurm import SlurmFacts, read_slurm
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
-from amd_ctk.explain.running import SECONDS, ask_engines
+from amd_ctk.explain.running import SECONDS, Asked, ask_engines
 from amd_device_spec.slurm_job import NODE
 from amdgpu_discovery.value import Value
 
@@ -81,7 +81,7 @@ def read_facts(
         )
         begin = time.monotonic()
         facts = facts.replace(docker=docker.result()) if docker else facts
-        said = told.result() if told else []
+        said = told.result() if told else Asked()
     seconds = seconds_left(time.monotonic() - begin)
     # Behind the threads, because it forks.
     return add_inside(host, facts, read_inside(host, container, said, seconds=seconds)) if container else facts

@@ -23,9 +23,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_ctk.explain.running import Told
+    from amd_ctk.explain.running import Asked
     from amdgpu_discovery.host import Host
 
 NUMA_NODES = "/sys/devices/system/node"
@@ -77,14 +75,14 @@ class InsideFacts(Value):
     asks_gpus: bool = False
 
 
-def read_inside(host: Host, name: str, told: Sequence[Told], *, seconds: float) -> InsideFacts:
+def read_inside(host: Host, name: str, engines: Asked, *, seconds: float) -> InsideFacts:
     """Return what a container is like from inside; NoContainer. Call it while there are no threads.
 
-    `told` is what engines said of the name. All that it is asked takes no longer than `seconds`.
+    `engines` is what they said of the name. All that it is asked takes no longer than `seconds`.
     """
     deadline = time.monotonic() + seconds
-    found = find_first_process(host, name, told)
-    asked = next((one for one in told if one.container_id == found.container_id), None)
+    found = find_first_process(host, name, engines)
+    asked = next((one for one in engines.told if one.container_id == found.container_id), None)
     facts = InsideFacts(
         name=name,
         container_id=found.container_id,

@@ -10,9 +10,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_ctk.explain.running import Told
+    from amd_ctk.explain.running import Asked
     from amd_gpu_tracker.records.lease import ProcessId
     from amdgpu_discovery.host import Host
 
@@ -30,27 +28,28 @@ class Found(Value):
     process: ProcessId | None
 
 
-def find_first_process(host: Host, name: str, told: Sequence[Told]) -> Found:
+def find_first_process(host: Host, name: str, asked: Asked) -> Found:
     """Return the id and the first process of a container by name, id or process id; NoContainer.
 
-    `told` is what engines said of the name.
+    `asked` is what engines said of the name.
     """
     processes = Processes()
     process = processes.find(int(name[:10])) if name.isascii() and name.isdecimal() else None
     if process:
         return Found(container_id=name, process=process)
-    running = find_running(host, name, told)
+    running = find_running(host, name, asked.told)
     if running:
         return Found(container_id=running.container_id, process=running.init)
-    for one in told:
+    for one in asked.told:
         # An engine of another machine, or of a virtual one, counts other processes.
         process = processes.find(one.pid)
         if process and one.container_id in _read_cgroups(one.pid):
             return Found(container_id=one.container_id, process=process)
-    for one in told:
+    for one in asked.told:
         if one.pid == 0:
             return Found(container_id=one.container_id, process=None)
-    raise NoContainer(f"no container {name} is running here", hint="name it by its id or its process id, as root")
+    late = f"; {asked.late}" if asked.late else ""
+    raise NoContainer(f"no container {name} is running here{late}", hint="name it by its id or its process id, as root")
 
 
 def _read_cgroups(pid: int) -> str:
