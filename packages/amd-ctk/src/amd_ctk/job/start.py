@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 
 from amd_device_spec.slurm.filters import FILTERS
-from amd_gpu_tracker.claims.claim import TOKEN
+from amd_gpu_tracker.records.lease import TOKEN
 from amdgpu_discovery.errors import ToolkitError, reason
 
 TYPE_CHECKING = False

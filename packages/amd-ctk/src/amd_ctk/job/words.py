@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.claims.claim import TOKEN
 from amd_gpu_tracker.claims.handover import VISIBLE_DEVICES
+from amd_gpu_tracker.records.lease import TOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.choice import reserve_choice
+from amd_gpu_tracker.claims.choice import find_wanted, reserve_choice
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, TrackerDisabled
 from amd_gpu_tracker.records.lease import BY_API, Holder
-from amdgpu_discovery.choices.candidates import find_candidates
-from amdgpu_discovery.choices.grammar import parse_choice
-from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.selection import select_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
     from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
-    from amdgpu_discovery.host import Host
 
 
 def reserve_by_name(
@@ -89,19 +82,6 @@ def hold_by_name(
         is_waiting=is_waiting,
     )
     return Reservation(name, gpus, build_environment(gpus, locate_gpus(state.host), token), release=release)
-
-
-def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
-    """Return the GPUs that a request names; of a choice that depends on the moment, that and the GPUs that fit.
-
-    RequestError where the host can never meet it.
-    """
-    choice = parse_choice(request)
-    if choice is None:
-        gpus = rules.permitted(locate_gpus(host))
-        return None, select_gpus(gpus, request, unnumbered=lambda: find_unnumbered_gpus(host))
-    fitting = find_candidates(choice, rules.permitted(find_gpus(host)), rules)
-    return (choice if choice.needs_tracker else None), fitting
 
 
 def _has_gpus(name: str) -> ContainerRunning:

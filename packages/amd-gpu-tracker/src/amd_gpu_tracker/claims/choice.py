@@ -1,33 +1,39 @@
-"""Reserve what a choice means at this moment: choosing and reserving are one transaction."""
+"""What a request means at this moment. Choosing GPUs and reserving them are one transaction."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_blocking_user, why_not
-from amd_gpu_tracker.claims.claim import new_lease, read_own_lease, refused
+from amd_gpu_tracker.claims.claim import look_again, new_lease, read_own_lease, refused
 from amd_gpu_tracker.claims.conflicts import require_readable
-from amd_gpu_tracker.claims.reservation import look_again
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name
 from amd_gpu_tracker.life.lease_scan import count_once, prune_leases, scan_leases
 from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
 from amd_gpu_tracker.records.identity import require_same_gpus, require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.choices.candidates import find_candidates
+from amdgpu_discovery.choices.grammar import parse_choice
+from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from amd_gpu_tracker.claims.claim import Claim, Lock
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.policy import Policy
     from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
 
 # Why a rootless container cannot have a GPU: other users would not see its reservation.
 FOR_ROOT_ONLY = "exclusive, which only containers of root can reserve"
@@ -38,6 +44,19 @@ class OtherLeases(Value):
 
     of_root: tuple[Lease, ...] = ()
     of_users: tuple[UserLease, ...] = ()
+
+
+def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
+    """Return the GPUs that a request names; of a choice that depends on the moment, that and the GPUs that fit.
+
+    RequestError where the host can never meet it.
+    """
+    choice = parse_choice(request)
+    if choice is None:
+        gpus = rules.permitted(locate_gpus(host))
+        return None, select_gpus(gpus, request, unnumbered=lambda: find_unnumbered_gpus(host))
+    fitting = find_candidates(choice, rules.permitted(find_gpus(host)), rules)
+    return (choice if choice.needs_tracker else None), fitting
 
 
 def reserve_choice(

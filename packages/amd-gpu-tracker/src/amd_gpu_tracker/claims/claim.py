@@ -1,7 +1,8 @@
-"""What a container claims before anything is decided, the lease that it has, and the one that it gets."""
+"""What a container claims before anything is decided, the lease that it has, the one that it gets, and a refusal."""
 
 from __future__ import annotations
 
+import posix
 import time
 
 from amd_gpu_tracker.errors import GpusRefused
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
     # Given the path of the lock file, holds the tracker's lock.
     Lock = Callable[[str], AbstractContextManager[None]]
-
-# The variable by which a container is given the GPUs of a reservation.
-TOKEN = "AMD_CTK_RESERVATION"  # noqa: S105 - it is no password
 
 
 class Claim(Value):
@@ -114,3 +112,23 @@ def refused(state: State, claim: Claim, message: str, *, hint: str = "") -> Gpus
 
         record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=message)
     return GpusRefused(message, hint=hint)
+
+
+def refuse_exclusive(state: State, claim: Claim, exclusive: Sequence[GpuLocation]) -> None:
+    """Raise GpusRefused where a rootless claim is for GPUs that are exclusive."""
+    if exclusive:
+        from amd_gpu_tracker.claims.conflicts import rootless_refusal
+
+        raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]))
+
+
+def look_again(state: State, claim: Claim, own: Lease | None) -> None:
+    """Withdraw a rootless claim if root, who has another lock, made one of its GPUs exclusive meanwhile."""
+    try:
+        refuse_exclusive(state, claim, state.read_policy().exclusive_among(claim.wanted))
+    except BaseException:
+        if own:
+            state.write_lease(own)
+        else:
+            posix.unlink(state.lease_path((claim.holder.root, claim.holder.container_id)))
+        raise

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 
-from amd_gpu_tracker.claims.claim import TOKEN
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.records.lease import TOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

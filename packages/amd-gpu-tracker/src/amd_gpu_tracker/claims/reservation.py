@@ -5,9 +5,16 @@ from __future__ import annotations
 import posix
 
 from amd_gpu_tracker import may_be_tracking
-from amd_gpu_tracker.claims.claim import TOKEN, extended_lease, new_lease, read_own_lease, refused
+from amd_gpu_tracker.claims.claim import (
+    extended_lease,
+    look_again,
+    new_lease,
+    read_own_lease,
+    refuse_exclusive,
+    refused,
+)
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
-from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.records.lease import BY_API, TOKEN
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
@@ -72,18 +79,6 @@ def note_privileged(state: State, claim: Claim, *, processes: Processes, lock: L
         return
 
 
-def look_again(state: State, claim: Claim, own: Lease | None) -> None:
-    """Withdraw a rootless claim if root, who has another lock, made one of its GPUs exclusive meanwhile."""
-    try:
-        _refuse_exclusive(state, claim, state.read_policy().exclusive_among(claim.wanted))
-    except BaseException:
-        if own:
-            state.write_lease(own)
-        else:
-            posix.unlink(state.lease_path((claim.holder.root, claim.holder.container_id)))
-        raise
-
-
 def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -> bool:
     path = state.lease_path((claim.holder.root, claim.holder.container_id))
     own = read_own_lease(state, claim, processes)
@@ -101,7 +96,7 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
     exclusive = policy.exclusive_among(claim.wanted)
     if claim.kinds or exclusive:
         if state.is_rootless:
-            _refuse_exclusive(state, claim, exclusive)
+            refuse_exclusive(state, claim, exclusive)
         _refuse_conflicts(state, claim, exclusive, _scan_rivals(state, claim, processes, others, swept))
     elif swept:
         # Most claims do not wait for this, nor for what finds conflicts.
@@ -151,13 +146,6 @@ def _refuse_conflicts(state: State, claim: Claim, exclusive: Sequence[GpuLocatio
         free = [gpu.number for gpu in claim.wanted if gpu.number not in taken]
         container_id = "" if BY_API in claim.ways else claim.holder.container_id
         raise refused(state, claim, refusal(container_id, free, uses))
-
-
-def _refuse_exclusive(state: State, claim: Claim, exclusive: Sequence[GpuLocation]) -> None:
-    if exclusive:
-        from amd_gpu_tracker.claims.conflicts import rootless_refusal
-
-        raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]))
 
 
 def _title(lease: Lease) -> str:

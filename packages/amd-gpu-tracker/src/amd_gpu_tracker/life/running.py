@@ -41,6 +41,10 @@ class RunningContainer(Value):
     bundle: str
     init: ProcessId
 
+    @property
+    def user(self) -> None:
+        """Return whose rootless container it is: root's are nobody's."""
+
 
 def find_running_containers(host: Host, processes: Processes) -> list[RunningContainer]:
     """Return the containers of root that run on this host, in the order of their ids."""

@@ -33,6 +33,9 @@ BY_SWARM = "swarm"
 # It ran already when the tracker was enabled or reset.
 BY_ADOPTION = "adopted"
 
+# The variable by which a container is given the GPUs of a reservation, of whose lease it has the token.
+TOKEN = "AMD_CTK_RESERVATION"  # noqa: S105 - it is no password
+
 
 class ProcessId(Value):
     """One process of one boot: its id and when it started, in clock ticks since then (field 22 of /proc/PID/stat)."""

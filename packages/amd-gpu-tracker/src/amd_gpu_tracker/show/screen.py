@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 from amd_gpu_tracker.errors import GpusChanged
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.show.listing import WIDE_TERMINAL, Page
-from amd_gpu_tracker.show.standard_output import is_terminal
+from amd_gpu_tracker.show.standard_output import is_terminal, print_notes
 from amd_gpu_tracker.show.table import format_json, format_refusals, format_status, list_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.console import Console
 
     from amd_gpu_tracker.show.status import Status
@@ -54,12 +50,6 @@ def watch_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:
             time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         return
-
-
-def print_notes(notes: Iterable[str]) -> None:
-    """Print on stderr what there is to say about a list; ids of containers may hold anything."""
-    for note in notes:
-        print(printable(note), file=sys.stderr, flush=True)
 
 
 def print_refusals(tracker: Tracker, *, as_json: bool) -> None:

@@ -1,10 +1,16 @@
-"""Standard output: whether people look at it on a terminal, and what it can show."""
+"""Standard output: whether people look at it on a terminal, what it can show, and notes beside it on stderr."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+
+from amd_gpu_tracker.records.plain_text import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # What editors and build logs call themselves, where nothing can be drawn: terminfo(5) has them without cursor movement.
 WITHOUT_CURSOR = ("dumb", "unknown")
@@ -26,3 +32,9 @@ def print_utf8(text: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     print(text)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print on stderr what there is to say about a list; ids of containers may hold anything."""
+    for note in notes:
+        print(printable(note), file=sys.stderr, flush=True)

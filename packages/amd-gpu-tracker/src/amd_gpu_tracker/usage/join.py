@@ -7,7 +7,6 @@ import posix
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.running import find_running_containers
 from amd_gpu_tracker.records.rootless import find_user
-from amd_gpu_tracker.show.status import ContainerUse
 from amd_gpu_tracker.usage.believed import believed, uses_by_owner
 from amd_gpu_tracker.usage.bounds import with_few_users
 from amd_gpu_tracker.usage.containers import ContainerOfProcess, find_container
@@ -24,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from amd_gpu_tracker.life.container_names import Container
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.show.status import OwnedLease, Status
@@ -91,13 +91,13 @@ class _Join:
 
     def find_names(self, state: State, processes: Processes) -> None:
         """Find out how engines call the containers; for root, because others may not read it."""
-        uses = dict(self._uses)
+        uses: dict[Owner, Container] = dict(self._uses)
         # What runtimes of root know is no name for an id that a user has chosen.
         containers = filter(None, self._container_by_pid.values())
         there = {container.owner for container in containers if container.user is None}
         if there - uses.keys() and posix.geteuid() == 0:
-            running = ((use.container_id, use) for use in _running(state, processes))
-            uses |= {(each, None): use for each, use in running if (each, None) in there}
+            running = {(each.container_id, each.user): each for each in find_running_containers(state.host, processes)}
+            uses |= {owner: container for owner, container in running.items() if owner in there}
         self._names = _names_by_owner(uses)
         self._user_names = read_user_names(state.host) if self._user_by_pid else {}
 
@@ -184,21 +184,14 @@ def _of_holder(owner: Owner | None, by_cgroup: ContainerOfProcess | None) -> Con
     return ContainerOfProcess(container_id=owner[0], engine="", user=owner[1])
 
 
-def _names_by_owner(uses: Mapping[Owner, ContainerUse]) -> dict[Owner, str]:
+def _names_by_owner(uses: Mapping[Owner, Container]) -> dict[Owner, str]:
     """Return the names of containers; each user's apart, because two users may have containers with the same id."""
-    by_user: dict[int | None, list[ContainerUse]] = {}
+    by_user: dict[int | None, list[Container]] = {}
     for (_, user), use in uses.items():
         by_user.setdefault(user, []).append(use)
     return {
         (each, user): name for user, of_user in by_user.items() for each, name in find_container_names(of_user).items()
     }
-
-
-def _running(state: State, processes: Processes) -> list[ContainerUse]:
-    return [
-        ContainerUse(container_id=each.container_id, root=each.root, bundle=each.bundle, since=0, ways=())
-        for each in find_running_containers(state.host, processes)
-    ]
 
 
 def _cut_short(pids: Sequence[int]) -> list[str]:

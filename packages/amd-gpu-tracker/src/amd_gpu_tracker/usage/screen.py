@@ -6,8 +6,7 @@ import time
 
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.show.listing import Page
-from amd_gpu_tracker.show.screen import print_notes
-from amd_gpu_tracker.show.standard_output import is_terminal, print_utf8
+from amd_gpu_tracker.show.standard_output import is_terminal, print_notes, print_utf8
 from amd_gpu_tracker.usage.documents import format_prometheus, format_usage_json
 from amd_gpu_tracker.usage.text import format_usage, list_usage, usage_notes
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from amd_gpu_tracker.claims.by_name import find_wanted
-from amd_gpu_tracker.claims.choice import find_users, only_for_root, read_other_leases
+from amd_gpu_tracker.claims.choice import find_users, find_wanted, only_for_root, read_other_leases
 from amd_gpu_tracker.claims.conflicts import rootless_refusal
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
 from amd_gpu_tracker.life.lease_scan import scan_leases
