@@ -12,7 +12,7 @@ import pytest
 from amd_gpu_tracker.claims.accessibility import AccessibilityChange
 from amd_gpu_tracker.errors import ContainerRunning, GpusChanged, GpusRefused, StateError, TrackerDisabled
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.show.status import GpuUse, Status
+from amd_gpu_tracker.life.status import GpuUse, Status
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_discovery.simulate import load_profile

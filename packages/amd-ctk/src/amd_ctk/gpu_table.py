@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amd_gpu_tracker.show.status import ContainerUse
+    from amd_gpu_tracker.life.status import ContainerUse
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 

@@ -62,7 +62,7 @@ def test_help_imports_no_command(amd_ctk):
         ("gpu-tracker status", {"amd_device_spec.choice_grant", "amd_gpu_tracker.claims.accessibility"}),
         ("gpu-tracker status", {"amd_gpu_tracker.life.container_names", "amd_gpu_tracker.claims.release"}),
         ("cdi list", {"amd_ctk.cdi.engine_devices", "amd_device_spec.validate"}),
-        ("cdi generate", {"amd_ctk.cdi.engine_devices", "amd_gpu_tracker.show.status"}),
+        ("cdi generate", {"amd_ctk.cdi.engine_devices", "amd_gpu_tracker.life.status"}),
     ],
 )
 def test_a_command_does_not_load_what_only_its_neighbours_use(host, amd_ctk, words, not_needed):

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.errors import TrackerNeeded as TrackerNeeded
     from amd_gpu_tracker.errors import WaitOver as WaitOver
     from amd_gpu_tracker.errors import WaitRefused as WaitRefused
+    from amd_gpu_tracker.life.status import ContainerUse as ContainerUse
+    from amd_gpu_tracker.life.status import GpuUse as GpuUse
+    from amd_gpu_tracker.life.status import Status as Status
     from amd_gpu_tracker.records.refusals import Refusal as Refusal
-    from amd_gpu_tracker.show.status import ContainerUse as ContainerUse
-    from amd_gpu_tracker.show.status import GpuUse as GpuUse
-    from amd_gpu_tracker.show.status import Status as Status
     from amd_gpu_tracker.tracker import Tracker as Tracker
     from amd_gpu_tracker.waiting.ticket import Ticket as Ticket
     from amdgpu_discovery.host import Host
@@ -57,9 +57,9 @@ _MODULE_BY_NAME = {
     "gpus_in_spec": "claims.container",
     "Reservation": "claims.handover",
     "AccessibilityChange": "claims.accessibility",
-    "Status": "show.status",
-    "GpuUse": "show.status",
-    "ContainerUse": "show.status",
+    "Status": "life.status",
+    "GpuUse": "life.status",
+    "ContainerUse": "life.status",
     "Refusal": "records.refusals",
     "GpusRefused": "errors",
     "GpusChanged": "errors",

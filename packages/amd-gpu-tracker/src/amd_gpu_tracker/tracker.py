@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.claims.adoption import Tell
     from amd_gpu_tracker.claims.handover import Reservation
+    from amd_gpu_tracker.life.status import Status
     from amd_gpu_tracker.records.refusals import Refusal
-    from amd_gpu_tracker.show.status import Status
     from amd_gpu_tracker.usage.looks import UsageLooks
     from amd_gpu_tracker.waiting.queue import Queue
     from amd_gpu_tracker.waiting.ticket import Ticket
@@ -172,7 +172,7 @@ class Tracker:
 
     def status(self) -> Status:
         """Return every GPU with its accessibility and the containers that use it. Takes no lock, changes nothing."""
-        from amd_gpu_tracker.show.status import read_status
+        from amd_gpu_tracker.life.status import read_status
 
         self._take_over()
         return read_status(self._state, self._processes)

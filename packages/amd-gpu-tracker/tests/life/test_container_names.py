@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from amd_gpu_tracker.life import container_names
 from amd_gpu_tracker.life.container_names import LARGEST_BYTES_OF_USERS, find_container_names
-from amd_gpu_tracker.show.status import ContainerUse
+from amd_gpu_tracker.life.status import ContainerUse
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_tracker.show.status import ContainerUse
+from amd_gpu_tracker.life.status import ContainerUse
 from amd_gpu_tracker.usage.believed import believed, uses_by_owner
 from amd_gpu_tracker.usage.containers import ContainerOfProcess
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.show.status import read_status_with_leases
+from amd_gpu_tracker.life.status import read_status_with_leases
 from amd_gpu_tracker.usage.holders import find_holders
 
 USER = os.geteuid()

@@ -7,16 +7,16 @@ from amd_gpu_tracker.claims.conflicts import called, refusal
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.life.container_names import find_container_name
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.status import read_status
 from amd_gpu_tracker.records.policy import EXCLUSIVE
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.show.status import read_status
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_gpu_tracker.show.status import ContainerUse, GpuUse
+    from amd_gpu_tracker.life.status import ContainerUse, GpuUse
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 

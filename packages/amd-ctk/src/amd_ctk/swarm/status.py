@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from amd_ctk.swarm.docker import Task, TaskName
     from amd_device_spec.settings import Settings
-    from amd_gpu_tracker.show.status import Status
+    from amd_gpu_tracker.life.status import Status
     from amdgpu_discovery.gpu import Gpu
 
 

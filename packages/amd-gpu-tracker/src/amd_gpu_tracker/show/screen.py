@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from amd_gpu_tracker.show.status import Status
+    from amd_gpu_tracker.life.status import Status
     from amd_gpu_tracker.tracker import Tracker
 
 WATCH_SECONDS = 0.5

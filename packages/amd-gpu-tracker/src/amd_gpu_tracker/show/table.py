@@ -11,8 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from amd_gpu_tracker.life.status import ContainerUse, GpuUse, Status
     from amd_gpu_tracker.records.refusals import Refusal
-    from amd_gpu_tracker.show.status import ContainerUse, GpuUse, Status
 
 RULE = "-" * 120
 # The columns of the guide, and those of `--wide` behind them.

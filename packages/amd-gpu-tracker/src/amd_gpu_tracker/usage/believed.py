@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from amd_gpu_tracker.show.status import ContainerUse
+    from amd_gpu_tracker.life.status import ContainerUse
     from amd_gpu_tracker.usage.containers import ContainerOfProcess
     from amd_gpu_tracker.usage.holders import Owner
 

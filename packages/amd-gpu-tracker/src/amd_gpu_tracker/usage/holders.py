@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.life.status import OwnedLease
     from amd_gpu_tracker.records.lease import Lease, ProcessId
-    from amd_gpu_tracker.show.status import OwnedLease
 
     # Id of a container, and the uid of the user whose it is; None for root and for the caller.
     Owner = tuple[str, int | None]

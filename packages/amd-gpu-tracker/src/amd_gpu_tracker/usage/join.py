@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.life.container_names import Container
     from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.life.status import OwnedLease, Status
     from amd_gpu_tracker.records.state import State
-    from amd_gpu_tracker.show.status import OwnedLease, Status
     from amd_gpu_tracker.usage.holders import Owner
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.usage.reading import ProcessUse, UsageReading

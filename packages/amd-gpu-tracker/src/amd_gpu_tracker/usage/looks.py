@@ -6,7 +6,7 @@ import posix
 import time
 
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.show.status import read_status_with_leases
+from amd_gpu_tracker.life.status import read_status_with_leases
 from amd_gpu_tracker.usage.join import join_usage
 from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, can_keep, raise_peaks, read_peaks, write_peaks
 from amdgpu_discovery.discover import find_gpus

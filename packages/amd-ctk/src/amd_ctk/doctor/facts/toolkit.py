@@ -12,10 +12,10 @@ from amd_device_spec.settings import CONFIG_FILE, check_settings
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.status import read_status
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.show.listing import cut_id
-from amd_gpu_tracker.show.status import read_status
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from amd_gpu_tracker.show.status import ContainerUse
+    from amd_gpu_tracker.life.status import ContainerUse
     from amdgpu_discovery.host import Host
 
 SUDOERS = "/etc/sudoers"

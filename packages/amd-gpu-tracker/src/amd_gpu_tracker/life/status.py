@@ -1,4 +1,4 @@
-"""What the tracker knows, as a value."""
+"""Who uses which GPU now, as a value: what the tracker knows."""
 
 from __future__ import annotations
 
