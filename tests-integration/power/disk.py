@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ from support.installed import engine_program
 
 # The simulated host lies on the disk of the machine, with every file that the toolkit keeps.
 HOST = "srv/host"
+# In seconds.
+PATIENCE = 60
 # Before the first step, so that there is something to keep.
 DAEMON_JSON = '{\n  "log-level": "warn"\n}\n'
 WATCHED = ("etc/docker", "etc/containers", "etc/cdi", "etc/amd-container-toolkit", "var/lib/amd-container-toolkit")
@@ -75,6 +78,19 @@ def mounted(disk: Path) -> Iterator[Path]:
         yield point
     finally:
         subprocess.run(["umount", point], check=True)
+        _wait_until_unused(disk)
+
+
+def _wait_until_unused(disk: Path) -> None:
+    """Wait until the kernel has let go of a file system that was unmounted.
+
+    It was mounted in the namespaces of `in_root` too. The kernel takes those apart some time after their last process
+    has ended, and writes what is left to the disk only then, whatever is in that file by now.
+    """
+    until = time.monotonic() + PATIENCE
+    while subprocess.run(["losetup", "--associated", disk], capture_output=True, check=True).stdout:
+        assert time.monotonic() < until, f"{disk} is still in use"
+        time.sleep(0.01)
 
 
 def in_root(root: Path, script: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
