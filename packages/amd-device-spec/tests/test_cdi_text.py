@@ -96,6 +96,8 @@ def test_numbers_in_yaml_are_what_engines_take_them_for():
         (b"kind: a\nname: \xff\n", 2, 1, "it is not text in UTF-8"),
         (b'{"a": ' + b"[" * 100000, 1, 1, "it is nested too deeply"),
         (b"a: " + b"[" * 5000, 1, 1, "it is nested too deeply"),
+        (b"? {a: {b: 1}}\n: 2\n", 1, 1, "a list or an object stands where a key belongs"),
+        (b"? [[1]]\n: 2\n", 1, 1, "a list or an object stands where a key belongs"),
     ],
 )
 def test_a_broken_text_says_where_it_breaks(content, line, column, message):

@@ -133,6 +133,9 @@ def _parse_yaml(text: str, version: tuple[int, int] = ENGINES_YAML) -> Any:
         raise BrokenText(" ".join((error.problem or "it cannot be read").split()), line=line, column=column) from error
     except (YAMLError, ValueError) as error:
         raise BrokenText(" ".join(str(error).split()), line=1, column=1) from error
+    except TypeError as error:
+        # ruamel.yaml takes a list or an object for a key, and then cannot look inside what it has made of it.
+        raise BrokenText("a list or an object stands where a key belongs", line=1, column=1) from error
     except RecursionError as error:
         raise BrokenText("it is nested too deeply", line=1, column=1) from error
     if "*" in text:
