@@ -51,6 +51,8 @@ def continue_machine(saved: Saved) -> Machine:
     disk = saved.disk.with_name("copy")
     copy_disk(saved.disk, disk)
     machine = Machine(saved.image, disk, state=saved.state)
+    # QEMU does not save it.
+    machine.slow_disk()
     machine.go()
     return machine
 
