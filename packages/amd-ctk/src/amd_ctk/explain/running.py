@@ -50,11 +50,10 @@ def ask_engines(name: str) -> Asked:
     if name.startswith("-"):
         return Asked()
     with ThreadPoolExecutor(max_workers=len(ENGINES)) as pool:
-        answers = dict(zip(ENGINES, pool.map(_ask, ENGINES, [name] * len(ENGINES)), strict=True))
-    told = (_read_told(answer) for answer in answers.values())
+        answers = list(pool.map(_ask, ENGINES, [name] * len(ENGINES)))
     return Asked(
-        told=tuple(one for one in told if one),
-        late=", ".join(answer.problem for answer in answers.values() if answer.is_late),
+        told=tuple(filter(None, map(_read_told, answers))),
+        late=", ".join(answer.problem for answer in answers if answer.is_late),
     )
 
 
