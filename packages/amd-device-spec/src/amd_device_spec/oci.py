@@ -225,7 +225,7 @@ def _missing_rules(present: list[dict[str, Any]], wanted: list[dict[str, Any]]) 
     """Return the rules that are not there behind the last one that denies, which may take back what stands before."""
     last = next((position for position in reversed(range(len(present))) if not present[position].get("allow")), 0)
     standing = {numbers_of(rule) for rule in present[last:] if _allows_use(rule)}
-    return [rule for rule in wanted if numbers_of(rule) not in standing] if standing else wanted
+    return [rule for rule in wanted if numbers_of(rule) not in standing]
 
 
 def _allows_use(rule: dict[str, Any]) -> bool:

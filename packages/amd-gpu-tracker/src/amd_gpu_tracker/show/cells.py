@@ -17,8 +17,6 @@ def count_cells(text: str) -> int:
 
 def pad(text: str, width: int, *, on_left: bool = False) -> str:
     """Return a text with blanks that make it as wide as this."""
-    if text.isascii():
-        return text.rjust(width) if on_left else text.ljust(width)
     blanks = " " * (width - count_cells(text))
     return blanks + text if on_left else text + blanks
 
