@@ -13,6 +13,7 @@ from typing import Any
 
 from amdgpu_discovery.simulate import build_host
 from kernel.image import Image
+from power.machine import PATIENCE
 from power.work import ON_HOST, SET_UP
 from support.busybox import build_rootfs
 from support.debs import META_PACKAGE, build_debs
@@ -20,8 +21,6 @@ from support.installed import engine_program
 
 # The simulated host lies on the disk of the machine, with every file that the toolkit keeps.
 HOST = "srv/host"
-# In seconds.
-PATIENCE = 60
 # Before the first step, so that there is something to keep.
 DAEMON_JSON = '{\n  "log-level": "warn"\n}\n'
 WATCHED = ("etc/docker", "etc/containers", "etc/cdi", "etc/amd-container-toolkit", "var/lib/amd-container-toolkit")
