@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from amd_ctk.cli.root import app
-from amd_ctk.doctor.run import check_names, load_check
+from amd_ctk.doctor.run import CHECKS, check_names
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
@@ -289,10 +289,9 @@ def _profile_row(name: str) -> str:
 
 
 def _check_row(name: str) -> str:
-    check = load_check(name)
-    question = (check.__doc__ or "").strip().partition("\n")[0]
-    page = check.PLACE.partition("#")[0]
-    return f"| `{name}` | {question} | {check.WHY} | [{Path(page).stem}](../{check.PLACE}) |"
+    check = CHECKS[name]
+    page = check.see.partition("#")[0]
+    return f"| `{name}` | {check.question} | {check.why} | [{Path(page).stem}](../{check.see}) |"
 
 
 def _decision_row(page: Path) -> str:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from amd_ctk.doctor.run import check_names, load_check
+from amd_ctk.doctor.run import CHECKS, check_names
 from support.documentation import read_page
 
 TROUBLES = "how-to/troubleshoot.md"
@@ -20,7 +20,7 @@ def headings_of(page: str) -> set[str]:
 
 @pytest.mark.parametrize("name", check_names())
 def test_a_check_names_a_place_that_exists(name: str) -> None:
-    page, _, heading = load_check(name).PLACE.partition("#")
+    page, _, heading = CHECKS[name].see.partition("#")
 
     assert not heading or heading in headings_of(page)
     assert read_page(f"docs/{page}")
@@ -36,7 +36,7 @@ def sections_of(page: str) -> dict[str, str]:
 
 def test_troubles_and_checks_go_together() -> None:
     sections = sections_of(TROUBLES)
-    places = {name: load_check(name).PLACE.partition("#") for name in check_names()}
+    places = {name: CHECKS[name].see.partition("#") for name in check_names()}
     wanted = {(heading, name) for name, (page, _, heading) in places.items() if page == TROUBLES}
     said = {(heading, name) for heading, text in sections.items() for name in check_names() if f"`{name}`" in text}
 

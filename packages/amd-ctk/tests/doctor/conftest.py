@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.doctor.check import BAD
 from amd_ctk.doctor.facts.all import add_inside, read_facts
-from amd_ctk.doctor.finding import BAD
 from amd_ctk.doctor.run import run_checks
 from amdgpu_discovery.simulate import build_host
 

@@ -10,8 +10,8 @@ import pytest
 
 from amd_ctk.cdi.generate_options import GenerateOptions
 from amd_ctk.cdi.specs import write_spec
+from amd_ctk.doctor.check import BAD
 from amd_ctk.doctor.facts.users import User
-from amd_ctk.doctor.finding import BAD
 from amd_ctk.doctor.run import DoctorError, check_names, run_checks
 from amd_ctk.settings_file import set_setting
 from amd_device_spec.cdi import CdiOptions

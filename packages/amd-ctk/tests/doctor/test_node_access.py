@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.doctor.checks import node_access
+from amd_ctk.doctor.checks.gpus import check_node_access
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.cdi import CdiFacts
 from amd_ctk.doctor.facts.docker import DockerFacts
@@ -26,7 +26,7 @@ def judge(*nodes):
         cdi=CdiFacts(),
         toolkit=ToolkitFacts(),
     )
-    finding = node_access.check(facts)
+    finding = check_node_access.judge(facts)
     return finding and (finding.state, finding.words)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from amd_ctk.doctor.advice import TRIGGER
-from amd_ctk.doctor.finding import OK
+from amd_ctk.doctor.check import OK
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 

@@ -1,22 +1,28 @@
-"""Find the checks and let them judge."""
+"""The checks there are, and what they have to say about a host."""
 
 from __future__ import annotations
 
-from amd_ctk.doctor.finding import Finding
+from difflib import get_close_matches
+
+from amd_ctk.doctor.check import Check, Finding
+from amd_ctk.doctor.checks import cdi, docker, gpus, inside, inside_image, kernel, podman, slurm, toolkit
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import ModuleType
 
     from amd_ctk.doctor.facts.all import Facts
 
-# In which order they are shown: from the kernel to the container; new ones come behind.
+CHECKS = {
+    found.name: found
+    for module in (kernel, gpus, cdi, docker, podman, slurm, toolkit, inside, inside_image)
+    for found in vars(module).values()
+    if isinstance(found, Check)
+}
+# In which order they are shown: from the kernel to the nodes; all others by name.
 ORDER = ("windows", "driver", "dkms", "secure-boot", "kfd", "gpu-state", "nodes", "partitions", "node-access")
-
-
 # Whose checks --engine chooses; what all of them depend on is checked with each.
 ENGINES = ("docker", "podman", "containerd", "slurm")
 # Twice the longest.
@@ -35,17 +41,12 @@ class Result(Value):
     check: str
     finding: Finding
     why: str
-    place: str
+    see: str
 
 
 def check_names() -> list[str]:
     """Return the ids of all checks, in the order in which they are shown."""
-    from pkgutil import iter_modules
-
-    from amd_ctk.doctor import checks
-
-    names = sorted(module.name.replace("_", "-") for module in iter_modules(checks.__path__))
-    return [*ORDER, *(name for name in names if name not in ORDER)]
+    return [*ORDER, *sorted(CHECKS.keys() - {*ORDER})]
 
 
 def run_checks(facts: Facts, *, only: Iterable[str] = (), skip: Iterable[str] = (), engine: str = "") -> list[Result]:
@@ -58,9 +59,8 @@ def run_checks(facts: Facts, *, only: Iterable[str] = (), skip: Iterable[str] = 
         if name not in known:
             hint = f"did you mean {_nearest(name, known)}? reference/doctor.md lists all"
             raise DoctorError(f"there is no check {name}", hint=hint)
-    chosen = [name for name in known if (not only or name in only) and name not in skip]
-    modules = {name: load_check(name) for name in chosen}
-    results = (_run(name, module, facts) for name, module in modules.items() if _is_about(module, engine))
+    chosen = [CHECKS[name] for name in known if (not only or name in only) and name not in skip]
+    results = (_run(one, facts) for one in chosen if not engine or one.engine in ("", engine))
     return [result for result in results if result]
 
 
@@ -71,22 +71,9 @@ def require_engine(engine: str) -> None:
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
     return get_close_matches(name[:LONGEST_NAME].replace("_", "-").lower(), known, n=1, cutoff=0)[0]
 
 
-def _is_about(module: ModuleType, engine: str) -> bool:
-    return not engine or getattr(module, "ENGINE", engine) == engine
-
-
-def load_check(name: str) -> ModuleType:
-    """Return the module of a check, as checks/__init__.py describes it."""
-    from importlib import import_module
-
-    return import_module(f"amd_ctk.doctor.checks.{name.replace('-', '_')}")
-
-
-def _run(name: str, module: ModuleType, facts: Facts) -> Result | None:
-    finding: Finding | None = module.check(facts)
-    return Result(check=name, finding=finding, why=module.WHY, place=module.PLACE) if finding else None
+def _run(check: Check, facts: Facts) -> Result | None:
+    finding = check.judge(facts)
+    return Result(check=check.name, finding=finding, why=check.why, see=check.see) if finding else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.doctor.finding import BAD, NOT_CHECKED, NOTE, OK
+from amd_ctk.doctor.check import BAD, NOT_CHECKED, NOTE, OK
 from amd_gpu_tracker.records.plain_text import printable
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ def format_json(results: Sequence[Result]) -> str:
     import json
 
     checks = [
-        {"id": result.check, **result.finding.as_dict(), "why": result.why, "see": result.place} for result in results
+        {"id": result.check, **result.finding.as_dict(), "why": result.why, "see": result.see} for result in results
     ]
     return json.dumps({"version": VERSION, "healthy": is_healthy(results), "checks": checks}, indent=2)
 
@@ -47,7 +47,7 @@ def _lines(result: Result, width: int, *, verbose: bool) -> list[str]:
     if finding.fix:
         lines.append(f"{indent}fix: {printable(finding.fix)}")
     if verbose:
-        lines += [f"{indent}why: {result.why}", f"{indent}see: {result.place}"]
+        lines += [f"{indent}why: {result.why}", f"{indent}see: {result.see}"]
     return lines
 
 

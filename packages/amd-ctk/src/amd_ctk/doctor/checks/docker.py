@@ -1,20 +1,47 @@
-"""Does the docker daemon know the AMD runtime?"""
+"""Docker, and containerd."""
 
 from __future__ import annotations
 
-from amd_ctk.doctor.finding import Finding, bad, not_checked, note, ok
+from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
+from amd_ctk.doctor.inside.tried import FIRST_BY_CDI, FIRST_WITH_GPUS, ignored_gpus_option, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
 
-ENGINE = "docker"
-WHY = "'docker run --runtime=amd' is refused, or a container silently has no GPU"
-PLACE = "how-to/configure-engines.md"
+FIRST_WITH_CDI = (25,)
+FIRST_WITH_CDI_ON = (28, 2)
+INSTEAD_OF_GPUS = "use --runtime=amd -e AMD_VISIBLE_DEVICES=all"
+EVERYBODY = 0o006
 
 
-def check(facts: Facts) -> Finding | None:
-    """Judge whether the daemon runs with what its file says."""
+@check(
+    "containerd",
+    engine="containerd",
+    why="containerd does not start with a broken file, and starts no container under a runtime that is not there",
+    see="how-to/configure-engines.md",
+)
+def check_containerd(facts: Facts) -> Finding | None:
+    """Is config.toml of containerd understood, and is the program there that it names?"""
+    containerd = facts.containerd
+    if containerd.problem:
+        path = containerd.problem.partition(": ")[0]
+        fix = f"correct {path}, and try it with: containerd config dump"
+        return bad(f"containerd cannot read {containerd.problem}", fix=fix)
+    if containerd.missing_program:
+        words = f"config.toml of containerd names {containerd.missing_program}, which is not there"
+        return bad(words, fix="sudo amd-ctk runtime configure --runtime=containerd")
+    return ok(f"containerd has the runtime {containerd.runtimes[-1]}") if containerd.runtimes else None
+
+
+@check(
+    "docker",
+    engine="docker",
+    why="'docker run --runtime=amd' is refused, or a container silently has no GPU",
+    see="how-to/configure-engines.md",
+)
+def check_docker(facts: Facts) -> Finding | None:
+    """Does the docker daemon know the AMD runtime?"""
     docker = facts.docker
     is_elsewhere = docker.other_machine or "Docker Desktop" in docker.operating_system
     if not docker.is_installed or docker.is_broken or is_elsewhere:
@@ -36,3 +63,118 @@ def _judge_silence(problem: str) -> Finding:
         return not_checked(words, needs="root or group docker")
     is_hanging = "gave no answer" in problem
     return not_checked(words, needs=f"sudo systemctl {'status' if is_hanging else 'start'} docker")
+
+
+@check(
+    "docker-cdi",
+    engine="docker",
+    why="'--device amd.com/gpu=0' is refused",
+    see="reference/engines.md#what-to-know-beside-the-table",
+)
+def check_docker_cdi(facts: Facts) -> Finding | None:
+    """Does Docker read CDI specs?"""
+    docker = facts.docker
+    if not docker.version:
+        return None
+    if docker.version < FIRST_WITH_CDI:
+        return note(f"Docker {docker.version_words} has no CDI; 25 is the first that has", fix="use --runtime=amd")
+    is_on = docker.file_cdi if docker.file_cdi is not None else docker.version >= FIRST_WITH_CDI_ON
+    if not is_on:
+        return note("Docker's CDI is off", fix=f"{docker.configure_command} --cdi && {docker.restart_command}")
+    return ok("Docker reads CDI specs")
+
+
+@check(
+    "docker-context",
+    engine="docker",
+    why="containers get GPUs of the machine on which they run; Docker Desktop's virtual machine has none of this host",
+    see="reference/support.md#engines",
+)
+def check_docker_context(facts: Facts) -> Finding | None:
+    """Is the engine behind `docker` another machine?"""
+    if facts.docker.other_machine:
+        words = f"'docker' talks to {facts.docker.other_machine}, which is not this machine"
+        return note(words, fix="run amd-ctk doctor there, or: unset DOCKER_HOST; docker context use default")
+    if "Docker Desktop" not in facts.docker.operating_system:
+        return None
+    return bad("'docker' talks to Docker Desktop, which runs in a virtual machine", fix="docker context use default")
+
+
+@check(
+    "docker-file",
+    engine="docker",
+    why="dockerd does not start with a broken file, and no container starts under a runtime that is not there",
+    see="how-to/configure-engines.md",
+)
+def check_docker_file(facts: Facts) -> Finding | None:
+    """Is daemon.json what Docker understands, and is the program there that it names?"""
+    docker = facts.docker
+    if docker.file_problem:
+        words = f"{docker.file_path} cannot be read: {docker.file_problem}"
+        return bad(words, fix=f"sudo dockerd --validate --config-file {docker.file_path}, and correct it")
+    if docker.missing_programs:
+        words = f"daemon.json names {docker.missing_programs[0]}, which is not there"
+        return bad(words, fix=docker.configure_command)
+    return ok("daemon.json is understood") if docker.file_runtimes else None
+
+
+@check(
+    "docker-gpus",
+    engine="docker",
+    why="Docker before 28.3 says 'could not select device driver'; from then on only the AMD runtime understands it",
+    see="how-to/troubleshoot.md#what-engines-say",
+)
+def check_docker_gpus(facts: Facts) -> Finding | None:
+    """Does `docker run --gpus` mean AMD's GPUs?"""
+    docker = facts.docker
+    if not docker.version:
+        return None
+    why = ignored_gpus_option(facts)
+    if why:
+        return bad(f"{name_of(facts)} asks with --gpus, and {why}", fix=INSTEAD_OF_GPUS)
+    if docker.version < FIRST_WITH_GPUS:
+        return note(f"Docker {docker.version_words} has no --gpus for AMD", fix=INSTEAD_OF_GPUS)
+    if docker.version < FIRST_BY_CDI and docker.default_runtime not in (docker.file_runtimes or ("amd",)):
+        return note("--gpus has no effect without --runtime=amd", fix="add --runtime=amd")
+    return ok("--gpus works for AMD GPUs")
+
+
+@check(
+    "docker-options",
+    engine="docker",
+    why="dockerd does not start where a directive stands both in daemon.json and on its command line",
+    see="how-to/configure-engines.md",
+)
+def check_docker_options(facts: Facts) -> Finding | None:
+    """Do the daemon's command line and its file say the same thing twice?"""
+    taken = facts.docker.taken_directives
+    if not taken:
+        return None
+    return bad(
+        f"the unit of docker has {taken[0]}, and daemon.json says it too: dockerd does not start with both",
+        fix="sudo systemctl edit docker.service, and take the option out",
+    )
+
+
+@check(
+    "rootless",
+    engine="docker",
+    why="without root no node can be made, so the host's are bound, with the mode that they have there",
+    see="explanation/access.md#rootless-engines",
+)
+def check_rootless(facts: Facts) -> Finding | None:
+    """Can a rootless engine open the nodes?"""
+    docker = facts.docker
+    closed = [node for node in facts.gpus.compute_nodes if node.mode & EVERYBODY != EVERYBODY]
+    if docker.maps_users and closed and not docker.is_rootless:
+        # The AMD runtime makes nodes that the mapped ids may open; with --device and CDI the mode counts.
+        words = f"Docker maps ids of users, and with --device {closed[0].path} keeps its mode {closed[0].mode:04o}"
+        return note(words, fix="use --runtime=amd, or --userns=host with --device")
+    if not docker.is_rootless:
+        return None
+    if closed:
+        return bad(
+            f"Docker is rootless, and {closed[0].path} has mode {closed[0].mode:04o}",
+            fix="""add a udev rule that sets MODE="0666": see explanation/access.md#rootless-engines""",
+        )
+    return ok("Docker is rootless, and the nodes are open to everybody")

@@ -1,32 +1,35 @@
-"""Does Slurm give jobs the GPUs of this node, and containers the AMD runtime?"""
+"""Slurm on this node."""
 
 from __future__ import annotations
 
 import os
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
-from amd_ctk.doctor.finding import Finding, bad, note, ok
+from amd_ctk.doctor.check import Finding, bad, check, note, ok
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
     from amd_ctk.slurm.status import SlurmStatus
 
-ENGINE = "slurm"
-WHY = "a job has the GPUs that gres.conf names, and its container those that the AMD runtime finds for them"
-PLACE = "how-to/slurm.md#see-what-is-wrong"
 SHOW = "amd-ctk slurm status"
 
 
-def check(facts: Facts) -> Finding | None:
-    """Judge gres.conf and oci.conf."""
+@check(
+    "slurm",
+    engine="slurm",
+    why="a job has the GPUs that gres.conf names, and its container those that the AMD runtime finds for them",
+    see="how-to/slurm.md#see-what-is-wrong",
+)
+def check_slurm(facts: Facts) -> Finding | None:
+    """Does Slurm give jobs the GPUs of this node, and containers the AMD runtime?"""
     slurm = facts.slurm
     if slurm.problem:
         return bad(slurm.problem, fix=SHOW)
-    return _judge(slurm.status, slurm.files) if slurm.status else None
+    return _judge_status(slurm.status, slurm.files) if slurm.status else None
 
 
-def _judge(status: SlurmStatus, files: tuple[str, ...]) -> Finding:
+def _judge_status(status: SlurmStatus, files: tuple[str, ...]) -> Finding:
     numbered = [gpu for gpu in status.gpus if gpu.slurm_number is not None]
     wrong = [problem for problem in status.problems if "is no GPU of this host" in problem]
     if wrong or (files and not numbered):

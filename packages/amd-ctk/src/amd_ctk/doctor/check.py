@@ -1,8 +1,14 @@
-"""What a check finds out."""
+"""A check of doctor, and what it finds out."""
 
 from __future__ import annotations
 
 from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from amd_ctk.doctor.facts.all import Facts
 
 OK = "ok"
 BAD = "bad"
@@ -20,6 +26,29 @@ class Finding(Value):
     words: str
     fix: str = ""
     needs: str = ""
+
+
+class Check(Value):
+    """What is asked of a host: its id, the question, why it matters, and the page that says more.
+
+    `engine` is the one it is about, "" for all. `judge` returns None where there is nothing to say about such a host.
+    """
+
+    name: str
+    question: str
+    why: str
+    see: str
+    engine: str
+    judge: Callable[[Facts], Finding | None]
+
+
+def check(name: str, *, why: str, see: str, engine: str = "") -> Callable[[Callable[[Facts], Finding | None]], Check]:
+    """Make a check of a function whose docstring is its question."""
+
+    def make(judge: Callable[[Facts], Finding | None]) -> Check:
+        return Check(name=name, question=judge.__doc__ or "", why=why, see=see, engine=engine, judge=judge)
+
+    return make
 
 
 def ok(words: str) -> Finding:

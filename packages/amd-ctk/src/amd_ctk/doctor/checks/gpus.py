@@ -1,0 +1,195 @@
+"""The GPUs and their device nodes."""
+
+from __future__ import annotations
+
+from amd_ctk.doctor.advice import TRIGGER, fix_nodes
+from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
+from amdgpu_discovery.gpu import MEBIBYTE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_ctk.doctor.facts.all import Facts
+    from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
+
+ASK_KERNEL = "sudo dmesg | grep -iE 'kfd|atomic'"
+GROUP = 0o060
+EVERYBODY = 0o006
+SMALL_CARVE_OUT = 4096
+
+
+@check(
+    "kfd",
+    why="a GPU that KFD does not list draws pictures and cannot compute, and no container can ask for it",
+    see="explanation/numbering.md#gpus-without-a-number",
+)
+def check_kfd(facts: Facts) -> Finding | None:
+    """Does the compute driver know the GPUs?"""
+    if not facts.kernel.is_driver_loaded:
+        return None
+    if facts.gpus.hidden:
+        return note("the device cgroup of this process hides GPUs", fix="run it outside of containers")
+    if facts.gpus.problem:
+        return bad(facts.gpus.problem, fix="sudo dmesg | grep -iE 'kfd|amdgpu', then load the driver again or reboot")
+    lost = [str(gpu.pci_address) for gpu in facts.gpus.unnumbered if _is_lost(gpu, facts.gpus.gpus)]
+    if lost and facts.gpus.gpus:
+        return bad(f"KFD does not list the GPU at {', '.join(lost)}", fix=ASK_KERNEL)
+    return _judge_list(len(facts.gpus.gpus), [str(gpu.pci_address) for gpu in facts.gpus.unnumbered])
+
+
+def _is_lost(unlisted: UnnumberedGpu, listed: Sequence[Gpu]) -> bool:
+    """Return whether a GPU is one that KFD should list: one like those it lists, or a card beside an integrated GPU."""
+    is_alike = unlisted.device_id in [gpu.device_id for gpu in listed]
+    return (unlisted.device_id != 0 and is_alike) or all(gpu.is_apu for gpu in listed)
+
+
+def _judge_list(listed: int, unlisted: list[str]) -> Finding:
+    if unlisted and not listed:
+        # The slot lacks PCIe atomics, or ROCm does not know the card: the kernel's log says which.
+        words = f"KFD lists no GPU, and the driver has {', '.join(unlisted)}"
+        return bad(words, fix=ASK_KERNEL)
+    if unlisted:
+        return note(f"KFD does not list the GPU at {', '.join(unlisted)}")
+    if not listed:
+        return note("amdgpu is loaded, and this host has no GPU of AMD")
+    return ok(f"KFD lists {listed} GPU{'' if listed == 1 else 's'}")
+
+
+@check(
+    "gpu-state",
+    why="a GPU that was lost or hangs in a reset answers with errors, and every program that opens it fails",
+    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+)
+def check_gpu_state(facts: Facts) -> Finding | None:
+    """Do the GPUs answer?"""
+    if not facts.kernel.is_driver_loaded or not facts.gpus.pci_functions:
+        return None
+    broken = facts.gpus.broken_attributes
+    if broken:
+        return bad(f"a GPU does not answer: {broken[0]}", fix="sudo dmesg | grep amdgpu, then reset it or reboot")
+    return ok("the driver answers for every GPU")
+
+
+@check(
+    "nodes",
+    why="a container's node is made after the host's",
+    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+)
+def check_nodes(facts: Facts) -> Finding | None:
+    """Are the device nodes there, with the driver's numbers?"""
+    if not facts.gpus.gpus:
+        return None
+    problems = [problem for problem in facts.gpus.node_problems if not problem.is_partition]
+    if facts.kernel.is_user_namespace and problems:
+        return None
+    if problems:
+        return bad(problems[0].message, fix=fix_nodes(problems[0]))
+    if not facts.gpus.nodes:
+        return not_checked("no GPU has nodes that could be looked at", needs="a GPU whose nodes are there")
+    node = facts.gpus.nodes[-1]
+    return ok(f"{len(facts.gpus.nodes)} nodes with the driver's numbers; {node.path} is {node.mode:04o}")
+
+
+@check(
+    "partitions",
+    why="a partition is reached by a render node of its own",
+    see="explanation/numbering.md",
+)
+def check_partitions(facts: Facts) -> Finding | None:
+    """Do partitions have their nodes?"""
+    partitions = [gpu for gpu in facts.gpus.gpus if gpu.partition_total > 1]
+    if not partitions or facts.kernel.is_user_namespace:
+        return None
+    problems = [problem for problem in facts.gpus.node_problems if problem.is_partition]
+    if problems:
+        return bad(f"{len(problems)} partitions lack nodes: {problems[0].message}", fix=fix_nodes(problems[0]))
+    return ok(f"all {len(partitions)} partitions have their nodes")
+
+
+@check(
+    "node-access",
+    why="rootless engines, and --device, give a container the host's node with the host's mode",
+    see="explanation/access.md",
+)
+def check_node_access(facts: Facts) -> Finding | None:
+    """May the group of the nodes open them?"""
+    nodes = facts.gpus.compute_nodes
+    if not nodes:
+        return None
+    closed = [node for node in nodes if node.mode & GROUP != GROUP and node.mode & EVERYBODY != EVERYBODY]
+    if closed:
+        return bad(f"{closed[0].path} has mode {closed[0].mode:04o}: only root may open it", fix=TRIGGER)
+    groups = {node.gid for node in nodes if node.mode & EVERYBODY != EVERYBODY}
+    if len(groups) > 1:
+        return bad(f"the nodes belong to several groups: {', '.join(map(str, sorted(groups)))}", fix=TRIGGER)
+    return ok("the nodes are open to " + (f"group {groups.pop()}" if groups else "everybody"))
+
+
+@check(
+    "apu-memory",
+    why="programs that count only what the firmware has set aside see a small GPU, or none that is large enough",
+    see="explanation/numbering.md",
+)
+def check_apu_memory(facts: Facts) -> Finding | None:
+    """How much memory may an integrated GPU use?"""
+    has_cards = any(not gpu.is_apu for gpu in facts.gpus.gpus)
+    for gpu in facts.gpus.gpus:
+        carve_out = facts.gpus.carve_outs.get(gpu.number)
+        if not gpu.is_apu or carve_out is None or not gpu.vram_bytes:
+            continue
+        if carve_out // MEBIBYTE < SMALL_CARVE_OUT and has_cards:
+            # Programs use the cards.
+            continue
+        if gpu.vram_bytes > carve_out:
+            return _judge_carve_out(gpu.number, carve_out // MEBIBYTE, gpu.vram_bytes // MEBIBYTE)
+        if carve_out // MEBIBYTE < SMALL_CARVE_OUT:
+            # Since Linux 6.10 KFD counts system memory too.
+            words = (
+                f"GPU {gpu.number} may use {carve_out // MEBIBYTE} MiB: what is set aside for it, and no other memory"
+            )
+            return bad(words, fix="set aside more in the firmware, or run Linux 6.10 or later")
+    return None
+
+
+def _judge_carve_out(number: int, carve_out: int, total: int) -> Finding:
+    words = f"GPU {number} has {carve_out} MiB set aside, and may use {total} MiB"
+    if carve_out < SMALL_CARVE_OUT:
+        return note(words, fix="set aside more in the firmware if a program asks for VRAM")
+    return ok(words)
+
+
+@check(
+    "integrated-gpu",
+    why="`all` has the integrated GPU too, and a program that uses the first one it sees may use that",
+    see="explanation/numbering.md#inside-a-container",
+)
+def check_integrated_gpu(facts: Facts) -> Finding | None:
+    """Is there an integrated GPU beside a card?"""
+    cards = [gpu.number for gpu in facts.gpus.gpus if not gpu.is_apu]
+    integrated = [gpu.number for gpu in facts.gpus.gpus if gpu.is_apu]
+    if not cards or not integrated:
+        return None
+    chosen = ",".join(map(str, cards))
+    return note(
+        f"GPU {', '.join(map(str, integrated))} is integrated, and part of 'all'",
+        fix=f"ask for the cards: AMD_VISIBLE_DEVICES={chosen}",
+    )
+
+
+@check(
+    "partition-mode",
+    why="the driver refuses another partition mode while processes use the GPU, and a new mode makes other GPUs of it",
+    see="reference/gpu-tracker.md#partition-modes",
+)
+def check_partition_mode(facts: Facts) -> Finding | None:
+    """Can the partition mode of GPUs be changed?"""
+    users = facts.toolkit.users_by_gpu
+    can_change = [gpu.number for gpu in facts.gpus.gpus if gpu.compute_partition]
+    names_by_gpu = {number: users[number] for number in can_change if number in users}
+    if not names_by_gpu:
+        return None
+    numbers = " ".join(map(str, names_by_gpu))
+    # A container may have several GPUs.
+    names = ", ".join(dict.fromkeys(name for names in names_by_gpu.values() for name in names.split(", ")))
+    return note(f"GPUs [{numbers}] are in use by {names}: their partition mode cannot be changed now")

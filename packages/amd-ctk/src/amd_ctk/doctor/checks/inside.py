@@ -1,0 +1,239 @@
+"""A container from inside: the devices that it has, and what its variables make of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+
+from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
+from amd_ctk.doctor.inside.tried import (
+    SAID_ELSEWHERE,
+    gpus_inside,
+    ignored_gpus_option,
+    name_of,
+    nodes_with,
+    permitted_nodes,
+)
+from amd_ctk.explain.node_access import closed_fix, closed_words, find_missing, mode_allows
+from amd_ctk.explain.visible_inside import FILTERS, look_inside
+from amd_device_spec.slurm.job_gpus import select_gpus_of_job
+from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
+from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.targets import fits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_ctk.doctor.facts.all import Facts
+    from amdgpu_discovery.gpu import GpuLocation
+
+WORDS = {errno.ENOMEM: "KFD refuses this card", errno.EBUSY: "the GPU is being reset"}
+CONSTRAIN = "set ConstrainDevices=yes in cgroup.conf"
+
+
+@check(
+    "inside-access",
+    why="a process opens a node by its mode, its user and its groups; the name of a group means nothing, its "
+    "number does",
+    see="explanation/access.md",
+)
+def check_inside_access(facts: Facts) -> Finding | None:
+    """May the container's user open the nodes that it has?"""
+    if facts.inside is None or not facts.inside.nodes:
+        return None
+    closed, process = nodes_with(facts, errno.EACCES), facts.inside.process
+    if not closed:
+        is_open = permitted_nodes(facts)
+        return ok(f"user {process.uid} of {name_of(facts)} may open {is_open[0].path}") if is_open else None
+    node = closed[0]
+    if mode_allows(node, process):
+        words = f"{node.path} in {name_of(facts)} is closed by SELinux, or by a mount with nodev: its mode would do"
+        return bad(words, fix="sudo setsebool -P container_use_devices on, or mount it without nodev")
+    return bad(closed_words(node, process), fix=closed_fix(node))
+
+
+@check(
+    "inside-cgroup",
+    why="a node that was bound or made inside is of no use while the device cgroup does not know its number",
+    see="explanation/access.md#the-device-cgroup-is-the-gate",
+)
+def check_inside_cgroup(facts: Facts) -> Finding | None:
+    """Does the container's device cgroup let it open the nodes that it has?"""
+    refused = nodes_with(facts, errno.EPERM)
+    if refused:
+        words = f"the device cgroup of {name_of(facts)} refuses {refused[0].path} ({refused[0].number})"
+        return bad(words, fix=f"start it with --device {shlex.quote(refused[0].path)}, or with --runtime=amd")
+    return ok(f"the device cgroup of {name_of(facts)} refuses no node") if permitted_nodes(facts) else None
+
+
+@check(
+    "inside-filters",
+    why="ROCR_, HIP_ and CUDA_VISIBLE_DEVICES count the GPUs of a container from 0; numbers of the host hide them all",
+    see="explanation/numbering.md#inside-a-container",
+)
+def check_inside_filters(facts: Facts) -> Finding | None:
+    """Do variables inside hide GPUs that the container has?"""
+    gpus = gpus_inside(facts)
+    variables = facts.inside.variables if facts.inside else {}
+    filters = {name: variables[name] for name in FILTERS if variables.get(name)}
+    if not gpus or not filters:
+        return None
+    inside = look_inside(gpus, filters)
+    name, words = list(inside.words_by_variable.items())[-1]
+    if not inside.hip_gpus:
+        said = f"{name}={filters[name]} in {name_of(facts)} {words}"
+        return bad(said, fix=f"start it without {name}; AMD_VISIBLE_DEVICES chooses GPUs of the host")
+    if len(inside.hip_gpus) < len(gpus):
+        return note(f"{name}={filters[name]} in {name_of(facts)} {words}")
+    return None
+
+
+@check(
+    "inside-gpu",
+    why="the driver refuses a card that it cannot serve, and every GPU while one is being reset",
+    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+)
+def check_inside_gpu(facts: Facts) -> Finding | None:
+    """Does the driver serve the GPUs that the container may open?"""
+    nodes = facts.inside.nodes if facts.inside else ()
+    broken = [node for node in nodes if node.errno and node.errno not in SAID_ELSEWHERE]
+    if not broken:
+        return None
+    number = broken[0].errno or 0
+    words = WORDS.get(number, os.strerror(number))
+    return bad(f"{broken[0].path} does not open in {name_of(facts)}: {words}", fix="sudo dmesg | grep -iE 'amdgpu|kfd'")
+
+
+@check(
+    "inside-integrated",
+    why="a program takes the GPU that HIP counts first; images seldom have code for integrated GPUs",
+    see="explanation/numbering.md#inside-a-container",
+)
+def check_inside_integrated(facts: Facts) -> Finding | None:
+    """Does a container use the integrated GPU where it should use a card?"""
+    integrated = {gpu.number: gpu for gpu in gpus_inside(facts) if gpu.is_apu}
+    cards = [gpu.number for gpu in facts.gpus.gpus if not gpu.is_apu]
+    if facts.inside is None or not integrated or not cards:
+        return None
+    filters = {name: value for name, value in facts.inside.variables.items() if value}
+    seen = look_inside(gpus_inside(facts), filters).hip_gpus
+    used = next((integrated[gpu.number] for gpu in seen if gpu.number in integrated), None)
+    if used is None:
+        return None
+    fix = f"ask for the cards: AMD_VISIBLE_DEVICES={','.join(map(str, cards))}"
+    targets = facts.inside.image.targets
+    if used.gfx_target and targets and not fits(used.gfx_target, targets):
+        words = (
+            f"{name_of(facts)} has GPU {used.number}, which is integrated; the image has no code for {used.gfx_target}"
+        )
+        return bad(words, fix=fix)
+    return _judge_order(name_of(facts), seen, set(integrated), fix)
+
+
+def _judge_order(name: str, seen: Sequence[GpuLocation], integrated: set[int], fix: str) -> Finding:
+    first = seen[0].number
+    if first in integrated and not all(gpu.number in integrated for gpu in seen):
+        return bad(f"HIP in {name} counts GPU {first} first, which is integrated, and cards behind it", fix=fix)
+    numbers = ", ".join(str(gpu.number) for gpu in seen if gpu.number in integrated)
+    return note(f"{name} uses GPU {numbers}, which is integrated", fix=fix)
+
+
+@check(
+    "inside-kfd",
+    why="KFD refuses a process that may use none of its GPUs, before it says which there are",
+    see="how-to/troubleshoot.md#no-message-and-no-gpu",
+)
+def check_inside_kfd(facts: Facts) -> Finding | None:
+    """Is any GPU behind /dev/kfd for this container?"""
+    refused = nodes_with(facts, errno.EINVAL)
+    if not refused:
+        return None
+    return bad(
+        f"{refused[0].path} opens to {name_of(facts)}, and none of KFD's GPUs does",
+        fix="give it a render node that belongs to a GPU of 'amd-ctk gpu list'",
+    )
+
+
+@check(
+    "inside-nodes",
+    why="ROCm opens /dev/kfd and the render node of each GPU, and without them it finds no GPU",
+    see="how-to/troubleshoot.md#no-message-and-no-gpu",
+)
+def check_inside_nodes(facts: Facts) -> Finding | None:
+    """Does the container have the nodes, and does a driver answer behind them?"""
+    inside = facts.inside
+    if inside is None:
+        return None
+    if inside.problem:
+        return not_checked(inside.problem, needs=inside.needs)
+    stale = _find_stale(facts)
+    if stale:
+        return bad(stale, fix=f"start {name_of(facts)} again, so that it gets the numbers of today")
+    # That is said by docker-gpus.
+    if ignored_gpus_option(facts):
+        return None
+    return _judge_paths(name_of(facts), [node.path for node in inside.nodes if node.major is not None])
+
+
+def _find_stale(facts: Facts) -> str:
+    """Return what is wrong with a number in the container, "" where nothing is."""
+    other = [node for node in nodes_with(facts, None) if node.major is not None]
+    if other:
+        return f"{other[0].path} is {other[0].number} in {name_of(facts)}, and the host has no such GPU"
+    dead = nodes_with(facts, errno.ENXIO, errno.ENODEV)
+    # A simulated host has no driver that could answer.
+    if dead and facts.inside and facts.inside.has_driver:
+        return f"{dead[0].path} is {dead[0].number} in {name_of(facts)}, and no driver answers there"
+    return ""
+
+
+def _judge_paths(name: str, present: list[str]) -> Finding:
+    words, fix = find_missing(name, present)
+    if words:
+        return bad(words, fix=fix)
+    return ok(f"{name} has {KFD_PATH} and {len(present) - 1} render node{'s' if len(present) > 2 else ''}")
+
+
+@check(
+    "inside-slurm",
+    engine="slurm",
+    why="a container that another runtime starts in a job gets none of the job's GPUs, or those of others too",
+    see="how-to/slurm.md#run-containers",
+)
+def check_inside_slurm(facts: Facts) -> Finding | None:
+    """Has a container in a job of Slurm the GPUs of its job?"""
+    variables = facts.inside.variables if facts.inside else {}
+    job = parse_job({name: value for name, value in variables.items() if value})
+    may_open = {node.minor for node in permitted_nodes(facts) if node.path.startswith("/dev/dri/renderD")}
+    # What is missing altogether is said by inside-nodes and inside-cgroup.
+    if not (job or variables.get(NODE)) or not facts.slurm.files or not may_open:
+        return None
+    if job is None or not job.gpus:
+        return note(f"{name_of(facts)} may open {len(may_open)} GPUs, and its Slurm job names none", fix=CONSTRAIN)
+    try:
+        given = {gpu.render_minor: gpu.number for gpu in select_gpus_of_job(job, facts.slurm.files, facts.gpus.gpus)}
+    except SlurmError as error:
+        return bad(error.message, fix="amd-ctk slurm status")
+    lacking = [number for minor, number in given.items() if minor not in may_open]
+    if lacking:
+        words = f"Slurm gave the job GPU {min(lacking)}, and {name_of(facts)} may not open it"
+        return bad(words, fix="sudo amd-ctk runtime configure --runtime=slurm, and start the job again")
+    if may_open - given.keys():
+        words = f"{name_of(facts)} may open {len(may_open)} GPUs, and its job has {len(given)}"
+        return note(words, fix=CONSTRAIN)
+    return ok(f"{name_of(facts)} has the GPUs of its job")
+
+
+@check(
+    "inside-smi",
+    why="rocm-smi reads /sys, which shows all of the host in every container; rocminfo and HIP show what can be used",
+    see="explanation/access.md",
+)
+def check_inside_smi(facts: Facts) -> Finding | None:
+    """Do tools inside show more GPUs than the container can use?"""
+    given, total = len(gpus_inside(facts)), len(facts.gpus.gpus)
+    if not given or given == total:
+        return None
+    return note(f"rocm-smi in {name_of(facts)} may list {total} GPUs, and {given} can be used", fix="look at rocminfo")

@@ -1,0 +1,193 @@
+"""A container from inside: what its image, its mounts and its limits allow."""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.doctor.check import Finding, bad, check, note, ok
+from amd_ctk.doctor.inside.caches import find_home
+from amd_ctk.doctor.inside.image_files import MOST_TARGETS, SHARED_MEMORY
+from amd_ctk.doctor.inside.tried import gpus_inside, name_of
+from amdgpu_discovery.driver_versions import is_tested
+from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.targets import OVERRIDE, fits, generation_of, parse_override
+from amdgpu_discovery.unknown_gpus import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.doctor.facts.all import Facts
+    from amd_ctk.doctor.facts.inside import InsideFacts
+    from amdgpu_discovery.gpu import Gpu
+
+# linux/capability.h
+CAP_IPC_LOCK = 14
+GIB = 2**30
+# linux/capability.h
+CAP_SYS_NICE = 23
+# What engines make it.
+USUAL_SHARED_MEMORY = 64
+SMALL_SHARED_MEMORY = 1024
+
+
+@check(
+    "inside-cache",
+    why="MIOpen, Triton and the compiler keep kernels below the home directory; lost, each first run takes "
+    "minutes again",
+    see="how-to/troubleshoot.md#no-message-and-no-gpu",
+)
+def check_inside_cache(facts: Facts) -> Finding | None:
+    """Are kernels that a first run compiles kept?"""
+    inside = facts.inside
+    if inside is None or not inside.image.has_rocm:
+        return None
+    lost = next((path for path in inside.image.compiled if not _is_kept(path, inside)), "")
+    if lost:
+        words = f"{name_of(facts)} has compiled kernels into {lost}, where they are lost with it"
+        return bad(words, fix=f"add --volume=rocm-cache:{os.path.dirname(lost)}")
+    cache = f"{find_home(inside.variables)}/.cache"
+    if _is_kept(cache, inside):
+        return ok(f"{cache} is on a volume")
+    return note(f"{cache} in {name_of(facts)} is lost with it", fix=f"add --volume=rocm-cache:{cache}")
+
+
+def _is_kept(path: str, inside: InsideFacts) -> bool:
+    return any(path == point or path.startswith(f"{point}/") for point in inside.mount_points if point != "/")
+
+
+@check(
+    "inside-lsmod",
+    why="rocminfo of earlier ROCm says 'ROCk module is NOT loaded' where it finds no lsmod, and ends",
+    see="how-to/troubleshoot.md#no-message-and-no-gpu",
+)
+def check_inside_lsmod(facts: Facts) -> Finding | None:
+    """Does the image lack lsmod, which rocminfo asks?"""
+    if facts.inside is None or not facts.inside.image.asks_lsmod or facts.inside.image.has_lsmod:
+        return None
+    words = f"rocminfo in {name_of(facts)} ends, because there is no lsmod: the module is loaded"
+    return bad(words, fix="install kmod in the image")
+
+
+@check(
+    "inside-memlock",
+    why="RDMA registers memory, which the kernel counts as locked; past the limit RCCL and UCX fail",
+    see="how-to/troubleshoot.md#no-message-and-no-gpu",
+)
+def check_inside_memlock(facts: Facts) -> Finding | None:
+    """May the container lock enough memory for RDMA?"""
+    inside = facts.inside
+    if inside is None or not inside.image.has_infiniband:
+        return None
+    limit = inside.process.locked_memory
+    if limit is None or limit >= GIB or inside.process.has_capability(CAP_IPC_LOCK):
+        return ok(f"{name_of(facts)} has InfiniBand devices, and may lock memory")
+    words = f"{name_of(facts)} has InfiniBand devices, and may lock {limit // 1024} KiB of memory"
+    return bad(words, fix="add --ulimit memlock=-1")
+
+
+@check(
+    "inside-numa",
+    why="engines' seccomp profiles allow mbind and set_mempolicy with CAP_SYS_NICE alone; RCCL and numactl "
+    "then complain",
+    see="how-to/troubleshoot.md#no-message-and-no-gpu",
+)
+def check_inside_numa(facts: Facts) -> Finding | None:
+    """Does seccomp refuse the calls that place memory near a GPU?"""
+    inside = facts.inside
+    if inside is None or inside.numa_nodes < 2 or not gpus_inside(facts):
+        return None
+    if not inside.process.has_seccomp or inside.process.has_capability(CAP_SYS_NICE):
+        return None
+    return note(f"seccomp may refuse NUMA calls in {name_of(facts)}", fix="add --cap-add=SYS_NICE if a program asks")
+
+
+@check(
+    "inside-override",
+    why="ROCm loads the code of the target that the variable names, and fails where there is none or no GPU can run it",
+    see="how-to/troubleshoot.md#no-message-and-no-gpu",
+)
+def check_inside_override(facts: Facts) -> Finding | None:
+    """Does HSA_OVERRIDE_GFX_VERSION name a target whose code runs on the GPU?"""
+    value = facts.inside.variables.get(OVERRIDE, "") if facts.inside else ""
+    gpus = [gpu for gpu in gpus_inside(facts) if gpu.gfx_target]
+    if facts.inside is None or not value or not gpus:
+        return None
+    target = parse_override(value)
+    if not target:
+        words = f"{OVERRIDE}={shown(value)} in {name_of(facts)} is no version"
+        return bad(words, fix=f"start it without {OVERRIDE}, or write it as 10.3.0")
+    return _judge_target(target, gpus[0], facts.inside.image.targets)
+
+
+def _judge_target(target: str, gpu: Gpu, targets: tuple[str, ...]) -> Finding:
+    makes = f"{OVERRIDE} makes GPU {gpu.number} {target}"
+    if targets and not fits(target, targets):
+        words = f"{makes}, and the image has code for {' '.join(targets)}"
+        return bad(words, fix=f"set {OVERRIDE} to one of these, or use an image with code for {gpu.gfx_target}")
+    if generation_of(target) != generation_of(gpu.gfx_target):
+        words = f"{makes}, and it is {gpu.gfx_target}, which cannot run that code"
+        return bad(words, fix=f"start it without {OVERRIDE}, with an image that has code for {gpu.gfx_target}")
+    return note(f"{OVERRIDE} makes ROCm take every GPU for {target}, which AMD does not support")
+
+
+@check(
+    "inside-rocm",
+    why="ROCm in the image speaks to the kernel's driver, and AMD tests neighbouring releases only",
+    see="how-to/troubleshoot.md#no-message-and-no-gpu",
+)
+def check_inside_rocm(facts: Facts) -> Finding | None:
+    """Is the image's ROCm tested with this kernel driver?"""
+    rocm = facts.inside.image.rocm_version if facts.inside else ""
+    driver = facts.kernel.driver_version
+    tested = is_tested(driver, rocm) if rocm and driver else None
+    if tested is None:
+        return None
+    if not tested:
+        words = f"the image has ROCm {rocm}, which AMD does not test with the driver amdgpu {driver}"
+        return note(words, fix="use an image whose ROCm is within two releases of the driver's")
+    return ok(f"the image has ROCm {rocm}, and the driver is amdgpu {driver}")
+
+
+@check(
+    "inside-shm",
+    why="RCCL and data loaders share memory through /dev/shm; engines make it 64 MiB unless they are told otherwise",
+    see="how-to/troubleshoot.md#no-message-and-no-gpu",
+)
+def check_inside_shm(facts: Facts) -> Finding | None:
+    """Is /dev/shm large enough for several GPUs to talk through?"""
+    size = facts.inside.image.shared_memory if facts.inside else None
+    if size is None or len(gpus_inside(facts)) < 2:
+        return None
+    words, fix = f"{SHARED_MEMORY} in {name_of(facts)} has {size // MEBIBYTE} MiB", "add --shm-size=16g, or --ipc=host"
+    if size <= USUAL_SHARED_MEMORY * MEBIBYTE and facts.inside and facts.inside.image.has_rccl:
+        return bad(f"{words}, too little for RCCL and several GPUs", fix=fix)
+    if size < SMALL_SHARED_MEMORY * MEBIBYTE:
+        return note(f"{words}, for several GPUs", fix=fix)
+    return ok(words)
+
+
+@check(
+    "inside-targets",
+    why="a library without code for a GPU's target fails with 'invalid device function', or falls back to "
+    "the processor",
+    see="how-to/troubleshoot.md#no-message-and-no-gpu",
+)
+def check_inside_targets(facts: Facts) -> Finding | None:
+    """Has the image code for the container's GPUs?"""
+    inside, gpus = facts.inside, _find_gpus(facts)
+    # What an override makes of the targets is said by inside-override.
+    if inside is None or not inside.image.targets or not gpus or inside.variables.get(OVERRIDE):
+        return None
+    if len(inside.image.targets) > MOST_TARGETS:
+        return note("the image has code for too many targets to list")
+    known = " ".join(inside.image.targets)
+    lacking = [gpu for gpu in gpus if not fits(gpu.gfx_target, inside.image.targets)]
+    if lacking:
+        words = f"GPU {lacking[0].number} is {lacking[0].gfx_target}, and the image has code for {known}"
+        return bad(words, fix=f"use an image with code for {lacking[0].gfx_target}")
+    return ok(f"the image has code for {', '.join(sorted({gpu.gfx_target for gpu in gpus}))}")
+
+
+def _find_gpus(facts: Facts) -> list[Gpu]:
+    """Return the GPUs whose targets are known; of a host with cards, inside-integrated judges the others."""
+    has_cards = any(not gpu.is_apu for gpu in facts.gpus.gpus)
+    return [gpu for gpu in gpus_inside(facts) if gpu.gfx_target and not (has_cards and gpu.is_apu)]

@@ -1,0 +1,146 @@
+"""What the kernel, its security and its packages say."""
+
+from __future__ import annotations
+
+from amd_ctk.doctor.check import Finding, bad, check, note, ok
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.doctor.facts.all import Facts
+
+# What the kernel shows for an id that is not mapped (/proc/sys/kernel/overflowuid).
+NOBODY = 65534
+
+
+@check(
+    "windows",
+    why="WSL has /dev/dxg in place of /dev/kfd, and this toolkit hands out the latter",
+    see="reference/support.md#systems",
+)
+def check_windows(facts: Facts) -> Finding | None:
+    """Is this Linux on Windows?"""
+    if not facts.kernel.is_windows:
+        return None
+    return bad("this is WSL: it has /dev/dxg and no /dev/kfd", fix="run Docker Engine on Linux")
+
+
+@check(
+    "driver",
+    why="without the driver there is no /dev/kfd, and no container has a GPU",
+    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+)
+def check_driver(facts: Facts) -> Finding | None:
+    """Is the amdgpu driver loaded?"""
+    kernel = facts.kernel
+    if kernel.is_driver_loaded:
+        version = f" {kernel.driver_version}" if kernel.driver_version else " of the kernel"
+        return ok(f"amdgpu{version} is loaded")
+    if kernel.is_windows or (kernel.secure_boot and kernel.has_dkms):
+        return None
+    if kernel.has_dkms and kernel.release and kernel.release not in kernel.dkms_kernels:
+        return None
+    if not facts.gpus.pci_functions:
+        return note("amdgpu is not loaded, and this host has no GPU of AMD")
+    return bad("amdgpu is not loaded", fix="sudo modprobe amdgpu")
+
+
+@check(
+    "dkms",
+    why="after an update of the kernel the module of the old one cannot be loaded",
+    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+)
+def check_dkms(facts: Facts) -> Finding | None:
+    """Has DKMS built the driver for the running kernel?"""
+    kernel = facts.kernel
+    if not kernel.has_dkms or not kernel.release:
+        return None
+    if kernel.release in kernel.dkms_kernels or kernel.is_driver_loaded:
+        return ok(f"DKMS has amdgpu for {', '.join(kernel.dkms_kernels) or 'no kernel'}")
+    return bad(
+        f"DKMS has no amdgpu for the running kernel {kernel.release}",
+        fix=f"sudo dkms autoinstall -k {kernel.release} && sudo modprobe amdgpu",
+    )
+
+
+@check(
+    "secure-boot",
+    why="with Secure Boot the kernel refuses a module whose signature it does not know",
+    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+)
+def check_secure_boot(facts: Facts) -> Finding | None:
+    """Does Secure Boot keep the driver out?"""
+    kernel = facts.kernel
+    if kernel.secure_boot is None:
+        return None
+    if not kernel.secure_boot:
+        return ok("Secure Boot is off")
+    is_built = kernel.has_dkms and kernel.release in kernel.dkms_kernels
+    if kernel.is_driver_loaded or not is_built:
+        return ok("Secure Boot is on, and does not concern the driver")
+    return bad(
+        "Secure Boot is on, and the amdgpu module of DKMS is not loaded",
+        fix="sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, reboot, and enroll the key",
+    )
+
+
+@check(
+    "packages",
+    why="a package that was refused half-way leaves a driver or a program out; apt refuses what is for another release",
+    see="how-to/install.md#from-packages",
+)
+def check_packages(facts: Facts) -> Finding | None:
+    """Are AMD's packages installed whole, and for this release?"""
+    packages = facts.packages
+    if packages.broken:
+        return bad(packages.broken[0], fix="sudo dpkg --configure -a && sudo apt-get --fix-broken install")
+    if packages.foreign_sources:
+        return note(packages.foreign_sources[0], fix="name this host's release there, if AMD has packages for it")
+    return ok("AMD's packages are installed whole") if packages.has_any else None
+
+
+@check(
+    "selinux",
+    why="SELinux refuses what the mode of a node allows, and a program sees 'Permission denied'",
+    see="explanation/access.md",
+)
+def check_selinux(facts: Facts) -> Finding | None:
+    """Does SELinux let containers use devices?"""
+    kernel = facts.kernel
+    if kernel.selinux_enforcing is None:
+        return None
+    if not kernel.selinux_enforcing:
+        return ok("SELinux does not enforce")
+    if not (kernel.selinux_devices or kernel.selinux_dri_devices):
+        return _judge_labels(sets_labels=facts.docker.sets_labels or facts.podman.is_installed)
+    return ok("SELinux lets containers use GPUs")
+
+
+def _judge_labels(*, sets_labels: bool) -> Finding:
+    fix = "sudo setsebool -P container_use_devices on"
+    if sets_labels:
+        return bad("SELinux keeps containers from devices", fix=fix)
+    # dockerd does so with --selinux-enabled, containerd with enable_selinux; both are off by default.
+    return note("SELinux keeps containers with a label from devices, and no engine here is known to set one", fix=fix)
+
+
+@check(
+    "user-namespace",
+    why="in an LXC container of Proxmox or Incus the nodes have to be passed in, with a group that is mapped",
+    see="explanation/access.md#rootless-engines",
+)
+def check_user_namespace(facts: Facts) -> Finding | None:
+    """Is this a system container that was not given the nodes?"""
+    if not facts.kernel.is_user_namespace:
+        return None
+    if facts.gpus.node_problems:
+        return bad(
+            f"this is a user namespace without the nodes: {facts.gpus.node_problems[0].message}",
+            fix="pass /dev/kfd and the render nodes in: pct set ID -dev0 /dev/kfd,mode=0666 -dev1 ...",
+        )
+    unmapped = [node for node in facts.gpus.nodes if NOBODY in (node.uid, node.gid) and node.mode & 0o006 != 0o006]
+    if unmapped:
+        return bad(
+            f"{unmapped[0].path} belongs to nobody here: its group is not mapped into this user namespace",
+            fix="pass the node in with mode=0666, or map the host's render group",
+        )
+    return ok("user ids are mapped, and the nodes are there")

@@ -1,0 +1,83 @@
+"""Podman."""
+
+from __future__ import annotations
+
+from amd_ctk.doctor.check import Finding, bad, check, note, ok
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.doctor.facts.all import Facts
+
+CONFIGURE = "sudo amd-ctk runtime configure --runtime=podman"
+EVERYBODY = 0o006
+GROUP = 0o060
+
+
+@check(
+    "podman-file",
+    engine="podman",
+    why="Podman starts nothing with a broken file, and no container under a runtime that is not there",
+    see="how-to/configure-engines.md",
+)
+def check_podman_file(facts: Facts) -> Finding | None:
+    """Are Podman's files what Podman understands, and is the program there that they name?"""
+    podman = facts.podman
+    if not podman.is_installed:
+        return None
+    if podman.files.problem:
+        path = podman.files.problem.partition(": ")[0]
+        return bad(f"Podman cannot read {podman.files.problem}", fix=f"correct {path}, and try it with: podman info")
+    if podman.files.missing_program:
+        return bad(f"containers.conf names {podman.files.missing_program}, which is not there", fix=CONFIGURE)
+    if not podman.files.runtimes:
+        return note("Podman has no runtime amd; '--device amd.com/gpu=0' works without", fix=CONFIGURE)
+    return ok(f"Podman has the runtime {podman.files.runtimes[-1]}")
+
+
+@check(
+    "podman-nodes",
+    engine="podman",
+    why="a rootless container opens the host's nodes as the user who started it, and only crun can keep the "
+    "user's groups",
+    see="explanation/access.md#rootless-engines",
+)
+def check_podman_nodes(facts: Facts) -> Finding | None:
+    """May containers of rootless Podman open the nodes?"""
+    user, nodes = facts.podman.user, facts.gpus.compute_nodes
+    if user is None or not nodes:
+        return None
+    closed = [node for node in nodes if node.mode & EVERYBODY != EVERYBODY]
+    # That nobody but root may open them is what node-access says.
+    foreign = [node for node in closed if node.mode & GROUP == GROUP and node.gid not in user.groups]
+    if foreign:
+        words = f"user {user.name} is not in group {foreign[0].gid}, which {foreign[0].path} belongs to"
+        return bad(words, fix=f"sudo gpasswd --add {user.name} $(stat -c %G {foreign[0].path}), and log in again")
+    if closed and not facts.podman.keeps_groups:
+        words = f"Podman uses runc, which does not keep the groups that may open {closed[0].path}"
+        return bad(words, fix="install crun, and add --runtime=crun --group-add=keep-groups")
+    if closed:
+        return note("the nodes are open to a group of this user", fix="add --group-add=keep-groups to podman run")
+    return ok("the nodes are open to everybody")
+
+
+@check(
+    "podman-user",
+    engine="podman",
+    why="rootless Podman maps a range of ids into its containers, and keeps its sockets in the user's "
+    "directory below /run",
+    see="explanation/access.md#rootless-engines",
+)
+def check_podman_user(facts: Facts) -> Finding | None:
+    """Can this user run Podman without root?"""
+    podman = facts.podman
+    if podman.user is None:
+        return None
+    name = podman.user.name
+    if podman.without_ranges:
+        ranges = "--add-subuids 100000-165535 --add-subgids 100000-165535"
+        words = f"user {name} has no range of ids in {' and '.join(podman.without_ranges)}"
+        return bad(words, fix=f"sudo usermod {ranges} {name}, with a range that is free, then podman system migrate")
+    if not podman.has_runtime_directory:
+        words = f"user {name} has no {podman.user.runtime_directory}"
+        return bad(words, fix=f"log in as {name}, not with su, or: sudo loginctl enable-linger {name}")
+    return ok(f"user {name} has ids for containers")

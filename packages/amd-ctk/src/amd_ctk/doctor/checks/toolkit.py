@@ -1,0 +1,113 @@
+"""The toolkit itself, and the containers that it started."""
+
+from __future__ import annotations
+
+from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.doctor.facts.all import Facts
+    from amd_ctk.doctor.facts.containers import StaleContainer
+
+# A part of the path of a bundle, and the engine that makes such paths.
+RESTARTS = {
+    "/io.containerd.runtime.v2.task/moby/": "docker restart",
+    "/overlay-containers/": "podman restart",
+    "/vfs-containers/": "podman restart",
+    # The kubelet makes another one.
+    "/io.containerd.runtime.v2.task/k8s.io/": "crictl stop",
+}
+
+
+@check(
+    "containers",
+    why="a container keeps the device numbers with which it was started, and the driver may have given out "
+    "others since",
+    see="explanation/access.md#the-device-cgroup-is-the-gate",
+)
+def check_containers(facts: Facts) -> Finding | None:
+    """Do running containers have the numbers of today?"""
+    if facts.stale_containers is None:
+        return not_checked("the containers that run", needs="root")
+    for stale in facts.stale_containers:
+        return bad(
+            f"container {stale.container_id[:12]} has {stale.path} as {stale.inside}, and the host has {stale.outside}",
+            fix=f"start it again: {_restart(stale)}",
+        )
+    return ok("every container that runs has the host's device numbers")
+
+
+def _restart(stale: StaleContainer) -> str:
+    short_id = stale.container_id[:12]
+    known = [command for part, command in RESTARTS.items() if part in stale.bundle]
+    return f"{known[0]} {short_id}" if known else f"restart {short_id} with the engine that started it"
+
+
+@check(
+    "low-level-runtime",
+    why="the AMD runtime becomes runc or crun once it has done its part",
+    see="reference/runtime.md#the-low-level-runtime",
+)
+def check_low_level_runtime(facts: Facts) -> Finding | None:
+    """Is there a runtime to hand containers to?"""
+    toolkit = facts.toolkit
+    if toolkit.broken_low_level:
+        words = f"low-level-runtime is {toolkit.broken_low_level}, which cannot be run"
+        return bad(words, fix="sudo amd-ctk config unset low-level-runtime")
+    if toolkit.has_low_level:
+        return ok("there is a low-level runtime")
+    if not toolkit.runtime_program:
+        return None
+    return bad("there is no runc and no crun", fix="sudo apt install runc")
+
+
+@check(
+    "settings",
+    why="settings that mean nothing stop every start",
+    see="reference/config.md",
+)
+def check_settings(facts: Facts) -> Finding | None:
+    """Are the toolkit's settings understood?"""
+    toolkit = facts.toolkit
+    if toolkit.settings_problem:
+        return bad(toolkit.settings_problem, fix="amd-ctk config show, then correct the file")
+    if not toolkit.is_compiled:
+        return note("config.toml was changed since it was compiled", fix="sudo amd-ctk config compile")
+    if toolkit.group_problems:
+        return note(f"gpu-groups: {toolkit.group_problems[0]}", fix="amd-ctk config show gpu-groups, then correct it")
+    if toolkit.visible_devices_env != "always":
+        return note(f"visible-devices-env is {toolkit.visible_devices_env}: variables may give no GPU")
+    return ok("the settings are understood")
+
+
+@check(
+    "sudo",
+    why="sudo looks for programs in the directories of its secure_path only",
+    see="how-to/install.md",
+)
+def check_sudo(facts: Facts) -> Finding | None:
+    """Does sudo find amd-ctk?"""
+    toolkit = facts.toolkit
+    if not toolkit.secure_path or not toolkit.program_directory:
+        return None
+    if toolkit.program_directory in toolkit.secure_path:
+        return ok("sudo finds amd-ctk")
+    words, fix = f"sudo does not look in {toolkit.program_directory}", f"sudo {toolkit.program_directory}/amd-ctk ..."
+    # Programs of a virtual environment are called by their path anyway.
+    return note(words, fix=fix) if toolkit.is_virtual_environment else bad(words, fix=fix)
+
+
+@check(
+    "tracker",
+    why="while its state cannot be read, or is of other GPUs, no container gets one",
+    see="how-to/troubleshoot.md#the-gpu-tracker",
+)
+def check_tracker(facts: Facts) -> Finding | None:
+    """Does the GPU Tracker know the GPUs?"""
+    toolkit = facts.toolkit
+    if toolkit.tracker_problem and facts.gpus.gpus:
+        return bad(toolkit.tracker_problem, fix="sudo amd-ctk gpu-tracker reset")
+    if toolkit.dead_leases:
+        count = toolkit.dead_leases
+        return note(f"{count} lease{'' if count == 1 else 's'} of containers that are gone; the next claim drops them")
+    return ok("the GPU Tracker's state is understood")
