@@ -18,7 +18,7 @@ LIBRARIES = {"jsonschema", "ruamel", "tomlkit", "pyudev", "filelock", "rich"}
         ("cdi generate --format=yaml --output=-", {"ruamel"}),
         ("cdi validate", {"jsonschema"}),
         ("config show", {"tomlkit"}),
-        ("gpu-tracker enable", {"filelock"}),
+        ("gpu-tracker enable", set()),
         ("explain -e AMD_VISIBLE_DEVICES=0", set()),
         ("doctor --only=driver", {"jsonschema", "tomlkit"}),
     ],
@@ -63,6 +63,7 @@ def test_help_imports_no_command(amd_ctk):
         ("gpu-tracker status", {"amd_gpu_tracker.life.container_names", "amd_gpu_tracker.claims.release"}),
         ("cdi list", {"amd_ctk.cdi.engine_devices", "amd_device_spec.validate"}),
         ("cdi generate", {"amd_ctk.cdi.engine_devices", "amd_gpu_tracker.life.status"}),
+        ("run -- true", {"filelock", "asyncio", "ssl"}),
     ],
 )
 def test_a_command_does_not_load_what_only_its_neighbours_use(host, amd_ctk, words, not_needed):

@@ -13,6 +13,7 @@ import amd_gpu_tracker.plain_help  # noqa: F401 - it is enough to import it
 from amd_gpu_tracker.completion import offer_accessibility, offer_gpus
 from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
+from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
 from amd_gpu_tracker.show.program_end import run_and_leave
@@ -113,14 +114,14 @@ def tracker_app(
             print("GPU Tracker has been enabled", flush=True)
             after_switch(host)
 
-        if not Tracker(host).enable(tell=say, when_enabled=when_enabled):
+        if not Tracker(host, lock=CommandLock).enable(tell=say, when_enabled=when_enabled):
             print("GPU Tracker is already enabled")
 
     def disable(context: typer.Context) -> None:
         """Disable the GPU Tracker."""
         host = host_of(context)
-        waiting = [ticket.name for ticket in Tracker(host).waiting()]
-        if Tracker(host).disable():
+        waiting = [ticket.name for ticket in Tracker(host, lock=CommandLock).waiting()]
+        if Tracker(host, lock=CommandLock).disable():
             print("GPU Tracker has been disabled")
             if waiting:
                 say(_end_of_wait(waiting))
@@ -136,7 +137,7 @@ def tracker_app(
     ) -> None:
         """Make GPUs exclusive or shared."""
         host = host_of(context)
-        set_accessibility(Tracker(host, rules=find_rules(host)), words)
+        set_accessibility(Tracker(host, rules=find_rules(host), lock=CommandLock), words)
 
     app = typer.Typer(
         cls=TrackerGroup,
@@ -158,7 +159,7 @@ def tracker_app(
 
 def reset(context: typer.Context) -> None:
     """Reset the GPU Tracker."""
-    enabled = Tracker(host_of(context)).reset(tell=say)
+    enabled = Tracker(host_of(context), lock=CommandLock).reset(tell=say)
     print("GPU Tracker has been reset")
     if enabled:
         print(RESTART)
@@ -193,7 +194,7 @@ def status(
     chosen = {"--json": as_json, "--wide": wide, "--watch": watch, "--no-trunc": no_trunc, "--refusals": refusals}
     chosen |= {"--usage": usage, "--peak": peak, "--prometheus": prometheus}
     require_compatible([option for option, is_chosen in chosen.items() if is_chosen])
-    tracker = Tracker(host_of(context))
+    tracker = Tracker(host_of(context), lock=CommandLock)
     if usage or peak or prometheus:
         looks = tracker.usage_looks()
         _show_usage(looks, as_json=as_json, watch=watch, peaks=peak, prometheus=prometheus, no_trunc=no_trunc)
@@ -241,7 +242,7 @@ def ignore_user(
     undo: Annotated[bool, typer.Option("--undo", help="Read the leases of this user again.")] = False,
 ) -> None:
     """Ignore the leases of a user's rootless containers. Without UID, show which users are ignored."""
-    tracker = Tracker(host_of(context))
+    tracker = Tracker(host_of(context), lock=CommandLock)
     if uid is None:
         if undo:
             raise UsageError("Error: Missing arguments. Usage: gpu-tracker ignore <uid> --undo")
@@ -255,12 +256,12 @@ def ignore_user(
 
 def initialize(context: typer.Context) -> None:
     """Take over the state of the original toolkit; packages do this when they are installed."""
-    Tracker(host_of(context)).initialize(tell=say)
+    Tracker(host_of(context), lock=CommandLock).initialize(tell=say)
 
 
 def release(context: typer.Context, container_id: str) -> None:
     """Give back the GPUs of a container that is gone, as containers of the original toolkit ask in their hooks."""
-    numbers = Tracker(host_of(context)).release(container_id)
+    numbers = Tracker(host_of(context), lock=CommandLock).release(container_id)
     print(f"Released GPUs {_list(numbers)} used by container {container_id}", file=sys.stderr)
 
 

@@ -11,7 +11,7 @@ from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, n
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.identity import read_tracked_gpus
 from amd_gpu_tracker.records.ignored_users import read_ignored_users, write_ignored_users
-from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, LibraryLock
+from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, KernelLock, LibraryLock
 from amd_gpu_tracker.records.migration import has_former_policy, read_former_policy, take_former_policy
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
@@ -61,16 +61,18 @@ class Tracker:
         processes: Processes | None = None,
         lock_timeout: float = TIMEOUT_SECONDS,
         rules: ChoiceRules = NO_RULES,
+        lock: type[KernelLock] = LibraryLock,
     ) -> None:
         """Track the GPUs of `host`; LockTimeout is raised after `lock_timeout` seconds.
 
         `processes` is what tells which processes live; by default those of this machine. `rules` are what the
-        administrator says about choices, such as which groups of GPUs there are.
+        administrator says about choices, such as which groups of GPUs there are. `lock` is how to wait for the lock:
+        `CommandLock` is fairer, and only for the main thread of a program without alarms of its own.
         """
         self._rules = rules
         self._host = host
         self._processes = processes or Processes()
-        self._lock = partial(LibraryLock, timeout=lock_timeout)
+        self._lock = partial(lock, timeout=lock_timeout)
         self._state = open_state(host, os.environ)
 
     def is_enabled(self) -> bool:

@@ -8,18 +8,18 @@ import signal
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from amd_gpu_tracker.errors import LockTimeout
-from amd_gpu_tracker.records.lock import KernelLock, LibraryLock
+from amd_gpu_tracker.records.lock import CommandLock, KernelLock, LibraryLock
 from amdgpu_discovery.lock_holder import read_lock_holder
 
 HOLD = """
 import sys
-from amd_gpu_tracker.records.lock import KernelLock
-from amd_gpu_tracker.records.lock import LibraryLock
-with {"kernel": KernelLock, "library": LibraryLock}[sys.argv[1]](sys.argv[2]):
+from amd_gpu_tracker.records.lock import CommandLock, KernelLock, LibraryLock
+with {"kernel": KernelLock, "command": CommandLock, "library": LibraryLock}[sys.argv[1]](sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -28,22 +28,26 @@ with {"kernel": KernelLock, "library": LibraryLock}[sys.argv[1]](sys.argv[2]):
 # A process of a session of its own, as a shell's: others ignore SIGTSTP. Its child says how often it was stopped.
 STOP_WITH_THE_LOCK = """
 import os, signal, sys
-from amd_gpu_tracker.records.lock import LibraryLock
+from amd_gpu_tracker.records.lock import CommandLock, LibraryLock
+lock = {"command": CommandLock, "library": LibraryLock}[sys.argv[2]]
 os.setsid()
 pid = os.fork()
 if not pid:
     os.setpgid(0, 0)
-    with LibraryLock(sys.argv[1]):
+    with lock(sys.argv[1]):
         os.kill(os.getpid(), signal.SIGTSTP)
         print("held", flush=True)
     print("goes on", flush=True)
     os._exit(0)
 status = os.waitpid(pid, os.WUNTRACED)[1]
-with LibraryLock(sys.argv[1], 0.05):
+with lock(sys.argv[1], 0.05):
     print("stopped" if os.WIFSTOPPED(status) else "not stopped", flush=True)
 os.kill(pid, signal.SIGCONT)
 os.waitpid(pid, 0)
 """
+
+
+WAYS = [KernelLock, CommandLock, LibraryLock]
 
 
 @pytest.fixture
@@ -69,8 +73,8 @@ def hold(path):
         process.communicate()
 
 
-@pytest.mark.parametrize("held_by", ["kernel", "library"])
-@pytest.mark.parametrize("lock", [KernelLock, LibraryLock])
+@pytest.mark.parametrize("held_by", ["kernel", "command", "library"])
+@pytest.mark.parametrize("lock", WAYS)
 def test_both_ways_exclude_each_other_and_name_the_holder(path, hold, held_by, lock):
     holder = hold(held_by)
 
@@ -83,7 +87,7 @@ def test_both_ways_exclude_each_other_and_name_the_holder(path, hold, held_by, l
     )
 
 
-@pytest.mark.parametrize("lock", [KernelLock, LibraryLock])
+@pytest.mark.parametrize("lock", WAYS)
 def test_who_waits_gets_the_lock_when_it_is_free(path, hold, lock):
     holder = hold("kernel")
     holder.stdin.close()
@@ -96,25 +100,27 @@ def test_who_waits_gets_the_lock_when_it_is_free(path, hold, lock):
     holder.stdin = None
 
 
-def test_ctrl_z_stops_a_command_when_it_has_given_the_lock_back(path):
-    command = [sys.executable, "-c", STOP_WITH_THE_LOCK, path]
+@pytest.mark.parametrize("kind", ["command", "library"])
+def test_ctrl_z_stops_a_command_when_it_has_given_the_lock_back(path, kind):
+    command = [sys.executable, "-c", STOP_WITH_THE_LOCK, path, kind]
 
     said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
     assert said == "held\nstopped\ngoes on\n"
 
 
-def test_a_lock_that_is_not_to_be_had_changes_nothing_about_signals(path, hold):
+@pytest.mark.parametrize("lock", WAYS)
+def test_a_lock_that_is_not_to_be_had_changes_nothing_about_signals(path, hold, lock):
     hold("kernel")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
-    with pytest.raises(LockTimeout), LibraryLock(path, 0.05):
+    with pytest.raises(LockTimeout), lock(path, 0.05):
         pass
 
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
-@pytest.mark.parametrize("lock", [KernelLock, LibraryLock])
+@pytest.mark.parametrize("lock", WAYS)
 def test_a_killed_holder_holds_nothing(path, hold, lock):
     hold("library").kill()
 
@@ -151,7 +157,7 @@ def test_who_had_to_wait_leaves_no_alarm_for_the_program_that_it_becomes(path, m
     assert was_armed == [True]
 
 
-@pytest.mark.parametrize("lock", [KernelLock, LibraryLock])
+@pytest.mark.parametrize("lock", WAYS)
 def test_no_ordinary_user_can_take_the_lock(path, lock):
     with lock(path):
         pass
@@ -173,3 +179,14 @@ def test_a_lock_file_that_was_taken_away_is_no_lock(path, monkeypatch):
 
     with KernelLock(path):
         assert os.path.exists(path)
+
+
+def test_a_thread_waits_while_another_one_holds_the_lock_and_leaves_its_alarm_alone(path):
+    signal.setitimer(signal.ITIMER_REAL, 1000)
+    try:
+        with LibraryLock(path), ThreadPoolExecutor() as pool, pytest.raises(LockTimeout):
+            pool.submit(LibraryLock(path, 0.05).__enter__).result()
+
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)

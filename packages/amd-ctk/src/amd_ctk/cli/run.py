@@ -100,10 +100,11 @@ def _reserve(host: Host, name: str, request: str, wait: str | None) -> Reservati
     from amd_device_spec.settings import read_settings
     from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
     from amd_gpu_tracker import Tracker
+    from amd_gpu_tracker.records.lock import CommandLock
 
     rules = rules_in_job(choice_rules(read_settings(host)), request, host, os.environ)
     try:
-        return _hold(Tracker(host, rules=rules), name, request, wait)
+        return _hold(Tracker(host, rules=rules, lock=CommandLock), name, request, wait)
     except RequestError as error:
         if rules.numbers is None:
             raise

@@ -1,9 +1,8 @@
-"""The tracker's one lock, in two forms on one file.
+"""The tracker's one lock: a `flock` on one file, waited for in three ways.
 
-`KernelLock` is for programs that a container start waits for: a `flock`, for which the kernel lets processes wait in
-turn until an alarm ends the wait. `LibraryLock` is for the library and the command line: it works in any thread and
-needs no signal, at the price of looking again every few milliseconds. It uses filelock, whose import takes longer than
-a container start may.
+A container start lets the kernel queue it until an alarm ends the wait (`KernelLock`); a command does the same, and
+Ctrl-Z stops it only after the lock is free again (`CommandLock`). The library may be used by any thread of a program
+with alarms of its own: it sets none, and looks again every few milliseconds (`LibraryLock`).
 """
 
 from __future__ import annotations
@@ -12,18 +11,20 @@ from __future__ import annotations
 import _signal as signal  # type: ignore[import-not-found]  # typeshed does not know it
 import fcntl
 import posix
+import time
 
 from amd_gpu_tracker.errors import LockTimeout, needs_root
 from amdgpu_discovery.errors import FileError, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
     from amdgpu_discovery.errors import ToolkitError
 
 # Many times what hundreds of container starts at once need, on a machine that is busy with other things.
 TIMEOUT_SECONDS = 60.0
+FLAGS = posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW
 # How often `LibraryLock` looks.
 POLL_SECONDS = 0.003
 # What Ctrl-Z and a terminal's background send. Who is stopped with the lock in its hands keeps every container out, and
@@ -42,90 +43,85 @@ class KernelLock:
 
     def __enter__(self) -> None:
         try:
-            self._descriptor = _open_locked(self._path, self._timeout)
+            self._descriptor = self._open_locked()
         except OSError as error:
             raise cannot_lock(self._path, error) from error
 
     def __exit__(self, *_: object) -> None:
         posix.close(self._descriptor)
 
+    def _open_locked(self) -> int:
+        while True:
+            descriptor = posix.open(
+                self._path, posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600
+            )
+            try:
+                self._lock(descriptor)
+                # Earlier versions may take the file away when they are done with it: then this lock guards nothing.
+                if posix.fstat(descriptor).st_nlink:
+                    return descriptor
+            except BaseException:
+                posix.close(descriptor)
+                raise
+            posix.close(descriptor)
 
-class LibraryLock:
-    """Holds the lock inside the `with` block; LockTimeout says who has it. Ctrl-Z stops the thread behind the block."""
+    def _lock(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Mostly the lock is free.
+            self._wait(descriptor)
 
-    __slots__ = ("_lock", "_mask", "_path", "_timeout")
+    def _wait(self, descriptor: int) -> None:
+        def ring(*_: object) -> NoReturn:
+            raise lock_timeout(self._path, self._timeout)
 
-    def __init__(self, path: str, timeout: float = TIMEOUT_SECONDS) -> None:
-        self._path = path
-        self._timeout = timeout
-        self._lock: Any = None
-        self._mask: Any = ()
+        before = signal.signal(signal.SIGALRM, ring)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, self._timeout)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        finally:
+            # A timer outlives exec, and would end the runtime that this process becomes.
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+class CommandLock(KernelLock):
+    """Holds the lock as `KernelLock` does; a terminal's Ctrl-Z stops the command behind the block."""
+
+    __slots__ = ("_mask",)
 
     def __enter__(self) -> None:
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         try:
-            self._acquire()
+            super().__enter__()
         except BaseException:
             self._let_stop()
             raise
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self._lock.release()
-        finally:
-            self._let_stop()
-
-    def _acquire(self) -> None:
-        from filelock import FileLock, Timeout
-
-        self._lock = FileLock(self._path, timeout=self._timeout, mode=0o600)
-        try:
-            self._lock.acquire(poll_interval=POLL_SECONDS)
-        except Timeout:
-            raise lock_timeout(self._path, self._timeout) from None
-        except OSError as error:
-            raise cannot_lock(self._path, error) from error
+        super().__exit__()
+        self._let_stop()
 
     def _let_stop(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
 
-def _open_locked(path: str, timeout: float) -> int:
-    while True:
-        descriptor = posix.open(path, posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600)
-        try:
-            _lock(descriptor, path, timeout)
-            # Some versions of filelock take the file away when they are done with it: then this lock guards nothing.
-            if posix.fstat(descriptor).st_nlink:
-                return descriptor
-        except BaseException:
-            posix.close(descriptor)
-            raise
-        posix.close(descriptor)
+class LibraryLock(CommandLock):
+    """Holds the lock as `CommandLock` does, in any thread and without a signal."""
 
+    __slots__ = ()
 
-def _lock(descriptor: int, path: str, timeout: float) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        # Mostly the lock is free.
-        wait(descriptor, path, timeout)
-
-
-def wait(descriptor: int, path: str, timeout: float) -> None:
-    """Wait for the lock in the kernel; LockTimeout."""
-
-    def ring(*_: object) -> NoReturn:
-        raise lock_timeout(path, timeout)
-
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, timeout)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    finally:
-        # A timer outlives exec, and would end the runtime that this process becomes.
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    def _wait(self, descriptor: int) -> None:
+        deadline = time.monotonic() + self._timeout
+        while time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            return
+        raise lock_timeout(self._path, self._timeout)
 
 
 def lock_timeout(path: str, timeout: float) -> LockTimeout:
