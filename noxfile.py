@@ -154,6 +154,15 @@ def explain(session: nox.Session) -> None:
 
 
 @nox.session
+def launcher(session: nox.Session) -> None:
+    """Hand 50,000 odd config.json to the launcher, runc and crun, for half an hour. Example: nox -s launcher"""
+    install_wheels(session, *NEEDS)
+    session.install(*TEST_TOOLS)
+    words = ["tests-integration/e2e/test_launcher_is_right.py", "--timeout=0", *session.posargs]
+    run_pytest(session, *STOP_ENGINES, *words, env={"AMD_LAUNCHER_CASES": "50000"})
+
+
+@nox.session
 def choices(session: nox.Session) -> None:
     """Ask for free GPUs at once, wait in line, kill those who wait at each system call. Example: nox -s choices"""
     install_wheels(session, *NEEDS)

@@ -21,7 +21,7 @@ class BareRuntime:
         self.log = directory / "log.json"
         self._rootfs = rootfs
         self._environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "AMD_CTK_HOST_ROOT": host_root}
-        self._words = [*_private_cgroups(low_level), program, "--root", directory / "state", "--log", self.log]
+        self._words = [*private_cgroups(low_level), program, "--root", directory / "state", "--log", self.log]
         self._low_level = low_level
 
     def __call__(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -66,7 +66,8 @@ class BareRuntime:
         return ended.stdout
 
 
-def _private_cgroups(low_level: Path) -> list[str]:
+def private_cgroups(low_level: Path) -> list[str]:
+    """Return the words in front of a runtime that hide what crun refuses."""
     if low_level.name != "crun" or not Path("/sys/fs/cgroup/unified").is_mount():
         return []
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", HIDE_UNIFIED, "sh"]

@@ -162,6 +162,15 @@ MORE_EXAMPLES = [
     '{"ALLOW":true}',
     '{"allow":true,"type":"c","major":1,"type":"a"}',
     '{"type":""}',
+    '{"allow":true,"typB":"c","major":1,"minor":3}',
+    '{"allow":true,"type":"c","mayor":1,"minor":3}',
+    '{"allow":true,"type":"c","Type":"a","major":1}',
+    '{"allow":true,"type":"c","major":4322}',
+    '{"allow":true,"type":"c","major":0226}',
+    '{"major"/**/:226}',
+    '{"major":10/**/}',
+    '{"type":"all"}',
+    '{"type":"C"}',
 ]
 
 
