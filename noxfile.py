@@ -41,7 +41,7 @@ LINTER = "ruff==0.17.5"
 # The page of commands is made from Typer's inside, which changes.
 SITE_TOOLS = (
     *("mkdocs==1.6.1", "mkdocs-material==9.8.1"),
-    *("mkdocstrings[python]==1.0.8", "mkdocstrings-python==2.0.11", "typer==0.29.2"),
+    *("mkdocstrings[python]==1.0.8", "mkdocstrings-python==2.0.11", "typer==0.28.0"),
 )
 BROWSER_TOOLS = ("playwright>=1.60",)
 # It speaks to every page builder about the future of mkdocs.

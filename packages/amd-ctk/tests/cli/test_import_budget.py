@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 # Each takes as long to import as all else that a command does.
-LIBRARIES = {"jsonschema", "ruamel", "tomlkit", "pyudev", "filelock", "rich"}
+LIBRARIES = {"jsonschema", "ruamel", "tomlkit", "pydantic", "pyudev", "filelock", "rich"}
 
 
 @pytest.mark.parametrize(
