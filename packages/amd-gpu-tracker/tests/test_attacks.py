@@ -203,7 +203,7 @@ def test_a_made_up_pid_namespace_keeps_nothing_shared(tracker, attack, look):
         ),
         ("gpus=5", "gpus is not a list of text"),
         ("since=None", "since is not a time"),
-        ("creator=5", "argument after ** must be a mapping, not int"),
+        ("creator=5", "'int' object is not subscriptable"),
     ],
 )
 def test_a_lease_that_means_nothing_is_a_line(tracker, attack, look, leases, changes, reason):

@@ -13,12 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amd_gpu_tracker.life.status import ContainerUse
+    from amd_gpu_tracker.life.status import ContainerUse, GpuUse
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
-    # The containers that use each GPU by its number, with the names of those that have one.
-    Users = Mapping[int, Sequence[ContainerUse]]
+    # Who uses each GPU, by its number.
+    Users = Mapping[int, GpuUse]
 
 GIBIBYTE = 2**30
 NUMBER = Column(header="GPU Id")
@@ -64,7 +64,7 @@ def list_gpus(
         columns.remove(USERS)
     rows = []
     for gpu in gpus:
-        uses = [_name_of(use, names) for use in (users or {}).get(gpu.number, ())] or ["-"]
+        uses = _users_of((users or {}).get(gpu.number), names)
         values = {**_values(gpu, products[gpu.number]), USERS: uses[0]}
         rows.append(tuple(values[column] for column in columns))
         rows += [tuple(use if column is USERS else "" for column in columns) for use in uses[1:]]
@@ -109,6 +109,14 @@ def _partition(gpu: Gpu) -> str:
     return f"{modes} {gpu.partition_rank + 1} of {gpu.partition_total}" if gpu.partition_total > 1 else modes
 
 
+def _users_of(gpu: GpuUse | None, names: Mapping[str, str]) -> list[str]:
+    """Return what is called the users of a GPU, "?" for a reservation that cannot be read."""
+    if gpu is None:
+        return ["-"]
+    uses = [_name_of(use, names) for use in gpu.containers]
+    return [*uses, "?"] if gpu.has_unreadable else uses or ["-"]
+
+
 def _name_of(use: ContainerUse, names: Mapping[str, str]) -> str:
     return names.get(use.container_id) or use.container_id
 
@@ -124,5 +132,6 @@ def _find_users(host: Host) -> tuple[Users | None, dict[str, str], list[str]]:
         return None, {}, [str(error)]
     if not status.enabled:
         return None, {}, []
-    users = {gpu.number: gpu.containers for gpu in status.gpus}
-    return users, find_container_names([use for uses in users.values() for use in uses]), list(status.problems)
+    users = {gpu.number: gpu for gpu in status.gpus}
+    uses = [use for gpu in status.gpus for use in gpu.containers]
+    return users, find_container_names(uses), list(status.problems)

@@ -17,7 +17,16 @@ class GpusChanged(ToolkitError):
 
 
 class StateError(FileError):
-    """A state file that cannot be understood; no GPU is given out while it is like that."""
+    """A state file that cannot be understood; no GPU that it may be about is given out while it is like that.
+
+    Attributes:
+        gpus: `GpuLocation.key` of the GPUs that it is about; None where it may be about any.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", gpus: tuple[str, ...] | None = None) -> None:
+        """Say what is wrong, about which `gpus`."""
+        super().__init__(message, hint=hint)
+        self.gpus = gpus
 
 
 class NotPermitted(ToolkitError):

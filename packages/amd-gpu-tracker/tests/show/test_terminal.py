@@ -253,8 +253,9 @@ def test_what_is_to_be_said_of_the_list_is_below_it_on_the_screen(tracked, envir
 
     page = page_of([*STATUS, "--watch"], environment, columns=100, rows=24, last="reset")
 
-    assert page[10].startswith("the lease")
-    assert "cannot be understood" in " ".join(page[10:])
+    notes = next(at for at, line in enumerate(page) if line.startswith("the lease"))
+    assert page[notes - 1].endswith("?")
+    assert "cannot be understood" in " ".join(page[notes:])
 
 
 def test_ctrl_z_gives_the_terminal_back_until_the_program_goes_on(tracked, environment):

@@ -76,6 +76,13 @@ class Value(metaclass=ValueType):
         return {field: self.__dict__[field] for field in type(self)._fields}
 
 
+def split_unknown(fields: dict[str, Any], value_type: type[Value]) -> dict[str, Any]:
+    """Move those of some fields that a class of values does not have into its field `unknown`, and return all."""
+    names = fields.keys() - value_type._names
+    fields["unknown"] = tuple([(name, fields.pop(name)) for name in [*fields] if name in names]) if names else ()
+    return fields
+
+
 def _completed(value_type: type[Value], fields: dict[str, Any]) -> dict[str, Any]:
     """Return fields with the defaults of those that are not given, which stand in the classes; TypeError."""
     for field in value_type._fields:

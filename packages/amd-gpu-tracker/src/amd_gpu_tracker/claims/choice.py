@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_gpu_tracker.claims.claim import Claim, Lock
+    from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.policy import Policy
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 # Why a rootless container cannot have a GPU: other users would not see its reservation.
 FOR_ROOT_ONLY = "exclusive, which only containers of root can reserve"
+UNREADABLE = "in use by a reservation that cannot be read"
 
 
 class OtherLeases(Value):
@@ -81,7 +83,7 @@ def reserve_choice(
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
         scan = prune_leases(state, processes, [other for other in state.lease_paths(locked=True) if other != path])
         require_readable(scan.unreadable)
-        candidates = find_users(gpus, policy, scan.living, others, is_rootless=state.is_rootless)
+        candidates = find_users(gpus, policy, scan, others, is_rootless=state.is_rootless)
         chosen = choose(candidates, choice)
         if chosen is None:
             hint = _hint(candidates, choice)
@@ -105,7 +107,7 @@ def choose_now(
     require_same_gpus(state.host, policy, locate_gpus(state.host))
     scan = scan_leases(state, processes, state.lease_paths())
     require_readable(scan.unreadable)
-    candidates = find_users(gpus, policy, scan.living, others, is_rootless=state.is_rootless)
+    candidates = find_users(gpus, policy, scan, others, is_rootless=state.is_rootless)
     chosen = choose(candidates, choice)
     if chosen is None:
         raise GpusRefused(_why_not(state, candidates, choice, scan.living), hint=_hint(candidates, choice))
@@ -127,7 +129,7 @@ def require_tracking(policy: Policy, choice: Choice) -> None:
 
 
 def find_users(
-    gpus: Sequence[Gpu], policy: Policy, own: Sequence[Lease], others: OtherLeases, *, is_rootless: bool
+    gpus: Sequence[Gpu], policy: Policy, own: LeaseScan, others: OtherLeases, *, is_rootless: bool
 ) -> list[Candidate]:
     """Return each of some GPUs with the leases that name it.
 
@@ -135,9 +137,9 @@ def find_users(
     """
     found = []
     for gpu in gpus:
-        users = count_once([lease for lease in (*own, *others.of_root) if gpu.key in lease.gpus])
+        users = count_once([lease for lease in (*own.living, *others.of_root) if gpu.key in lease.gpus])
         is_exclusive = gpu.key in policy.exclusive_keys
-        obstacle = ""
+        obstacle = UNREADABLE if own.is_named(gpu.key) else ""
         if is_exclusive and (users or is_rootless):
             obstacle = FOR_ROOT_ONLY if is_rootless else IN_USE
         shares = () if is_exclusive else _find_shares(gpu, others.of_users)

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 HINT = "run 'amd-ctk swarm status' to see which containers use the GPUs"
 
 
-def require_readable(unreadable: Sequence[StateError]) -> None:
-    """Raise the first of what is wrong with leases: a container whose lease cannot be read may have any GPU."""
+def require_readable(unreadable: Sequence[StateError], gpus: Iterable[GpuLocation] = ()) -> None:
+    """Raise the first of what is wrong with leases, unless it is of GPUs that are none of these."""
+    keys = {gpu.key for gpu in gpus}
     for error in unreadable:
-        raise error
+        if error.gpus is None or keys.intersection(error.gpus):
+            raise error
 
 
 def promised_elsewhere(claim: Claim, living: Iterable[Lease]) -> str:

@@ -138,7 +138,7 @@ def _refuse_conflicts(state: State, claim: Claim, exclusive: Sequence[GpuLocatio
     """Raise GpusRefused if another container has a wanted GPU for itself, or by another promise of Swarm's."""
     from amd_gpu_tracker.claims.conflicts import HINT, promised_elsewhere, refusal, require_readable, users_of
 
-    require_readable(scan.unreadable)
+    require_readable(scan.unreadable, claim.wanted if claim.kinds else exclusive)
     if message := promised_elsewhere(claim, scan.living):
         raise refused(state, claim, message, hint=HINT)
     if uses := [(_title(lease), numbers) for lease, numbers in users_of(exclusive, scan.living)]:

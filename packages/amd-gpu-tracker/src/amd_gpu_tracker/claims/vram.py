@@ -62,6 +62,7 @@ def free_vram(
     for gpu in gpus:
         leases = [lease for lease in scan.living if gpu.key in lease.gpus]
         is_whole = any(not lease.vram_mb for lease in leases) or (leases and gpu.key in policy.exclusive_keys)
+        is_whole = is_whole or scan.is_named(gpu.key)
         promised = sum(lease.vram_mb for lease in leases)
         free[gpu.number] = 0 if is_whole else max(0, vram_mb_by_gpu[gpu.number] - promised)
     return free

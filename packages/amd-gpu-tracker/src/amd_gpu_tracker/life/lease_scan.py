@@ -28,8 +28,19 @@ class LeaseScan(Value):
         return [lease.container_id for lease in self.living if gpu_key in lease.gpus]
 
     def count_users(self, gpu_key: str) -> int:
-        """Return how many use a GPU; a reservation and the container that was given it count as one."""
-        return len(count_once([lease for lease in self.living if gpu_key in lease.gpus]))
+        """Return how many use a GPU; a reservation and the container that was given it count as one.
+
+        Leases that cannot be read count where they say that they are of this GPU.
+        """
+        return len(count_once([lease for lease in self.living if gpu_key in lease.gpus])) + self.is_named(gpu_key)
+
+    def is_named(self, gpu_key: str) -> bool:
+        """Return whether a lease that cannot be read says that it is of this GPU."""
+        return any(gpu_key in (error.gpus or ()) for error in self.unreadable)
+
+    def may_be_used(self, gpu_key: str) -> bool:
+        """Return whether a lease that cannot be read is of this GPU, or may be."""
+        return any(error.gpus is None or gpu_key in error.gpus for error in self.unreadable)
 
 
 def count_once(users: Sequence[Lease]) -> list[Lease]:

@@ -54,6 +54,7 @@ class GpuUse(Value):
         pci_address: PCI address, such as `0000:03:00.0`.
         accessibility: `shared` or `exclusive`.
         containers: The containers that use it, oldest first.
+        has_unreadable: Whether a reservation that cannot be read is of this GPU, or may be.
     """
 
     number: int
@@ -61,6 +62,7 @@ class GpuUse(Value):
     pci_address: str
     accessibility: str
     containers: tuple[ContainerUse, ...]
+    has_unreadable: bool = False
 
 
 class Status(Value):
@@ -104,6 +106,7 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
             pci_address=str(gpu.pci_address),
             accessibility=EXCLUSIVE if gpu.key in exclusive_keys else SHARED,
             containers=tuple(uses_by_key.get(gpu.key, ())),
+            has_unreadable=scan.may_be_used(gpu.key),
         )
         for gpu in gpus
     )

@@ -13,7 +13,7 @@ from amd_gpu_tracker.life.cgroup import last_name
 from amd_gpu_tracker.life.liveness import find_init, nothing_if_missing
 from amd_gpu_tracker.life.user_processes import UserProcesses
 from amd_gpu_tracker.records.ignored_users import read_ignored_users
-from amd_gpu_tracker.records.lease import parse_lease
+from amd_gpu_tracker.records.lease import find_named_gpus, parse_lease
 from amd_gpu_tracker.records.plain_text import one_line
 from amd_gpu_tracker.records.user_files import find_users
 from amdgpu_discovery.errors import reason
@@ -133,7 +133,7 @@ class _Proof:
         try:
             lease = _parse(file.content)
         except ValueError as error:
-            yield _doubt(self._user, f"{what} cannot be understood: {error}")
+            yield _doubt(self._user, f"{what} cannot be understood: {error}", find_named_gpus(file.content))
             return
         try:
             if self._is_alive(lease):

@@ -6,12 +6,14 @@ import posix
 import time
 
 from amdgpu_discovery.plain_json import dumps, loads
-from amdgpu_discovery.value import Value
+from amdgpu_discovery.value import Value, split_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# A version that an earlier one cannot read without giving a GPU away twice, or forgetting who has one, gets a higher
+# number; a key that an earlier one may pass over does not. `gpus` keeps its meaning in every version.
 VERSION = 1
 # How `format_lease` begins and ends: a file that was cut off or damaged at random does not.
 LEASE_BEGINS = b'{"version":1,"container_id":"'
@@ -35,6 +37,10 @@ BY_ADOPTION = "adopted"
 
 # The variable by which a container is given the GPUs of a reservation, of whose lease it has the token.
 TOKEN = "AMD_CTK_RESERVATION"  # noqa: S105 - it is no password
+
+
+class LaterVersion(ValueError):
+    """A file of the tracker that says that this version of the toolkit must not go by it."""
 
 
 class ProcessId(Value):
@@ -90,6 +96,8 @@ class Lease(Holder):
     # Of a container that was given a reservation: the name of that, and the digest of its token.
     reservation: str = ""
     reservation_digest: str = ""
+    # Keys of later versions with what they say.
+    unknown: tuple[tuple[str, Any], ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -105,21 +113,44 @@ def boot_offset() -> float:
 def format_lease(lease: Lease) -> bytes:
     """Return a lease as the content of its file."""
     fields = lease.as_dict()
+    unknown = dict(fields.pop("unknown"))
     for name in ("creator", "init"):
         fields[name] = fields[name].as_dict() if fields[name] else None
-    return dumps({"version": VERSION, **fields}) + b"\n"
+    return dumps({"version": VERSION, **fields, **unknown}) + b"\n"
 
 
 def parse_lease(content: bytes) -> Lease:
-    """Return what the content of a lease's file says; ValueError where it is not what `format_lease` wrote."""
+    """Return what the content of a lease's file says; ValueError where it is not what `format_lease` wrote.
+
+    LaterVersion, a ValueError, where a later version of the toolkit wrote it for itself only.
+    """
     try:
         return Lease(**_checked(loads(content)))
     except (AttributeError, KeyError, RecursionError, TypeError) as error:
         raise ValueError(str(error)) from error
 
 
+def find_named_gpus(content: bytes) -> tuple[str, ...] | None:
+    """Return the keys of the GPUs that a lease names which cannot be understood; None where it may be of any."""
+    try:
+        keys = loads(content)["gpus"]
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return None
+    is_list = type(keys) is list and all(type(key) is str for key in keys)
+    return tuple(keys) if is_list else None
+
+
+def require_version(version: object) -> None:
+    """Raise LaterVersion for a higher version than this one reads, ValueError for what is no version."""
+    if version == VERSION:
+        return
+    if type(version) is int and version > VERSION:
+        raise LaterVersion(f"it is version {version}, of a later toolkit")
+    raise ValueError(f"it is not version {VERSION}")
+
+
 def _parse_process(fields: Any) -> ProcessId:
-    process = ProcessId(**fields)
+    process = ProcessId(pid=fields["pid"], start=fields["start"])
     if type(process.pid) is not int or type(process.start) is not int:
         raise ValueError("a process id is not a number")
     if not (0 < process.pid <= LARGEST_PID and 0 <= process.start <= LARGEST_START):
@@ -140,8 +171,7 @@ def _check_text(text: Any, name: str) -> None:
 
 def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields as values; ValueError, TypeError or KeyError where one is not what it must be."""
-    if fields.pop("version") != VERSION:
-        raise ValueError(f"it is not version {VERSION} of a lease")
+    require_version(fields.pop("version"))
     fields["creator"] = _parse_process(fields["creator"])
     fields["init"] = None if fields["init"] is None else _parse_process(fields["init"])
     for name in ("container_id", "root", "bundle", "pid_file", "cgroup", "boot_id", "namespace"):
@@ -161,4 +191,4 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("vram_mb is not a number")
     if type(fields.get("is_privileged", False)) is not bool:
         raise ValueError("is_privileged is not true or false")
-    return fields
+    return split_unknown(fields, Lease)

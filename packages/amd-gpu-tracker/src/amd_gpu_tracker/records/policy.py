@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.records.lease import VERSION, require_version
 from amdgpu_discovery.plain_json import dumps, loads
-from amdgpu_discovery.value import Value
+from amdgpu_discovery.value import Value, split_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.gpu import GpuLocation
 
-VERSION = 1
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
 _GPU_FIELDS = {"key": str, "unique_id": str, "partition": str, "partition_total": int, "exclusive": bool}
@@ -29,6 +29,8 @@ class TrackedGpu(Value):
     partition: str
     partition_total: int
     exclusive: bool = False
+    # Keys of later versions with what they say.
+    unknown: tuple[tuple[str, Any], ...] = ()
 
 
 class Policy(Value):
@@ -36,6 +38,7 @@ class Policy(Value):
 
     enabled: bool = False
     gpus: tuple[TrackedGpu, ...] = ()
+    unknown: tuple[tuple[str, Any], ...] = ()
 
     @property
     def exclusive_keys(self) -> frozenset[str]:
@@ -57,25 +60,34 @@ class Policy(Value):
 
 def format_policy(policy: Policy) -> bytes:
     """Return a policy as the content of its file."""
-    gpus = [{**gpu.as_dict(), "exclusive": gpu.exclusive} for gpu in policy.gpus]
-    return dumps({"version": VERSION, "enabled": policy.enabled, "gpus": gpus}) + b"\n"
+    gpus = [_gpu_fields(gpu) for gpu in policy.gpus]
+    return dumps({"version": VERSION, "enabled": policy.enabled, "gpus": gpus, **dict(policy.unknown)}) + b"\n"
 
 
 def parse_policy(content: bytes) -> Policy:
-    """Return what the content of the policy's file says; ValueError where it is not what `format_policy` wrote."""
+    """Return what the content of the policy's file says; ValueError where it is not what `format_policy` wrote.
+
+    LaterVersion, a ValueError, where a later version of the toolkit wrote it for itself only.
+    """
     try:
         return _parse(loads(content))
     except (AttributeError, KeyError, RecursionError, TypeError) as error:
         raise ValueError(str(error)) from error
 
 
+def _gpu_fields(gpu: TrackedGpu) -> dict[str, Any]:
+    fields = gpu.as_dict()
+    unknown = dict(fields.pop("unknown"))
+    return {**fields, **unknown}
+
+
 def _parse(document: dict[str, Any]) -> Policy:
-    if document.get("version") != VERSION:
-        raise ValueError(f"it is not version {VERSION} of the tracker's state")
+    require_version(document.pop("version", None))
     if type(document["enabled"]) is not bool:
         raise ValueError("'enabled' is not true or false")
     for fields in document["gpus"]:
         for name, expected in _GPU_FIELDS.items():
             if type(fields[name]) is not expected:
                 raise ValueError(f"'{name}' of a GPU is not of the right kind")
-    return Policy(enabled=document["enabled"], gpus=tuple([TrackedGpu(**fields) for fields in document["gpus"]]))
+    gpus = tuple([TrackedGpu(**split_unknown(fields, TrackedGpu)) for fields in document.pop("gpus")])
+    return Policy(**split_unknown(document, Policy), gpus=gpus)

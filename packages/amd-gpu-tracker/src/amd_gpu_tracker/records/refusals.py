@@ -63,7 +63,12 @@ def read_refusals(state: State) -> list[Refusal]:
 def _parse(line: bytes) -> Refusal | None:
     try:
         fields = loads(line)
-        refusal = Refusal(**{**fields, "time": float(fields["time"]), "ways": tuple(fields["ways"])})
+        refusal = Refusal(
+            time=float(fields["time"]),
+            container_id=fields["container_id"],
+            ways=tuple(fields["ways"]),
+            message=fields["message"],
+        )
     except (KeyError, OverflowError, RecursionError, TypeError, ValueError):
         return None
     is_text = all(type(text) is str for text in (refusal.container_id, refusal.message, *refusal.ways))

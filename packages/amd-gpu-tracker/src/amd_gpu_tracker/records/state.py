@@ -9,7 +9,14 @@ import posix
 
 from amd_gpu_tracker import POLICY_FILE
 from amd_gpu_tracker.errors import StateError, needs_root, unreadable
-from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, format_lease, parse_lease
+from amd_gpu_tracker.records.lease import (
+    LEASE_BEGINS,
+    LEASE_ENDS,
+    LaterVersion,
+    find_named_gpus,
+    format_lease,
+    parse_lease,
+)
 from amd_gpu_tracker.records.policy import Policy, format_policy, parse_policy
 from amd_gpu_tracker.records.rootless import find_user_directory
 from amdgpu_discovery.errors import FileError, reason
@@ -119,7 +126,7 @@ class State:
         try:
             return None if content is None else parse_lease(content)
         except ValueError as error:
-            raise _not_understood(f"lease {path}", error) from error
+            raise _not_understood(f"lease {path}", error, find_named_gpus(content or b"")) from error
 
     def may_name(self, path: str, gpu_keys: Iterable[bytes]) -> bool:
         """Return False if a lease is of none of these GPUs, which is certain without understanding all of it."""
@@ -222,8 +229,11 @@ def _read_if_there(path: str) -> bytes | None:
         raise unreadable(path, reason(error)) from error
 
 
-def _not_understood(what: str, error: ValueError) -> StateError:
-    return StateError(f"the {what} cannot be understood: {error}", hint="repair it with 'amd-ctk gpu-tracker reset'")
+def _not_understood(what: str, error: ValueError, gpus: tuple[str, ...] | None = None) -> StateError:
+    # `reset` would forget what the later version knows.
+    is_later = isinstance(error, LaterVersion)
+    hint = "install that toolkit again" if is_later else "repair it with 'amd-ctk gpu-tracker reset'"
+    return StateError(f"the {what} cannot be understood: {error}", hint=hint, gpus=gpus)
 
 
 def _lease_name(root: str, container_id: str) -> str:

@@ -91,7 +91,8 @@ def format_age(seconds: float) -> str:
 
 def _rows(gpu: GpuUse, names: Mapping[str, str] | None, now: float | None = None) -> list[tuple[str, ...]]:
     first = (str(gpu.number), gpu.uuid, gpu.accessibility.capitalize())
-    uses = [_columns(use, names, now) for use in gpu.containers] or [("-",)]
+    uses = [_columns(use, names, now) for use in gpu.containers]
+    uses += [("?",)] if gpu.has_unreadable else [] if uses else [("-",)]
     return [(*(first if position == 0 else BLANK), *columns) for position, columns in enumerate(uses)]
 
 

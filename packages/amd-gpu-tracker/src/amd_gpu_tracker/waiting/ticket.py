@@ -88,7 +88,9 @@ def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
             return None
         waiter = ProcessId(**fields.pop("waiter"))
         among = tuple(fields.pop("among"))
-        ticket = Ticket(number=number, name=name, waiter=waiter, among=among, **fields)
+        # Later versions may say more.
+        known = {key: fields[key] for key in ("request", "count", "since", "boot_id", "namespace")}
+        ticket = Ticket(number=number, name=name, waiter=waiter, among=among, **known)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
     return ticket if _is_sound(ticket) else None

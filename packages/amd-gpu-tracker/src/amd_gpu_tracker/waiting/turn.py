@@ -110,7 +110,7 @@ def _require_free_name(state: State, name: str, processes: Processes) -> None:
 
 def _count_free(state: State, gpus: Sequence[Any], processes: Processes) -> int:
     """Return how many of these GPUs nobody has, as far as the caller sees."""
-    living = scan_leases(state, processes, state.lease_paths()).living
+    own = scan_leases(state, processes, state.lease_paths())
     others = read_other_leases(state, processes)
-    candidates = find_users(gpus, state.read_policy(), living, others, is_rootless=state.is_rootless)
+    candidates = find_users(gpus, state.read_policy(), own, others, is_rootless=state.is_rootless)
     return sum(candidate.is_free for candidate in candidates)
