@@ -18,7 +18,7 @@ LANE, STEP, MARGIN = 190, 46, 16
 BOX_WIDTH, BOX_HEIGHT, ROW = 210, 52, 100
 # Of the font, in pixels; textLength holds a browser with another font to it.
 CHARACTER, LINE = 8.4, 19
-COLUMNS = 108
+COLUMNS = 66
 BUTTONS = ((20, "#ff5f56"), (40, "#ffbd2e"), (60, "#27c93f"))
 STYLE = (
     "text{font:13px 'DejaVu Sans','Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2328}"
@@ -39,7 +39,7 @@ def draw_diagram(source: str) -> str:
 
 
 def draw_terminal(title: str, lines: Iterable[str]) -> str:
-    """Return the picture of a terminal of 108 columns; a line that begins with `$ ` was typed."""
+    """Return the picture of a terminal, narrow enough for a phone; what follows `$ ` or five blanks was typed."""
     shown = [part for line in lines for part in _fold(line)]
     width, top = COLUMNS * CHARACTER + 2 * MARGIN, 44
     body = [
@@ -51,6 +51,8 @@ def draw_terminal(title: str, lines: Iterable[str]) -> str:
         if line.startswith("$ "):
             body.append(_text(MARGIN, y, "$", "prompt", fixed=True))
             body.append(_text(MARGIN + 2 * CHARACTER, y, line[2:], "command", fixed=True))
+        elif line.startswith("     "):
+            body.append(_text(MARGIN + 4 * CHARACTER, y, line.strip(), "command", fixed=True))
         elif line:
             indent = len(line) - len(line.lstrip())
             body.append(_text(MARGIN + indent * CHARACTER, y, line.strip(), "", fixed=True))

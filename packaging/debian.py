@@ -12,7 +12,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from bundle import bundled_versions
-from packages import COMPILE, MAINTAINER, MODULES, PACKAGES, Package, packaged_version, source_date
+from packages import COMPILE, INDEPENDENCE, MAINTAINER, MODULES, PACKAGES, Package, packaged_version, source_date
 from stage import stage_packages
 
 from scripts import maintainer_scripts
@@ -85,8 +85,11 @@ def format_control(package: Package, tree: Path) -> str:
         "Description": package.summary,
     }
     lines = [f"{field}: {value}\n" for field, value in fields.items() if value]
-    description = textwrap.wrap(" ".join(package.description.split()), 78, initial_indent=" ", subsequent_indent=" ")
-    return "".join(lines) + "\n".join(description) + "\n"
+    paragraphs = [
+        textwrap.fill(" ".join(text.split()), 78, initial_indent=" ", subsequent_indent=" ")
+        for text in (package.description, INDEPENDENCE)
+    ]
+    return "".join(lines) + "\n .\n".join(paragraphs) + "\n"
 
 
 def _write_changelog(package: Package, tree: Path) -> None:

@@ -19,6 +19,11 @@ LIBRARY = "usr/lib/amd-container-toolkit"
 MODULES = f"{LIBRARY}/python"
 # Compiles all modules; it belongs to the package that every other one needs.
 COMPILE = f"{LIBRARY}/compile"
+# Whose it is: in every description and copyright file. README.md and the site have the same sentences.
+INDEPENDENCE = (
+    "This is an independent implementation. It is not made, supported or endorsed by AMD. AMD, ROCm and Instinct are "
+    "trademarks of Advanced Micro Devices, Inc."
+)
 # AMD's own, of which this is the successor.
 ORIGINAL = ("amd-container-toolkit < 2",)
 

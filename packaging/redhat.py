@@ -1,6 +1,6 @@
 """Make the rpms: one set for each family of distributions.
 
-Example: python packaging/redhat.py DIRECTORY
+Example: python packaging/redhat.py DIRECTORY, or of one family: python packaging/redhat.py DIRECTORY el9
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bundle import bundled_versions
-from packages import LIBRARY, MAINTAINER, PACKAGES, Package, packaged_version, source_date
+from packages import INDEPENDENCE, LIBRARY, MAINTAINER, PACKAGES, Package, packaged_version, source_date
 from stage import stage_packages
 
 from scripts import rpm_scriptlets
@@ -54,10 +54,10 @@ FAMILIES = (
 )
 
 
-def build_rpms(directory: Path) -> list[Path]:
-    """Build all rpms into a directory; two builds of one commit are the same bytes."""
+def build_rpms(directory: Path, *names: str) -> list[Path]:
+    """Build the rpms of these families, by default of all, into a directory; two builds of one commit are the same."""
     directory.mkdir(parents=True, exist_ok=True)
-    return [rpm for family in FAMILIES for rpm in _build_family(family, directory)]
+    return [rpm for family in FAMILIES if not names or family.name in names for rpm in _build_family(family, directory)]
 
 
 def _build_family(family: Family, directory: Path) -> list[Path]:
@@ -96,7 +96,7 @@ def format_spec(package: Package, family: Family, tree: Path) -> str:
         *(("Conflicts", name) for name in package.rpm_conflicts),
     ]
     header = "".join(f"{name}: {value}\n" for name, value in fields)
-    description = textwrap.fill(" ".join(package.description.split()), 78)
+    description = "\n\n".join(textwrap.fill(" ".join(text.split()), 78) for text in (package.description, INDEPENDENCE))
     scriptlets = "".join(
         f"%{name}\n{text}\n" for name, text in rpm_scriptlets(package, family.interpreter, tree).items()
     )
@@ -128,4 +128,4 @@ def _list_files(tree: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(map(str, build_rpms(Path(sys.argv[1])))))
+    print("\n".join(map(str, build_rpms(Path(sys.argv[1]), *sys.argv[2:]))))

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import bundle
-from packages import COMPILE, LIBRARY, MODULES, PACKAGES, ROOT, Package, read_version, source_date
+from packages import COMPILE, INDEPENDENCE, LIBRARY, MODULES, PACKAGES, ROOT, Package, read_version, source_date
 from wheels import build_wheels
 
 HERE = Path(__file__).resolve().parent
@@ -26,11 +26,13 @@ from {module} import main
 
 main()
 """
-COPYRIGHT = """This package belongs to the AMD Container Toolkit, which is licensed under the Apache License,
+COPYRIGHT = f"""This package belongs to the AMD Container Toolkit, which is licensed under the Apache License,
 Version 2.0; /usr/share/common-licenses/Apache-2.0 has its text on Debian systems, and
 https://www.apache.org/licenses/LICENSE-2.0 on all others.
 
 Copyright 2026 the authors of the AMD Container Toolkit
+
+{INDEPENDENCE}
 """
 COMPLETIONS = {"bash": "usr/share/bash-completion/completions", "fish": "usr/share/fish/vendor_completions.d"}
 

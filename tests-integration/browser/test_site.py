@@ -122,6 +122,26 @@ def test_a_command_has_a_button_that_copies_it(browser, address):
     page.wait_for_selector(".language-console button[title='Copy to clipboard']")
 
 
+def test_the_button_copies_commands_without_prompt_and_output(browser, address):
+    context = browser.new_context(viewport=SCREEN, permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(f"{address}/how-to/install/")
+
+    page.locator("pre:has-text('amd-ctk gpu list') button[title='Copy to clipboard']").first.click()
+    page.wait_for_selector(".md-dialog[data-md-component=dialog] >> text=Copied to clipboard")
+
+    assert page.evaluate("navigator.clipboard.readText()").strip() == "amd-ctk gpu list"
+    context.close()
+
+
+def test_tabs_lead_to_the_five_parts_of_the_site(browser, address):
+    page = browser.new_page(viewport=SCREEN)
+    page.goto(address)
+
+    tabs = page.eval_on_selector_all(".md-tabs__link", "links => links.map(link => link.textContent.trim())")
+    assert tabs == ["Start", "Guides", "Reference", "Understand", "Maintain"]
+
+
 def test_a_page_leads_to_its_source_and_to_its_issues(browser, address):
     page = browser.new_page(viewport=SCREEN)
     page.goto(f"{address}/how-to/install/")

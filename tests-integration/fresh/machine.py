@@ -52,7 +52,7 @@ class Machine:
         self._root = root
         copy_network(root)
         self._environment = write_access(root)
-        _copy_sources(root / CHECKOUT.lstrip("/"))
+        copy_sources(root / CHECKOUT.lstrip("/"))
 
     def run(self, *words: str, directory: str = CHECKOUT) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, whatever that is; both its streams are in `stdout`."""
@@ -103,7 +103,7 @@ def _base(suite: str) -> Path:
     return root
 
 
-def _copy_sources(target: Path) -> None:
+def copy_sources(target: Path) -> None:
     """Clone this checkout, and commit there what is not committed here."""
     subprocess.run(["git", "clone", "--quiet", "--no-checkout", SOURCE, target], check=True)
     subprocess.run(["git", "-C", target, "reset", "--quiet"], check=True)

@@ -1,4 +1,4 @@
-"""What is common to machines on which the lines of the README are typed: the release, the image and the engine."""
+"""What machines have in common on which the pages' installation is typed: the release, the image and the engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.transcripts import parse_page
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 PLACE = "/srv/amd-container-toolkit"
 KEY = "Throw Away <throw-away@container-toolkit.invalid>"
-IMAGE = "rocm/rocm-terminal"
+IMAGE = "docker.io/rocm/rocm-terminal"
 BUILD = """
 import sys
 from pathlib import Path
@@ -45,8 +45,8 @@ driver = "vfs"
 runroot = "/run/containers/storage"
 graphroot = "/var/lib/containers/storage"
 """
-COMMANDS = [step.command for section in parse_page(read_page("README.md")) for step in section.steps]
-RUN_PODMAN = f"podman run --rm --device amd.com/gpu=all {IMAGE} rocm-smi"
+COMMANDS = [step.command for section in parse_page(read_page("docs/how-to/install.md")) for step in section.steps]
+RUN_PODMAN = f"sudo podman run --rm --device amd.com/gpu=all {IMAGE} rocm-smi"
 # Of all four GPUs of mi210-4.
 EVERY_NODE = ["card1", "card2", "card3", "card4", "kfd", "renderD128", "renderD129", "renderD130", "renderD131"]
 
@@ -76,16 +76,16 @@ def make_image(rootfs: Path, directory: Path) -> Path:
     return pack(directory / "rootfs", directory / "rocm.tar")
 
 
-def machine_over(root: Path, directory: Path, host: str) -> Box:
+def machine_over(root: Path, directory: Path, host: str, *, online: bool = False) -> Box:
     """Return a box over a root file system, with the nodes and the /sys of a simulated host."""
     words = [our_program("amd-ctk"), "cdi", "generate", "--output=-"]
     environment = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": host}
     spec = subprocess.run(words, env=environment, stdout=subprocess.PIPE, check=True).stdout
-    return Box(str(root), directory, nodes_of(spec), hardware=host)
+    return Box(str(root), directory, nodes_of(spec), hardware=host, online=online)
 
 
 def put_in(box: Box, repository: Path, image: Path) -> None:
-    """Put the copy of the repository where the README expects it, and the image into /box."""
+    """Put the copy of the repository where docs/how-to/install.md expects it, and the image into /box."""
     shutil.copytree(repository, box.share / "repository")
     shutil.copy(image, box.share / "image.tar")
     box("cp", "-r", "/box/repository", PLACE)
@@ -99,7 +99,7 @@ def prepare_podman(box: Box) -> None:
 
 
 def type_lines(box: Box, lines: list[str], name: str) -> str:
-    """Type lines of the README; print the seconds that each takes, and return what the last one prints."""
+    """Type lines of the page; print the seconds that each takes, and return what the last one prints."""
     began = time.monotonic()
     printed = ""
     for line in lines:

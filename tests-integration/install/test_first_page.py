@@ -1,8 +1,8 @@
-"""The lines of the README, typed on machines on which nothing of the toolkit is installed, up to a container with GPUs.
+"""The lines of docs/how-to/install.md on machines on which nothing of the toolkit is installed, up to a container.
 
 The machines are Debian 12 and 13 with an engine, in boxes whose /sys and /dev are those of a simulated host. They have
 no network: an image that only lists its GPUs stands in for rocm/rocm-terminal, and apt asks no repository but that of
-the README. Nothing of systemd runs in them; a script of the name `service` restarts Docker.
+the page. Nothing of systemd runs in them; a script of the name `service` restarts Docker.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ FIND, INSTALL = COMMANDS[:2]
 CONFIGURE = "sudo amd-ctk runtime configure --restart"
 LINES = {
     "podman": [FIND, INSTALL, RUN_PODMAN],
-    "docker": [FIND, INSTALL, CONFIGURE, f"docker run --rm --device amd.com/gpu=all {IMAGE} rocm-smi"],
+    "docker": [FIND, INSTALL, CONFIGURE, f"sudo docker run --rm --device amd.com/gpu=all {IMAGE} rocm-smi"],
     "docker without CDI": [
         *(FIND, INSTALL, CONFIGURE),
-        f"docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=0-2 {IMAGE} rocm-smi",
+        f"sudo docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=0-2 {IMAGE} rocm-smi",
     ],
 }
 NODES = {

@@ -1,8 +1,8 @@
-"""The dnf lines of the README, typed on machines on which nothing of the toolkit is installed, up to a container.
+"""The dnf lines of docs/how-to/install.md on machines on which nothing of the toolkit is installed, up to a container.
 
 No distribution with rpms can be reached by the tests. The machines are Debian 13 with dnf, rpm and Podman of its own,
 and a stand-in for the packages of Enterprise Linux 9, 10 or Fedora: rpm believes that their release and their python
-are installed. Everything else is as in test_first_page.py; the lines are typed as they stand in the README.
+are installed. Everything else is as in test_first_page.py; the lines are typed as they stand there.
 """
 
 from __future__ import annotations

@@ -105,11 +105,14 @@ class Box:
         *,
         shared: Iterable[str] = (),
         hardware: str = "",
+        online: bool = False,
     ) -> None:
         """Prepare a box over `root` with device nodes of a CDI spec; directories in `shared` are seen in it too.
 
         `hardware` is a simulated host: what its /sys has, that of the box has too, so that it is the box's own.
+        With `online` it has the network of this machine.
         """
+        self._namespaces = ["--mount", "--pid", "--uts", "--ipc", *([] if online else ["--net"])]
         self.share = directory / "share"
         self._scratch = directory / "scratch"
         sys = f"{hardware}/sys" if hardware else ""
@@ -123,7 +126,7 @@ class Box:
         self.share.mkdir(parents=True, exist_ok=True)
         self._scratch.mkdir(exist_ok=True)
         self.share.chmod(0o755)
-        unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--fork", "--kill-child=SIGKILL"]
+        unshare = ["unshare", *self._namespaces, "--fork", "--kill-child=SIGKILL"]
         with (self.share / "init.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [*unshare, "sh", "-c", INIT, "box", *self._words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -138,14 +141,16 @@ class Box:
             for process in (*self._started, self._process):
                 process.wait()
 
-    def __call__(self, *words: str, user: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *words: str, user: str = "", check: bool = True, timeout: float = 120
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command in the box, as root or as `user`; EngineError if it fails and `check` is true."""
         ended = subprocess.run(
             [*self._enter(), *_as_user(user), *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=timeout,
             check=False,
         )
         if check and ended.returncode:
@@ -179,7 +184,7 @@ class Box:
 
     def _enter(self) -> list[str]:
         return [
-            *("nsenter", "--target", str(self._pid), "--mount", "--pid", "--uts", "--ipc", "--net", "--"),
+            *("nsenter", "--target", str(self._pid), *self._namespaces, "--"),
             *("env", "-i", f"PATH={PATH}", "HOME=/root", "LC_ALL=C.UTF-8"),
         ]
 
