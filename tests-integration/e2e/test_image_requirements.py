@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +143,52 @@ def test_an_image_that_needs_no_gpu_starts_everywhere(server):
     profile, image, _ = FAILURES[0]
 
     assert run(server(profile).engine, image, gpus="none", command=("true",)).returncode == 0
+
+
+# A kind of devices that no other program has; Podman 4 reads no other directory than those of the machine.
+CDI_DEVICE = "example.com/amdtest=0"
+CDI_FILE = "/run/cdi/amd-container-toolkit-test.json"
+WRONG = "AMD_REQUIRE_GFX=gfx=gfx942"
+
+
+@pytest.fixture(scope="module")
+def plain_podman(tmp_path_factory, image_archive):
+    """Return Podman without the AMD runtime, with the CDI spec of four MI210 and an image for other GPUs."""
+    require_root()
+    directory = tmp_path_factory.mktemp("cdi")
+    host = build_host(directory / "host", "mi210-4", with_links=False)
+    podman = Podman(engine_program("podman"), directory, engine_program("runc"), "/")
+    podman(
+        "import", f"--change=ENV {WRONG}", '--change=CMD ["test", "-e", "/dev/kfd"]', str(image_archive), "app:wrong"
+    )
+    words = ("cdi", "generate", "--vendor=example.com", "--class=amdtest", "--output=-")
+    environment = {**os.environ, "AMD_CTK_HOST_ROOT": host.root}
+    spec = subprocess.run([our_program("amd-ctk"), *words], env=environment, stdout=subprocess.PIPE, check=True).stdout
+    Path(CDI_FILE).parent.mkdir(exist_ok=True)
+    Path(CDI_FILE).write_bytes(spec)
+    yield podman
+    Path(CDI_FILE).unlink()
+
+
+@pytest.mark.podman
+def test_a_cdi_device_of_the_wrong_gpu_is_refused_without_runtime_and_tracker(plain_podman):
+    ended = plain_podman("run", "--rm", f"--device={CDI_DEVICE}", "app:wrong", check=False)
+
+    assert ended.returncode != 0
+    assert f"{WRONG}: GPU 0 is gfx90a {ANYWAY}" in ended.stderr
+
+
+@pytest.mark.podman
+@pytest.mark.parametrize(
+    "words",
+    [
+        (f"--device={CDI_DEVICE}", "--env=AMD_DISABLE_REQUIRE=true", "app:wrong"),
+        (f"--device={CDI_DEVICE}", f"--env={WRONG.replace('gfx942', 'gfx90a')}", "app:wrong"),
+        ("app:wrong", "true"),
+    ],
+    ids=["anyway", "another requirement", "no GPU"],
+)
+def test_a_container_that_may_start_does(plain_podman, words):
+    ended = plain_podman("run", "--rm", *words, check=False)
+
+    assert ended.returncode == 0, ended.stderr

@@ -108,7 +108,7 @@ def test_a_card_node_that_has_gone_is_told_and_one_left_out_is_not(machine):
 
 def test_hooks_of_the_tracker_that_are_missing_are_told(machine):
     assert told(machine, hooks=HOOKS) == [
-        "containerEdits: the createRuntime hook of the GPU tracker is missing",
+        "containerEdits: the createRuntime hook of the toolkit is missing",
     ]
 
     machine[2]["containerEdits"] = {"hooks": HOOKS}

@@ -13,7 +13,7 @@ import pytest
 
 import amd_gpu_tracker
 import amdgpu_discovery
-from amd_gpu_tracker.claims.hook_entries import claim_hook, is_claim_hook, release_hook
+from amd_gpu_tracker.claims.hook_entries import claim_hook, is_claim_hook, release_hook, requirements_hook
 from amd_gpu_tracker.hook_program import _runtime_option
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.host import Host
@@ -44,7 +44,9 @@ def runtime(untracked, tmp_path):
     bundle.mkdir()
     gpus = locate_gpus(untracked.host)
 
-    def run(hook, container_id, pid, *, numbers=(), root="/run/some-runc", spec=None, words=("create",), told=""):
+    def run(
+        hook, container_id, pid, *, numbers=(), root="/run/some-runc", spec=None, words=("create",), told="", cwd=bundle
+    ):
         nodes = [{"type": "c", "major": 226, "minor": gpus[number].render_minor} for number in numbers]
         spec = {"linux": {"devices": nodes, "namespaces": [{"type": "pid"}]}} if spec is None else spec
         (bundle / "config.json").write_text(json.dumps(spec))
@@ -52,6 +54,7 @@ def runtime(untracked, tmp_path):
         words = ["--root", root, *(word.replace("BUNDLE", str(bundle)) for word in words)] if root else []
         return subprocess.run(
             [sys.executable, "-c", PARENT, json.dumps(hook), json.dumps(state), *words],
+            cwd=cwd,
             capture_output=True,
             text=True,
             check=False,
@@ -377,3 +380,79 @@ def test_a_hook_knows_what_the_administrator_set(setting, lines, tracker, runtim
     words = 'error="AMD_REQUIRE_GFX=gfx=gfx942: GPU 0 is gfx90a" container=c1'
     line = f'level=WARN msg="The image of a container with GPUs" {words} host_root="{untracked.host.root}"'
     assert [line.split(" ", 1)[1] for line in written] == [line] * lines
+
+
+WRONG_IMAGE = "AMD_REQUIRE_GFX=gfx=gfx942: GPU 0 is gfx90a"
+
+
+def log_of(untracked):
+    """Return the lines of the log without their times and their host."""
+    path = Path(untracked.host.path("/var/log/amd-container-runtime.log"))
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line.split(" ", 1)[1].removesuffix(f' host_root="{untracked.host.root}"') for line in lines]
+
+
+def test_an_image_is_checked_while_the_tracker_is_disabled(untracked, runtime, init):
+    spec = requiring(untracked, "AMD_REQUIRE_GFX=gfx=gfx942")
+
+    answer = runtime(requirements_hook(untracked.host), "c1", init.pid, spec=spec)
+
+    assert (answer.returncode, answer.stderr) == (10, f"{WRONG_IMAGE} (AMD_DISABLE_REQUIRE=true starts it anyway)\n")
+    assert untracked.lease_files() == []
+
+
+@pytest.mark.parametrize(
+    "requirement", ["AMD_REQUIRE_GFX=gfx=gfx90a", "AMD_REQUIRE_GFX=gfx=gfx942,x", "PATH=/bin", "NOT_AMD_REQUIRE_GFX=x"]
+)
+def test_only_an_image_that_does_not_fit_is_refused(untracked, runtime, init, requirement):
+    spec = requiring(untracked, requirement)
+
+    answer = runtime(requirements_hook(untracked.host), "c1", init.pid, spec=spec)
+
+    assert (answer.returncode == 0) is ("gfx942" not in requirement)
+
+
+def test_python_is_started_for_the_word_alone(untracked, runtime, init):
+    hook = requirements_hook(untracked.host)
+    hook["args"][4] = "/bin/false"
+
+    assert runtime(hook, "c1", init.pid, spec=requiring(untracked, "PATH=/bin")).returncode == 0
+    assert runtime(hook, "c1", init.pid, spec=requiring(untracked, "AMD_REQUIRE_GFX=x")).returncode == 1
+    assert runtime(hook, "c1", init.pid, spec=requiring(untracked, "PATH=/bin"), cwd="/").returncode == 1
+
+
+def test_an_administrator_who_wants_a_warning_gets_one(untracked, runtime, init):
+    hook = requirements_hook(untracked.host, image_requirements="warn")
+
+    assert runtime(hook, "c1", init.pid, spec=requiring(untracked, "AMD_REQUIRE_GFX=gfx=gfx942")).returncode == 0
+    assert log_of(untracked) == [
+        f'level=WARN msg="The image of a container with GPUs" error="{WRONG_IMAGE}" container=c1'
+    ]
+
+
+def test_an_image_is_checked_where_crun_has_left_the_bundle(untracked, runtime, init):
+    spec = requiring(untracked, "AMD_REQUIRE_GFX=gfx=gfx942")
+    words = ("create", "--bundle", "BUNDLE", "c1")
+
+    answer = runtime(requirements_hook(untracked.host), "c1", init.pid, spec=spec, words=words, told="/", cwd="/")
+
+    assert answer.returncode == 10
+
+
+def test_a_container_whose_bundle_nobody_finds_starts_with_a_line_in_the_log(untracked, runtime, init):
+    spec = requiring(untracked, "AMD_REQUIRE_GFX=gfx=gfx942")
+
+    answer = runtime(requirements_hook(untracked.host), "c1", init.pid, spec=spec, told="/", cwd="/")
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    reason = (
+        "the runtime calls / the container's bundle, and its command line does not name another directory"
+        " (call it with --bundle and an absolute path)"
+    )
+    assert log_of(untracked) == [
+        f'level=WARN msg="What an image requires was not checked" error="{reason}" container=c1'
+    ]
+
+
+def test_a_check_of_images_is_no_claim():
+    assert not is_claim_hook(requirements_hook(Host("/")))

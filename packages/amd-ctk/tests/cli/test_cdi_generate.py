@@ -146,8 +146,30 @@ def test_the_trackers_hooks_come_and_go_with_the_tracker(host, amd_ctk, spec):
     amd_ctk("gpu-tracker", "enable")
     hooks = json.loads(spec.read_text())["containerEdits"]["hooks"]
     amd_ctk("gpu-tracker", "disable")
+    (check,) = json.loads(spec.read_text())["containerEdits"]["hooks"]
 
     assert [(hook["hookName"], hook["timeout"]) for hook in hooks] == [("createRuntime", 120), ("poststop", 120)]
+    assert (check["hookName"], check["path"], "claim" in check["args"]) == ("createRuntime", "/bin/sh", False)
+
+
+@pytest.mark.parametrize(("setting", "words"), [("enforce", []), ("warn", ["--image-requirements", "warn"])])
+def test_a_spec_checks_images_while_the_tracker_is_disabled(host, amd_ctk, spec, setting, words):
+    host()
+    amd_ctk("config", "set", "image-requirements", setting)
+
+    amd_ctk("cdi", "generate")
+
+    (hook,) = json.loads(spec.read_text())["containerEdits"]["hooks"]
+    assert hook["args"][:2] == ["/bin/sh", "-c"]
+    assert [word for word in hook["args"] if word in ("--image-requirements", "warn")] == words
+
+
+def test_a_spec_for_another_host_has_no_hook_where_the_settings_say_so(host, amd_ctk, spec):
+    host()
+    amd_ctk("config", "set", "image-requirements", "ignore")
+
+    amd_ctk("cdi", "generate")
+
     assert "containerEdits" not in json.loads(spec.read_text())
 
 

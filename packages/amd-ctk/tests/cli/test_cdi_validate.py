@@ -125,6 +125,7 @@ def test_a_device_outside_dev_dri_is_its_authors_business(spec, amd_ctk):
 
 def test_a_tracker_that_is_enabled_wants_its_hooks(spec, amd_ctk):
     without_hooks = spec.read_text()
+    line = without_hooks.splitlines().index('  "containerEdits": {') + 1
     amd_ctk("gpu-tracker", "enable")
     with_hooks = spec.read_text()
 
@@ -137,10 +138,22 @@ def test_a_tracker_that_is_enabled_wants_its_hooks(spec, amd_ctk):
     assert (missing.returncode, idle.returncode) == (1, 1)
     assert missing.stdout == refusal(
         spec,
-        "1:1: containerEdits: the createRuntime hook of the GPU tracker is missing",
-        "1:1: containerEdits: the poststop hook of the GPU tracker is missing",
+        f"{line}:3: containerEdits: the createRuntime hook of the toolkit is missing",
+        f"{line}:3: containerEdits: the poststop hook of the toolkit is missing",
     )
     assert "containerEdits.hooks[0]: a hook of the GPU tracker, which is disabled\n" in idle.stdout
+
+
+def test_a_spec_that_does_not_check_images_is_wrong_unless_the_settings_say_so(spec, amd_ctk):
+    tree = json.loads(spec.read_text())
+    del tree["containerEdits"]
+    spec.write_text(json.dumps(tree))
+
+    answer = amd_ctk("cdi", "validate")
+    amd_ctk("config", "set", "image-requirements", "ignore")
+
+    assert answer.stdout == refusal(spec, "1:1: containerEdits: the createRuntime hook of the toolkit is missing")
+    assert amd_ctk("cdi", "validate").returncode == 0
 
 
 def test_additions_of_a_user_are_valid(spec, amd_ctk):

@@ -91,5 +91,5 @@ def _missing_hooks(spec: dict[str, Any], hooks: Sequence[dict[str, Any]]) -> Ite
     for hook in hooks:
         if hook not in present:
             yield Problem(
-                location=("containerEdits",), message=f"the {hook['hookName']} hook of the GPU tracker is missing"
+                location=("containerEdits",), message=f"the {hook['hookName']} hook of the toolkit is missing"
             )

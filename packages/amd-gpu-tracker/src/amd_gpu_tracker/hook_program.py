@@ -7,7 +7,7 @@ import sys
 import time
 
 from amd_gpu_tracker import may_be_tracking
-from amd_gpu_tracker.claims.hook_entries import CLAIM, ENFORCE, IMAGE_REQUIREMENTS
+from amd_gpu_tracker.claims.hook_entries import CHECK, CLAIM, ENFORCE, IGNORE, IMAGE_REQUIREMENTS, RELEASE
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI
@@ -20,10 +20,10 @@ from amdgpu_discovery.plain_json import as_log_word, dumps, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
-    from amd_gpu_tracker.claims.container import ContainerClaim, StartingContainer
-
+    from amdgpu_discovery.gpu import GpuLocation
 
 # The runtime runs its hooks itself or, crun, through a child.
 GENERATIONS = 3
@@ -38,12 +38,13 @@ def main(words: list[str]) -> int:
     container: dict[str, Any] = {}
     try:
         container = _read_container()
-        if words[0] == CLAIM:
-            _claim(state, container, Processes(), _option(words, IMAGE_REQUIREMENTS) or ENFORCE)
-        else:
+        if words[0] == RELEASE:
             _release(state, container, Processes())
+        else:
+            act = _claim if words[0] == CLAIM else _check
+            act(state, container, Processes(), _option(words, IMAGE_REQUIREMENTS) or ENFORCE)
     except ToolkitError as error:
-        _report(state, str(container.get("id", "")), error)
+        _report(state, str(container.get("id", "")), error, is_recorded=words[0] != CHECK)
         return error.exit_code
     return 0
 
@@ -75,24 +76,50 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
     directory = state.run_directory if state.is_rootless else ""
     claim = claim_container(state.host, starting, source=BY_CDI, run_directory=directory)
     if claim:
-        _check_image(state, starting, claim, image_requirements)
+        _check_image(state, starting.container_id, starting.spec, claim.gpus, image_requirements)
     if claim and not claim.reserve():
         raise ContainerRunning(f"a container {starting.container_id} that uses GPUs is running already")
 
 
-def _check_image(state: State, starting: StartingContainer, claim: ContainerClaim, setting: str) -> None:
+def _check(state: State, container: dict[str, Any], processes: Processes, image_requirements: str) -> None:
+    """Check the image of a container that nobody claims GPUs for; where its bundle is not to be found, it starts."""
+    from amdgpu_discovery.oci_spec import read_spec
+
+    creators = processes.ancestors(posix.getppid(), GENERATIONS)
+    try:
+        bundle = _find_bundle(container["bundle"], processes.words(creators[0].pid) if creators else [])
+        spec = read_spec(f"{bundle}/config.json", name=f"{bundle}/config.json")
+    except ToolkitError as error:
+        _log(state, "WARN", "What an image requires was not checked", str(error), container["id"])
+        return
+    _check_image(state, container["id"], spec, _given_gpus(state.host, spec), image_requirements)
+
+
+def _given_gpus(host: Host, spec: dict[str, Any]) -> list[GpuLocation]:
+    from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
+    from amdgpu_discovery.numbering import locate_gpus
+    from amdgpu_discovery.oci_spec import gpus_in_spec
+
+    try:
+        return gpus_in_spec(spec, locate_gpus(host, board_ids=False))
+    except (DriverUnavailable, GpusHidden):
+        return []
+
+
+def _check_image(
+    state: State, container_id: str, spec: dict[str, Any], gpus: Iterable[GpuLocation], setting: str
+) -> None:
     """Refuse a container whose image requires other GPUs than it was given, or note it."""
     from amdgpu_discovery.oci_spec import names_requirements
 
-    if setting == "ignore" or not names_requirements(starting.spec):
+    if setting == IGNORE or not names_requirements(spec):
         return
     # Few images require anything.
     from amdgpu_discovery.requirements.check import check_container
 
-    environment = starting.spec["process"]["env"]
-    numbers = {gpu.number for gpu in claim.gpus}
-    for note in check_container(state.host, environment, numbers, enforce=setting == ENFORCE):
-        _log(state, "WARN", "The image of a container with GPUs", note, starting.container_id)
+    numbers = {gpu.number for gpu in gpus}
+    for note in check_container(state.host, spec["process"]["env"], numbers, enforce=setting == ENFORCE):
+        _log(state, "WARN", "The image of a container with GPUs", note, container_id)
 
 
 def _release(state: State, container: dict[str, Any], processes: Processes) -> None:
@@ -138,11 +165,12 @@ def _runtime_option(words: list[str], *names: str) -> str:
     return ""
 
 
-def _report(state: State, container_id: str, error: ToolkitError) -> None:
+def _report(state: State, container_id: str, error: ToolkitError, *, is_recorded: bool) -> None:
     """Say it where runc shows it, and where it stays for those whose engine shows an exit code."""
     print(error, file=sys.stderr)
     message = str(error)
-    if not isinstance(error, GpusRefused):  # those are on record since they were decided
+    # GpusRefused is on record since it was decided.
+    if is_recorded and not isinstance(error, GpusRefused):
         from amd_gpu_tracker.records.refusals import record_refusal
 
         record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=message)

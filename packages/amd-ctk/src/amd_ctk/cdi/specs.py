@@ -40,7 +40,7 @@ def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
             gpus,
             find_device_nodes(host, gpus),
             options,
-            hooks=find_tracker_hooks(host),
+            hooks=find_hooks(host),
             groups=_find_groups(host, gpus),
             keep_host_mode=read_settings(host).device_mode == "host",
         )
@@ -85,15 +85,18 @@ def require_writable(path: str) -> None:
             raise cannot_write(f"{path} cannot be written: {why}", "" if os.geteuid() == 0 else "run it as root")
 
 
-def find_tracker_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
-    """Return the OCI hooks, by moment, through which the GPU tracker sees CDI containers; {} while it is disabled."""
-    from amd_gpu_tracker.claims.hook_entries import claim_hook, release_hook
+def find_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
+    """Return the OCI hooks of a host's spec, by moment.
+
+    Through them the GPU tracker sees containers and checks images; while it is disabled a hook checks images alone.
+    """
+    from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, release_hook, requirements_hook
     from amd_gpu_tracker.tracker import Tracker
 
-    if not Tracker(host).is_enabled():
-        return {}
-    claim = claim_hook(host, image_requirements=read_settings(host).image_requirements)
-    return {"createRuntime": [claim], "poststop": [release_hook(host)]}
+    setting = read_settings(host).image_requirements
+    if Tracker(host).is_enabled():
+        return {"createRuntime": [claim_hook(host, image_requirements=setting)], "poststop": [release_hook(host)]}
+    return {} if setting == IGNORE else {"createRuntime": [requirements_hook(host, image_requirements=setting)]}
 
 
 def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:

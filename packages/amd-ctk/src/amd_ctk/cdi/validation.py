@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.cdi.errors import CdiError
-from amd_ctk.cdi.specs import find_tracker_hooks
+from amd_ctk.cdi.specs import find_hooks
 from amd_device_spec.cdi import build_cdi_hooks
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.validate import Problem, form_problems, format_location
@@ -81,7 +81,7 @@ def _count(gpus: int) -> str:
 
 def _find_mismatches(host: Host, spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[Problem]:
     try:
-        hooks = build_cdi_hooks(find_tracker_hooks(host))
+        hooks = build_cdi_hooks(find_hooks(host))
         return [*host_problems(spec, gpus, find_device_nodes(host, gpus), hooks=hooks), *_idle_hooks(spec, hooks)]
     except ToolkitError as error:
         raise _cannot_validate(error) from error
@@ -93,7 +93,7 @@ def _cannot_validate(error: ToolkitError) -> CdiError:
 
 def _idle_hooks(spec: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Problem]:
     for position, hook in enumerate(spec.get("containerEdits", {}).get("hooks", ())):
-        if is_claim_hook(hook) and not hooks:
+        if is_claim_hook(hook) and not any(map(is_claim_hook, hooks)):
             location = ("containerEdits", "hooks", position)
             yield Problem(location=location, message="a hook of the GPU tracker, which is disabled")
 

@@ -79,7 +79,11 @@ def generate(
     ] = False,
     spec_version: Annotated[str, typer.Option(help="CDI version. Default: the lowest one the spec needs.")] = "",
 ) -> None:
-    """Generate the CDI spec for GPUs."""
+    """Generate the CDI spec for GPUs.
+
+    Its hook refuses images that require other GPUs; a spec for a host without the toolkit needs image-requirements =
+    "ignore".
+    """
     from amd_ctk.cdi.specs import make_spec, require_writable, write_spec
 
     host = host_of(context)

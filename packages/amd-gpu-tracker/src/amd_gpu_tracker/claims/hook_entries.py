@@ -8,6 +8,7 @@ import amd_gpu_tracker
 import amdgpu_discovery
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.files import absolute, directory_of
+from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,11 +22,18 @@ RELEASE_SCRIPT = "amd_gpu_tracker/release.sh"
 SHELL = "/bin/sh"
 CLAIM = "claim"
 RELEASE = "release"
+CHECK = "check"
 # Longer than a hook waits for the tracker's lock; without it an engine would wait for ever.
 TIMEOUT_SECONDS = 120
 # What becomes of containers whose image requires other GPUs; without it they are refused.
 IMAGE_REQUIREMENTS = "--image-requirements"
 ENFORCE = "enforce"
+IGNORE = "ignore"
+# Runtimes run the hook in the bundle, and most images require nothing: one look for the word, and Python for the rest.
+# crun has left the bundle for / where the container has a user namespace of its own.
+FIND_REQUIREMENTS = (
+    f'PATH=/usr/bin:/bin; test . -ef / || grep -qs {REQUIREMENT_PREFIX} config.json; test $? = 1 || exec "$@"'
+)
 
 
 def claim_hook(host: Host, *, image_requirements: str = ENFORCE) -> dict[str, Any]:
@@ -35,6 +43,12 @@ def claim_hook(host: Host, *, image_requirements: str = ENFORCE) -> dict[str, An
     """
     more = [] if image_requirements == ENFORCE else [IMAGE_REQUIREMENTS, image_requirements]
     return _hook(*_python_words(host, CLAIM, *more))
+
+
+def requirements_hook(host: Host, *, image_requirements: str = ENFORCE) -> dict[str, Any]:
+    """Return the `createRuntime` hook that checks what the image of a container requires, where nothing is tracked."""
+    more = [] if image_requirements == ENFORCE else [IMAGE_REQUIREMENTS, image_requirements]
+    return _hook(SHELL, "-c", FIND_REQUIREMENTS, "amd-image-requirements", *_python_words(host, CHECK, *more))
 
 
 def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:
