@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.listing import count_gpus
+from amd_ctk.listing import count_gpus, find_listed_gpus
 from amd_device_spec import cdi_names
 
 TYPE_CHECKING = False
@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 KIND = f"{cdi_names.VENDOR}/{cdi_names.DEVICE_CLASS}"
+
+
+def print_list(host: Host, *, as_json: bool = False) -> None:
+    """Print the GPUs of a host as CDI devices."""
+    gpus = find_listed_gpus(host)
+    print(format_json(host, gpus) if as_json else format_list(host, gpus))
 
 
 def format_list(host: Host, gpus: list[Gpu]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 # Python looks for garbage after some hundred new objects. Importing Typer makes many thousands that all stay, and to
 # look at them again and again takes half as long as to start Python.
@@ -19,8 +20,13 @@ def main() -> None:
 
 def run_command_line() -> None:
     """Run the command of `sys.argv`; it ends with SystemExit."""
-    from amd_ctk.cli.root import app
+    from amd_ctk.cli.front import find_answer
     from amd_gpu_tracker.show.standard_output import escape_unknown_characters
 
     escape_unknown_characters()
+    if answer := find_answer(sys.argv[1:]):
+        answer()
+        sys.exit(0)
+    from amd_ctk.cli.root import app
+
     app()

@@ -16,10 +16,9 @@ from amd_ctk.cdi.generate_options import (
     name_output,
     save_generate_options,
 )
-from amd_ctk.cdi.listing import format_json, format_list
+from amd_ctk.cdi.listing import print_list
 from amd_ctk.cli.context import announce, host_of, host_to_change
 from amd_ctk.cli.group import command_group
-from amd_ctk.listing import find_listed_gpus
 from amd_device_spec import cdi_names
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import format_spec, language_of
@@ -157,8 +156,7 @@ def list_devices(
         files = read_spec_files(host)
         print(format_devices_as_json(files) if as_json else format_devices(files))
         return
-    gpus = find_listed_gpus(host)
-    print(format_json(host, gpus) if as_json else format_list(host, gpus))
+    print_list(host, as_json=as_json)
 
 
 @app.command("refresh")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Annotated
 
 import typer
@@ -23,10 +22,9 @@ def list_jobs(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show the jobs that wait, in the order in which they will be served."""
-    from amd_ctk.job.listing import format_json, format_queue
+    from amd_ctk.job.listing import print_queue
 
-    tickets = Tracker(host_of(context)).waiting()
-    print(format_json(tickets) if as_json else format_queue(tickets, time.time()))
+    print_queue(host_of(context), as_json=as_json)
 
 
 @app.command("cancel")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 import amd_gpu_tracker.plain_help  # noqa: F401 - it is enough to import it
+from amd_ctk.cli.failures import report_failures
 from amd_ctk.cli.tree import HELP_BY_COMMAND, Commands
 from amd_ctk.cli.words import respell
-from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
 
 
@@ -39,23 +38,7 @@ class RootGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; end the program with a sentence if it fails in an expected way."""
-        try:
-            answer = super().invoke(ctx)
-            if sys.stdout is not None:
-                sys.stdout.flush()
-        except ToolkitError as error:
-            from amd_ctk.cli.stderr import say_last
-
-            if ctx.params.get("debug"):
-                _show_trace()
-            say_last(_printable_lines(error))
-            raise typer.Exit(error.exit_code) from error
-        except OSError as error:
-            # Errors of named files are ToolkitErrors; what is left is standard output.
-            if error.filename is not None:
-                raise
-            _give_up_answer(error)
-        return answer
+        return report_failures(lambda: super(RootGroup, self).invoke(ctx), with_trace=bool(ctx.params.get("debug")))
 
 
 app = typer.Typer(
@@ -72,7 +55,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from amd_ctk.cli.version import print_version
+        from amd_ctk.build import print_version
 
         print_version()
         raise typer.Exit
@@ -98,26 +81,3 @@ def choose_host(
     if context.invoked_subcommand is None:
         print(context.get_help())
     context.obj = host_from_environment({ROOT_VARIABLE: host_root})
-
-
-def _printable_lines(error: ToolkitError) -> str:
-    from amd_gpu_tracker.records.plain_text import printable
-
-    # Some repeat a word of a file that others wrote.
-    return "\n".join(map(printable, str(error).split("\n")))
-
-
-def _show_trace() -> None:
-    import traceback
-
-    traceback.print_exc()
-
-
-def _give_up_answer(error: OSError) -> NoReturn:
-    from amd_ctk.cli.stderr import say_last
-
-    # Or the interpreter would try to write the same bytes again on its way out.
-    sys.stdout = None
-    if not isinstance(error, BrokenPipeError):
-        say_last(f"the output cannot be written: {reason(error)}")
-    raise typer.Exit(1) from error

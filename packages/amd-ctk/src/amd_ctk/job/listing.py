@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.waiting.sentences import format_seconds
 
@@ -10,8 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amd_gpu_tracker import Ticket
+    from amdgpu_discovery.host import Host
 
 HEADER = ("Place", "Name", "GPUs", "Request", "Waiting for", "Process")
+
+
+def print_queue(host: Host, *, as_json: bool = False) -> None:
+    """Print the jobs that wait on a host."""
+    from amd_gpu_tracker.tracker import Tracker
+
+    tickets = Tracker(host).waiting()
+    print(format_json(tickets) if as_json else format_queue(tickets, time.time()))
 
 
 def format_queue(tickets: Sequence[Ticket], now: float) -> str:

@@ -1,0 +1,108 @@
+"""Command lines that need no Typer: importing it takes twice as long as answering them.
+
+Those of the table are typed exactly so, without an option; `run` has its four options. Whatever else is typed is read
+by Typer, which does the same for these.
+"""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.cli.failures import report_failures
+from amdgpu_discovery.host import host_from_environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from amdgpu_discovery.host import Host
+
+UNIT = "--unit"
+VALUE_OPTIONS = ("--gpus", "--name")
+RUN_OPTIONS = (*VALUE_OPTIONS, "--wait", UNIT)
+
+
+def find_answer(words: list[str]) -> Callable[[], object] | None:
+    """Return what answers a command line, None where Typer has to read it."""
+    if list(words) == ["--version"]:
+        return _print_version
+    answer = PRINTER_BY_WORDS.get(tuple(words)) or _find_run(words)
+    return None if answer is None else lambda: report_failures(lambda: answer(host_from_environment(os.environ)))
+
+
+def parse_run(words: Sequence[str]) -> tuple[dict[str, str | bool], list[str]] | None:
+    """Return the options of `amd-ctk run` and its command; None where anything about them is in doubt."""
+    rest = list(words)
+    options: dict[str, str | bool] = {}
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--":
+            break
+        name, equals, value = word.partition("=")
+        if name in VALUE_OPTIONS and not equals:
+            value = rest.pop(0) if rest else ""
+        if name not in RUN_OPTIONS or value.startswith("-") or (name == UNIT and equals):
+            return None
+        options[name.removeprefix("--")] = value if name != UNIT else True
+    return (options, rest) if rest else None
+
+
+def _find_run(words: list[str]) -> Callable[[Host], object] | None:
+    parsed = parse_run(words[1:]) if words[:1] == ["run"] else None
+    if parsed is None:
+        return None
+    options: Any = parsed[0]
+
+    def run(host: Host) -> None:
+        from amd_ctk.job.run import run_job
+
+        run_job(host, parsed[1], **options)
+
+    return run
+
+
+def _print_version() -> None:
+    from amd_ctk.build import print_version
+
+    print_version()
+
+
+def _print_build(_: Host) -> None:
+    from amd_ctk.build import print_build
+
+    print_build()
+
+
+def _print_gpus(host: Host) -> None:
+    from amd_ctk.gpu_list import print_gpu_list
+
+    print_gpu_list(host)
+
+
+def _print_status(host: Host) -> None:
+    from amd_gpu_tracker.show.screen import print_status
+    from amd_gpu_tracker.tracker import Tracker
+
+    print_status(Tracker(host), as_json=False, wide=False, no_trunc=False)
+
+
+def _print_queue(host: Host) -> None:
+    from amd_ctk.job.listing import print_queue
+
+    print_queue(host)
+
+
+def _print_cdi_devices(host: Host) -> None:
+    from amd_ctk.cdi.listing import print_list
+
+    print_list(host)
+
+
+PRINTER_BY_WORDS = {
+    ("version",): _print_build,
+    ("gpu", "list"): _print_gpus,
+    ("gpu-tracker", "status"): _print_status,
+    ("queue", "list"): _print_queue,
+    ("cdi", "list"): _print_cdi_devices,
+}

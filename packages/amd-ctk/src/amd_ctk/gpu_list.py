@@ -1,0 +1,113 @@
+"""The list of GPUs as `amd-ctk gpu list` prints it: the original's table, a wider one on terminals, and JSON."""
+
+from __future__ import annotations
+
+import sys
+
+from amd_ctk.listing import count_gpus, find_listed_gpus, format_uuid
+from amd_gpu_tracker.show.standard_output import is_terminal
+from amdgpu_discovery.discover import find_unnumbered_gpus
+from amdgpu_discovery.models import model_of
+from amdgpu_discovery.numbering import hidden_numbers
+from amdgpu_discovery.unknown_gpus import format_numbers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
+    from amdgpu_discovery.host import Host
+
+RULE = "-" * 75
+
+
+def print_gpu_list(host: Host, *, wide: bool = False, no_trunc: bool = False, as_json: bool = False) -> None:
+    """Print the GPUs of a host, and on stderr those that this process may not use and those that have no number."""
+    gpus = find_listed_gpus(host)
+    unnumbered = find_unnumbered_gpus(host)
+    if as_json:
+        from amdgpu_discovery.product_names import find_product_names
+
+        print(format_json(gpus, unnumbered, find_product_names(host, gpus)), flush=True)
+        return
+    notes = _print_table(host, gpus, wide=wide, no_trunc=no_trunc)
+    for note in (*notes, *describe_hidden(gpus), *map(describe_unnumbered, unnumbered)):
+        print(note, file=sys.stderr)
+
+
+def format_table(gpus: list[Gpu]) -> str:
+    """Return the table of numbered GPUs in the columns, padding included, that scripts know from the original."""
+    rows = [format_row("GPU Id", "UUID", "DRM Devices")]
+    rows += [format_row(str(gpu.number), format_uuid(gpu), gpu.render_path) for gpu in gpus]
+    return "\n".join([count_gpus(gpus), *([RULE, rows[0], RULE, *rows[1:]] if gpus else [])])
+
+
+def format_row(number: str, uuid: str, devices: str) -> str:
+    """Return one row of the table."""
+    return f"{number:<10}{uuid:<25}{devices:<40}"
+
+
+def describe_hidden(gpus: list[Gpu]) -> list[str]:
+    """Return a line about the GPUs that this process may not use, none where it may use all."""
+    hidden = hidden_numbers(gpus)
+    if not hidden:
+        return []
+    subject = "GPU {} is" if len(hidden) == 1 else "GPUs {} are"
+    return [f"{subject.format(format_numbers(hidden))} hidden from this process by its device cgroup"]
+
+
+def describe_unnumbered(gpu: UnnumberedGpu) -> str:
+    """Return a line about a GPU that no container can ask for."""
+    return f"The GPU at {gpu.pci_address} has no number because {gpu.reason}"
+
+
+def format_json(gpus: list[Gpu], unnumbered: list[UnnumberedGpu], products: dict[int, str]) -> str:
+    """Return {"gpus": [...], "hidden": [...], "unnumbered": [...]}; `hidden` are numbers of GPUs.
+
+    Ids are strings, because JSON readers lose 64-bit integers, and null where the hardware has none.
+    """
+    import json
+
+    return json.dumps(
+        {
+            "gpus": [_gpu_fields(gpu, products[gpu.number]) for gpu in gpus],
+            "hidden": hidden_numbers(gpus),
+            "unnumbered": [_unnumbered_fields(gpu) for gpu in unnumbered],
+        },
+        indent=2,
+    )
+
+
+def _print_table(host: Host, gpus: list[Gpu], *, wide: bool, no_trunc: bool) -> list[str]:
+    """Print the original's table; a wider one where that is asked for, or shown on a terminal. Return notes on it."""
+    if not wide and not is_terminal():
+        print(format_table(gpus), flush=True)
+        return []
+    from amd_ctk.gpu_table import print_gpus
+
+    return print_gpus(host, gpus, wide=wide, no_trunc=no_trunc)
+
+
+def _gpu_fields(gpu: Gpu, product: str) -> dict[str, object]:
+    fields = gpu.as_dict()
+    del fields["render_minor"], fields["card_minor"], fields["host_total"]
+    return {
+        **fields,
+        "model": model_of(gpu),
+        "product_name": product or None,
+        "uuid": format_uuid(gpu) if gpu.unique_id else None,
+        "pci_address": str(gpu.pci_address),
+        "kfd_unique_id": _format_id(gpu.kfd_unique_id),
+        "pci_unique_id": _format_id(gpu.pci_unique_id),
+        "gpu_id": gpu.gpu_id or None,
+        "device_id": _format_id(gpu.device_id, digits=4),
+        "xgmi_hive": _format_id(gpu.xgmi_hive),
+        "render_node": gpu.render_node.as_dict(),
+        "card_node": gpu.card_node.as_dict() if gpu.card_node else None,
+    }
+
+
+def _unnumbered_fields(gpu: UnnumberedGpu) -> dict[str, object]:
+    return {**gpu.as_dict(), "pci_address": str(gpu.pci_address), "device_id": _format_id(gpu.device_id, digits=4)}
+
+
+def _format_id(number: int | None, *, digits: int = 1) -> str | None:
+    return f"0x{number:0{digits}x}" if number else None

@@ -1,0 +1,174 @@
+"""What needs no Typer prints the same as with it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amd_ctk.cli.front import PRINTER_BY_WORDS, parse_run
+from amd_ctk.cli.tree import Commands
+from amd_ctk.cli.words import respell
+from amdgpu_discovery.simulate import build_host
+
+COMMAND_LINES = [*map(" ".join, PRINTER_BY_WORDS), "--version"]
+DIRECTLY = [os.path.join(os.path.dirname(sys.executable), "amd-ctk")]
+THROUGH_TYPER = [sys.executable, "-c", "from amd_ctk.cli.root import app; app(prog_name='amd-ctk')"]
+CLOSED = 'exec >&-; exec "$@"'
+FULL = 'exec >/dev/full; exec "$@"'
+
+
+@pytest.fixture
+def both(tmp_path):
+    """Return a function that runs a command line in both ways, as a shell's script says."""
+
+    def run(words, script='exec "$@"', **environment):
+        known = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": str(tmp_path / "host"), **environment}
+        return [
+            answer_of(["bash", "-c", script, "bash", *program, *words.split()], known)
+            for program in (DIRECTLY, THROUGH_TYPER)
+        ]
+
+    return run
+
+
+def answer_of(words, environment):
+    answer = subprocess.run(words, env=environment, capture_output=True, check=False)
+    return answer.returncode, answer.stdout, answer.stderr
+
+
+@pytest.mark.parametrize("words", COMMAND_LINES)
+@pytest.mark.parametrize("profile", ["mi210-4", "no-driver"])
+def test_both_print_the_same_of_a_host(tmp_path, both, words, profile):
+    build_host(tmp_path / "host", profile, with_links=False)
+
+    directly, through_typer = both(words)
+
+    assert directly == through_typer
+    assert directly[1] or directly[0]
+
+
+@pytest.mark.parametrize("words", COMMAND_LINES)
+@pytest.mark.parametrize("policy", ["enabled", "broken"])
+def test_both_print_the_same_of_a_tracker(tmp_path, both, amd_ctk, words, policy):
+    build_host(tmp_path / "host", "mi210-4", with_links=False)
+    assert amd_ctk("gpu-tracker", "enable").returncode == 0
+    if policy == "broken":
+        (tmp_path / "host/var/lib/amd-container-toolkit/gpu-tracker.json").write_text("{")
+
+    directly, through_typer = both(words)
+
+    assert directly == through_typer
+
+
+@pytest.mark.parametrize("words", COMMAND_LINES)
+def test_both_refuse_a_directory_that_is_no_host(tmp_path, both, words):
+    directly, through_typer = both(words, AMD_CTK_HOST_ROOT=str(tmp_path / "nowhere"))
+
+    assert directly == through_typer
+    assert directly[0] == (0 if words == "--version" else 1)
+
+
+@pytest.mark.parametrize("words", COMMAND_LINES)
+@pytest.mark.parametrize("script", [CLOSED, FULL], ids=["closed", "full"])
+def test_both_end_in_the_same_way_where_nobody_takes_the_output(tmp_path, both, words, script):
+    build_host(tmp_path / "host", "mi210-4", with_links=False)
+
+    directly, through_typer = both(words, script)
+
+    assert directly[0] == through_typer[0]
+    assert directly[1:] == (b"", directly[2])
+
+
+@pytest.mark.parametrize("words", [words for words in COMMAND_LINES if not words.endswith("version")])
+def test_both_draw_the_same_on_a_terminal(tmp_path, words):
+    build_host(tmp_path / "host", "mi210-4", with_links=False)
+
+    assert seen_on_a_terminal(tmp_path, [*DIRECTLY, *words.split()]) == seen_on_a_terminal(
+        tmp_path, [*THROUGH_TYPER, *words.split()]
+    )
+
+
+@pytest.mark.parametrize("words", COMMAND_LINES)
+def test_no_typer_is_imported(tmp_path, both, words):
+    build_host(tmp_path / "host", "mi210-4", with_links=False)
+
+    directly, through_typer = both(words, PYTHONPROFILEIMPORTTIME="1")
+
+    assert b" typer\n" in through_typer[2]
+    assert b" typer\n" not in directly[2]
+
+
+RUN = [
+    "run true",
+    "run -- true",
+    "run --gpus=0 --name job -- sh -c 'echo $AMD_VISIBLE_DEVICES'",
+    "run --gpus 0,2 --name=job printenv AMD_VISIBLE_DEVICES",
+    "run --gpus 9 -- true",
+    "run --gpus nonsense:4 -- true",
+    "run --gpus --wait -- true",
+    "run --name '' -- true",
+    "run --name no/name -- true",
+    "run --wait=soon -- true",
+    "run --wait 10s true",
+    "run --wait -- true",
+    "run --wait --gpus=none -- printenv AMD_VISIBLE_DEVICES",
+    "run -- no-such-program",
+    "run /etc/passwd",
+    "run --unit=1 -- true",
+    "run --gpus",
+    "run --",
+    "run",
+    "run --help",
+    "run -gpus=0 -- printenv AMD_VISIBLE_DEVICES",
+    "run -- printenv --help",
+    "run help",
+    "'gpu list'",
+    "run --nonsense -- true",
+    "run false",
+]
+
+
+@pytest.mark.parametrize("words", RUN)
+def test_both_run_a_job_in_the_same_way(tmp_path, both, amd_ctk, words):
+    build_host(tmp_path / "host", "mi210-4", with_links=False)
+    assert amd_ctk("gpu-tracker", "enable").returncode == 0
+
+    directly, through_typer = both("", f'exec "$@" {words}')
+
+    assert directly == through_typer
+
+
+SPELLINGS = ["--gpus", "--gpus=1", "--name=a", "--wait", "--wait=", "--unit", "--", "-x", "0", "sh"]
+
+
+@given(st.lists(st.sampled_from(SPELLINGS)))
+def test_what_is_read_without_typer_is_what_typer_reads(words):
+    parsed = parse_run(words)
+    if parsed is None:
+        return
+
+    command = Commands()["run"]
+    context = command.make_context("run", respell(command, words))
+
+    options = {"gpus": "auto:1", "wait": None, "name": "", "unit": False, **parsed[0]}
+    assert context.params == {**options, "words": tuple(parsed[1])}
+
+
+def seen_on_a_terminal(directory, words):
+    environment = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": str(directory / "host"), "TERM": "xterm"}
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(words, env=environment, stdin=terminal, stdout=terminal, stderr=terminal):
+        os.close(terminal)
+        seen = b""
+        try:
+            while part := os.read(controller, 65536):
+                seen += part
+        except OSError:
+            os.close(controller)
+    return seen
