@@ -27,12 +27,16 @@ def check_low_level_runtime(path: str) -> None:
     """Raise SettingsError for the path of a program that others may replace, which engines run as root."""
     if not (os.path.isabs(path) and os.path.exists(path)):
         return
-    replaceable = writable_by_others(path) or writable_by_others(os.path.realpath(path))
-    if replaceable:
+    if replaceable := replaceable_part(path):
         raise SettingsError(
             f"the low-level runtime {path} can be replaced by users other than root, who may write to {replaceable}",
             hint=f"make it writable by root only; 'ls -ld {replaceable}' shows its owner and mode",
         )
+
+
+def replaceable_part(path: str) -> str:
+    """Return what of a program's path, or of where it leads, users other than root may replace, "" for nothing."""
+    return writable_by_others(path) or writable_by_others(os.path.realpath(path))
 
 
 def pin(host: Host, path: str) -> bool:

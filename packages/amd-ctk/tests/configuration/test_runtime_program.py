@@ -22,6 +22,28 @@ def test_a_path_that_leads_to_no_program_is_refused(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("by_link", [False, True])
+def test_a_program_that_others_may_replace_is_refused(tmp_path: Path, by_link: bool) -> None:
+    program = tmp_path / "opt/amd-container-runtime"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    program.parent.chmod(0o777)
+    path = tmp_path / "link" if by_link else program
+    if by_link:
+        path.symlink_to(program)
+
+    with pytest.raises(NoRuntimeProgram) as refused:
+        check_runtime_path(str(path), must_exist=True)
+
+    assert str(refused.value) == (
+        f"the runtime path {path} can be replaced by users other than root, who may write to {program.parent}"
+        f" (make it writable by root only; 'ls -ld {program.parent}' shows its owner and mode)"
+    )
+    program.parent.chmod(0o755)
+    assert check_runtime_path(str(path), must_exist=True) == str(path)
+
+
 def test_the_program_of_a_virtual_environment_is_beside_its_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

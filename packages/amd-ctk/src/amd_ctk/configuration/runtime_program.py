@@ -6,6 +6,7 @@ import os
 import sys
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.low_level import replaceable_part
 from amdgpu_discovery.errors import ToolkitError
 
 # The deb package of the original put it into the second.
@@ -46,6 +47,12 @@ def check_runtime_path(path: str, *, must_exist: bool) -> str:
     if must_exist and not _is_program(path):
         raise NoRuntimeProgram(
             f"the runtime path {path} is not a program", hint="install it first, or the engine cannot start containers"
+        )
+    # Engines run it as root.
+    if must_exist and (replaceable := replaceable_part(path)):
+        raise NoRuntimeProgram(
+            f"the runtime path {path} can be replaced by users other than root, who may write to {replaceable}",
+            hint=f"make it writable by root only; 'ls -ld {replaceable}' shows its owner and mode",
         )
     return path
 
