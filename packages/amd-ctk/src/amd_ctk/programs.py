@@ -24,6 +24,7 @@ class Answer(Value):
     exit_code: int = 0
     problem: str = ""
     is_late: bool = False
+    is_installed: bool = True
 
     @property
     def succeeded(self) -> bool:
@@ -38,7 +39,7 @@ def ask(words: Sequence[str], *, seconds: float = SECONDS) -> Answer:
 
     program = shutil.which(words[0])
     if program is None:
-        return Answer(problem=f"{words[0]} is not installed")
+        return Answer(problem=f"{words[0]} is not installed", is_installed=False)
     try:
         done = subprocess.run(
             [program, *words[1:]],
@@ -53,3 +54,9 @@ def ask(words: Sequence[str], *, seconds: float = SECONDS) -> Answer:
         return Answer(problem=f"{words[0]} cannot be run: {error.strerror}")
     output, errors = (text.decode("utf-8", "replace")[:LARGEST_CHARACTERS] for text in (done.stdout, done.stderr))
     return Answer(output=output, errors=errors, exit_code=done.returncode)
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version, as in "28.5.2-ce"; () where there is none."""
+    parts = text.replace("-", ".").replace("+", ".").split(".")[:3]
+    return tuple(int(part) for part in parts if part.isascii() and part.isdecimal())

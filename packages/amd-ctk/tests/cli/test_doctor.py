@@ -115,4 +115,19 @@ def test_directories_that_are_closed_to_the_user_are_no_failure_of_doctor(host, 
     for path in directories:
         os.chmod(made.path(path), 0o755)
     states = {check["id"]: check["state"] for check in json.loads(answer.stdout)["checks"]}
-    assert (answer.stderr, states["nodes"], states["cdi"]) == ("", "ok", "bad")
+    assert (answer.stderr, states["nodes"], states["cdi"]) == ("", "ok", "not checked")
+
+
+def test_kfd_that_may_not_be_read_is_not_checked(host, limited_amd_ctk):
+    nodes = host().path("/sys/class/kfd/kfd/topology/nodes")
+    os.chmod(nodes, 0)
+
+    answer = limited_amd_ctk("doctor", "--only=kfd")
+
+    os.chmod(nodes, 0o755)
+    assert answer.returncode == 0
+    assert answer.stdout == (
+        "kfd  not checked  /sys/class/kfd/kfd/topology/nodes may not be read\n"
+        "                  needs: root, outside of containers\n"
+        "1 check: 0 ok, 0 bad, 0 notes, 1 not checked\n"
+    )

@@ -67,6 +67,22 @@ class Machine:
         return [name for name, state in self.states().items() if state == BAD]
 
 
+@pytest.fixture(scope="module")
+def facts_of(tmp_path_factory):
+    """Return a function that gives the facts of a host which was spoilt by these functions, one after another."""
+
+    def read(*spoil):
+        directory = tmp_path_factory.mktemp("host")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", str(directory / "bin"))
+            spoilt = Machine(directory)
+            for one in spoil:
+                one(spoilt)
+            return spoilt.facts()
+
+    return read
+
+
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """Return a function that makes a machine of a profile."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from itertools import combinations
 
 import pytest
@@ -17,6 +18,7 @@ from amd_ctk.settings_file import set_setting
 from amd_device_spec.cdi import CdiOptions
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
+from amdgpu_discovery.value import Value
 
 NODE = "/dev/dri/renderD128"
 RANGES = "--add-subuids 100000-165535 --add-subgids 100000-165535"
@@ -299,13 +301,46 @@ def test_gpus_that_cannot_be_partitioned_are_not_spoken_of(machine):
     assert [result.finding for result in in_use.examine(only=["partition-mode"])] == []
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids="+".join)
-def test_two_faults_are_both_found(machine, pair):
-    spoilt = machine()
-    for name in sorted(pair, key=lambda name: name not in REBUILDING):
-        FAULTS[name](spoilt)
+@pytest.fixture(scope="module")
+def facts_by_fault(facts_of):
+    """Return the facts of a host with each fault, and of one that is well as ""."""
+    return {"": facts_of(), **{name: facts_of(spoil) for name, spoil in FAULTS.items()}}
 
-    assert set(pair) <= set(spoilt.bad())
+
+def merge(well, first, second):
+    """Return a value with what two of them have that the healthy one has not; the second counts where both have."""
+    if second in (well, first):
+        return first
+    if first == well or not isinstance(second, type(first)):
+        return second
+    if isinstance(second, Value):
+        ours = vars(first).items()
+        return second.replace(
+            **{name: merge(getattr(well, name, None), field, getattr(second, name)) for name, field in ours}
+        )
+    return (*first, *second) if isinstance(well, tuple) else second
+
+
+def bad_of(facts):
+    return {result.check for result in run_checks(facts) if result.finding.state == BAD}
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="+".join)
+def test_two_faults_are_both_found(facts_by_fault, pair):
+    first, second = sorted(pair, key=lambda name: name not in REBUILDING)
+
+    facts = merge(facts_by_fault[""], facts_by_fault[first], facts_by_fault[second])
+
+    assert set(pair) <= bad_of(facts)
+
+
+@pytest.mark.parametrize("pair", random.Random(20261123).sample(PAIRS, 12), ids="+".join)
+def test_two_faults_of_one_host_are_read_as_they_are_put_together(facts_of, facts_by_fault, pair):
+    first, second = sorted(pair, key=lambda name: name not in REBUILDING)
+
+    together = merge(facts_by_fault[""], facts_by_fault[first], facts_by_fault[second])
+
+    assert bad_of(facts_of(FAULTS[first], FAULTS[second])) == bad_of(together)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +411,7 @@ def test_what_an_engine_can_do_follows_from_its_version(machine, version, states
 
 def test_every_check_has_a_fault_or_is_never_bad():
     never_bad = {"integrated-gpu", "docker-cdi", "partition-mode"}
-    tried_elsewhere = {"partitions", "containers", "apu-memory", "docker-gpus", "sudo"}
+    tried_elsewhere = {"podman-cdi", "partitions", "containers", "apu-memory", "docker-gpus", "sudo"}
     of_a_container = {name for name in check_names() if name.startswith("inside-")}
 
     assert set(check_names()) - of_a_container == set(FAULTS) | never_bad | tried_elsewhere
@@ -498,3 +533,27 @@ def test_where_no_package_of_amd_is_wanted_there_is_nothing_to_say(machine):
     made.write("/var/lib/dpkg/status", f"Package: bash\nStatus: install ok half-installed\n\n{removed}")
 
     assert made.examine(only=["packages"]) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "state"),
+    [
+        ("", "bad"),
+        ('runtime_supports_nocgroup = ["crun"]\n', "bad"),
+        ('runtime_supports_nocgroup = ["crun", "amd"]\n', "ok"),
+        # As Podman's manual has it, and Podman has not.
+        ('runtime_supports_nocgroups = ["amd"]\n', "bad"),
+    ],
+)
+def test_podman_without_cgroups_refuses_a_runtime_that_no_list_names(machine, lines, state):
+    made = machine()
+    made.add_program("podman", "exit 1")
+    program = made.add_program("amd-container-runtime", "exit 0")
+    made.write(
+        "/etc/containers/containers.conf",
+        f'[containers]\ncgroups = "disabled"\n[engine]\n{lines}[engine.runtimes]\namd = ["{program}"]\n',
+    )
+
+    (result,) = made.examine(only=["podman-file"])
+
+    assert result.finding.state == state

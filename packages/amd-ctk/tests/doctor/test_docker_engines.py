@@ -97,7 +97,7 @@ def test_an_engine_on_another_machine_is_named_and_not_judged(machine, monkeypat
     assert finding_of(made, "docker-context") == (
         "note",
         f"'docker' talks to {endpoint[:6]}10.0.0.1:2375, which is not this machine",
-        "run amd-ctk doctor there, or: unset DOCKER_HOST; docker context use default",
+        "run amd-ctk doctor there, or: unset DOCKER_HOST",
     )
 
 
@@ -153,4 +153,51 @@ def test_docker_that_maps_ids_of_users_and_closed_nodes_are_noted(machine):
         "note",
         "Docker maps ids of users, and with --device /dev/dri/renderD128 keeps its mode 0660",
         "use --runtime=amd, or --userns=host with --device",
+    )
+
+
+CANNOT_CONNECT = "echo 'Cannot connect to the Docker daemon' >&2; exit 1"
+
+
+def test_a_dead_address_is_named_and_no_service_is_started(machine, monkeypatch):
+    made = answer_with(machine(), CANNOT_CONNECT)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+
+    assert finding_of(made, "docker") == (
+        "not checked",
+        "the docker daemon does not answer: Cannot connect to the Docker daemon",
+        "an engine at unix:///nowhere.sock, or: unset DOCKER_HOST",
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "undo"), [("", "docker context use default"), ("old", "unset DOCKER_CONTEXT")], ids=["chosen", "set"]
+)
+def test_a_context_that_leads_to_a_dead_address_is_named(machine, monkeypatch, variable, undo):
+    info = json.dumps({"ServerVersion": "", "ClientInfo": {"Context": "old"}})
+    script = f"case $1 in info) echo '{info}'; exit 1;; context) echo unix:///nowhere.sock;; esac"
+    made = answer_with(machine(), script)
+    monkeypatch.setenv("DOCKER_CONTEXT", variable)
+
+    assert finding_of(made, "docker")[2] == f"an engine at unix:///nowhere.sock, or: {undo}"
+
+
+def test_a_context_that_was_removed_is_named(machine):
+    # What Docker 28.2 says of one whose directory is gone.
+    script = "case $2 in show) echo far;; *) echo 'Failed to initialize: context not found' >&2; exit 1;; esac"
+    made = answer_with(machine(), script)
+
+    assert finding_of(made, "docker") == (
+        "not checked",
+        "the docker daemon does not answer: Failed to initialize: context not found",
+        "a context that exists, or: docker context use default",
+    )
+
+
+def test_an_engine_on_another_machine_that_is_silent_is_said_to_be(machine, monkeypatch):
+    made = answer_with(machine(), CANNOT_CONNECT)
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
+
+    assert finding_of(made, "docker-context")[1] == (
+        "'docker' talks to tcp://10.0.0.1:2375, which is not this machine and does not answer"
     )

@@ -56,22 +56,22 @@ def test_a_broken_spec_of_another_vendor_hides_no_fault(machine):
 
     state, _, fix = finding_of(made, "cdi")
 
-    assert (state, fix) == ("bad", "sudo amd-ctk cdi refresh")
+    assert (state, fix) == ("bad", "sudo amd-ctk cdi generate")
 
 
 @pytest.mark.parametrize(
-    ("path", "content", "fix"),
+    ("path", "content", "moved"),
     [
-        ("/etc/cdi/amd.json", UNREADABLE, "sudo amd-ctk cdi generate"),
-        ("/etc/cdi/amd.yaml", UNREADABLE, "sudo rm /etc/cdi/amd.yaml && sudo amd-ctk cdi generate"),
-        ("/run/cdi/my gpu.json", OF_OUR_KIND, "sudo rm '/run/cdi/my gpu.json' && sudo amd-ctk cdi generate"),
+        ("/etc/cdi/amd.json", UNREADABLE, "/etc/cdi/amd.json /etc/cdi/amd.json.off"),
+        ("/etc/cdi/amd.yaml", UNREADABLE, "/etc/cdi/amd.yaml /etc/cdi/amd.yaml.off"),
+        ("/run/cdi/my gpu.json", OF_OUR_KIND, "'/run/cdi/my gpu.json' '/run/cdi/my gpu.json.off'"),
     ],
 )
-def test_a_broken_spec_for_amd_gpus_is_bad(machine, path, content, fix):
+def test_a_broken_spec_for_amd_gpus_is_bad(machine, path, content, moved):
     made = machine()
     made.write(path, content)
 
-    assert finding_of(made, "cdi")[::2] == ("bad", fix)
+    assert finding_of(made, "cdi")[::2] == ("bad", f"sudo mv {moved} && sudo amd-ctk cdi generate")
 
 
 def test_of_two_specs_with_one_name_the_toolkits_own_stays(machine):

@@ -9,7 +9,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
@@ -44,6 +44,18 @@ def engines_without(version: str) -> list[str]:
     """Return the engines that refuse a spec of this version."""
     wanted = VERSIONS.index(version)
     return [engine for engine, latest in LATEST_BY_ENGINE.items() if VERSIONS.index(latest) < wanted]
+
+
+def latest_version(engine: str, number: Sequence[int]) -> str:
+    """Return the latest version that an engine of this number reads, "" for one later than those that were tried.
+
+    An engine between two that were tried counts as the later of them.
+    """
+    for name, latest in LATEST_BY_ENGINE.items():
+        tried = tuple(map(int, name.removeprefix(engine).split("."))) if name.startswith(f"{engine} ") else ()
+        if tried and tuple(number[: len(tried)]) <= tried:
+            return latest
+    return ""
 
 
 def _needs(spec: dict[str, Any]) -> Iterator[Need]:

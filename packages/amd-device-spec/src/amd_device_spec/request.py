@@ -147,7 +147,10 @@ def with_variable(variable: str, value: str, error: RequestError) -> RequestErro
     """Return the error for the value of a variable."""
     from amdgpu_discovery.unknown_gpus import shown
 
-    return RequestError(f"{variable}={shown(value)}: {error.message}", hint=error.hint)
+    named = RequestError(f"{variable}={shown(value)}: {error.message}", hint=error.hint)
+    named.variable = variable
+    named.names_hidden = error.names_hidden
+    return named
 
 
 def _variables(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -80,6 +80,7 @@ def _read_kfd_number(host: Host) -> tuple[int, int]:
     if not (major.isdecimal() and minor.isdecimal()) or int(major) == 0:
         raise DeviceNodeError(
             f"the kernel gives no device number for {KFD_PATH}: {KFD_NUMBER} is missing or unreadable",
+            path=KFD_PATH,
             hint="check that the amdgpu driver is loaded and that /sys is mounted",
         )
     return int(major), int(minor)
@@ -96,6 +97,8 @@ def _read_nodes(
         elif path not in optional:
             raise DeviceNodeError(
                 f"{path} is missing although the driver has this device",
+                path=path,
+                is_missing=True,
                 hint=f"udev makes it: 'udevadm trigger --action=add --subsystem-match={subsystem}'",
             )
     return [
@@ -117,6 +120,8 @@ def _check_number(path: str, number: tuple[int, int], found: os.stat_result) -> 
     if found.st_mode & FILE_TYPE == CHARACTER_DEVICE and actual != number:
         raise DeviceNodeError(
             f"{path} is device {actual[0]}:{actual[1]}, but the driver's is {number[0]}:{number[1]}",
+            path=path,
+            is_left_over=True,
             hint="it is left over from an earlier boot; remove it and run 'udevadm trigger'",
         )
 

@@ -42,13 +42,34 @@ class GpusHidden(ToolkitError):
 
 
 class DeviceNodeError(ToolkitError):
-    """A device node or its number is missing or not what the driver says."""
+    """A device node or its number is missing or not what the driver says.
+
+    Attributes:
+        path: Where the node is, or should be.
+        is_missing: Whether there is no such node.
+        is_left_over: Whether there is one with another number, that of an earlier boot.
+    """
+
+    def __init__(
+        self, message: str, *, path: str, is_missing: bool = False, is_left_over: bool = False, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.is_missing = is_missing
+        self.is_left_over = is_left_over
 
 
 class RequestError(ToolkitError):
-    """A request for GPUs that this host cannot meet as it is written."""
+    """A request for GPUs that this host cannot meet as it is written.
+
+    Attributes:
+        variable: The variable of the environment that has the request, "" for any other.
+        names_hidden: Whether it names GPUs that this host has and this process may not use.
+    """
 
     exit_code = 4
+    variable = ""
+    names_hidden = False
 
 
 class SpecError(ToolkitError):

@@ -17,8 +17,6 @@ SHOW_GPUS = "'amd-ctk gpu list' shows them"
 NAMES_SHOWN = 8
 CHARACTERS_SHOWN = 60
 
-NOT_AMONG = "not among the GPUs this process may use"
-
 
 class UnknownGpu(RequestError):
     """An item that names no GPU of this host; `items` as far as they are unknown, numbers one by one.
@@ -138,12 +136,14 @@ def missing_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> Unkno
         return unknown_numbers(gpus, max(first, total), last)
     usable = [gpu.number for gpu in gpus]
     hidden = [number for number in range(first, last + 1) if number not in usable]
-    return UnknownGpu(
+    error = UnknownGpu(
         f"GPU{'s' if len(hidden) > 1 else ''} {format_numbers(hidden)} {'are' if len(hidden) > 1 else 'is'}"
-        f" {NOT_AMONG} ({format_numbers(usable)})",
+        f" not among the GPUs this process may use ({format_numbers(usable)})",
         items=[str(number) for number in hidden],
         hint="its device cgroup hides the others",
     )
+    error.names_hidden = True
+    return error
 
 
 def format_numbers(numbers: Sequence[int]) -> str:

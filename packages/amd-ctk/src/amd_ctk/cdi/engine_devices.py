@@ -35,6 +35,10 @@ class SpecFile(Value):
     problem: str = ""
     # Of a file that engines leave out, where it says so.
     kind: str = ""
+    # Of any other: the version of the specification that it names.
+    version: str = ""
+    # This user may not read it; engines may.
+    is_closed: bool = False
 
 
 class EngineDevice(Value):
@@ -102,7 +106,7 @@ def _read_directory(host: Host, directory: str) -> list[SpecFile]:
     try:
         names = sorted(name for name in host.names(directory) if _is_spec(name))
     except OSError as error:
-        return [SpecFile(path=host.path(directory), problem=reason(error))]
+        return [_unreadable(host.path(directory), error)]
     files = [_read(host.path(f"{directory}/{name}")) for name in names[:MOST_SPECS]]
     if len(names) > MOST_SPECS:
         problem = f"it has {len(names)} specs, and {MOST_SPECS} are read at most"
@@ -122,7 +126,7 @@ def _read(path: str) -> SpecFile:
     try:
         spec = parse_spec(read_plain_file(path, largest=LARGEST_SPEC)[0]).tree
     except OSError as error:
-        return SpecFile(path=path, problem=reason(error))
+        return _unreadable(path, error)
     except BrokenText as error:
         return SpecFile(path=path, problem=f"line {error.line}: {error.message}")
     if problems := form_problems(spec):
@@ -130,4 +134,9 @@ def _read(path: str) -> SpecFile:
         problem = f"{location}: {problems[0].message}" if location else problems[0].message
         kind = spec.get("kind") if isinstance(spec, dict) else None
         return SpecFile(path=path, problem=problem, kind=kind if isinstance(kind, str) else "")
-    return SpecFile(path=path, names=tuple(f"{spec['kind']}={device['name']}" for device in spec["devices"]))
+    names = tuple(f"{spec['kind']}={device['name']}" for device in spec["devices"])
+    return SpecFile(path=path, names=names, version=spec["cdiVersion"])
+
+
+def _unreadable(path: str, error: OSError) -> SpecFile:
+    return SpecFile(path=path, problem=reason(error), is_closed=isinstance(error, PermissionError))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.gpus import NodeProblem
@@ -11,5 +13,4 @@ TRIGGER = "sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-m
 
 def fix_nodes(problem: NodeProblem) -> str:
     """Return the command that makes a node that is missing or wrong."""
-    path = problem.message.split(" ", 1)[0]
-    return f"sudo rm {path} && {TRIGGER}" if " is device " in problem.message else TRIGGER
+    return f"sudo rm {quote(problem.path)} && {TRIGGER}" if problem.is_left_over else TRIGGER

@@ -78,7 +78,7 @@ def _compare(host: Host, wanted: GenerateOptions) -> str:
 
 
 def _make_nodes(host: Host, facts: Facts) -> Iterator[Repair]:
-    missing = [problem for problem in facts.gpus.node_problems if " is missing " in problem.message]
+    missing = [problem for problem in facts.gpus.node_problems if problem.is_missing]
     # A simulated host has no udev, and a user namespace gets its nodes from outside.
     if missing and host.is_this_machine and not facts.kernel.is_user_namespace:
         check = "partitions" if all(problem.is_partition for problem in missing) else "nodes"

@@ -131,7 +131,7 @@ def _further_refusals(first: ToolkitError, request: GpuRequest | None, host: Hos
     if not isinstance(first, RequestError) or request is None or not request.visible:
         return []
     start = f"{VISIBLE_DEVICES}={shown(request.visible)}: "
-    if not first.message.startswith(start):
+    if first.variable != VISIBLE_DEVICES:
         return []
     problems = resolve(_locate_gpus(host), request.visible, unnumbered=lambda: find_unnumbered_gpus(host)).problems
     found = [RequestError(f"{start}{problem.message}", hint=problem.hint) for problem in problems]

@@ -57,7 +57,7 @@ def _judge_tag(tag: str, values: dict[str, str], facts: ContainerFacts) -> Candi
     try:
         check_requirements(requirements_of(values), facts)
     except RequirementError as error:
-        return Candidate(name=tag, reason=error.message.partition(": ")[2])
+        return Candidate(name=tag, reason=error.clause)
     target = values.get("gfx") or values.get("family") or values.get("gfx|family") or ""
     version = leading_numbers(values.get("version", "")) + leading_numbers(values.get("rocm", ""))
     return Candidate(name=tag, rank=(_exactness(target), _level(values.get("cpu", "")), version, tag))

@@ -42,6 +42,8 @@ class SlurmStatus(Value):
     # The program that Slurm calls for containers, "" where it calls none.
     runtime: str
     problems: tuple[str, ...]
+    # What gres.conf names as GPUs and is none of this host.
+    foreign_files: tuple[str, ...] = ()
 
 
 def read_status(host: Host, gpus: Sequence[Gpu], node: str) -> SlurmStatus:
@@ -59,7 +61,13 @@ def read_status(host: Host, gpus: Sequence[Gpu], node: str) -> SlurmStatus:
         constrains_devices=constrains,
         runtime=runtime,
         problems=tuple(problems),
+        foreign_files=tuple(_find_foreign(files, gpus)),
     )
+
+
+def format_foreign(file: str) -> str:
+    """Return the sentence about a file of gres.conf that is no GPU of this host."""
+    return f"{GRES_CONF} names {file}, which is no GPU of this host"
 
 
 def _join(gpu: Gpu, files: Sequence[str]) -> NodeGpu:
@@ -76,13 +84,16 @@ def _problems_of_gres(host: Host, files: Sequence[str], gpus: Sequence[Gpu], nod
     for gpu in joined:
         if gpu.slurm_number is None:
             yield f"GPU {gpu.number} ({gpu.file}) is not in {GRES_CONF}, so Slurm gives it to no job"
-    known = {path for gpu in gpus for path in (gpu.render_path, gpu.card_path)}
-    for file in files:
-        if file not in known:
-            yield f"{GRES_CONF} names {file}, which is no GPU of this host"
+    for file in _find_foreign(files, gpus):
+        yield format_foreign(file)
     positions = [gpu.slurm_number for gpu in joined if gpu.slurm_number is not None]
     if positions != sorted(positions):
         yield "Slurm counts the GPUs in another order than the host, see the column Slurm Id"
+
+
+def _find_foreign(files: Sequence[str], gpus: Sequence[Gpu]) -> Iterator[str]:
+    known = {path for gpu in gpus for path in (gpu.render_path, gpu.card_path)}
+    yield from (file for file in files if file not in known)
 
 
 def _problems_around(*, constrains_devices: bool, runtime: str) -> Iterator[str]:

@@ -23,7 +23,7 @@ from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import asks_for_nothing
-from amdgpu_discovery.unknown_gpus import NOT_AMONG, format_numbers, shown
+from amdgpu_discovery.unknown_gpus import format_numbers, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def no_gpu_of_job() -> RequestError:
 
 def with_gpus_of_job(error: RequestError, numbers: Sequence[int]) -> RequestError:
     """Return an error about GPUs that are not those of the job, with the numbers of those that are."""
-    if NOT_AMONG not in error.message:
+    if not error.names_hidden:
         return error
     return RequestError(error.message, hint=f"Slurm gave this job {format_numbers(numbers)}")
 

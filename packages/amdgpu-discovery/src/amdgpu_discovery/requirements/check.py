@@ -56,7 +56,8 @@ def check_requirements(requirements: Mapping[str, str], facts: ContainerFacts) -
             notes.update(dict.fromkeys(_check(value, facts)))
         except RequirementError as error:
             # The value as it stands in the image, in front of what is the case.
-            raise RequirementError(f"{shown(variable)}={shown(value)}: {error.message}", hint=HINT) from error
+            words = f"{shown(variable)}={shown(value)}: {error.message}"
+            raise RequirementError(words, hint=HINT, clause=error.clause) from error
     if facts.override:
         notes[f"{OVERRIDE} makes ROCm take every GPU for {facts.override}, which AMD does not support"] = None
     return list(notes)

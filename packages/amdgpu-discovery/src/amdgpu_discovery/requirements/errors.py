@@ -8,9 +8,17 @@ HINT = "AMD_DISABLE_REQUIRE=true starts it anyway"
 
 
 class RequirementError(ToolkitError):
-    """An image requires what the GPUs of its container or their host do not have."""
+    """An image requires what the GPUs of its container or their host do not have.
+
+    Attributes:
+        clause: What is the case, without the variable that requires something else.
+    """
 
     exit_code = 10
+
+    def __init__(self, message: str, *, hint: str = "", clause: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.clause = clause or message
 
 
 def not_judged(message: str) -> RequirementError:

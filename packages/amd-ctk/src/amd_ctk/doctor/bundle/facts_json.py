@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from amd_ctk.doctor.bundle.typed_json import format_value, parse_value
 from amd_ctk.doctor.facts.all import Facts
-from amd_ctk.doctor.facts.cdi import CdiFacts
+from amd_ctk.doctor.facts.cdi import CdiFacts, SpecProblem
 from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_ctk.doctor.facts.docker import DockerFacts
+from amd_ctk.doctor.facts.docker_endpoint import Endpoint
 from amd_ctk.doctor.facts.engine_files import EngineFileFacts
 from amd_ctk.doctor.facts.gpus import GpuFacts, NodeProblem
 from amd_ctk.doctor.facts.inside import ImageFacts, InsideFacts
@@ -34,6 +35,7 @@ TYPES: dict[str, type[Value]] = {
     for value_type in (
         *(KernelFacts, GpuFacts, DockerFacts, CdiFacts, ToolkitFacts, PodmanFacts, EngineFileFacts, SlurmFacts),
         *(PackageFacts, StaleContainer, InsideFacts, ImageFacts, NodeProblem, User, TriedNode, ContainerProcess),
+        *(SpecProblem, Endpoint),
         *(NodeGpu, SlurmStatus, ProcessId, DeviceNode, DeviceNumber, Gpu, PciAddress, UnnumberedGpu),
     )
 }

@@ -5,12 +5,18 @@ from __future__ import annotations
 from shlex import quote
 
 from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT
-from amd_ctk.doctor.check import Finding, bad, check, note, ok
+from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
+from amd_device_spec.cdi_version import VERSIONS, latest_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from amd_ctk.doctor.facts.all import Facts
-    from amd_ctk.doctor.facts.cdi import CdiFacts
+    from amd_ctk.doctor.facts.cdi import CdiFacts, SpecProblem
+
+GENERATE = "sudo amd-ctk cdi generate"
+REFRESH = "sudo amd-ctk cdi refresh"
 
 
 @check(
@@ -21,16 +27,20 @@ if TYPE_CHECKING:
 def check_cdi(facts: Facts) -> Finding | None:
     """Is the CDI spec true of this host?"""
     cdi = facts.cdi
+    closed = next((broken for broken in cdi.broken if broken.is_closed), None)
+    if closed:
+        return not_checked(f"{closed.path} may not be read", needs="root")
     if cdi.broken:
-        return bad(f"engines leave a spec out: {cdi.broken[0]}", fix=_replace(cdi.broken[0]))
+        broken = cdi.broken[0]
+        return bad(f"engines leave a spec out: {broken.path}: {broken.words}", fix=_write_instead(broken.path, cdi))
     if cdi.conflicts:
         return None
     if not cdi.paths:
-        return note("no CDI spec offers amd.com/gpu, for engines that use CDI", fix="sudo amd-ctk cdi generate")
+        return note("no CDI spec offers amd.com/gpu, for engines that use CDI", fix=GENERATE)
     if cdi.untrue:
         # A spec is compared with what the host has, so that has to be right first.
         is_host_well = facts.gpus.gpus and not facts.gpus.node_problems
-        return bad(cdi.untrue[0], fix="sudo amd-ctk cdi refresh") if is_host_well else None
+        return bad(cdi.untrue[0].words, fix=_fix_untrue(cdi.untrue[0], cdi)) if is_host_well else None
     return _judge_true_spec(cdi)
 
 
@@ -38,18 +48,29 @@ def _judge_true_spec(cdi: CdiFacts) -> Finding:
     words = f"{', '.join(cdi.paths)} says what this host has"
     if cdi.broken_of_others:
         other = cdi.broken_of_others[0]
-        return note(f"{words}; engines leave out {other}", fix=f"correct or move {_path_of(other)}")
+        return note(f"{words}; engines leave out {other.path}: {other.words}", fix=f"correct or move {other.path}")
     return ok(words)
 
 
-def _replace(broken: str) -> str:
-    path = _path_of(broken)
-    generate = "sudo amd-ctk cdi generate"
-    return generate if path == DEFAULT_OUTPUT else f"sudo rm {quote(path)} && {generate}"
+def _fix_untrue(problem: SpecProblem, cdi: CdiFacts) -> str:
+    if problem.is_refreshed:
+        return REFRESH
+    # Version 1 of AMD's toolkit leaves one, which nothing refreshes.
+    return GENERATE if problem.path == DEFAULT_OUTPUT else _write_instead(problem.path, cdi)
 
 
-def _path_of(broken: str) -> str:
-    return broken.partition(": ")[0]
+def _write_instead(path: str, cdi: CdiFacts) -> str:
+    return f"{_move_away(path)} && {REFRESH if cdi.has_refreshed else GENERATE}"
+
+
+def judge_version(engine: str, number: Sequence[int], cdi: CdiFacts) -> Finding | None:
+    """Judge whether an engine reads specs of the latest version there is; None where it does, or where nobody knows."""
+    known = latest_version(engine, number)
+    if not known or not cdi.latest_version or VERSIONS.index(cdi.latest_version) <= VERSIONS.index(known):
+        return None
+    shown = f"{engine} {'.'.join(map(str, number))} reads CDI specs up to version {known}"
+    fix = _write_instead(cdi.latest_path, cdi)
+    return bad(f"{shown}, and {cdi.latest_path} has {cdi.latest_version}", fix=fix)
 
 
 @check(
@@ -69,6 +90,9 @@ def check_cdi_names(facts: Facts) -> Finding | None:
 
 def _set_aside(paths: tuple[str, ...]) -> str:
     """Return the command after which one of these files is left, the toolkit's own where it is among them."""
-    path = next((path for path in paths if path != DEFAULT_OUTPUT), "")
+    return _move_away(next((path for path in paths if path != DEFAULT_OUTPUT), ""))
+
+
+def _move_away(path: str) -> str:
     # Engines read *.json, *.yaml and *.yml.
     return f"sudo mv {quote(path)} {quote(f'{path}.off')}"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
+from amd_ctk.doctor.checks.cdi import judge_version
+from amd_ctk.doctor.facts.docker import LATE, REFUSED
 from amd_ctk.doctor.inside.tried import FIRST_BY_CDI, FIRST_WITH_GPUS, ignored_gpus_option, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
+    from amd_ctk.doctor.facts.docker import DockerFacts
 
 FIRST_WITH_CDI = (25,)
 FIRST_WITH_CDI_ON = (28, 2)
@@ -25,9 +28,8 @@ def check_containerd(facts: Facts) -> Finding | None:
     """Is config.toml of containerd understood, and is the program there that it names?"""
     containerd = facts.containerd
     if containerd.problem:
-        path = containerd.problem.partition(": ")[0]
-        fix = f"correct {path}, and try it with: containerd config dump"
-        return bad(f"containerd cannot read {containerd.problem}", fix=fix)
+        fix = f"correct {containerd.broken_file}, and try it with: containerd config dump"
+        return bad(f"containerd cannot read {containerd.broken_file}: {containerd.problem}", fix=fix)
     if containerd.missing_program:
         words = f"config.toml of containerd names {containerd.missing_program}, which is not there"
         return bad(words, fix="sudo amd-ctk runtime configure --runtime=containerd")
@@ -43,11 +45,11 @@ def check_containerd(facts: Facts) -> Finding | None:
 def check_docker(facts: Facts) -> Finding | None:
     """Does the docker daemon know the AMD runtime?"""
     docker = facts.docker
-    is_elsewhere = docker.other_machine or "Docker Desktop" in docker.operating_system
+    is_elsewhere = docker.endpoint.is_other_machine or docker.is_desktop
     if not docker.is_installed or docker.is_broken or is_elsewhere:
         return None
     if docker.problem:
-        return _judge_silence(docker.problem)
+        return _judge_silence(docker)
     version, lost = docker.version_words, [name for name in docker.file_runtimes if name not in docker.runtimes]
     if lost:
         words = f"{version} was started before daemon.json had the runtime {lost[0]}"
@@ -57,12 +59,14 @@ def check_docker(facts: Facts) -> Finding | None:
     return ok(f"{version} has the runtime {', '.join(docker.file_runtimes) or 'amd'}")
 
 
-def _judge_silence(problem: str) -> Finding:
-    words = f"the docker daemon does not answer: {problem}"
-    if "permission denied" in problem.lower():
+def _judge_silence(docker: DockerFacts) -> Finding:
+    words, endpoint = f"the docker daemon does not answer: {docker.problem}", docker.endpoint
+    if docker.silence == REFUSED:
         return not_checked(words, needs="root or group docker")
-    is_hanging = "gave no answer" in problem
-    return not_checked(words, needs=f"sudo systemctl {'status' if is_hanging else 'start'} docker")
+    if endpoint.undo:
+        there = f"an engine at {endpoint.address}" if endpoint.address else "a context that exists"
+        return not_checked(words, needs=f"{there}, or: {endpoint.undo}")
+    return not_checked(words, needs=f"sudo systemctl {'status' if docker.silence == LATE else 'start'} docker")
 
 
 @check(
@@ -81,7 +85,7 @@ def check_docker_cdi(facts: Facts) -> Finding | None:
     is_on = docker.file_cdi if docker.file_cdi is not None else docker.version >= FIRST_WITH_CDI_ON
     if not is_on:
         return note("Docker's CDI is off", fix=f"{docker.configure_command} --cdi && {docker.restart_command}")
-    return ok("Docker reads CDI specs")
+    return judge_version("Docker", docker.version, facts.cdi) or ok("Docker reads CDI specs")
 
 
 @check(
@@ -92,10 +96,12 @@ def check_docker_cdi(facts: Facts) -> Finding | None:
 )
 def check_docker_context(facts: Facts) -> Finding | None:
     """Is the engine behind `docker` another machine?"""
-    if facts.docker.other_machine:
-        words = f"'docker' talks to {facts.docker.other_machine}, which is not this machine"
-        return note(words, fix="run amd-ctk doctor there, or: unset DOCKER_HOST; docker context use default")
-    if "Docker Desktop" not in facts.docker.operating_system:
+    endpoint = facts.docker.endpoint
+    if endpoint.is_other_machine:
+        silent = " and does not answer" if facts.docker.problem else ""
+        words = f"'docker' talks to {endpoint.address}, which is not this machine{silent}"
+        return note(words, fix=f"run amd-ctk doctor there, or: {endpoint.undo}")
+    if not facts.docker.is_desktop:
         return None
     return bad("'docker' talks to Docker Desktop, which runs in a virtual machine", fix="docker context use default")
 

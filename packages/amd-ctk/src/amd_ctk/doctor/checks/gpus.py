@@ -28,6 +28,8 @@ def check_kfd(facts: Facts) -> Finding | None:
     """Does the compute driver know the GPUs?"""
     if not facts.kernel.is_driver_loaded:
         return None
+    if facts.gpus.closed_kfd:
+        return not_checked(f"{facts.gpus.closed_kfd} may not be read", needs="root, outside of containers")
     if facts.gpus.hidden:
         return note("the device cgroup of this process hides GPUs", fix="run it outside of containers")
     if facts.gpus.problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
+from amd_ctk.doctor.checks.cdi import judge_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,6 +12,17 @@ if TYPE_CHECKING:
 CONFIGURE = "sudo amd-ctk runtime configure --runtime=podman"
 EVERYBODY = 0o006
 GROUP = 0o060
+
+
+@check(
+    "podman-cdi",
+    engine="podman",
+    why="Podman leaves out a spec of a version that it does not know, and refuses '--device amd.com/gpu=0'",
+    see="reference/cdi.md",
+)
+def check_podman_cdi(facts: Facts) -> Finding | None:
+    """Does Podman understand the version of the CDI specs?"""
+    return judge_version("Podman", facts.podman.version, facts.cdi) if facts.podman.version else None
 
 
 @check(
@@ -25,10 +37,16 @@ def check_podman_file(facts: Facts) -> Finding | None:
     if not podman.is_installed:
         return None
     if podman.files.problem:
-        path = podman.files.problem.partition(": ")[0]
-        return bad(f"Podman cannot read {podman.files.problem}", fix=f"correct {path}, and try it with: podman info")
+        path = podman.files.broken_file
+        fix = f"correct {path}, and try it with: podman info"
+        return bad(f"Podman cannot read {path}: {podman.files.problem}", fix=fix)
     if podman.files.missing_program:
         return bad(f"containers.conf names {podman.files.missing_program}, which is not there", fix=CONFIGURE)
+    if podman.files.runtimes and podman.refuses_runtime:
+        words = (
+            f'containers.conf has cgroups="disabled", and Podman then refuses the runtime {podman.files.runtimes[-1]}'
+        )
+        return bad(words, fix="add it to runtime_supports_nocgroup below [engine], beside the runtimes that are there")
     if not podman.files.runtimes:
         return note("Podman has no runtime amd; '--device amd.com/gpu=0' works without", fix=CONFIGURE)
     return ok(f"Podman has the runtime {podman.files.runtimes[-1]}")

@@ -6,6 +6,7 @@ import os
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
+from amd_ctk.slurm.status import format_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ def check_slurm(facts: Facts) -> Finding | None:
 
 def _judge_status(status: SlurmStatus, files: tuple[str, ...]) -> Finding:
     numbered = [gpu for gpu in status.gpus if gpu.slurm_number is not None]
-    wrong = [problem for problem in status.problems if "is no GPU of this host" in problem]
-    if wrong or (files and not numbered):
-        return bad((wrong or status.problems)[0], fix=f"write gres.conf as 'amd-ctk slurm gres' prints it; {SHOW}")
+    if status.foreign_files or (files and not numbered):
+        words = format_foreign(status.foreign_files[0]) if status.foreign_files else status.problems[0]
+        return bad(words, fix=f"write gres.conf as 'amd-ctk slurm gres' prints it; {SHOW}")
     if status.runtime and os.path.basename(status.runtime) != RUNTIME_PROGRAM:
         words = f"Slurm calls {status.runtime} for containers, and these get no GPU"
         return bad(words, fix="sudo amd-ctk runtime configure --runtime=slurm")

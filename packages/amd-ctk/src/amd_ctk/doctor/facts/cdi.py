@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from amd_ctk.cdi.engine_devices import SPEC_SUFFIXES, resolve_devices
-from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, find_generate_options
+from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, find_generate_options, read_all_generate_options
 from amd_ctk.cdi.validation import find_problems
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_names import DEVICE_CLASS, VENDOR
+from amd_device_spec.cdi_version import VERSIONS
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -18,17 +19,32 @@ if TYPE_CHECKING:
 KIND = f"{VENDOR}/{DEVICE_CLASS}"
 
 
+class SpecProblem(Value):
+    """What is wrong with a file of CDI devices."""
+
+    path: str
+    words: str
+    is_closed: bool = False
+    # Whether `amd-ctk cdi refresh` writes it.
+    is_refreshed: bool = False
+
+
 class CdiFacts(Value):
     """What engines are offered as amd.com/gpu."""
 
     # The files that offer it, by the path that people use.
     paths: tuple[str, ...] = ()
+    # Of these, the one with the latest version of the specification.
+    latest_path: str = ""
+    latest_version: str = ""
     # A file for amd.com/gpu that engines leave out, and why.
-    broken: tuple[str, ...] = ()
+    broken: tuple[SpecProblem, ...] = ()
     # The same of other vendors' files.
-    broken_of_others: tuple[str, ...] = ()
+    broken_of_others: tuple[SpecProblem, ...] = ()
     # Where a spec contradicts the host.
-    untrue: tuple[str, ...] = ()
+    untrue: tuple[SpecProblem, ...] = ()
+    # Whether `amd-ctk cdi generate` wrote any spec that is refreshed.
+    has_refreshed: bool = False
     # Names that two files of one directory define, so that no engine resolves them.
     conflicts: tuple[str, ...] = ()
     # The files that define the first of these names.
@@ -44,10 +60,15 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     overridden = {path for offer in amd_devices if not offer.is_conflict for path in offer.paths[:-1]}
     conflicts = [offer for offer in amd_devices if offer.is_conflict]
     broken = [file for files in directories for file in files if file.problem]
+    by_version = [(file.version, file.path) for files in directories for file in files if file.path in counting]
+    latest_version, latest_path = max(by_version, key=_order, default=("", ""))
     return CdiFacts(
+        latest_version=latest_version,
+        latest_path=_shown(host, latest_path),
         paths=tuple(_shown(host, path) for path in counting),
-        broken=tuple(_words(host, file) for file in broken if _is_meant_for_amd(host, file)),
-        broken_of_others=tuple(_words(host, file) for file in broken if not _is_meant_for_amd(host, file)),
+        broken=tuple(_problem(host, file) for file in broken if _is_meant_for_amd(host, file)),
+        broken_of_others=tuple(_problem(host, file) for file in broken if not _is_meant_for_amd(host, file)),
+        has_refreshed=_has_refreshed(host),
         untrue=tuple(problem for path in counting for problem in _find_untruths(host, path)),
         conflicts=tuple(offer.name for offer in conflicts),
         conflicting=tuple(_shown(host, path) for offer in conflicts[:1] for path in offer.paths),
@@ -55,8 +76,8 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     )
 
 
-def _words(host: Host, file: SpecFile) -> str:
-    return f"{_shown(host, file.path)}: {file.problem}"
+def _problem(host: Host, file: SpecFile) -> SpecProblem:
+    return SpecProblem(path=_shown(host, file.path), words=file.problem, is_closed=file.is_closed)
 
 
 def _is_meant_for_amd(host: Host, file: SpecFile) -> bool:
@@ -68,14 +89,29 @@ def _is_meant_for_amd(host: Host, file: SpecFile) -> bool:
     return is_directory or _shown(host, file.path) == DEFAULT_OUTPUT or name.startswith("amd")
 
 
-def _find_untruths(host: Host, path: str) -> list[str]:
+def _order(found: tuple[str, str]) -> tuple[int, str]:
+    version, path = found
+    return VERSIONS.index(version), path
+
+
+def _has_refreshed(host: Host) -> bool:
+    try:
+        return bool(read_all_generate_options(host))
+    except ToolkitError:
+        return False
+
+
+def _find_untruths(host: Host, path: str) -> list[SpecProblem]:
     shown = _shown(host, path)
     try:
-        wanted = find_generate_options(host, shown)
+        wanted = find_generate_options(host, shown) or find_generate_options(host, f"/var{shown}")
         problems = find_problems(host, path, wanted.options if wanted else CdiOptions())
     except ToolkitError as error:
-        return [f"{shown}: {error.message}"]
-    return [problem.replace(path, shown, 1) for problem in problems]
+        return [SpecProblem(path=shown, words=f"{shown}: {error.message}")]
+    return [
+        SpecProblem(path=shown, words=problem.replace(path, shown, 1), is_refreshed=wanted is not None)
+        for problem in problems
+    ]
 
 
 def _shown(host: Host, path: str) -> str:

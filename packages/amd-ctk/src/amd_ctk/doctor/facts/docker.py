@@ -6,10 +6,10 @@ import os
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
-from amd_ctk.doctor.facts.docker_endpoint import find_other_machine
+from amd_ctk.doctor.facts.docker_endpoint import Endpoint, find_endpoint
 from amd_ctk.engines.docker import DOCKER
 from amd_ctk.explain.running import SECONDS
-from amd_ctk.programs import ask
+from amd_ctk.programs import ask, parse_version
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_ctk.doctor.facts.users import User
+    from amd_ctk.programs import Answer
     from amdgpu_discovery.host import Host
 
 CONFIGURE = "sudo amd-ctk runtime configure"
 # What rootless Docker reads in its user's home directory.
 ROOTLESS_FILE = ".config/docker/daemon.json"
+# Why an engine does not answer: this user may not ask it, it takes too long, or nothing is there.
+REFUSED = "refused"
+LATE = "late"
+ABSENT = "absent"
 # The longest that people write have 2 KiB.
 LARGEST = 128 * 1024
 
@@ -32,8 +37,9 @@ class DockerFacts(Value):
     """The engine behind the `docker` command, and daemon.json."""
 
     is_installed: bool = False
-    # Why the engine does not answer, "" where it does.
+    # Why the engine does not answer, "" where it does; one of the kinds below.
     problem: str = ""
+    silence: str = ""
     version: tuple[int, ...] = ()
     runtimes: tuple[str, ...] = ()
     default_runtime: str = ""
@@ -42,8 +48,7 @@ class DockerFacts(Value):
     # Whether ids of users are others in containers (userns-remap), and whether containers get labels of SELinux.
     maps_users: bool = False
     sets_labels: bool = False
-    # The endpoint of another machine's engine, "" where it is this machine's.
-    other_machine: str = ""
+    endpoint: Endpoint = Endpoint()
     # The daemon.json that this engine reads.
     file_path: str = DOCKER.config_path
     # Names under which daemon.json has the AMD runtime, and the programs that it names for them.
@@ -62,6 +67,11 @@ class DockerFacts(Value):
     def is_broken(self) -> bool:
         """Return whether daemon.json cannot serve, whatever the daemon does."""
         return bool(self.file_problem or self.missing_programs)
+
+    @property
+    def is_desktop(self) -> bool:
+        """Return whether the engine runs in the virtual machine of Docker Desktop."""
+        return "Docker Desktop" in self.operating_system
 
     @property
     def version_words(self) -> str:
@@ -86,27 +96,35 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     `user` is the one who has a rootless engine, if there is one.
     """
     answer = ask(["docker", "info", "--format", "{{json .}}"], seconds=SECONDS)
+    if not answer.is_installed:
+        return _read_file(host)
     info = _parse(answer.output)
-    is_installed = "not installed" not in answer.problem
-    other_machine = find_other_machine(info) if is_installed else ""
-    if other_machine:
-        # What it answers is not about this host.
-        return _read_file(host).replace(is_installed=True, other_machine=other_machine)
-    if answer.problem:
-        return _read_file(host).replace(is_installed=is_installed, problem=answer.problem)
+    endpoint = find_endpoint(info, may_ask=not answer.is_late)
     if not info.get("ServerVersion"):
-        lines = answer.errors.strip().splitlines() or ["the docker daemon does not answer"]
-        return _read_file(host).replace(is_installed=True, problem=lines[-1])
+        return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_silence(answer))
+    if endpoint.is_other_machine:
+        # What it answers is not about this host.
+        return _read_file(host).replace(is_installed=True, endpoint=endpoint)
     is_rootless = "name=rootless" in _security_options(info)
     facts = _read_user_file(host, user) if is_rootless else _read_file(host)
-    return _add_info(facts, info).replace(is_rootless=is_rootless)
+    return _add_info(facts, info).replace(is_rootless=is_rootless, endpoint=endpoint)
+
+
+def _read_silence(answer: Answer) -> dict[str, str]:
+    """Return why there is no answer: `problem` and `silence` of DockerFacts."""
+    if answer.problem:
+        return {"problem": answer.problem, "silence": LATE if answer.is_late else ABSENT}
+    lines = answer.errors.strip().splitlines() or ["the docker daemon does not answer"]
+    # The kernel's words, which Docker's command repeats.
+    is_refused = "permission denied" in lines[-1].lower()
+    return {"problem": lines[-1], "silence": REFUSED if is_refused else ABSENT}
 
 
 def _add_info(facts: DockerFacts, info: dict[str, Any]) -> DockerFacts:
     runtimes = info.get("Runtimes")
     return facts.replace(
         is_installed=True,
-        version=_parse_version(str(info["ServerVersion"])),
+        version=parse_version(str(info["ServerVersion"])),
         runtimes=tuple(sorted(runtimes)) if isinstance(runtimes, dict) else (),
         default_runtime=str(info.get("DefaultRuntime") or ""),
         operating_system=str(info.get("OperatingSystem") or ""),
@@ -128,11 +146,6 @@ def _parse(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return info if isinstance(info, dict) else {}
-
-
-def _parse_version(text: str) -> tuple[int, ...]:
-    parts = text.replace("-", ".").replace("+", ".").split(".")[:3]
-    return tuple(int(part) for part in parts if part.isascii() and part.isdecimal())
 
 
 def _read_file(host: Host) -> DockerFacts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
-from amd_ctk.documents.document import DocumentError
+from amd_ctk.documents.document import ABSENT, DocumentError
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from amd_ctk.configuration.engine import Engine
-    from amd_ctk.documents.document import Document
+    from amd_ctk.documents.document import Document, KeyPath
     from amdgpu_discovery.host import Host
 
 # The longest that come with an engine have 30 KiB, most of it comments.
@@ -25,7 +25,7 @@ LARGEST = 128 * 1024
 class EngineFileFacts(Value):
     """The files of one engine; problems are those of the first file that has one."""
 
-    # "/etc/containers/containers.conf: line 3: ..."
+    broken_file: str = ""
     problem: str = ""
     # The program of the AMD runtime that a file names and that is not there.
     missing_program: str = ""
@@ -39,14 +39,29 @@ def read_engine_files(host: Host, engine: Engine, paths: Iterable[str]) -> Engin
     facts = EngineFileFacts()
     for path in paths:
         try:
-            document = engine.read(read_plain_file(host.path(path), largest=LARGEST)[0].decode())
+            document = _read_document(host, engine, path)
         except FileNotFoundError:
             continue
         except (OSError, ValueError, RecursionError, ToolkitError) as error:
-            facts = facts.replace(problem=facts.problem or f"{path}: {_why(error)}")
+            facts = facts if facts.problem else facts.replace(broken_file=path, problem=_why(error))
             continue
         facts = _read(facts, engine, document)
     return facts
+
+
+def read_values(host: Host, engine: Engine, paths: Iterable[str], key: KeyPath) -> list[object]:
+    """Return the values of a key in files, the strongest last; a file that cannot be read has none."""
+    found: list[object] = []
+    for path in paths:
+        try:
+            found.append(_read_document(host, engine, path).get(key))
+        except (OSError, ValueError, RecursionError, ToolkitError):
+            continue
+    return [value for value in found if value is not ABSENT]
+
+
+def _read_document(host: Host, engine: Engine, path: str) -> Document:
+    return engine.read(read_plain_file(host.path(path), largest=LARGEST)[0].decode())
 
 
 def _read(facts: EngineFileFacts, engine: Engine, document: Document) -> EngineFileFacts:

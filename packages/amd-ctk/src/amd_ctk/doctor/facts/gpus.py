@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 
 from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH, find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
-from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, ToolkitError, reason
+from amdgpu_discovery.errors import DeviceNodeError, DriverUnavailable, GpusHidden, ToolkitError, reason
 from amdgpu_discovery.gpu import DeviceNode
 from amdgpu_discovery.value import Value
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
     from amdgpu_discovery.host import Host
 
+KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 PCI_DEVICES = "/sys/bus/pci/devices"
 AMD_VENDOR = "0x1002"
 # PCI: display controllers, and processing accelerators.
@@ -31,6 +34,9 @@ class NodeProblem(Value):
 
     number: int
     is_partition: bool
+    path: str
+    is_missing: bool
+    is_left_over: bool
     message: str
     hint: str
 
@@ -43,6 +49,8 @@ class GpuFacts(Value):
     # How many this process may not see, because of its device cgroup.
     hidden: int = 0
     problem: str = ""
+    # A file or a directory of KFD that this user may not read, whatever its device cgroup says.
+    closed_kfd: str = ""
     nodes: tuple[DeviceNode, ...] = ()
     node_problems: tuple[NodeProblem, ...] = ()
     # PCI addresses of AMD's GPUs, whatever driver they have or lack.
@@ -68,6 +76,7 @@ def read_gpus(host: Host) -> GpuFacts:
         unnumbered=tuple(_find_unnumbered(host)),
         hidden=hidden,
         problem=problem,
+        closed_kfd=_find_closed(host),
         nodes=tuple(nodes),
         node_problems=tuple(problems),
         pci_functions=tuple(sorted(_pci_functions(host))),
@@ -88,6 +97,21 @@ def _find(host: Host) -> tuple[list[Gpu], int, str]:
     return gpus, gpus[0].host_total - len(gpus) if gpus else 0, ""
 
 
+def _find_closed(host: Host) -> str:
+    try:
+        names = os.listdir(host.path(KFD_NODES))
+    except OSError as error:
+        return KFD_NODES if _is_closed(error) else ""
+    paths = [f"{KFD_NODES}/{name}/properties" for name in sorted(names)]
+    found = zip(paths, host.read_each(paths), strict=True)
+    return next((path for path, content in found if isinstance(content, OSError) and _is_closed(content)), "")
+
+
+def _is_closed(error: OSError) -> bool:
+    # EPERM is the device cgroup's.
+    return error.errno == errno.EACCES
+
+
 def _find_unnumbered(host: Host) -> list[UnnumberedGpu]:
     try:
         return find_unnumbered_gpus(host)
@@ -99,10 +123,17 @@ def _find_nodes(host: Host, gpus: Sequence[Gpu], problems: list[NodeProblem]) ->
     for gpu in gpus:
         try:
             yield from find_device_nodes(host, [gpu])
-        except ToolkitError as error:
-            is_partition = gpu.partition_total > 1
+        except DeviceNodeError as error:
             problems.append(
-                NodeProblem(number=gpu.number, is_partition=is_partition, message=error.message, hint=error.hint)
+                NodeProblem(
+                    number=gpu.number,
+                    is_partition=gpu.partition_total > 1,
+                    path=error.path,
+                    is_missing=error.is_missing,
+                    is_left_over=error.is_left_over,
+                    message=error.message,
+                    hint=error.hint,
+                )
             )
             # Those that are there may have a fault of their own.
             yield from _find_present(host, gpu)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 
-from amd_ctk.doctor.facts.engine_files import EngineFileFacts, read_engine_files
+from amd_ctk.doctor.facts.engine_files import EngineFileFacts, read_engine_files, read_values
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.engines.podman import PODMAN
 from amd_ctk.explain.engine_view import podman_files
+from amd_ctk.programs import ask, parse_version
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -26,7 +28,10 @@ class PodmanFacts(Value):
     """Podman; `user` is the one who runs it without root, None where nobody does."""
 
     is_installed: bool = False
+    version: tuple[int, ...] = ()
     files: EngineFileFacts = EngineFileFacts()
+    # Containers have no cgroup, and the AMD runtime is not among those that Podman lets do without.
+    refuses_runtime: bool = False
     has_crun: bool = False
     user: User | None = None
     # Of /etc/subuid and /etc/subgid, those that give the user no ids.
@@ -45,15 +50,18 @@ def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> Pod
 
     A `user` counts who has containers of Podman, or where Podman `is_meant`.
     """
-    import shutil
-
     if shutil.which("podman") is None:
         return PodmanFacts()
     if user and not is_meant and host.stat(f"{user.home}/{STORAGE}") is None:
         user = None
+    paths = _files(host, user)
+    files = read_engine_files(host, PODMAN, paths)
     return PodmanFacts(
         is_installed=True,
-        files=read_engine_files(host, PODMAN, _files(host, user)),
+        # This alone does not make it set itself up.
+        version=parse_version(ask(["podman", "--version"]).output.strip().rpartition(" ")[2]),
+        files=files,
+        refuses_runtime=_refuses(host, paths, files.runtimes),
         has_crun=shutil.which("crun") is not None,
         user=user,
         without_ranges=_without_ranges(host, user) if user else (),
@@ -65,6 +73,14 @@ def _files(host: Host, user: User | None) -> list[str]:
     own = f"{user.home}/{USER_CONF}" if user else ""
     drop_ins = sorted(f"{own}.d/{name}" for name in host.names(f"{own}.d") if name.endswith(".conf")) if own else []
     return [*podman_files(host), *([own] if own else []), *drop_ins[:MOST_DROP_INS]]
+
+
+def _refuses(host: Host, paths: list[str], runtimes: tuple[str, ...]) -> bool:
+    cgroups = read_values(host, PODMAN, paths, ("containers", "cgroups"))
+    # With an "s" at its end in Podman's manual, and without in Podman.
+    able = read_values(host, PODMAN, paths, ("engine", "runtime_supports_nocgroup"))
+    named = able[-1] if able and isinstance(able[-1], list) else []
+    return cgroups[-1:] == ["disabled"] and not any(runtime in named for runtime in runtimes)
 
 
 def _without_ranges(host: Host, user: User) -> tuple[str, ...]:

@@ -1,0 +1,128 @@
+"""What doctor says of specs that something else wrote, or that an engine here is too old for."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, GenerateOptions, save_generate_options
+from amd_ctk.cdi.specs import write_spec
+from amd_device_spec.cdi import CdiOptions
+from amd_device_spec.cdi_version import latest_version
+
+
+def write(machine, path, *, version="0.5.0", minor=None):
+    """Write a spec that nothing refreshes, with a wrong number where one is given."""
+    wanted = GenerateOptions(output="/tmp/spec.json", language="json", options=CdiOptions())
+    spec, _ = write_spec(machine.host, wanted)
+    spec["cdiVersion"] = version
+    if minor is not None:
+        spec["devices"][0]["containerEdits"]["deviceNodes"][0]["minor"] = minor
+    machine.write(path, json.dumps(spec))
+
+
+def generate(machine, output=DEFAULT_OUTPUT):
+    wanted = GenerateOptions(output=output, language="json", options=CdiOptions())
+    write_spec(machine.host, wanted)
+    save_generate_options(machine.host, wanted)
+
+
+def finding_of(machine, check):
+    return next((result.finding for result in machine.examine(only=[check])), None)
+
+
+@pytest.mark.parametrize(
+    ("path", "fix"),
+    [
+        ("/etc/cdi/amd.json", "sudo amd-ctk cdi generate"),
+        ("/etc/cdi/gpus.json", "sudo mv /etc/cdi/gpus.json /etc/cdi/gpus.json.off && sudo amd-ctk cdi generate"),
+    ],
+)
+def test_a_stale_spec_that_nothing_refreshes_is_written_again(machine, path, fix):
+    made = machine()
+    write(made, path, minor=77)
+
+    finding = finding_of(made, "cdi")
+
+    assert (finding.state, finding.fix) == ("bad", fix)
+
+
+def test_a_stale_spec_that_is_refreshed_is_refreshed(machine):
+    made = machine()
+    generate(made)
+    write(made, DEFAULT_OUTPUT, minor=77)
+
+    assert finding_of(made, "cdi").fix == "sudo amd-ctk cdi refresh"
+
+
+def test_a_stale_spec_over_a_true_one_is_moved_away(machine):
+    made = machine()
+    generate(made)
+    write(made, "/run/cdi/amd.json", minor=77)
+
+    finding = finding_of(made, "cdi")
+
+    assert finding.words.startswith("/run/cdi/amd.json")
+    assert finding.fix == "sudo mv /run/cdi/amd.json /run/cdi/amd.json.off && sudo amd-ctk cdi refresh"
+
+
+def test_a_stale_spec_that_was_generated_below_var_run_is_refreshed(machine):
+    made = machine()
+    os.makedirs(made.host.path("/run/cdi"), exist_ok=True)
+    generate(made, "/var/run/cdi/amd.json")
+    write(made, "/run/cdi/amd.json", minor=77)
+
+    assert finding_of(made, "cdi").fix == "sudo amd-ctk cdi refresh"
+
+
+@pytest.mark.parametrize(
+    ("engine", "number", "latest"),
+    [
+        ("Docker", (25, 0, 5), "0.7.0"),
+        ("Docker", (26, 1, 5), "0.7.0"),
+        ("Docker", (27, 5), "1.0.0"),
+        ("Docker", (28, 5, 2), "1.0.0"),
+        ("Docker", (29, 0, 1), ""),
+        ("Podman", (4, 3, 1), "0.5.0"),
+        ("Podman", (5, 0), "0.8.0"),
+        ("Podman", (5, 8, 6), "1.0.0"),
+        ("Podman", (6, 1), ""),
+        ("crun", (1,), ""),
+    ],
+)
+def test_an_engine_that_was_not_tried_counts_as_the_next_that_was(engine, number, latest):
+    assert latest_version(engine, number) == latest
+
+
+def test_a_spec_that_is_too_new_for_podman_is_told(machine):
+    made = machine()
+    write(made, DEFAULT_OUTPUT, version="0.8.0")
+    made.add_program("podman", "echo podman version 4.3.1")
+
+    finding = finding_of(made, "podman-cdi")
+
+    assert (finding.state, finding.words) == (
+        "bad",
+        "Podman 4.3.1 reads CDI specs up to version 0.5.0, and /etc/cdi/amd.json has 0.8.0",
+    )
+    assert finding.fix == "sudo mv /etc/cdi/amd.json /etc/cdi/amd.json.off && sudo amd-ctk cdi generate"
+
+
+@pytest.mark.parametrize(("version", "state"), [("26.1.5", "bad"), ("28.5.2", "ok"), ("29.4.0", "ok")])
+def test_a_spec_that_is_too_new_for_docker_is_told(machine, version, state):
+    made = machine()
+    made.docker["ServerVersion"] = version
+    made.write("/etc/docker/daemon.json", '{"features": {"cdi": true}}')
+    write(made, "/etc/cdi/amd.json", version="1.0.0")
+
+    assert finding_of(made, "docker-cdi").state == state
+
+
+def test_a_spec_that_every_engine_reads_is_no_matter(machine):
+    made = machine()
+    generate(made)
+    made.add_program("podman", "echo podman version 4.3.1")
+
+    assert finding_of(made, "podman-cdi") is None
