@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
 POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
+# Of AMD's toolkit 1.x. It counts until this tracker has a policy of its own (`records.migration`).
+FORMER_FILE = "/var/log/gpu-tracker.json"
 # The whole file of a disabled tracker, as `records.policy` writes it. One that only begins so may be damaged.
 DISABLED = b'{"version":1,"enabled":false,"gpus":[]}\n'
 
@@ -85,8 +87,8 @@ def may_be_tracking(host: Host) -> bool:
     try:
         return host.read(POLICY_FILE) != DISABLED
     except (FileNotFoundError, NotADirectoryError):
-        # One that leads nowhere is no sign that nothing was decided.
-        return is_link(host.path(POLICY_FILE))
+        # A link that leads nowhere is no sign that nothing was decided.
+        return is_link(host.path(POLICY_FILE)) or host.stat(FORMER_FILE) is not None
     except OSError:
         return True
 

@@ -12,7 +12,6 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.identity import read_tracked_gpus
 from amd_gpu_tracker.records.ignored_users import read_ignored_users, write_ignored_users
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, KernelLock, LibraryLock
-from amd_gpu_tracker.records.migration import has_former_policy, read_former_policy, take_former_policy
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.state import State, clear, open_state
@@ -322,11 +321,11 @@ class Tracker:
 
         StateError, once, where it cannot be taken over; from then on every GPU is refused.
         """
-        if self._state.has_policy() or not has_former_policy(self._host):
+        if not self._state.has_former_policy():
             return
         with suppress(NotPermitted):
             with self._locked():
-                former = take_former_policy(self._state)
+                former = self._state.take_over()
             if former and former.enabled:
                 self._adopt(tell)
 
@@ -338,10 +337,9 @@ class Tracker:
 
     def _enabled_as_far_as_known(self) -> bool:
         try:
-            policy = self._state.read_policy() if self._state.has_policy() else read_former_policy(self._host)
+            return self._state.read_policy().enabled
         except StateError:
             return True
-        return policy is not None and policy.enabled
 
     def _fresh_policy(self, *, enabled: bool) -> Policy:
         if not enabled:

@@ -61,6 +61,17 @@ def adopt_running(state: State, processes: Processes, lock: Lock, tell: Tell, *,
     _tell_of_strangers(state.host, processes, tell)
 
 
+def take_over_at_start(state: State, processes: Processes) -> None:
+    """Take over the state of AMD's toolkit 1.x for a container that starts, and adopt what runs.
+
+    The caller holds the lock, and is itself one of those who make a container now, so nobody is waited for.
+    StateError as `State.take_over`.
+    """
+    former = state.take_over()
+    if former and former.enabled:
+        _adopt(state, processes, lambda _: None)
+
+
 class _Once:
     """Says each sentence once."""
 

@@ -7,11 +7,12 @@ from itertools import groupby
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_blocking_user, why_not
 from amd_gpu_tracker.claims.claim import look_again, new_lease, read_own_lease, refused
 from amd_gpu_tracker.claims.conflicts import require_readable
+from amd_gpu_tracker.claims.reservation import read_current_policy
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name
 from amd_gpu_tracker.life.lease_scan import count_once, prune_leases, scan_leases
 from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
-from amd_gpu_tracker.records.identity import require_same_gpus, require_tracked_gpus, take_stamp
+from amd_gpu_tracker.records.identity import require_same_gpus, require_tracked_gpus
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.choices.candidates import find_candidates
 from amdgpu_discovery.choices.grammar import parse_choice
@@ -74,8 +75,7 @@ def reserve_choice(
     others = read_other_leases(state, processes)
     state.prepare()
     with lock(state.lock_path):
-        stamp = take_stamp(state, processes)
-        policy = state.read_policy()
+        stamp, policy = read_current_policy(state, processes)
         require_tracking(policy, choice)
         require_tracked_gpus(state, policy, stamp, gpus)
         if read_own_lease(state, claim, processes) is not None:

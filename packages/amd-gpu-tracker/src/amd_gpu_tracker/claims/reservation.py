@@ -46,12 +46,21 @@ def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> 
         return True
     state.prepare()
     with lock(state.lock_path):
-        stamp = take_stamp(state, processes)
-        policy = state.read_policy()
+        stamp, policy = read_current_policy(state, processes)
         if not policy.enabled:
             return True
         require_tracked_gpus(state, policy, stamp, claim.wanted)
         return _reserve(state, claim, policy, processes)
+
+
+def read_current_policy(state: State, processes: Processes) -> tuple[bytes, Policy]:
+    """Return the policy by which GPUs are given out, and the stamp of its state; the caller holds the lock."""
+    stamp = take_stamp(state, processes)
+    if not stamp and not state.is_rootless and state.has_former_policy():
+        from amd_gpu_tracker.claims.adoption import take_over_at_start
+
+        take_over_at_start(state, processes)
+    return stamp, state.read_policy()
 
 
 def withdraw(state: State, holder: Holder) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from amd_gpu_tracker.claims.claim import new_lease, read_own_lease, refused
 from amd_gpu_tracker.claims.conflicts import HINT, require_readable
+from amd_gpu_tracker.claims.reservation import read_current_policy
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.life.lease_scan import prune_leases
-from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
+from amd_gpu_tracker.records.identity import require_tracked_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ def reserve_vram(
         raise refused(state, claim, f"{asked(claim)}: only containers of root can reserve memory")
     state.prepare()
     with lock(state.lock_path):
-        stamp = take_stamp(state, processes)
-        policy = state.read_policy()
+        stamp, policy = read_current_policy(state, processes)
         require_enabled(policy, asked(claim))
         require_tracked_gpus(state, policy, stamp, gpus)
         path = state.lease_path((claim.holder.root, claim.holder.container_id))

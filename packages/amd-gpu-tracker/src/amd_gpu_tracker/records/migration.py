@@ -6,10 +6,11 @@ over: nothing it wrote down proves that one of them lives.
 
 from __future__ import annotations
 
+from amd_gpu_tracker import FORMER_FILE
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.identity import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy, TrackedGpu
-from amdgpu_discovery.errors import DriverUnavailable, reason
+from amdgpu_discovery.errors import reason
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
@@ -19,11 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
-FORMER_FILE = "/var/log/gpu-tracker.json"
 # How it wrote accessibility.
 FORMER_SHARED = 0
 FORMER_EXCLUSIVE = 1
@@ -42,37 +41,16 @@ class FormerGpu(Value):
     partition: str | None
 
 
-def take_former_policy(state: State) -> Policy | None:
-    """Write the original's policy down as this tracker's and return it; None where there is nothing to take over.
-
-    The caller holds the lock. StateError, once, where it cannot be taken over; from then on every GPU is refused.
-    """
-    if state.has_policy():
-        return None
-    try:
-        former = read_former_policy(state.host)
-    except StateError:
-        state.write_policy(REFUSE_ALL)
-        raise
-    if former is not None:
-        state.write_policy(former)
-    return former
-
-
-def has_former_policy(host: Host) -> bool:
-    """Return whether the original left a file."""
-    return host.stat(FORMER_FILE) is not None
-
-
 def read_former_policy(host: Host) -> Policy | None:
-    """Return the policy in the original's file; None where there is none, or no driver to understand it by (yet).
+    """Return the policy in the original's file, None where there is none.
 
     StateError where the original refuses it, or where a GPU that was exclusive is not known any more.
+    DriverUnavailable where there is no driver (yet) by which to understand it.
     """
     try:
         content = read_plain_file(host.path(FORMER_FILE))[0]
         return _read(host, content)
-    except (FileNotFoundError, NotADirectoryError, DriverUnavailable):
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _cannot(host, reason(error)) from error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker import POLICY_FILE
+from amd_gpu_tracker import FORMER_FILE, POLICY_FILE
 from amd_gpu_tracker.errors import StateError, needs_root, unreadable
 from amd_gpu_tracker.records.lease import (
     LEASE_BEGINS,
@@ -19,7 +19,7 @@ from amd_gpu_tracker.records.lease import (
 )
 from amd_gpu_tracker.records.policy import Policy, format_policy, parse_policy
 from amd_gpu_tracker.records.rootless import find_user_directory
-from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.errors import DriverUnavailable, FileError, reason
 from amdgpu_discovery.files import (
     DIRECTORY,
     FILE_TYPE,
@@ -72,12 +72,15 @@ class State:
         return self.run_directory != self.host.path(RUN_DIRECTORY)
 
     def read_policy(self) -> Policy:
-        """Return the policy; where there is no file, nothing is tracked. StateError where it cannot be read."""
+        """Return the policy; where there is no file, that of AMD's toolkit 1.x. StateError where it cannot be read.
+
+        Where there is neither, nothing is tracked.
+        """
         content = _read_if_there(self.policy_path)
         if content is None:
             if is_link(self.policy_path):
                 raise unreadable(self.policy_path, "it is a symbolic link that leads nowhere")
-            return Policy()
+            return self._read_former_policy() if self.has_former_policy() else Policy()
         try:
             return parse_policy(content)
         except ValueError as error:
@@ -90,6 +93,31 @@ class State:
         except OSError:
             return False
         return True
+
+    def has_former_policy(self) -> bool:
+        """Return whether AMD's toolkit 1.x left a state that was not taken over yet."""
+        return self.host.stat(FORMER_FILE) is not None and not self.has_policy()
+
+    def take_over(self) -> Policy | None:
+        """Write the policy of AMD's toolkit 1.x down as this tracker's; None where there is nothing to take over.
+
+        The caller holds the lock. StateError, once, where it cannot be taken over; from then on every GPU is refused.
+        """
+        if not self.has_former_policy():
+            return None
+        # Once in the life of a host.
+        from amd_gpu_tracker.records.migration import REFUSE_ALL, read_former_policy
+
+        try:
+            former = read_former_policy(self.host)
+        except DriverUnavailable:  # another time
+            return None
+        except StateError:
+            self.write_policy(REFUSE_ALL)
+            raise
+        if former is not None:
+            self.write_policy(former)
+        return former
 
     def write_policy(self, policy: Policy) -> None:
         """Replace the policy, and wait for the disk."""
@@ -166,6 +194,15 @@ class State:
         """Take away what is in place of the tracker's files and is no file, so that they can be written."""
         for path in (self.policy_path, self.refusals_path, self.stamp_path):
             clear(path)
+
+    def _read_former_policy(self) -> Policy:
+        from amd_gpu_tracker.records.migration import REFUSE_ALL, read_former_policy
+
+        try:
+            return read_former_policy(self.host) or Policy()
+        except DriverUnavailable:
+            # It tracks, and which GPUs is known when there are any.
+            return REFUSE_ALL
 
     def _leftovers(self) -> Iterator[str]:
         names = posix.listdir(self.leases_directory) if is_directory(self.leases_directory) else []
