@@ -21,12 +21,16 @@ class StateError(FileError):
 
     Attributes:
         gpus: `GpuLocation.key` of the GPUs that it is about; None where it may be about any.
+        is_later: Whether a later version of the toolkit wrote it, so that nothing is to be repaired.
     """
 
-    def __init__(self, message: str, *, hint: str = "", gpus: tuple[str, ...] | None = None) -> None:
-        """Say what is wrong, about which `gpus`."""
+    def __init__(
+        self, message: str, *, hint: str = "", gpus: tuple[str, ...] | None = None, is_later: bool = False
+    ) -> None:
+        """Say what is wrong, about which `gpus`, and whether the file `is_later` than this version."""
         super().__init__(message, hint=hint)
         self.gpus = gpus
+        self.is_later = is_later
 
 
 class NotPermitted(ToolkitError):

@@ -89,7 +89,7 @@ def test_a_start_writes_down_what_it_took_over_and_adopts_what_runs(untracked):
     leave(untracked.host, WHOLE)
     untracked.run_untracked("of-1.x", 1)
 
-    with pytest.raises(GpusRefused, match="GPU 1 is in use by container of-1.x"):
+    with pytest.raises(GpusRefused, match=r"GPU 1 is in use by container of-1\.x"):
         untracked.create("mine", [1])
 
     os.unlink(untracked.host.path("/var/log/gpu-tracker.json"))

@@ -9,6 +9,7 @@ from amd_ctk.configuration.runtime_program import NoRuntimeProgram, find_runtime
 from amd_ctk.low_level import USUAL_DIRECTORIES
 from amd_ctk.settings_file import is_compiled, read_settings_file
 from amd_device_spec.settings import CONFIG_FILE, check_settings
+from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
@@ -22,6 +23,7 @@ from amdgpu_discovery.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Any
 
     from amd_gpu_tracker.life.status import ContainerUse
     from amdgpu_discovery.host import Host
@@ -43,6 +45,10 @@ class ToolkitFacts(Value):
     device_mode: str = "open"
     # Why the tracker's state does not serve.
     tracker_problem: str = ""
+    # Whether that is a state which a later version of the toolkit wrote.
+    tracker_is_later: bool = False
+    # Whether AMD's toolkit 1.x left a state that was not taken over yet.
+    has_former_tracker: bool = False
     dead_leases: int = 0
     # What has each GPU that is reserved, as text.
     users_by_gpu: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
@@ -60,7 +66,6 @@ class ToolkitFacts(Value):
 def read_toolkit(host: Host) -> ToolkitFacts:
     """Return what the toolkit's files say; what cannot be read is a fact too."""
     chosen, problem = _read_settings(host)
-    tracker_problem, dead, users = _read_tracker(host)
     configured = str(chosen.get("low-level-runtime", ""))
     return ToolkitFacts(
         settings_problem=problem,
@@ -68,9 +73,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         group_problems=() if problem else _find_group_problems(host),
         visible_devices_env=str(chosen.get("visible-devices-env", "always")),
         device_mode=str(chosen.get("device-mode", "open")),
-        tracker_problem=tracker_problem,
-        dead_leases=dead,
-        users_by_gpu=users,
+        **_read_tracker(host),
         runtime_program=_find_runtime(),
         broken_low_level=configured if configured and not _find(configured) else "",
         has_low_level=bool(configured or _find("runc") or _find("crun")),
@@ -98,16 +101,21 @@ def _find_group_problems(host: Host) -> tuple[str, ...]:
         return ()
 
 
-def _read_tracker(host: Host) -> tuple[str, int, dict[int, str]]:
+def _read_tracker(host: Host) -> dict[str, Any]:
+    """Return the facts about the tracker by name."""
     state = State(host)
     try:
         status = read_status(state, Processes())
         paths = state.lease_paths()
         leases = scan_leases(state, Processes(), paths)
     except ToolkitError as error:
-        return error.message, 0, {}
-    users = {gpu.number: _names(gpu.containers) for gpu in status.gpus if gpu.containers}
-    return "", len(paths) - len(leases.living) - len(leases.unreadable), users
+        is_later = isinstance(error, StateError) and error.is_later
+        return {"tracker_problem": error.message, "tracker_is_later": is_later}
+    return {
+        "dead_leases": len(paths) - len(leases.living) - len(leases.unreadable),
+        "users_by_gpu": {gpu.number: _names(gpu.containers) for gpu in status.gpus if gpu.containers},
+        "has_former_tracker": state.has_former_policy(),
+    }
 
 
 def _names(uses: Sequence[ContainerUse]) -> str:

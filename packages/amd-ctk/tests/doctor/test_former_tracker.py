@@ -1,0 +1,51 @@
+"""What doctor says of the GPU Tracker's state that AMD's toolkit 1.x left, and of one that a later version wrote."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from amd_ctk.doctor.check import BAD, NOTE, OK
+from amd_gpu_tracker.tracker import Tracker
+
+FORMER = "/var/log/gpu-tracker.json"
+WHOLE = json.dumps({"enabled": True, "gpusStatus": {"0": {"uuid": "", "accessibility": 0}}, "gpusInfo": {}})
+
+
+def tracker_finding(machine):
+    (result,) = machine.examine(only=("tracker",))
+    return result.finding
+
+
+def test_a_state_that_will_be_taken_over_is_noted_and_its_fix_takes_it_over(machine):
+    machine = machine()
+    machine.write(FORMER, WHOLE)
+
+    finding = tracker_finding(machine)
+    assert (finding.state, finding.fix) == (NOTE, "sudo amd-ctk gpu-tracker status")
+
+    Tracker(machine.host).status()
+    assert tracker_finding(machine).state == OK
+
+
+@pytest.mark.parametrize("content", ["", WHOLE[:20]])
+def test_a_state_that_cannot_be_taken_over_is_bad_and_its_fix_repairs_it(machine, content):
+    machine = machine()
+    machine.write(FORMER, content)
+
+    finding = tracker_finding(machine)
+    assert (finding.state, finding.fix) == (BAD, "sudo amd-ctk gpu-tracker reset")
+    assert f"{FORMER} cannot be taken over, so GPUs are refused" in finding.words
+
+    Tracker(machine.host).reset()
+    assert tracker_finding(machine).state == OK
+
+
+def test_nothing_is_to_be_repaired_where_a_later_toolkit_wrote_the_state(machine):
+    machine = machine()
+    machine.write("/var/lib/amd-container-toolkit/gpu-tracker.json", '{"version":2,"enabled":true,"gpus":[]}')
+
+    finding = tracker_finding(machine)
+
+    assert (finding.state, finding.fix) == (BAD, "install the later toolkit again")
