@@ -5,6 +5,7 @@ Behind `--`, arguments go to the tool of a session, most often pytest.
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -59,39 +60,28 @@ TYPED = (
     "tests-integration/support",
     "tests-integration/demo.py",
 )
-# What users and maintainers read; the launcher has no suffix by which it would be found.
-READ = (
-    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs", "packaging", "noxfile.py"),
-    *(f"packages/{name}/{part}" for name in NEEDS for part in ("README.md", "src", "tests")),
-    "packages/amd-container-runtime/src/scripts/amd-container-runtime",
-    # The test of this check, in checks/, has such words.
-    *("benchmarks", *sorted(str(path) for path in Path("tests-integration").iterdir() if path.name != "checks")),
-)
 
 
 @nox.session(reuse_venv=True)
 def lint(session: nox.Session) -> None:
-    """Check style, formatting, words, and that no modules import each other. Example: nox -s lint -- --fix"""
+    """Check style, formatting, and that no modules import each other. Example: nox -s lint -- --fix"""
     session.install(LINTER)
     session.run("ruff", "check", *session.posargs, ".")
     session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]), ".")
     session.run("python", "checks/import_circles.py", *(f"packages/{name}/src" for name in NEEDS))
-    session.run("python", "checks/words.py", *READ)
 
 
 @nox.session(reuse_venv=True)
 def types(session: nox.Session) -> None:
     """Check types, strictly. Example: nox -s types"""
-    install_editable(session)
-    session.install(*TYPE_CHECKERS, *TEST_TOOLS)
+    install_editable(session, *TYPE_CHECKERS, *TEST_TOOLS)
     session.run("mypy", "--exclude", "/test_", *(f"packages/{name}/src" for name in NEEDS), *TYPED)
 
 
 @nox.session(reuse_venv=True)
 def tests(session: nox.Session) -> None:
     """Run the unit tests of all five distributions. Example: nox -s tests -- -k selection"""
-    install_editable(session)
-    session.install(*TEST_TOOLS)
+    install_editable(session, *TEST_TOOLS)
     run_pytest(session, *ON_EVERY_CORE, *(session.posargs or ["packages"]))
 
 
@@ -220,8 +210,7 @@ def hardware(session: nox.Session) -> None:
 @nox.session(reuse_venv=True)
 def fuzz(session: nox.Session) -> None:
     """Change what programs parse, and call them. Example: nox -s fuzz -- --rounds 100000 --parser cdi"""
-    install_editable(session)
-    session.install(*TEST_TOOLS)
+    install_editable(session, *TEST_TOOLS)
     session.run("python", "tests-integration/fuzz/campaign.py", *session.posargs)
 
 
@@ -330,24 +319,21 @@ def audit(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure what packages add to container starts, on a machine at rest. Example: nox -s bench -- --rounds 100"""
-    install_editable(session)
-    session.install("hatchling>=1.22", "pip")
+    install_editable(session, "hatchling>=1.22", "pip")
     session.run("python", "benchmarks/container_start.py", *session.posargs)
 
 
 @nox.session(reuse_venv=True)
 def load(session: nox.Session) -> None:
     """Start containers for an hour while engines are killed, as root. Example: nox -s load -- --minutes 10"""
-    install_editable(session)
-    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
+    install_editable(session, "hatchling>=1.22", "pip", *TEST_TOOLS)
     session.run("python", "benchmarks/load.py", *session.posargs)
 
 
 @nox.session(reuse_venv=True)
 def docs(session: nox.Session) -> None:
     """Build the documentation, and run what it shows short of an engine. Example: nox -s docs -- -k numbering"""
-    install_editable(session)
-    session.install(*SITE_TOOLS, *TEST_TOOLS)
+    install_editable(session, *SITE_TOOLS, *TEST_TOOLS)
     session.run("python", "docs/generate.py", "--check")
     session.run("mkdocs", "build", "--strict", "--quiet", env=SITE_ENVIRONMENT)
     run_pytest(session, "tests-integration/docs", "-m", "not e2e", *session.posargs)
@@ -363,8 +349,7 @@ def pictures(session: nox.Session) -> None:
 @nox.session(reuse_venv=True)
 def site(session: nox.Session) -> None:
     """Look at the documentation with Chromium, on a phone and on a screen. Example: nox -s site -- -k phone"""
-    install_editable(session)
-    session.install(*SITE_TOOLS, *BROWSER_TOOLS, *TEST_TOOLS)
+    install_editable(session, *SITE_TOOLS, *BROWSER_TOOLS, *TEST_TOOLS)
     run_pytest(session, "tests-integration/browser", *session.posargs, env=SITE_ENVIRONMENT)
 
 
@@ -377,12 +362,27 @@ def demo(session: nox.Session) -> None:
 
 def run_pytest(session: nox.Session, *words: str, env: dict[str, str] | None = None) -> None:
     """Run pytest; its engines are stopped even if it is interrupted."""
-    session.run("pytest", *words, env=env, interrupt_timeout=LONG_ENOUGH)
+    session.run("pytest", *words, *report_words(session), env=env, interrupt_timeout=LONG_ENOUGH)
 
 
-def install_editable(session: nox.Session) -> None:
-    """Install the five distributions as they stand in the checkout, with every extra."""
-    session.install(*(word for name in NEEDS for word in ("-e", f"packages/{name}{EXTRAS.get(name, '')}")))
+def report_words(session: nox.Session) -> tuple[str, ...]:
+    """Return where pytest reports to ./check: one file for each run, with the names of the tests' files."""
+    directory = os.environ.get("AMD_CHECK_REPORTS")
+    if not directory:
+        return ()
+    runs = len(list(Path(directory).glob("*.xml")))
+    return ("-o", "junit_family=xunit1", f"--junitxml={directory}/{runs:02}-{session.name}.xml")
+
+
+def install_editable(session: nox.Session, *tools: str) -> None:
+    """Install the five distributions as they stand in the checkout, with every extra, and tools; once for all runs."""
+    words = [word for name in NEEDS for word in ("-e", f"packages/{name}{EXTRAS.get(name, '')}")]
+    projects = [Path(f"packages/{name}/pyproject.toml").read_text(encoding="utf-8") for name in NEEDS]
+    wanted = "\n".join([*words, *tools, Path("VERSION").read_text(encoding="utf-8"), *projects])
+    installed = Path(session.virtualenv.location, "installed")
+    if not installed.exists() or installed.read_text(encoding="utf-8") != wanted:
+        session.install(*words, *tools)
+        installed.write_text(wanted, encoding="utf-8")
 
 
 def install_builder(session: nox.Session) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from outcome import Outcome, parse_outcome, say_sum
+from outcome import Outcome, read_outcome, say_sum
 
 # What ./check runs where it is not told.
 EVERY_CHECK = ("lint", "types", "tests", "alone", "integration", "docs", "e2e")
@@ -38,6 +40,11 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 LOGS = CHECKOUT / ".nox/logs"
 TIMES = LOGS / "seconds.json"
 NOX = f"{Path(sys.executable).parent}/nox"
+# Where a session's runs of pytest write their reports; noxfile.py reads it.
+REPORTS_VARIABLE = "AMD_CHECK_REPORTS"
+# How far pytest says that it is: `.......s.... [ 42%]`.
+PROGRESS = re.compile(rb"\[ *(\d+)%\]\s*$", re.MULTILINE)
+LOOK_SECONDS = 1.0
 WRONG_WORD = 2
 INTERRUPTED = 130
 
@@ -100,7 +107,7 @@ def run_and_say(name: str, passed_on: list[str]) -> tuple[int, Outcome]:
     began = time.monotonic()
     status = run(name, passed_on)
     seconds = time.monotonic() - began
-    outcome = judge(name, read_log(name), status)
+    outcome = judge(name, status)
     print(f"{outcome} in {seconds:.0f} s", flush=True)
     if status == 0:
         TIMES.write_text(json.dumps({**read_times(), name: round(seconds, 1)}), encoding="utf-8")
@@ -109,18 +116,34 @@ def run_and_say(name: str, passed_on: list[str]) -> tuple[int, Outcome]:
 
 def run(name: str, passed_on: list[str]) -> int:
     """Run a session to its end, with its output in its log; return its exit status."""
+    shutil.rmtree(reports_of(name), ignore_errors=True)
     environment = {key: value for key, value in os.environ.items() if key != "FORCE_COLOR"}
+    environment[REPORTS_VARIABLE] = str(reports_of(name))
     with log_of(name).open("wb") as log:
         words = [NOX, "--session", name, *passed_on]
         process = subprocess.Popen(
             words, cwd=CHECKOUT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
-        return process.wait()
+        return follow(process, log_of(name))
 
 
-def judge(name: str, log: str, status: int) -> Outcome:
+def follow(process: subprocess.Popen[bytes], log: Path) -> int:
+    """Print how far a session is, in steps of ten percent, until it ends; return its exit status."""
+    shown = ""
+    while True:
+        try:
+            return process.wait(LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            percents = PROGRESS.findall(log.read_bytes())
+            step = f"{int(percents[-1]) // 10 * 10} % ... " if percents else ""
+            if step != shown and not step.startswith("0 "):
+                print(step, end="", flush=True)
+            shown = step
+
+
+def judge(name: str, status: int) -> Outcome:
     """Return the outcome of a session; in CI a session of tests in which none has passed did not succeed."""
-    outcome = parse_outcome(log, succeeded=status == 0)
+    outcome = read_outcome(reports_of(name), succeeded=status == 0)
     if "CI" in os.environ and name in SECONDS and name not in WITHOUT_TESTS and not outcome.passed:
         return outcome._replace(succeeded=False)
     return outcome
@@ -141,6 +164,11 @@ def say_failures(outcomes: dict[str, Outcome]) -> str:
 def log_of(name: str) -> Path:
     """Return where a session's output is kept."""
     return LOGS / f"{name}.log"
+
+
+def reports_of(name: str) -> Path:
+    """Return where the reports of a session's runs of pytest are kept."""
+    return LOGS / f"{name}.reports"
 
 
 def read_log(name: str) -> str:

