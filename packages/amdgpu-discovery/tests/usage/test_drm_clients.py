@@ -48,6 +48,17 @@ def test_only_drm_nodes_are_read(proc):
     assert seen(proc) == [(9, "card1 (deleted)"), (12, "renderD128")]
 
 
+def test_only_the_processes_that_are_named_are_looked_into(proc):
+    proc.open(12, 3, "/dev/dri/renderD128")
+    proc.open(13, 3, "/dev/dri/renderD129")
+    (proc.directory / "14").mkdir()
+
+    scan = scan_drm_clients(str(proc.directory), only={13, 15})
+
+    assert [(use.pid, use.node) for use in scan.uses] == [(13, "renderD129")]
+    assert scan.not_reached == 0
+
+
 def test_processes_that_end_meanwhile_are_left_out(proc, monkeypatch):
     proc.open(12, 3, "/dev/dri/renderD128")
     proc.open(13, 3, "/dev/dri/renderD129")

@@ -8,11 +8,17 @@ from typing import Any  # noqa: TID253
 from amd_ctk.swarm.docker import docker
 from amdgpu_discovery.value import Value
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 # The user who sets this label on a service agrees to its removal.
 LABEL = "com.amd.container-toolkit.one-shot"
 # Final states of a task, as `docker service ps` prints them.
 ENDED = ("Complete", "Failed", "Rejected", "Shutdown", "Orphaned", "Remove")
 COMPLETE = "Complete"
+# A task's name is that of its service and its number; without names, the service's id and its number.
+TASKS_BY_ID = ("--no-trunc", "--no-resolve", "--format", "{{.Name}} {{.CurrentState}}")
 
 
 class OneShot(Value):
@@ -49,7 +55,8 @@ def read_one_shots() -> list[OneShot]:
     if not identities:
         return []
     specs = json.loads(docker("service", "inspect", *identities))
-    return sorted((_describe(spec) for spec in specs), key=lambda service: service.name)
+    states = _read_states(identities)
+    return sorted((_describe(spec, states) for spec in specs), key=lambda service: service.name)
 
 
 def remove_service(service: OneShot) -> None:
@@ -57,18 +64,26 @@ def remove_service(service: OneShot) -> None:
     docker("service", "rm", service.identity)
 
 
-def _describe(service: dict[str, Any]) -> OneShot:
+def _read_states(identities: Sequence[str]) -> dict[str, list[str]]:
+    """Return the states of the tasks of services, by the service's id; all are asked for at once."""
+    states: dict[str, list[str]] = {}
+    for line in docker("service", "ps", *TASKS_BY_ID, *identities).splitlines():
+        task, state, *_ = line.split()
+        states.setdefault(task.partition(".")[0], []).append(state)
+    return states
+
+
+def _describe(service: dict[str, Any], states: Mapping[str, Sequence[str]]) -> OneShot:
     spec = service["Spec"]
     mode = spec.get("Mode") or {}
     policy = (spec.get("TaskTemplate") or {}).get("RestartPolicy") or {}
-    lines = docker("service", "ps", "--no-trunc", "--format", "{{.CurrentState}}", service["ID"]).splitlines()
     return OneShot(
         identity=service["ID"],
         name=spec["Name"],
         wanted=_wanted(mode),
         restart_condition=policy.get("Condition", "any"),
         is_job="ReplicatedJob" in mode or "GlobalJob" in mode,
-        states=tuple(line.split()[0] for line in lines if line.strip()),
+        states=tuple(states.get(service["ID"], ())),
     )
 
 

@@ -15,7 +15,7 @@ from amdgpu_discovery.usage.reading import processes_directory, read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
@@ -53,17 +53,37 @@ class UsageLooks:
 
     def look(self) -> Usage:
         """Return who uses what now. Errors as `find_gpus`; GpusChanged where the GPUs are not those tracked."""
-        proc = self._processes.directory
-        proc = processes_directory(self._state.host) if proc == "/proc" else proc
-        status, leases = read_status_with_leases(self._state, self._processes)
-        gpus = find_gpus(self._state.host)
-        reading = read_usage(self._state.host, gpus, proc=proc)
-        usage = join_usage(
-            self._state, status, leases, reading, before=self._before, processes=self._processes, proc=proc
+        return self._join(self._read())
+
+    def look_twice(self, seconds: float) -> Usage:
+        """Return what `look` does, and how busy GPUs were for these seconds.
+
+        The second reading asks only those processes that use a GPU in the first: most of a reading is to find them.
+        """
+        first = self._before = self._read()
+        time.sleep(seconds)
+        second = self._read(only={use.pid for use in first.processes})
+        return self._join(
+            second.replace(refused=first.refused, cut_short=first.cut_short, not_reached=first.not_reached)
         )
-        usage = self._with_products(usage, gpus)
+
+    def _read(self, only: Container[int] | None = None) -> UsageReading:
+        host = self._state.host
+        return read_usage(host, find_gpus(host), proc=self._proc, only=only)
+
+    def _join(self, reading: UsageReading) -> Usage:
+        status, leases = read_status_with_leases(self._state, self._processes)
+        usage = join_usage(
+            self._state, status, leases, reading, before=self._before, processes=self._processes, proc=self._proc
+        )
+        usage = self._with_products(usage, reading.gpus)
         self._before = reading
-        return self._remember(usage, gpus) if self.keeps_peaks else usage
+        return self._remember(usage, reading.gpus) if self.keeps_peaks else usage
+
+    @property
+    def _proc(self) -> str:
+        proc = self._processes.directory
+        return processes_directory(self._state.host) if proc == "/proc" else proc
 
     def _with_products(self, usage: Usage, gpus: Sequence[Gpu]) -> Usage:
         """Return the usage with the names of products, which are looked up in the first look at a GPU."""

@@ -26,7 +26,7 @@ def print_usage(looks: UsageLooks, *, as_json: bool, peaks: bool, no_trunc: bool
     """Print the usage of this moment, and on stderr what could not be read of it."""
     if peaks:
         looks.require_peaks()
-    usage = _look_twice(looks)
+    usage = looks.look_twice(READING_SECONDS)
     if is_terminal() and not as_json:
         _print_on_terminal(usage, peaks=peaks, no_trunc=no_trunc)
     else:
@@ -59,15 +59,9 @@ def watch_usage(looks: UsageLooks, *, as_json: bool, peaks: bool) -> None:
 
 def print_metrics(looks: UsageLooks) -> None:
     """Print the usage for Prometheus, and on stderr what could not be read of it."""
-    usage = _look_twice(looks)
+    usage = looks.look_twice(READING_SECONDS)
     print_utf8(format_prometheus(usage))
     print_notes(usage.problems)
-
-
-def _look_twice(looks: UsageLooks) -> Usage:
-    looks.look()
-    time.sleep(READING_SECONDS)
-    return looks.look()
 
 
 def _format(usage: Usage, *, as_json: bool, peaks: bool) -> str:

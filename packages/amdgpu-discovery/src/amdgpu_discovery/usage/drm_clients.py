@@ -68,14 +68,18 @@ class DrmScan(Value):
 
 
 def scan_drm_clients(
-    proc: str, *, first: Container[int] = (), clock: Callable[[], float] = time.process_time
+    proc: str,
+    *,
+    first: Container[int] = (),
+    only: Container[int] | None = None,
+    clock: Callable[[], float] = time.process_time,
 ) -> DrmScan:
-    """Return the clients of amdgpu that processes in `proc` hold, by process id.
+    """Return the clients of amdgpu that processes in `proc` hold, by process id; of the processes `only` if given.
 
     Where there is too much to look at, the processes `first` come before those in containers, and these before others.
     """
     deadline = Deadline(clock)
-    order = _order(proc, first, deadline)
+    order = _order(proc, first, only, deadline)
     uses: list[NodeUse] = []
     refused: list[int] = []
     cut_short: list[int] = []
@@ -104,10 +108,11 @@ def scan_drm_clients(
     )
 
 
-def _order(proc: str, first: Container[int], deadline: Deadline) -> list[tuple[int, int]]:
+def _order(proc: str, first: Container[int], only: Container[int] | None, deadline: Deadline) -> list[tuple[int, int]]:
     """Return processes, each with who is charged for it, in the order in which they are looked at."""
     ranked: list[tuple[int, int, int]] = []
-    for pid in sorted(int(name) for name in posix.listdir(proc) if name.isdecimal()):
+    pids = sorted(int(name) for name in posix.listdir(proc) if name.isdecimal())
+    for pid in pids if only is None else [pid for pid in pids if pid in only]:
         # Of the last of very many it is not asked: they come last, and share what is for users with subordinate ids.
         share, is_contained = (FIRST_SUBORDINATE, False) if deadline.is_half_over() else read_share(proc, pid)
         ranked.append((0 if pid in first else 1 if is_contained else 2, pid, share))

@@ -82,14 +82,22 @@ class UsageReading(Value):
 
 
 def read_usage(
-    host: Host, gpus: Sequence[Gpu], *, proc: str = "/proc", clock: Callable[[], float] = time.monotonic
+    host: Host,
+    gpus: Sequence[Gpu],
+    *,
+    proc: str = "/proc",
+    only: Container[int] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> UsageReading:
-    """Return what the GPUs and the processes in `proc` do now; `gpus` are what `find_gpus` returned."""
+    """Return what the GPUs and the processes in `proc` do now; `gpus` are what `find_gpus` returned.
+
+    With `only`, no other process is asked which nodes it has open.
+    """
     number_by_id = {gpu.gpu_id: gpu.number for gpu in gpus if gpu.gpu_id}
     computing = _by_number(read_kfd_uses(host, list(number_by_id)), number_by_id)
     has_pids_of_kfd = not host.is_this_machine or _has_machine_pids(proc)
     known = {use.pid for use in computing} if has_pids_of_kfd else set()
-    scan = scan_drm_clients(proc, first=known) if _has_processes_of(host, proc) else DrmScan()
+    scan = scan_drm_clients(proc, first=known, only=only) if _has_processes_of(host, proc) else DrmScan()
     drawing = _on_gpus(scan.uses, gpus, proc, {(use.pid, use.gpu) for use in computing} if has_pids_of_kfd else set())
     if not has_pids_of_kfd:
         computing = _without_found(_as_outside(computing), drawing)
