@@ -7,9 +7,8 @@ import tracemalloc
 import pytest
 
 from amd_ctk.image import bounds, contents
+from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.contents import LayerContents, targets_of
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.progress import Progress
 from amd_ctk.image.reference import parse_reference, read_image
 
 

@@ -9,9 +9,8 @@ import zlib
 import pytest
 
 from amd_ctk.image import deep
+from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.contents import targets_of, unreadable_in
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.progress import Progress
 from amd_ctk.image.reference import parse_reference, read_image
 
 

@@ -13,10 +13,9 @@ import tracemalloc
 import pytest
 
 from amd_ctk.image import archive_stream
+from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.contents import targets_of
 from amd_ctk.image.docker_archive import read_archive
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.progress import Progress
 
 
 def read(content):

@@ -7,9 +7,8 @@ import json
 import pytest
 
 from amd_ctk.image import oci_index
-from amd_ctk.image.errors import ImageError
+from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.oci_layout import parse_entries, read_entries
-from amd_ctk.image.progress import Progress
 from amd_ctk.image.reference import parse_reference, read_image
 
 INDEX = "application/vnd.oci.image.index.v1+json"

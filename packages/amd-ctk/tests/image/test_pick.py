@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import Image
-from amd_ctk.image.errors import ImageError
 from amd_ctk.image.matrix import build_matrix
 from amd_ctk.image.pick import best, judge_entries, judge_tags
 from amd_ctk.image.template import parse_template

@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amd_ctk.image import bounds, tar_layer
-from amd_ctk.image.contents import targets_of
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.layers import read_layer
-from amd_ctk.image.names import clean
-from amd_ctk.image.progress import Progress
+from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.contents import clean, targets_of
 from amd_ctk.image.reference import parse_reference, read_image
+from amd_ctk.image.tar_layer import read_layer
 
 
 def read(reference, **options):

@@ -16,12 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amd_ctk.image import bounds, zstd
-from amd_ctk.image.contents import LayerContents, targets_of
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.layers import read_layer
-from amd_ctk.image.names import clean, targets_in
-from amd_ctk.image.progress import Progress
+from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.contents import LayerContents, clean, targets_in, targets_of
 from amd_ctk.image.reference import parse_reference, read_image
+from amd_ctk.image.tar_layer import read_layer
 
 LIBRARY = "opt/rocm/lib/rocblas/library"
 

@@ -70,9 +70,8 @@ def check(
     Ends with 0 where it fits, 1 where it does not, and 2 where that is not known: the image says nothing about it or
     cannot be read, or there is no driver.
     """
-    from amd_ctk.image.check import judge_image
+    from amd_ctk.image.check import judge_image, read_host
     from amd_ctk.image.contents import targets_of, unreadable_in
-    from amd_ctk.image.facts import read_host
     from amd_ctk.image.reference import parse_reference
 
     host, reference = host_of(context), parse_reference(image)
@@ -104,8 +103,8 @@ def pick(
     Why the others do not fit stands on standard error. Ends with 1 where none fits, and with 2
     where there is nothing to judge or to judge by.
     """
-    from amd_ctk.image.errors import ImageError
-    from amd_ctk.image.facts import read_host
+    from amd_ctk.image.bounds import ImageError
+    from amd_ctk.image.check import read_host
     from amd_ctk.image.pick import best
 
     if bool(index) is bool(tags) or bool(tags) is not bool(template):
@@ -176,7 +175,7 @@ def _printable(text: str) -> str:
 
 
 def _read(reference: Reference, *, deep: bool) -> Image:
-    from amd_ctk.image.progress import Progress
+    from amd_ctk.image.bounds import Progress
     from amd_ctk.image.reference import read_image
 
     progress = Progress()
@@ -187,7 +186,7 @@ def _read(reference: Reference, *, deep: bool) -> Image:
 
 
 def _judge_tags(tags: str, template: str, facts: ContainerFacts) -> list[Candidate]:
-    from amd_ctk.image.errors import ImageError
+    from amd_ctk.image.bounds import ImageError
     from amd_ctk.image.pick import judge_tags
     from amd_ctk.image.template import parse_template
 
@@ -208,8 +207,8 @@ def _why_no_tag(lines: Sequence[str], template: str) -> str:
 
 
 def _judge_index(index: str, facts: ContainerFacts) -> list[Candidate]:
+    from amd_ctk.image.bounds import ImageError
     from amd_ctk.image.configuration import parse_document
-    from amd_ctk.image.errors import ImageError
     from amd_ctk.image.oci_layout import parse_entries, read_entries
     from amd_ctk.image.pick import judge_entries
 
@@ -223,7 +222,7 @@ def _judge_index(index: str, facts: ContainerFacts) -> list[Candidate]:
 
 
 def _read_text(path: str) -> str:
-    from amd_ctk.image.errors import ImageError
+    from amd_ctk.image.bounds import ImageError
     from amdgpu_discovery.errors import reason
 
     try:

@@ -232,9 +232,9 @@ def constraint(
     deep: Annotated[bool, typer.Option("--deep", help="Look into programs and libraries too.")] = False,
 ) -> None:
     """Print the option of 'docker service create' that keeps an image to nodes with the GPUs it has code for."""
+    from amd_ctk.image.bounds import Progress
     from amd_ctk.image.check import told_targets
     from amd_ctk.image.contents import targets_of
-    from amd_ctk.image.progress import Progress
     from amd_ctk.image.reference import parse_reference, read_image
     from amd_ctk.swarm.constraints import constraint_for
 

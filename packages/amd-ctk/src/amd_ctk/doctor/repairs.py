@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
 from functools import partial
 
+from amd_ctk.cdi.generate_options import read_all_generate_options
+from amd_ctk.cdi.specs import make_spec, write_spec
 from amd_ctk.doctor.advice import TRIGGER
 from amd_ctk.doctor.check import OK
+from amd_ctk.programs import ask
+from amd_ctk.settings_file import compile_settings
+from amd_device_spec.cdi_text import format_spec
+from amd_gpu_tracker.life.lease_scan import prune_leases
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lock import LibraryLock
+from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -51,9 +61,6 @@ def _try(find: Callable[[Host, Facts], Iterator[Repair]], host: Host, facts: Fac
 
 
 def _refresh_cdi(host: Host, facts: Facts) -> Iterator[Repair]:
-    from amd_ctk.cdi.generate_options import read_all_generate_options
-    from amd_ctk.cdi.specs import write_spec
-
     # A spec is written from what the host has, so that has to be right first.
     if facts.gpus.node_problems or not facts.cdi.untrue:
         return
@@ -65,11 +72,6 @@ def _refresh_cdi(host: Host, facts: Facts) -> Iterator[Repair]:
 
 
 def _compare(host: Host, wanted: GenerateOptions) -> str:
-    from difflib import unified_diff
-
-    from amd_ctk.cdi.specs import make_spec
-    from amd_device_spec.cdi_text import format_spec
-
     new = format_spec(make_spec(host, wanted.options), wanted.language).decode()
     old = host.read(wanted.output).decode("utf-8", "replace") if host.stat(wanted.output) else ""
     lines = list(unified_diff(old.splitlines(), new.splitlines(), wanted.output, wanted.output, lineterm=""))
@@ -87,8 +89,6 @@ def _make_nodes(host: Host, facts: Facts) -> Iterator[Repair]:
 
 
 def _trigger() -> None:
-    from amd_ctk.programs import ask
-
     answer = ask(TRIGGER.removeprefix("sudo ").split())
     if not answer.succeeded:
         raise RepairError(f"udevadm did not make the nodes: {answer.problem or answer.errors.strip()}")
@@ -102,19 +102,12 @@ def _prune(host: Host, facts: Facts) -> Iterator[Repair]:
 
 
 def _drop_dead_leases(host: Host) -> None:
-    from amd_gpu_tracker.life.lease_scan import prune_leases
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lock import LibraryLock
-    from amd_gpu_tracker.records.state import State
-
     state = State(host)
     with LibraryLock(state.lock_path):
         prune_leases(state, Processes(), state.lease_paths())
 
 
 def _compile(host: Host, facts: Facts) -> Iterator[Repair]:
-    from amd_ctk.settings_file import compile_settings
-
     if not facts.toolkit.is_compiled:
         words = "compile config.toml for container starts"
         yield Repair(check="settings", words=words, difference="", apply=partial(compile_settings, host))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from amd_ctk.doctor.check import BAD, NOT_CHECKED, NOTE, OK
 from amd_gpu_tracker.records.plain_text import printable
 
@@ -25,8 +27,6 @@ def format_results(results: Sequence[Result], *, verbose: bool = False) -> str:
 
 def format_json(results: Sequence[Result]) -> str:
     """Return {"version", "healthy", "checks"}, as schema/doctor.json describes it."""
-    import json
-
     checks = [
         {"id": result.check, **result.finding.as_dict(), "why": result.why, "see": result.see} for result in results
     ]

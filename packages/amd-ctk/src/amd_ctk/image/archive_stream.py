@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from tarfile import ReadError
 
-from amd_ctk.image.bounds import LARGEST_LAYER, Counter
+from amd_ctk.image.bounds import LARGEST_LAYER, Counter, ImageError, Progress
 from amd_ctk.image.compression import LONGEST_MAGIC, Beginning, compression_of
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.progress import Progress
 from amd_ctk.image.sources import open_source
 
 TYPE_CHECKING = False

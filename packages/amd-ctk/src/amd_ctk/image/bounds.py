@@ -1,12 +1,10 @@
-"""What reading an image may cost: names and sizes are counted, because anybody may have written its layers."""
+"""What reading an image may cost, because anybody may have written its layers, and how far it is."""
 
 from __future__ import annotations
 
-from amd_ctk.image.errors import ImageError
+import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.image.progress import Progress
+from amdgpu_discovery.errors import ToolkitError
 
 # Of one image; the largest of AMD's have a million.
 MOST_NAMES = 5_000_000
@@ -19,6 +17,34 @@ LARGEST_KEPT = 32 * 1024 * 1024
 # How often progress is shown.
 STEP = 1 << 14
 STEP_OF_SIZE = 1 << 28
+GIBIBYTE = 2**30
+
+
+class ImageError(ToolkitError):
+    """An image that cannot be read or judged on this host, or a reference, template or list of tags without meaning."""
+
+    exit_code = 2
+
+
+class Progress:
+    """One line that is written over; also counts names, and what is kept of them, over all layers of an image."""
+
+    def __init__(self, *, is_quiet: bool = False) -> None:
+        self._is_shown = not is_quiet and sys.stderr.isatty()
+        self.layer = ""
+        self.names = 0
+        self.kept = 0
+
+    def show(self, names: int, size: int) -> None:
+        """Show how many names of the current layer were read, and how many bytes its files have."""
+        if self._is_shown:
+            text = f"reading {self.layer}: {names} names, {size / GIBIBYTE:.1f} GiB"
+            print(f"\r{text[:78]:<78}", end="", file=sys.stderr, flush=True)
+
+    def finish(self) -> None:
+        """Take the line away."""
+        if self._is_shown:
+            print(f"\r{'':<78}\r", end="", file=sys.stderr, flush=True)
 
 
 class Counter:

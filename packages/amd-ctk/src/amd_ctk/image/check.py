@@ -1,11 +1,19 @@
-"""Does an image fit the GPUs and the host? By its code, its requirements, its annotations and its processor."""
+"""Does an image fit the GPUs of this host, or those of them that a container will get?
+
+By its code, its requirements, its annotations and its processor.
+"""
 
 from __future__ import annotations
 
+from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import targets_of
+from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.requirements.check import check_requirements
 from amdgpu_discovery.requirements.errors import RequirementError
+from amdgpu_discovery.requirements.facts import ContainerFacts, read_facts
 from amdgpu_discovery.requirements.grammar import find_requirements
+from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.targets import belongs_to
 from amdgpu_discovery.value import Value
 
@@ -14,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amd_ctk.image.contents import Image
-    from amdgpu_discovery.requirements.facts import ContainerFacts
+    from amdgpu_discovery.host import Host
 
 # In labels and annotations of images: targets, with white space or commas between them.
 TARGETS_ANNOTATION = "com.amd.gpu.targets"
@@ -29,6 +37,22 @@ class Verdict(Value):
     notes: tuple[str, ...] = ()
     # Whether the image says anything by which it can be judged.
     is_known: bool = True
+
+
+def read_host(host: Host, request: str, environment: Sequence[str] = ()) -> ContainerFacts:
+    """Return the facts about the GPUs of a request, in a container with an environment.
+
+    ImageError where there is no driver or no GPU, or where the request cannot be met.
+    """
+    try:
+        gpus = select_gpus(find_gpus(host), request, unnumbered=lambda: find_unnumbered_gpus(host))
+    except ToolkitError as error:
+        # Of the commands about images, exit code 1 means that an image was judged and does not fit.
+        raise ImageError(error.message, hint=error.hint) from error
+    if not gpus:
+        raise ImageError("there is no GPU that an image could fit", hint="'amd-ctk gpu list' shows the GPUs")
+    variables = dict(entry.partition("=")[::2] for entry in environment)
+    return read_facts(host, {gpu.number for gpu in gpus}, variables)
 
 
 def judge_image(image: Image, facts: ContainerFacts) -> Verdict:

@@ -11,7 +11,7 @@ import io
 import zlib
 from struct import unpack_from
 
-from amd_ctk.image.errors import ImageError
+from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.zstd import ZstdMissing, zstd_pieces
 
 MAGIC = b"CCOB"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amd_ctk.image.errors import ImageError
+import json
+
+from amd_ctk.image.bounds import ImageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +16,6 @@ LARGEST_DOCUMENT = 4 * 1024 * 1024
 
 def parse_document(content: bytes, name: str) -> dict[str, Any]:
     """Return the object that a document of an image is; ImageError."""
-    import json
-
     if len(content) > LARGEST_DOCUMENT:
         raise ImageError(f"{name} is larger than 4 MiB")
     try:

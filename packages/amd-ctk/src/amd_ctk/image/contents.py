@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 
-from amd_ctk.image.bounds import LARGEST_KEPT
-from amd_ctk.image.deep import UNREADABLE
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.names import OPAQUE, WHITEOUT, clean, targets_in
+from amd_ctk.image.bounds import LARGEST_KEPT, ImageError
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# LLVM's processors from gfx600 on. Anything may follow: MIOpen adds the number of compute units (gfx90a68.kdb).
+# SPIR-V is compiled for the GPU on which it is loaded.
+TARGET = re.compile(r"gfx(?:[0-9]+(?:-[0-9]+)?-generic|1[0-9]{2}[0-9a-f]|[6-9][0-9a-f]{2})|amdgcnspirv")
+# Files of rocBLAS, hipBLASLt, MIOpen, PyTorch and AOTriton that have code for the targets in their path.
+CODE_SUFFIXES = (".co", ".dat", ".hsaco", ".kdb", ".kdb.bz2", ".aks2")
+# OCI image specification, "Whiteouts".
+WHITEOUT = ".wh."
+OPAQUE = ".wh..wh..opq"
+# PATH_MAX of Linux.
+LONGEST_PATH = 4096
+# In place of a target: a bundle is there, and what is in it cannot be told.
+UNREADABLE = "unreadable"
 # Of the path of a file with code; directories that programs make are not half as deep.
 DEEPEST_PATH = 64
 # Above the files with code of an image, which has a thousand.
@@ -129,6 +139,17 @@ def code_in(layers: Iterable[LayerContents]) -> dict[str, tuple[str, ...]]:
             del targets_by_path[path]
         targets_by_path.update(layer.targets_by_path)
     return targets_by_path
+
+
+def targets_in(path: str) -> list[str]:
+    """Return the targets for which a file has code, by its path."""
+    return TARGET.findall(path) if path.endswith(CODE_SUFFIXES) else []
+
+
+def clean(path: str) -> str:
+    """Return a path in a layer without "./" or "/" in front; "" where it leads out of the layer or is too long."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return "" if ".." in parts or len(path) > LONGEST_PATH else "/".join(parts)
 
 
 def _forms_of(paths: Iterable[str]) -> dict[int, int]:

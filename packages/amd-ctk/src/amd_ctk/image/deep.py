@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
+from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.compressed_bundles import MAGIC, MOST_NEEDED, beginning_of_bundle
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.names import TARGET
+from amd_ctk.image.contents import TARGET, UNREADABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ ELF = b"\x7fELF"
 BUNDLED = re.compile(rb"(?:amdgcn|spirv64)-amd-amdhsa-(?:unknown)?-(gfx[0-9a-f-]{3,12}(?:generic)?|amdgcnspirv)")
 # Longer than any name in a bundle, so that none is lost between two chunks.
 LONGEST_NAME = 128
-# In place of a target: a bundle is there, and what is in it cannot be told.
-UNREADABLE = "unreadable"
 # Of one layer; libraries of ROCm have some thousand, one for each source file.
 MOST_BUNDLES = 50_000
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.image.bounds import STEP, Counter
+from amd_ctk.image.bounds import STEP, Counter, ImageError
 from amd_ctk.image.contents import LayerContents
 from amd_ctk.image.deep import ELF, Programs
-from amd_ctk.image.errors import ImageError
 from amdgpu_discovery.errors import reason
 
 TYPE_CHECKING = False
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from amd_ctk.image.progress import Progress
+    from amd_ctk.image.bounds import Progress
 
 CHUNK = 1 << 18
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tarfile
 import zlib
 from lzma import LZMAError
+from tempfile import TemporaryFile
 
 from amd_ctk.image.archive_stream import ArchiveStream
-from amd_ctk.image.bounds import MOST_LAYERS
+from amd_ctk.image.bounds import MOST_LAYERS, ImageError
 from amd_ctk.image.configuration import LARGEST_DOCUMENT, environment_of, labels_of, parse_document
 from amd_ctk.image.contents import Image, LayerContents
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.layers import read_layer
 from amd_ctk.image.sources import PIECE
 from amd_ctk.image.tar_header import EXTENSIONS
+from amd_ctk.image.tar_layer import read_layer
 from amdgpu_discovery.errors import reason
 
 TYPE_CHECKING = False
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     import subprocess
     from typing import IO, Any
 
+    from amd_ctk.image.bounds import Progress
     from amd_ctk.image.compression import Readable
-    from amd_ctk.image.progress import Progress
 
 MANIFEST = "manifest.json"
 # What else old versions of Docker write says nothing.
@@ -49,8 +50,6 @@ def read_saved(engine: str, name: str, progress: Progress, *, deep: bool) -> Ima
     """Return an image that an engine has, which is asked to save it; nothing is written to disk. ImageError."""
     if name.startswith("-"):
         raise ImageError(f"{engine}:{name} does not name an image")
-    from tempfile import TemporaryFile
-
     # A pipe that nobody reads would stop the engine.
     with TemporaryFile() as words, _save(engine, name, words) as saving:
         try:
@@ -64,8 +63,6 @@ def read_saved(engine: str, name: str, progress: Progress, *, deep: bool) -> Ima
 
 
 def _save(engine: str, name: str, words: IO[bytes]) -> subprocess.Popen[bytes]:
-    import subprocess
-
     try:
         return subprocess.Popen([engine, "save", name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words)
     except OSError as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
+from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.check import TARGETS_ANNOTATION
-from amd_ctk.image.errors import ImageError
 from amd_ctk.image.template import PATTERNS, requirements_of
 
 TYPE_CHECKING = False
@@ -47,8 +48,6 @@ def _refuse_unused(template: Template, values_by_option: Mapping[str, Sequence[s
 
 
 def _check(template: Template, field: str, values: Sequence[str]) -> None:
-    import re
-
     options = " or ".join(f"--{option}" for option in field.split("|"))
     if not values:
         raise ImageError(f"{template.text} has a field {{{field}}} without values", hint=f"give them with {options}")

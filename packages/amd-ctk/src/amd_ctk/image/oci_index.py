@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.configuration import object_in, objects_in, texts_in
-from amd_ctk.image.errors import ImageError
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 
-from amd_ctk.image.bounds import MOST_LAYERS
+from amd_ctk.image.bounds import MOST_LAYERS, ImageError
 from amd_ctk.image.configuration import (
     LARGEST_DOCUMENT,
     environment_of,
@@ -17,9 +17,8 @@ from amd_ctk.image.configuration import (
     texts_in,
 )
 from amd_ctk.image.contents import Image
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.layers import read_layer
 from amd_ctk.image.oci_index import DEEPEST, INDEX, TAG, Walk, cpu_of, merge, runs_on_amd64
+from amd_ctk.image.tar_layer import read_layer
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
 
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
     from io import FileIO
     from typing import Any
 
+    from amd_ctk.image.bounds import Progress
     from amd_ctk.image.contents import LayerContents
     from amd_ctk.image.oci_index import Entry
-    from amd_ctk.image.progress import Progress
 
 # A digest becomes a path, so it is nothing but this.
 DIGEST = re.compile(r"(sha256|sha512):[0-9a-f]{64,128}")

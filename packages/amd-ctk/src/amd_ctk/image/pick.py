@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.check import judge_image, told_targets
 from amd_ctk.image.contents import Image
-from amd_ctk.image.errors import ImageError
 from amd_ctk.image.template import requirements_of
 from amdgpu_discovery.requirements.check import check_requirements
 from amdgpu_discovery.requirements.errors import RequirementError

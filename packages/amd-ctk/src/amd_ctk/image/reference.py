@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import Image
-from amd_ctk.image.errors import ImageError
+from amd_ctk.image.directory import read_directory
+from amd_ctk.image.docker_archive import read_archive_file, read_saved
+from amd_ctk.image.oci_layout import read_oci_layout
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_ctk.image.progress import Progress
+    from amd_ctk.image.bounds import Progress
 
 FORMS = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME"
 
@@ -35,15 +38,9 @@ def parse_reference(text: str) -> Reference:
 def read_image(reference: Reference, progress: Progress, *, deep: bool = False, with_layers: bool = True) -> Image:
     """Return what is known of an image, without its layers where they are not asked for. ImageError."""
     if reference.transport == "oci":
-        from amd_ctk.image.oci_layout import read_oci_layout
-
         return read_oci_layout(reference.name, progress, deep=deep, with_layers=with_layers)
     if reference.transport == "dir":
-        from amd_ctk.image.directory import read_directory
-
         return Image(layers=(read_directory(reference.name, progress, deep=deep),))
-    from amd_ctk.image.docker_archive import read_archive_file, read_saved
-
     if reference.transport == "docker-archive":
         return read_archive_file(reference.name, progress, deep=deep)
     return read_saved(reference.transport, reference.name, progress, deep=deep)

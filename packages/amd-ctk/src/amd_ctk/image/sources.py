@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import zlib
+from bz2 import BZ2Decompressor
+from gzip import GzipFile
+from lzma import FORMAT_XZ, LZMADecompressor, LZMAError
 
-from amd_ctk.image.errors import ImageError
+from amd_ctk.image.bounds import ImageError
+from amd_ctk.image.zstd import ZstdMissing, zstd_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,8 +84,6 @@ def open_source(file: Beginning, compression: str, counter: Counter) -> Source |
 
 def damages() -> tuple[type[Exception], ...]:
     """Return what is raised where a layer is not what it should be."""
-    from lzma import LZMAError
-
     return (EOFError, OSError, ValueError, zlib.error, LZMAError)
 
 
@@ -91,28 +93,20 @@ def _plain(file: Beginning) -> Iterator[bytes]:
 
 
 def _gzip(file: Beginning) -> Iterator[bytes]:
-    from gzip import GzipFile
-
     with GzipFile(fileobj=file, mode="rb") as opened:  # type: ignore[call-overload]  # it calls read alone
         while piece := opened.read(PIECE):
             yield piece
 
 
 def _bzip2(file: Beginning) -> Iterator[bytes]:
-    from bz2 import BZ2Decompressor
-
     return _streams(file, BZ2Decompressor)
 
 
 def _xz(file: Beginning) -> Iterator[bytes]:
-    from lzma import FORMAT_XZ, LZMADecompressor
-
     return _streams(file, lambda: LZMADecompressor(FORMAT_XZ, memlimit=MOST_MEMORY_OF_XZ))
 
 
 def _zstd(file: Beginning) -> Iterator[bytes]:
-    from amd_ctk.image.zstd import ZstdMissing, zstd_pieces
-
     try:
         return zstd_pieces(file, PIECE)
     except ZstdMissing as error:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from zlib import adler32
 
+from amd_ctk.image.bounds import Counter, ImageError
+from amd_ctk.image.compression import LONGEST_MAGIC, Beginning, compression_of
 from amd_ctk.image.contents import LayerContents
 from amd_ctk.image.deep import ELF, Programs
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.sources import damages
+from amd_ctk.image.sources import damages, open_source
 from amd_ctk.image.tar_header import (
     BLOCK,
     CHECKSUM,
@@ -40,7 +41,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from amd_ctk.image.bounds import Counter
+    from amd_ctk.image.bounds import Progress
+    from amd_ctk.image.compression import Readable
     from amd_ctk.image.sources import PlainFile, Source
 
 # Of a name, or of the records of pax, which are read as a whole.
@@ -49,6 +51,16 @@ LARGEST_EXTENSION = 1024 * 1024
 LARGEST_EXTENSIONS = 128 * 1024 * 1024
 # Where the header of a sparse file of GNU's and those behind it say that another one follows.
 SPARSE_FOLLOWS, NEXT_SPARSE_FOLLOWS = 482, 504
+
+
+def read_layer(file: Readable, progress: Progress, *, deep: bool = False) -> LayerContents:
+    """Return what a layer says; `deep` looks into its programs and libraries. ImageError where it cannot be read."""
+    start = file.read(LONGEST_MAGIC) or b""
+    counter = Counter(progress)
+    source = open_source(Beginning(start, file), compression_of(start), counter)
+    layer = TarLayer(source, counter, deep=deep).read()
+    counter.keep(layer.kept)
+    return layer
 
 
 class TarLayer:

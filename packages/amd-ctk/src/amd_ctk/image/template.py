@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from amd_ctk.image.errors import ImageError
-from amd_ctk.image.names import TARGET
+from amd_ctk.image.bounds import ImageError
+from amd_ctk.image.contents import TARGET
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -19,7 +19,7 @@ from ctypes import (
     string_at,
 )
 
-from amd_ctk.image.errors import ImageError
+from amd_ctk.image.bounds import ImageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

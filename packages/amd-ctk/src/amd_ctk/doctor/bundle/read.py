@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import lzma
+import tarfile
+
 from amd_ctk.doctor.bundle.members import (
     LARGEST_MEMBER,
     LARGEST_PACKED,
@@ -22,9 +26,6 @@ MEMORY = 256 * 1024 * 1024
 
 def read_members(path: str) -> dict[str, bytes]:
     """Return the files of a bundle by name; BundleError."""
-    import io
-    import tarfile
-
     try:
         content, _ = read_plain_file(path, largest=LARGEST_PACKED)
     except OSError as error:
@@ -37,8 +38,6 @@ def read_members(path: str) -> dict[str, bytes]:
 
 
 def _unpack(content: bytes) -> bytes:
-    import lzma
-
     try:
         unpacker = lzma.LZMADecompressor(memlimit=MEMORY)
         unpacked = unpacker.decompress(content, LARGEST_UNPACKED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from amd_ctk.doctor.bundle.facts_json import parse_facts
 from amd_ctk.doctor.bundle.members import FACTS, BundleError
 from amd_ctk.doctor.bundle.read import read_members
@@ -25,8 +27,6 @@ def replay_bundle(path: str, *, only: Iterable[str] = (), skip: Iterable[str] = 
 
 
 def _load(members: dict[str, bytes], name: str) -> dict[str, Any]:
-    import json
-
     if name not in members:
         raise BundleError(f"the bundle has no {name}", hint="read its doctor.json, or ask for a new bundle")
     try:

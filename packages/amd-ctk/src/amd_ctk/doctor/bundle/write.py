@@ -5,6 +5,10 @@ No environment, no credentials, and no unique ids unless they are asked for.
 
 from __future__ import annotations
 
+import io
+import json
+import tarfile
+
 from amd_ctk.doctor.bundle.facts_json import format_facts
 from amd_ctk.doctor.bundle.members import (
     FACTS,
@@ -23,6 +27,9 @@ from amd_device_spec.settings import CONFIG_FILE
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import exists, is_file, write_new_file
 from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.simulate import record_profile
+from amdgpu_discovery.simulate.profile_json import format_profile
+from amdgpu_discovery.simulate.serials import FIRST_MADE_UP, without_serials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,8 +66,6 @@ def write_bundle(host: Host, facts: Facts, results: Sequence[Result], path: str,
     members |= {FACTS: _format(format_facts(facts, with_serials=with_serials)), **dict(_files(host))}
     content = {name: hide(text).encode()[:LARGEST_MEMBER] for name, text in members.items()}
     if profile is not None:
-        from amdgpu_discovery.simulate.profile_json import format_profile
-
         content[PROFILE] = format_profile(profile)
     try:
         write_new_file(path, _pack(content), mode=0o600)
@@ -70,9 +75,6 @@ def write_bundle(host: Host, facts: Facts, results: Sequence[Result], path: str,
 
 def _record(host: Host, *, with_serials: bool) -> tuple[Profile | None, Callable[[str], str]]:
     """Return the host as a profile, None where it is not understood, and what hides its ids in text."""
-    from amdgpu_discovery.simulate import record_profile
-    from amdgpu_discovery.simulate.serials import FIRST_MADE_UP, without_serials
-
     try:
         real = record_profile(host, "bundle", with_serials=True)
         made_up = without_serials(real)
@@ -112,16 +114,11 @@ def _last_lines(host: Host) -> str:
 
 
 def _format(document: object) -> str:
-    import json
-
     return json.dumps(document, indent=2) + "\n"
 
 
 def _pack(content: dict[str, bytes]) -> bytes:
     """Return an archive, the same for the same content."""
-    import io
-    import tarfile
-
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:xz", format=tarfile.USTAR_FORMAT) as archive:
         for name, data in sorted(content.items()):

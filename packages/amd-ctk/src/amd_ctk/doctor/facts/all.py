@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from amd_ctk.cdi.engine_devices import read_spec_files
 from amd_ctk.doctor.facts.broken_host import BrokenHost
@@ -59,8 +60,6 @@ def read_facts(
     Programs that may keep one waiting are asked meanwhile. What is waited for, engines and then the container, shares
     SECONDS, so that the command ends within three whatever does not answer.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     specs = read_spec_files(host)
     host = BrokenHost(host.root)
     with ThreadPoolExecutor(max_workers=2) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
@@ -139,8 +140,6 @@ def _security_options(info: dict[str, Any]) -> list[Any]:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    import json
-
     try:
         info = json.loads(text)
     except (ValueError, RecursionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from amd_ctk.cdi.specs import find_groups
 from amd_ctk.configuration.runtime_program import NoRuntimeProgram, find_runtime_program
@@ -126,8 +127,6 @@ def _names(uses: Sequence[ContainerUse]) -> str:
 
 
 def _find_runtime() -> str:
-    import sys
-
     try:
         return find_runtime_program(sys.argv[0], os.environ.get("PATH", ""))
     except NoRuntimeProgram:
@@ -152,6 +151,4 @@ def _secure_path(host: Host) -> Iterator[str]:
 
 
 def _own_directory() -> str:
-    import sys
-
     return os.path.dirname(os.path.abspath(sys.argv[0])) if os.path.basename(sys.argv[0]) == "amd-ctk" else ""

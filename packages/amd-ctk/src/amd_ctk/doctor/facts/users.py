@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 
 from amdgpu_discovery.value import Value
 
@@ -19,8 +20,6 @@ class User(Value):
 
 def find_user() -> User | None:
     """Return who called this program, behind sudo too; None for root."""
-    import pwd
-
     told = os.environ.get("SUDO_UID", "")
     uid = int(told) if os.geteuid() == 0 and told.isascii() and told.isdecimal() and len(told) < 10 else os.geteuid()
     try:

@@ -6,6 +6,7 @@ A seccomp filter and a label of SELinux or AppArmor cannot be taken over.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
 import sys
@@ -75,8 +76,6 @@ def _set_capabilities(libc: ctypes.CDLL, mask: int) -> None:
 
 
 def _call(function: Callable[..., int], *arguments: object) -> None:
-    import ctypes
-
     if function(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -5,6 +5,8 @@ What it opens may keep it waiting, and what it answers may come from the contain
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
 import select
 import signal
@@ -38,9 +40,6 @@ def ask_inside(process: ContainerProcess, look: Callable[[int], dict[str, Any]],
     `look` is given what `open_own_files` gave. The answer is waited for until `deadline`, as time.monotonic() counts.
     """
     # Before the child exists, because it cannot import: see become.
-    import ctypes
-    import json
-
     libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
     reader, writer = os.pipe()
     child = os.fork()

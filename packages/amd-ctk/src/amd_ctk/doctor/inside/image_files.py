@@ -8,7 +8,7 @@ from itertools import islice
 
 from amd_ctk.doctor.inside.caches import find_compiled
 from amd_ctk.doctor.inside.reopen import held, reopen
-from amd_ctk.image.names import TARGET
+from amd_ctk.image.contents import TARGET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
