@@ -20,12 +20,15 @@ class Machine:
     """A host that is well, to be spoilt."""
 
     def __init__(self, directory, profile="one-gpu"):
+        self.profile = profile
         self.host = build_host(directory / "host", profile, with_links=False)
         self.root = Path(self.host.root)
         self.proc = directory / "proc"
         self.programs = directory / "bin"
         # A container as it is seen from inside, None where none is asked about.
         self.inside = None
+        # What is otherwise than a simulated host can be: a function of its facts.
+        self.change = lambda facts: facts
         # Who runs rootless containers, None for nobody.
         self.user = None
         self.docker = {"ServerVersion": "28.5.2", "Runtimes": {"runc": {}}, "DefaultRuntime": "runc"}
@@ -58,7 +61,7 @@ class Machine:
     def facts(self, engine=""):
         self.add_program("docker", f"/bin/cat <<'END'\n{json.dumps(self.docker)}\nEND")
         facts = read_facts(self.host, engine=engine, user=self.user, proc=str(self.proc))
-        return add_inside(self.host, facts, self.inside) if self.inside else facts
+        return self.change(add_inside(self.host, facts, self.inside) if self.inside else facts)
 
     def states(self):
         return {result.check: result.finding.state for result in self.examine()}

@@ -47,7 +47,7 @@ def test_rootless_docker_is_not_compared_with_the_file_of_root(machine):
     assert finding_of(made, "docker") == (
         "note",
         "28.5.2 has no runtime amd",
-        "amd-ctk runtime configure --config-path=/home/u1/.config/docker/daemon.json",
+        f"amd-ctk runtime configure --config-path={OWN_FILE} && systemctl --user restart docker",
     )
 
 

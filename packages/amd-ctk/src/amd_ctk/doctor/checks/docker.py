@@ -55,7 +55,7 @@ def check_docker(facts: Facts) -> Finding | None:
         words = f"{version} was started before daemon.json had the runtime {lost[0]}"
         return bad(words, fix=docker.restart_command)
     if not docker.file_runtimes and "amd" not in docker.runtimes:
-        return note(f"{version} has no runtime amd", fix=docker.configure_command)
+        return note(f"{version} has no runtime amd", fix=docker.configure_and_restart)
     return ok(f"{version} has the runtime {', '.join(docker.file_runtimes) or 'amd'}")
 
 
@@ -120,7 +120,7 @@ def check_docker_file(facts: Facts) -> Finding | None:
         return bad(words, fix=f"sudo dockerd --validate --config-file {docker.file_path}, and correct it")
     if docker.missing_programs:
         words = f"daemon.json names {docker.missing_programs[0]}, which is not there"
-        return bad(words, fix=docker.configure_command)
+        return bad(words, fix=docker.configure_and_restart)
     return ok("daemon.json is understood") if docker.file_runtimes else None
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
     from amd_ctk.slurm.status import SlurmStatus
 
+CONFIGURE = "sudo amd-ctk runtime configure --runtime=slurm"
 SHOW = "amd-ctk slurm status"
 
 
@@ -37,7 +38,8 @@ def _judge_status(status: SlurmStatus, files: tuple[str, ...]) -> Finding:
         return bad(words, fix=f"write gres.conf as 'amd-ctk slurm gres' prints it; {SHOW}")
     if status.runtime and os.path.basename(status.runtime) != RUNTIME_PROGRAM:
         words = f"Slurm calls {status.runtime} for containers, and these get no GPU"
-        return bad(words, fix="sudo amd-ctk runtime configure --runtime=slurm")
+        # It replaces no runtime that another program chose.
+        return bad(words, fix=f"delete the lines RunTime* of oci.conf, and then: {CONFIGURE}")
     if status.problems:
         return note(status.problems[0], fix=SHOW)
     return ok(f"Slurm knows {len(numbered)} GPU{'' if len(numbered) == 1 else 's'} of this node")

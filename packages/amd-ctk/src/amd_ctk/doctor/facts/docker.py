@@ -86,6 +86,11 @@ class DockerFacts(Value):
         return f"amd-ctk runtime configure --config-path={own_file}" if self.is_rootless else CONFIGURE
 
     @property
+    def configure_and_restart(self) -> str:
+        """Return the commands after which containers can use the AMD runtime."""
+        return f"{self.configure_command} && {self.restart_command}"
+
+    @property
     def restart_command(self) -> str:
         """Return the command that has this engine read its file."""
         return "systemctl --user restart docker" if self.is_rootless else "sudo systemctl restart docker"

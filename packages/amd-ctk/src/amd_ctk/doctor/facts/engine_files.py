@@ -37,6 +37,7 @@ class EngineFileFacts(Value):
 def read_engine_files(host: Host, engine: Engine, paths: Iterable[str]) -> EngineFileFacts:
     """Return what files say, the strongest last; a file that cannot be read is a fact too."""
     facts = EngineFileFacts()
+    programs: dict[str, str] = {}
     for path in paths:
         try:
             document = _read_document(host, engine, path)
@@ -45,8 +46,12 @@ def read_engine_files(host: Host, engine: Engine, paths: Iterable[str]) -> Engin
         except (OSError, ValueError, RecursionError, ToolkitError) as error:
             facts = facts if facts.problem else facts.replace(broken_file=path, problem=_why(error))
             continue
-        facts = _read(facts, engine, document)
-    return facts
+        found, default = _read(engine, document)
+        programs |= found
+        facts = facts.replace(default_runtime=default or facts.default_runtime)
+    ours = {name: program for name, program in programs.items() if os.path.basename(program) == RUNTIME_PROGRAM}
+    missing = [path for path in ours.values() if "/" in path and not os.path.exists(path)]
+    return facts.replace(runtimes=tuple(ours), missing_program=next(iter(missing), ""))
 
 
 def read_values(host: Host, engine: Engine, paths: Iterable[str], key: KeyPath) -> list[object]:
@@ -64,24 +69,17 @@ def _read_document(host: Host, engine: Engine, path: str) -> Document:
     return engine.read(read_plain_file(host.path(path), largest=LARGEST)[0].decode())
 
 
-def _read(facts: EngineFileFacts, engine: Engine, document: Document) -> EngineFileFacts:
+def _read(engine: Engine, document: Document) -> tuple[dict[str, str], str]:
+    """Return the programs of a file's runtimes, and its default runtime, "" where it names none."""
     try:
         layout = engine.find_layout(document)
         entries, default = document.get(layout.runtimes), document.get(layout.default_runtime)
     except DocumentError:
         # containerd's own file may have no version, and then no runtime either.
-        return facts
-    programs = {
-        str(name): program
-        for name, entry in (entries.items() if isinstance(entries, dict) else ())
-        if os.path.basename(program := layout.program_of(entry)) == RUNTIME_PROGRAM
-    }
-    missing = [path for path in programs.values() if "/" in path and not os.path.exists(path)]
-    return facts.replace(
-        runtimes=(*facts.runtimes, *programs),
-        missing_program=facts.missing_program or next(iter(missing), ""),
-        default_runtime=default if isinstance(default, str) else facts.default_runtime,
-    )
+        return {}, ""
+    named = entries.items() if isinstance(entries, dict) else ()
+    programs = {str(name): layout.program_of(entry) for name, entry in named}
+    return programs, default if isinstance(default, str) else ""
 
 
 def _why(error: Exception) -> str:

@@ -1,0 +1,620 @@
+"""What doctor advises is followed on a host with that fault, and its check has nothing to say against it any more.
+
+A fix that is a command is executed: `amd-ctk` as it is, the host's other programs by what they do to a simulated host.
+Where a person has to act, the row says why, and does what the advice says.
+"""
+
+from __future__ import annotations
+
+import ast
+import errno
+import json
+import os
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from amd_ctk.doctor.facts.containers import StaleContainer
+from amd_ctk.doctor.facts.gpus import NodeProblem
+from amd_ctk.doctor.run import CHECKS
+from amdgpu_discovery.gpu import PciAddress, UnnumberedGpu
+from amdgpu_discovery.simulate import build_host
+
+HERE = Path(__file__).parent
+OF_HOSTS = runpy.run_path(str(HERE / "test_causes.py"))
+OF_CONTAINERS = runpy.run_path(str(HERE / "test_inside_causes.py"))
+OF_SPECS = runpy.run_path(str(HERE / "test_cdi_specs.py"))
+HOSTS, CONTAINERS = OF_HOSTS["FAULTS"], OF_CONTAINERS["FAULTS"] | {"": OF_CONTAINERS["HEALTHY"]}
+HEALTHY, image_has, node_says = (OF_CONTAINERS[name] for name in ("HEALTHY", "image_has", "node_says"))
+KFD, RENDER = OF_CONTAINERS["KFD"], OF_CONTAINERS["RENDER"]
+podman_user, write_spec, generate = OF_HOSTS["podman_user"], OF_SPECS["write"], OF_SPECS["generate"]
+DAEMON_JSON, CONTAINERS_CONF = "/etc/docker/daemon.json", "/etc/containers/containers.conf"
+CONTAINERD = "/etc/containerd/config.toml"
+CONFIG = "/etc/amd-container-toolkit/config.toml"
+INSTALLED = "Package: amdgpu-dkms\nStatus: install ok installed\n"
+GRES = "Name=gpu File=/dev/dri/renderD128\n"
+CONFIGURE_SLURM = ("runtime", "configure", "--runtime=slurm")
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+AMDGPU = "0000:03:00.0"
+
+# Why a person has to act.
+HARDWARE = "only who stands at the machine can change it"
+ELSEWHERE = "it is another machine's matter"
+MEANT = "only its author knows what was meant"
+RESTART = "only its owner may end a container"
+CHOICE = "it is part of a command line that a person writes"
+RIGHTS = "who may open a GPU is the administrator's decision"
+CAUSE = "the kernel's log says which of several causes it is"
+
+
+def nothing(machine, *_):
+    """Leave a host as it is."""
+
+
+def rebuild(machine, *_):
+    """Have the nodes and attributes that a driver that is well makes."""
+    machine.change = lambda facts: facts
+    fresh = build_host(machine.programs.parent / "fresh", machine.profile, with_links=False)
+    subprocess.run(["/bin/cp", "-a", "--remove-destination", f"{fresh.root}/.", machine.host.root], check=True)
+
+
+class Row(NamedTuple):
+    """A fault, and how its fix is followed: executed, or by a person who does this."""
+
+    check: str
+    spoil: Callable
+    follow: Callable | None = None
+    why: str = ""
+    # What the check says afterwards; "" for nothing at all.
+    becomes: str = "ok"
+    profile: str = "one-gpu"
+
+
+def of_facts(check, before, why="", *, follow=None, becomes="ok", profile="one-gpu"):
+    """Return a row about what a simulated host cannot have; whatever is followed brings back its own facts."""
+
+    def spoil(machine):
+        machine.change = before
+
+    def undo(machine):
+        machine.change = lambda facts: facts
+
+    return Row(check, spoil, (follow or undo) if why else undo, why or "see above", becomes, profile)
+
+
+def of_container(check, before, after, why=CHOICE, *, becomes="ok", profile="one-gpu", host=lambda _: None):
+    """Return a row about a container, and the container that is started as the advice says."""
+
+    def start(inside, machine):
+        host(machine)
+        machine.inside = inside
+
+    return Row(check, partial(start, before), partial(start, after), why, becomes, profile)
+
+
+def gpus(**changes):
+    return lambda facts: facts.replace(gpus=facts.gpus.replace(**changes))
+
+
+def toolkit(**changes):
+    return lambda facts: facts.replace(toolkit=facts.toolkit.replace(**changes))
+
+
+def write(path, content):
+    return lambda machine: machine.write(path, content)
+
+
+def both(*steps):
+    def do(machine):
+        for step in steps:
+            step(machine)
+
+    return do
+
+
+def docker_says(**changes):
+    return lambda machine: machine.docker.update(changes)
+
+
+def with_user(machine):
+    podman_user(machine)
+
+
+def as_user(**changes):
+    def change(machine):
+        machine.user = machine.user.replace(**changes)
+
+    return change
+
+
+def amd_runtime(machine):
+    return machine.add_program("amd-container-runtime", "exit 0")
+
+
+def podman_without_cgroups(lines=""):
+    def spoil(machine):
+        machine.add_program("podman", "exit 1")
+        runtimes = f'[engine.runtimes]\namd = ["{amd_runtime(machine)}"]\n'
+        machine.write(CONTAINERS_CONF, f'[containers]\ncgroups = "disabled"\n[engine]\n{lines}{runtimes}')
+
+    return spoil
+
+
+def chmod(mode):
+    def change(machine):
+        for path in ("dev/kfd", "dev/dri/renderD128"):
+            (machine.root / path).chmod(mode)
+
+    return change
+
+
+def two_of_four(*minors, **image):
+    nodes = tuple(RENDER.replace(path=f"/dev/dri/renderD{minor}", minor=minor) for minor in minors)
+    return image_has(**{"targets": ("gfx90a",), "shared_memory": 16 << 30, **image}).replace(nodes=(KFD, *nodes))
+
+
+def in_job(given, *minors):
+    return two_of_four(*minors).replace(variables={"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": given})
+
+
+def card_and_integrated(*minors, **changes):
+    nodes = tuple(RENDER.replace(path=f"/dev/dri/renderD{minor}", minor=minor) for minor in minors)
+    return image_has(targets=changes.pop("targets", ())).replace(nodes=(KFD, *nodes), **changes)
+
+
+def with_override(value, **image):
+    return image_has(**image).replace(variables={OVERRIDE: value})
+
+
+slurm_of_four = write("/etc/slurm/gres.conf", OF_CONTAINERS["GRES"])
+LEFT_OVER = NodeProblem(
+    number=0,
+    is_partition=False,
+    path="/dev/dri/renderD128",
+    is_missing=False,
+    is_left_over=True,
+    message="/dev/dri/renderD128 is device 1:3, but the driver's is 226:128",
+    hint="",
+)
+LOST = UnnumberedGpu(
+    pci_address=PciAddress(domain=0, bus=0x43, device=0, function=0),
+    device_id=0,
+    render_minor=None,
+    card_minor=None,
+    reason="",
+)
+ROWS = [
+    # cdi
+    Row("cdi", write("/etc/cdi/amd.json", "x")),
+    Row("cdi", write("/run/cdi/my gpu.yaml", "kind: amd.com/gpu\n")),
+    Row("cdi", nothing),
+    Row("cdi", HOSTS["cdi"]),
+    Row("cdi", both(generate, partial(write_spec, path="/etc/cdi/amd.json", minor=77))),
+    Row("cdi", both(generate, partial(write_spec, path="/run/cdi/amd.json", minor=77))),
+    Row("cdi", partial(write_spec, path="/etc/cdi/gpus.json", minor=77)),
+    Row(
+        "cdi",
+        both(generate, write("/etc/cdi/nvidia.yaml", "[")),
+        lambda machine: machine.remove("/etc/cdi/nvidia.yaml"),
+        why="another vendor's file is none of this toolkit's",
+    ),
+    Row("cdi-names", HOSTS["cdi-names"]),
+    Row(
+        "cdi-names",
+        both(generate, partial(write_spec, path="/run/cdi/amd.json")),
+        lambda machine: machine.remove("/run/cdi/amd.json"),
+        why="either file may be the one that is meant",
+    ),
+    Row(
+        "docker-cdi",
+        both(partial(write_spec, path="/etc/cdi/amd.json", version="1.1.0"), docker_says(ServerVersion="28.5.2")),
+    ),
+    Row(
+        "podman-cdi",
+        both(
+            partial(write_spec, path="/etc/cdi/amd.json", version="0.8.0"),
+            lambda machine: machine.add_program("podman", "echo podman version 4.3.1"),
+        ),
+        becomes="",
+    ),
+    # docker
+    Row("docker", HOSTS["docker"]),
+    Row("docker", nothing),
+    Row("docker-file", OF_HOSTS["runtime_that_is_gone"]),
+    Row("docker-file", HOSTS["docker-file"], write(DAEMON_JSON, "{}"), why=MEANT, becomes=""),
+    Row("docker-cdi", docker_says(ServerVersion="26.1.5")),
+    Row("docker-cdi", docker_says(ServerVersion="20.10.24"), nothing, why=CHOICE, becomes="note"),
+    Row("docker-context", HOSTS["docker-context"], becomes=""),
+    Row(
+        "docker-context",
+        lambda _: os.environ.update(DOCKER_HOST="tcp://10.0.0.1:2375"),
+        lambda _: os.environ.pop("DOCKER_HOST"),
+        why=ELSEWHERE,
+        becomes="",
+    ),
+    Row(
+        "docker-options",
+        HOSTS["docker-options"],
+        write("/usr/lib/systemd/system/docker.service", "[Service]\nExecStart=/usr/bin/dockerd\n"),
+        why=MEANT,
+        becomes="",
+    ),
+    Row("docker-gpus", docker_says(ServerVersion="26.1.5"), nothing, why=CHOICE, becomes="note"),
+    Row("docker-gpus", nothing, nothing, why=CHOICE, becomes="note"),
+    of_container(
+        "docker-gpus", OF_CONTAINERS["ASKING"], OF_CONTAINERS["ASKING"].replace(nodes=(KFD, RENDER)), becomes="note"
+    ),
+    Row("rootless", HOSTS["rootless"], chmod(0o666), why=RIGHTS),
+    Row("rootless", docker_says(SecurityOptions=["name=userns"]), nothing, why=CHOICE, becomes="note"),
+    Row("containerd", HOSTS["containerd"], write(CONTAINERD, "version = 2\n"), why=MEANT, becomes=""),
+    Row(
+        "containerd",
+        write(
+            CONTAINERD,
+            'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.amd.options]\n'
+            'BinaryName = "/nowhere/amd-container-runtime"\n',
+        ),
+    ),
+    # gpus
+    of_facts("kfd", gpus(hidden=2), "the process is where somebody has started it"),
+    of_facts("kfd", gpus(problem="the KFD topology changed 10 times while it was read"), CAUSE),
+    of_facts("kfd", gpus(unnumbered=(LOST.replace(device_id=0x7551),)), CAUSE),
+    of_facts("kfd", gpus(gpus=(), unnumbered=(LOST,)), CAUSE),
+    Row(
+        "gpu-state",
+        HOSTS["gpu-state"],
+        both(
+            lambda machine: machine.remove(f"/sys/module/amdgpu/drivers/pci:amdgpu/{AMDGPU}/mem_info_vram_total"),
+            rebuild,
+        ),
+        why=CAUSE,
+    ),
+    Row("nodes", HOSTS["nodes"]),
+    Row("nodes", lambda machine: setattr(machine, "change", gpus(node_problems=(LEFT_OVER,)))),
+    Row("partitions", HOSTS["nodes"], profile="mi308x-8-cpx"),
+    Row("node-access", HOSTS["node-access"]),
+    Row(
+        "node-access",
+        lambda machine: setattr(
+            machine,
+            "change",
+            lambda facts: gpus(nodes=(*facts.gpus.nodes[:-1], facts.gpus.nodes[-1].replace(gid=44)))(facts),
+        ),
+    ),
+    Row(
+        "apu-memory",
+        OF_HOSTS["small_apu"],
+        lambda machine: build_host(machine.host.root, "strix-halo"),
+        why=HARDWARE,
+        becomes="note",
+    ),
+    of_facts(
+        "apu-memory",
+        lambda facts: facts,
+        HARDWARE,
+        becomes="",
+        profile="strix-halo",
+        follow=lambda machine: setattr(machine, "change", gpus(carve_outs={0: 64 << 30})),
+    ),
+    Row(
+        "integrated-gpu",
+        nothing,
+        nothing,
+        why=CHOICE,
+        becomes="note",
+        profile="rx7900xtx-raphael",
+    ),
+    # kernel
+    Row(
+        "windows",
+        HOSTS["windows"],
+        lambda machine: machine.write_proc("sys/kernel/osrelease", "6.12.12-amd64\n"),
+        why=ELSEWHERE,
+        becomes="",
+    ),
+    Row("driver", HOSTS["driver"]),
+    Row("dkms", HOSTS["dkms"]),
+    Row("secure-boot", HOSTS["secure-boot"], rebuild, why="the key is enrolled at the console"),
+    Row("packages", HOSTS["packages"]),
+    Row(
+        "packages",
+        both(
+            write("/var/lib/dpkg/status", INSTALLED),
+            write("/etc/os-release", "VERSION_CODENAME=trixie\n"),
+            write("/etc/apt/sources.list.d/amd.list", "deb https://repo.radeon.com/x noble main\n"),
+        ),
+        write("/etc/apt/sources.list.d/amd.list", "deb https://repo.radeon.com/x trixie main\n"),
+        why="AMD may have no packages for it",
+    ),
+    Row("selinux", HOSTS["selinux"]),
+    Row("selinux", both(HOSTS["selinux"], docker_says(SecurityOptions=[]))),
+    Row("user-namespace", HOSTS["user-namespace"], rebuild, why=ELSEWHERE),
+    of_facts(
+        "user-namespace",
+        lambda facts: facts.replace(
+            kernel=facts.kernel.replace(is_user_namespace=True),
+            gpus=facts.gpus.replace(nodes=tuple(node.replace(gid=65534) for node in facts.gpus.nodes)),
+        ),
+        ELSEWHERE,
+        follow=lambda machine: setattr(
+            machine, "change", lambda facts: facts.replace(kernel=facts.kernel.replace(is_user_namespace=True))
+        ),
+    ),
+    # podman
+    Row(
+        "podman-file",
+        HOSTS["podman-file"],
+        lambda machine: machine.remove("/home/u1/.config/containers/containers.conf"),
+        why=MEANT,
+        becomes="note",
+    ),
+    Row(
+        "podman-file",
+        both(with_user, write(CONTAINERS_CONF, '[engine.runtimes]\namd = ["/nowhere/amd-container-runtime"]\n')),
+    ),
+    Row("podman-file", with_user),
+    Row(
+        "podman-file",
+        podman_without_cgroups(),
+        podman_without_cgroups('runtime_supports_nocgroup = ["crun", "krun", "amd"]\n'),
+        why="the list of this host's runtimes is the administrator's",
+    ),
+    Row("podman-nodes", HOSTS["podman-nodes"], as_user(groups=(1000, 110)), why=RIGHTS, becomes="note"),
+    Row(
+        "podman-nodes",
+        both(with_user, write(CONTAINERS_CONF, '[engine]\nruntime = "runc"\n')),
+        write(CONTAINERS_CONF, '[engine]\nruntime = "crun"\n'),
+        why=CHOICE,
+        becomes="note",
+    ),
+    Row("podman-nodes", with_user, chmod(0o666), why=CHOICE),
+    Row(
+        "podman-user",
+        HOSTS["podman-user"],
+        write("/etc/subuid", "u1:100000:65536\n"),
+        why="a range must be one that nobody else has",
+    ),
+    Row(
+        "podman-user",
+        both(with_user, lambda machine: machine.remove("/run/user/1000")),
+        write("/run/user/1000/bus", ""),
+        why="it is the user's own session",
+    ),
+    # slurm
+    of_facts(
+        "slurm",
+        lambda facts: facts.replace(slurm=facts.slurm.replace(is_configured=True, problem="gres.conf cannot be read")),
+        MEANT,
+        becomes="",
+    ),
+    Row("slurm", HOSTS["slurm"], both(write("/etc/slurm/gres.conf", GRES)), why=MEANT, becomes="note"),
+    Row(
+        "slurm",
+        both(write("/etc/slurm/gres.conf", GRES), write("/etc/slurm/oci.conf", 'RunTimeRun="runc run %n -b %b"\n')),
+        both(write("/etc/slurm/oci.conf", ""), lambda machine: run_amd_ctk(machine, *CONFIGURE_SLURM)),
+        why="another runtime may be there for a reason",
+        becomes="note",
+    ),
+    Row(
+        "slurm",
+        both(
+            write("/etc/slurm/gres.conf", GRES), write("/etc/slurm/oci.conf", 'RunTimeRun="amd-container-runtime x"\n')
+        ),
+        write("/etc/slurm/cgroup.conf", "ConstrainDevices=yes\n"),
+        why=RIGHTS,
+    ),
+    # toolkit
+    of_facts(
+        "containers",
+        lambda facts: facts.replace(
+            stale_containers=(StaleContainer(container_id="c" * 64, path="/dev/kfd", inside="234:0", outside="235:0"),)
+        ),
+        RESTART,
+    ),
+    Row("low-level-runtime", HOSTS["low-level-runtime"]),
+    Row(
+        "low-level-runtime",
+        lambda machine: setattr(machine, "change", toolkit(has_low_level=False, runtime_program="/usr/bin/x")),
+    ),
+    Row("settings", HOSTS["settings"], write(CONFIG, 'unknown-gpus = "error"\n'), why=MEANT, becomes="note"),
+    Row("settings", write(CONFIG, 'device-mode = "host"\n')),
+    of_facts("settings", toolkit(group_problems=("group:a: GPU 9 does not exist",)), MEANT),
+    of_facts(
+        "sudo",
+        toolkit(secure_path=("/usr/bin",), program_directory="/usr/local/bin"),
+        "sudoers is the administrator's",
+        follow=lambda machine: setattr(
+            machine, "change", toolkit(secure_path=("/usr/local/bin",), program_directory="/usr/local/bin")
+        ),
+    ),
+    Row("tracker", HOSTS["tracker"]),
+    Row("tracker", write("/var/log/gpu-tracker.json", "")),
+    Row("tracker", write("/var/log/gpu-tracker.json", runpy.run_path(str(HERE / "test_former_tracker.py"))["WHOLE"])),
+    # A container from inside.
+    of_container("inside-access", CONTAINERS["inside-access"], HEALTHY),
+    of_container("inside-access", node_says(errno.EACCES), HEALTHY, why=RIGHTS),
+    of_container("inside-cgroup", CONTAINERS["inside-cgroup"], HEALTHY),
+    of_container("inside-filters", CONTAINERS["inside-filters"], HEALTHY, becomes=""),
+    of_container("inside-gpu", CONTAINERS["inside-gpu"], HEALTHY, why=CAUSE, becomes=""),
+    of_container(
+        "inside-integrated",
+        card_and_integrated(128, targets=("gfx1100",)),
+        card_and_integrated(129),
+        becomes="",
+        profile="rx7900xtx-raphael",
+    ),
+    of_container(
+        "inside-integrated",
+        card_and_integrated(128, 129),
+        card_and_integrated(129),
+        becomes="",
+        profile="rx7900xtx-raphael",
+    ),
+    of_container(
+        "inside-integrated",
+        card_and_integrated(128, 129, variables={"HIP_VISIBLE_DEVICES": "1,0"}),
+        card_and_integrated(129),
+        becomes="",
+        profile="rx7900xtx-raphael",
+    ),
+    of_container("inside-kfd", CONTAINERS["inside-kfd"], HEALTHY, becomes=""),
+    of_container("inside-nodes", node_says(errno.ENXIO, KFD), HEALTHY, why=RESTART),
+    of_container("inside-nodes", CONTAINERS["inside-nodes"], HEALTHY),
+    of_container(
+        "inside-slurm",
+        in_job("1,2", 128, 129),
+        in_job("0,1", 128, 129),
+        profile="mi210-4",
+        host=slurm_of_four,
+        why=RESTART,
+    ),
+    of_container(
+        "inside-slurm", in_job("0", 128, 129), in_job("0", 128), profile="mi210-4", host=slurm_of_four, why=RIGHTS
+    ),
+    of_container(
+        "inside-slurm", in_job("", 128, 129), in_job("0", 128), profile="mi210-4", host=slurm_of_four, why=RIGHTS
+    ),
+    of_container(
+        "inside-slurm", in_job("9", 128, 129), in_job("0", 128), profile="mi210-4", host=slurm_of_four, why=MEANT
+    ),
+    of_container("inside-smi", two_of_four(128), two_of_four(128), profile="mi210-4", becomes="note"),
+    of_container("inside-cache", CONTAINERS["inside-cache"], HEALTHY),
+    of_container("inside-cache", HEALTHY.replace(mount_points=("/",)), HEALTHY),
+    of_container("inside-lsmod", CONTAINERS["inside-lsmod"], HEALTHY, why="the image has an author", becomes=""),
+    of_container(
+        "inside-memlock", CONTAINERS["inside-memlock"], image_has(has_infiniband=True).replace(process=HEALTHY.process)
+    ),
+    of_container(
+        "inside-numa",
+        HEALTHY.replace(numa_nodes=2),
+        HEALTHY.replace(numa_nodes=2, process=HEALTHY.process.replace(capabilities=1 << 23)),
+        becomes="",
+    ),
+    of_container("inside-override", with_override("gfx1200"), HEALTHY, becomes=""),
+    of_container("inside-override", with_override("10.3.0"), HEALTHY, becomes=""),
+    of_container("inside-override", with_override("10.3.0", targets=()), HEALTHY, becomes=""),
+    of_container(
+        "inside-rocm",
+        image_has(rocm_version="5.7.1"),
+        HEALTHY,
+        why="the image has an author",
+        host=write("/sys/module/amdgpu/version", "6.12.12\n"),
+    ),
+    of_container(
+        "inside-shm",
+        two_of_four(128, 129, shared_memory=64 << 20, has_rccl=True),
+        two_of_four(128, 129),
+        profile="mi210-4",
+    ),
+    of_container("inside-shm", two_of_four(128, 129, shared_memory=64 << 20), two_of_four(128, 129), profile="mi210-4"),
+    of_container("inside-targets", CONTAINERS["inside-targets"], HEALTHY, why="the image has an author"),
+]
+
+
+def restart_docker(machine, *_):
+    file = machine.root / DAEMON_JSON.lstrip("/")
+    configured = json.loads(file.read_text()) if file.exists() else {}
+    machine.docker["Runtimes"] = {"runc": {}, **configured.get("runtimes", {})}
+
+
+def move(machine, source, target):
+    os.rename(machine.host.path(source), machine.host.path(target))
+
+
+def run_amd_ctk(machine, *words):
+    environment = {"PATH": "/usr/bin", "HOME": str(machine.root), "AMD_CTK_HOST_ROOT": str(machine.root)}
+    subprocess.run([sys.executable, "-m", "amd_ctk", *words], env=environment, check=True, timeout=60)
+
+
+# What a program of the host does, by its name and first word or its name alone.
+EFFECTS = {
+    "amd-ctk": run_amd_ctk,
+    "apt": lambda machine, *_: setattr(machine, "change", lambda facts: facts),
+    "apt-get": lambda machine, *_: machine.write(
+        "/var/lib/dpkg/status", "Package: amdgpu-dkms\nStatus: install ok installed\n"
+    ),
+    "dkms": lambda machine, *words: machine.write(f"/var/lib/dkms/amdgpu/6/{words[-1]}/x86_64/log", ""),
+    "docker": lambda machine, *_: machine.docker.update(OperatingSystem="Debian"),
+    "dpkg": nothing,
+    "modprobe": rebuild,
+    "mv": move,
+    "rm": lambda machine, path: os.unlink(machine.host.path(path)),
+    "setsebool": lambda machine, *_: machine.write("/sys/fs/selinux/booleans/container_use_devices", "1 1"),
+    "systemctl": restart_docker,
+    "udevadm": rebuild,
+}
+
+
+def execute(machine, fix):
+    """Execute a fix; a word that no shell could take, and a program that is not there, fail."""
+    for command in fix.split(" && "):
+        words = shlex.split(command)
+        words = words[1:] if words[0] == "sudo" else words
+        EFFECTS[words[0]](machine, *words[1:])
+
+
+def find_one(machine, check):
+    results = machine.examine(only=[check])
+    return results[0].finding if results else None
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "")
+    monkeypatch.delenv("DOCKER_HOST")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row.check}-{number}" for number, row in enumerate(ROWS)])
+def test_what_is_advised_helps(machine, row):
+    made = machine(row.profile)
+    row.spoil(made)
+    before = find_one(made, row.check)
+    assert before.state in ("bad", "note")
+    assert before.fix
+
+    row.follow(made) if row.follow else execute(made, before.fix)
+
+    after = find_one(made, row.check)
+    assert (after.state if after else "", bool(row.why)) == (row.becomes, row.follow is not None)
+
+
+def places_of_fixes():
+    """Yield where a check says what to do: the name of its module, and the line."""
+    for module in {sys.modules[check.judge.__module__] for check in CHECKS.values()}:
+        for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
+            is_said = isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("bad", "note")
+            if is_said and any(keyword.arg == "fix" for keyword in node.keywords):
+                yield module.__name__, node.lineno
+
+
+def test_every_fix_of_every_check_is_followed_above(machine, monkeypatch, tmp_path_factory):
+    said = set()
+
+    def listen(module, function):
+        def say(words, **further):
+            said.add((module.__name__, sys._getframe(1).f_lineno))
+            return function(words, **further)
+
+        return say
+
+    for module in {sys.modules[check.judge.__module__] for check in CHECKS.values()}:
+        for name in ("bad", "note"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, listen(module, getattr(module, name)))
+    make = type(machine())
+    for row in ROWS:
+        directory = tmp_path_factory.mktemp("row")
+        monkeypatch.setenv("PATH", str(directory / "bin"))
+        made = make(directory, row.profile)
+        row.spoil(made)
+        find_one(made, row.check)
+        os.environ.pop("DOCKER_HOST", None)
+
+    assert sorted(set(places_of_fixes()) - said) == []
