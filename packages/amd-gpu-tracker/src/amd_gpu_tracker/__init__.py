@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.status import GpuUse as GpuUse
     from amd_gpu_tracker.life.status import Status as Status
     from amd_gpu_tracker.records.refusals import Refusal as Refusal
+    from amd_gpu_tracker.states.find import find_states as find_states
+    from amd_gpu_tracker.states.state import GpuProcess as GpuProcess
+    from amd_gpu_tracker.states.state import GpuState as GpuState
     from amd_gpu_tracker.tracker import Tracker as Tracker
     from amd_gpu_tracker.waiting.ticket import Ticket as Ticket
     from amdgpu_discovery.host import Host
@@ -63,6 +66,9 @@ _MODULE_BY_NAME = {
     "GpuUse": "life.status",
     "ContainerUse": "life.status",
     "Refusal": "records.refusals",
+    "find_states": "states.find",
+    "GpuState": "states.state",
+    "GpuProcess": "states.state",
     "GpusRefused": "errors",
     "GpusChanged": "errors",
     "StateError": "errors",

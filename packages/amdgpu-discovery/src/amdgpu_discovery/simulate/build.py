@@ -66,6 +66,8 @@ def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
             add_links(tree, profile, driver, links)
     if driver and profile.processes:
         add_processes(tree, profile, placed)
+    for gpu in placed.gpus if driver else ():
+        tree.add_attributes(gpu.path, gpu.gpu.health)
     return tree
 
 

@@ -6,6 +6,9 @@ import os
 
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, amdgpu_pci_addresses, find_owners
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
+from amdgpu_discovery.health.attributes import list_attributes
+from amdgpu_discovery.health.child import read_in_child
+from amdgpu_discovery.health.reading import MOST_SECONDS
 from amdgpu_discovery.kfd_topology import read_gpu_id, read_vram_bytes
 from amdgpu_discovery.simulate.profile import SimulatedGpu
 from amdgpu_discovery.simulate.record_model import record_model
@@ -55,6 +58,7 @@ def record_gpu(host: Host, gpu: GatheredGpu) -> SimulatedGpu:
         **_record_modes(host, gpu.path),
         partition_bytes=tuple(read_vram_bytes(host, found.node) for found in gpu.nodes),
         xcp_numbers=tuple(_xcp_number(device) for device in gpu.devices[1:]),
+        **_record_health(host, gpu),
     )
     is_as_usual = len(gpu.nodes) == len(recorded.minors[: recorded.wanted_partitions])
     return recorded if is_as_usual else recorded.replace(partitions=len(gpu.nodes))
@@ -122,6 +126,16 @@ def _record_modes(host: Host, path: str) -> dict[str, Any]:
     modes = {field: host.read_attribute(f"{path}/{name}") for field, name in when}
     available = ("available_compute_partition", "available_memory_partition")
     return modes | {name: host.read_attribute(f"{path}/{name}") for name in available}
+
+
+def _record_health(host: Host, gpu: GatheredGpu) -> dict[str, Any]:
+    """Return what a GPU says of its health and use; what it does not say in time is not recorded."""
+    names = [name for name in list_attributes(host, str(gpu.pci_address), with_errors=True) if ".." not in name]
+    paths = {name: host.path(f"{gpu.path}/{name}") for name in names if name != "mem_info_vram_total"}
+    answers = read_in_child([list(paths.values())], seconds=MOST_SECONDS)
+    texts = {name: answers[path].text for name, path in paths.items() if path in answers}
+    # Nothing is what a GPU uses on a simulated host anyway.
+    return {"health": {name: text for name, text in texts.items() if text and text != "0"}}
 
 
 def _xcp_number(device: DrmDevice) -> int:

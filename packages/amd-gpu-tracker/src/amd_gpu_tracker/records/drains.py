@@ -1,0 +1,94 @@
+"""Which GPUs are drained: given to nobody until they are undrained. A file of its own, which most hosts do not have."""
+
+from __future__ import annotations
+
+import time
+
+from amd_gpu_tracker import POLICY_DIRECTORY
+from amd_gpu_tracker.errors import StateError, unreadable
+from amd_gpu_tracker.records.lease import NEVER, VERSION, LaterVersion, require_version
+from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.files import make_directories, replace_file
+from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.value import Value, split_unknown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from amdgpu_discovery.host import Host
+
+DRAINS_FILE = f"{POLICY_DIRECTORY}/gpu-tracker-drains.json"
+LONGEST_REASON = 200
+
+
+class Drain(Value):
+    """A GPU that nobody gets.
+
+    Attributes:
+        key: `GpuLocation.key` of the GPU.
+        reason: What the administrator said; "" where nothing.
+        since: From when on, in seconds since 1970 (UTC).
+        until: When it ends by itself; 0 where it does not.
+        by: Uid of who asked for it; None where that is not known.
+    """
+
+    key: str
+    reason: str
+    since: float
+    until: float = 0
+    by: int | None = None
+    # Keys of later versions with what they say.
+    unknown: tuple[tuple[str, Any], ...] = ()
+
+
+def read_drains(host: Host, *, now: float | None = None) -> tuple[Drain, ...]:
+    """Return the drains that have not ended; StateError where the file cannot be understood."""
+    path = host.path(DRAINS_FILE)
+    try:
+        content = read_plain_file(path)[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise unreadable(path, reason(error)) from error
+    try:
+        drains = _parse(loads(content))
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        is_later = isinstance(error, LaterVersion)
+        hint = "install that toolkit again" if is_later else "fix it, or delete it to drain no GPU"
+        raise StateError(f"{path} cannot be understood: {error}", hint=hint, is_later=is_later) from error
+    moment = time.time() if now is None else now
+    return tuple(drain for drain in drains if not drain.until or drain.until > moment)
+
+
+def write_drains(host: Host, drains: Iterable[Drain]) -> None:
+    """Replace the file, and wait for the disk. The caller holds the tracker's lock."""
+    directory = host.path(POLICY_DIRECTORY)
+    try:
+        make_directories(directory, ignore_umask=True)
+    except OSError as error:
+        raise FileError(f"{directory} cannot be made: {reason(error)}") from error
+    fields = [_fields(drain) for drain in drains]
+    replace_file(host.path(DRAINS_FILE), dumps({"version": VERSION, "gpus": fields}) + b"\n", mode=0o644, durable=True)
+
+
+def _fields(drain: Drain) -> dict[str, Any]:
+    fields = drain.as_dict()
+    unknown = dict(fields.pop("unknown"))
+    return {**fields, **unknown}
+
+
+def _parse(document: dict[str, Any]) -> list[Drain]:
+    require_version(document["version"])
+    return [_parse_drain(fields) for fields in document["gpus"]]
+
+
+def _parse_drain(fields: dict[str, Any]) -> Drain:
+    drain = Drain(**split_unknown(fields, Drain))
+    times = (drain.since, drain.until)
+    is_sound = type(drain.key) is str and type(drain.reason) is str and type(drain.by) in (int, type(None))
+    if not is_sound or not all(type(each) in (int, float) and 0 <= each < NEVER for each in times):
+        raise ValueError("a field of a drained GPU is not of the right kind")
+    return drain

@@ -1,0 +1,108 @@
+"""Find the state of every GPU: discovery, health, the tracker's policy and reservations, and use, joined."""
+
+from __future__ import annotations
+
+import os
+
+from amd_gpu_tracker.life.container_names import find_container_names
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.status import read_status
+from amd_gpu_tracker.records.drains import read_drains
+from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.records.state import open_state
+from amd_gpu_tracker.states.state import GpuState, decide_state
+from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
+from amd_gpu_tracker.usage.process_users import read_user_names
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.health.reading import Health, read_health
+from amdgpu_discovery.models import model_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amd_gpu_tracker.life.status import GpuUse as TrackedUse
+    from amd_gpu_tracker.records.drains import Drain
+    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.states.state import GpuProcess
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+SHORT_ID = 12
+
+
+def find_states(host: Host, *, processes: Processes | None = None, with_errors: bool = True) -> tuple[GpuState, ...]:
+    """Return the state of each GPU by number. Takes no lock and changes nothing.
+
+    `processes` is what tells which processes live; by default those of this machine. `with_errors` reads the counters
+    of errors too, which asks the hardware: a screen that looks each second says False but for its first look. Errors
+    as `locate_gpus`; StateError where the tracker's files cannot be understood.
+    """
+    return _States(open_state(host, os.environ), processes or Processes(), with_errors=with_errors).find()
+
+
+class _States:
+    """What there is to join."""
+
+    def __init__(self, state: State, processes: Processes, *, with_errors: bool) -> None:
+        host = state.host
+        self._gpus = find_gpus(host)
+        self._tracked = {use.number: use for use in read_status(state, processes).gpus}
+        self._drains = {drain.key: drain for drain in read_drains(host)}
+        self._uses = read_gpu_uses(host, self._gpus)
+        self._processes = find_gpu_processes(host, self._gpus)
+        addresses = [str(gpu.pci_address) for gpu in self._gpus]
+        self._health = read_health(host, addresses, with_errors=with_errors)
+        containers = [use for tracked in self._tracked.values() for use in tracked.containers]
+        self._names: Mapping[str, str] = find_container_names(containers)
+        self._people = read_user_names(host)
+
+    def find(self) -> tuple[GpuState, ...]:
+        return tuple(map(self._state_of, self._gpus))
+
+    def _state_of(self, gpu: Gpu) -> GpuState:
+        tracked, use = self._tracked.get(gpu.number), self._uses[gpu.number]
+        processes, drain = self._processes[gpu.number], self._drains.get(gpu.key)
+        health = self._health.get(str(gpu.pci_address), Health())
+        containers = tracked.containers if tracked else ()
+        state, reason = decide_state(
+            health,
+            drain,
+            is_reserved=bool(containers) or bool(tracked and tracked.has_unreadable),
+            is_used=use.is_used,
+            use=format_use(use, processes),
+        )
+        person, what = self._holder(tracked, processes)
+        return GpuState(
+            number=gpu.number,
+            tracked_number=gpu.number,
+            key=gpu.key,
+            uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
+            pci_address=str(gpu.pci_address),
+            model=model_of(gpu),
+            state=state,
+            reason=reason,
+            since=_since(drain, containers[0].since if containers else None),
+            accessibility=tracked.accessibility if tracked else "",
+            containers=containers,
+            processes=processes,
+            person=person,
+            what=what,
+            vram_used=use.vram_used,
+            vram_total=gpu.vram_bytes or use.totals.vram_total,
+            busy_percent=use.totals.busy_percent,
+            health=health,
+        )
+
+    def _holder(self, tracked: TrackedUse | None, processes: tuple[GpuProcess, ...]) -> tuple[str, str]:
+        """Return who has a GPU, and what."""
+        person = processes[0].person if processes else ""
+        if tracked and tracked.containers:
+            use = tracked.containers[0]
+            owner = person if use.user is None else self._people.get(use.user, str(use.user))
+            return owner, printable(self._names.get(use.container_id) or use.container_id[:SHORT_ID])
+        return person, printable(processes[0].program) if processes else ""
+
+
+def _since(drain: Drain | None, reserved: float | None) -> float | None:
+    return drain.since if drain else reserved

@@ -1,0 +1,103 @@
+"""The state of one GPU as a value, and what decides it."""
+
+from __future__ import annotations
+
+from amdgpu_discovery.health.reading import SICK, SUSPECT
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.life.status import ContainerUse
+    from amd_gpu_tracker.records.drains import Drain
+    from amdgpu_discovery.health.reading import Health
+
+FREE = "free"
+RESERVED = "reserved"
+IN_USE = "in use"
+DRAINING = "draining"
+DRAINED = "drained"
+LOST = "lost"
+STATES = (FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, SICK, LOST)
+
+
+class GpuProcess(Value):
+    """A process that uses a GPU.
+
+    Attributes:
+        pid: Its id; 0 where it is one of another pid namespace.
+        program: What it calls itself; "" where it is not known.
+        person: Name of the user whose it is, or the number; "" where it is not known.
+        vram_bytes: Video memory that it uses.
+    """
+
+    pid: int
+    program: str = ""
+    person: str = ""
+    vram_bytes: int = 0
+
+
+class GpuState(Value):
+    """A GPU of the host, or one that was tracked and is lost.
+
+    Attributes:
+        number: Its number; of a lost GPU the one that it had.
+        tracked_number: The number that it had when GPUs were tracked; differs while another GPU is lost.
+        key: `GpuLocation.key`.
+        uuid: Unique id, such as `0xEA35F57CC80DEB35`; `N/A` where the hardware has none.
+        pci_address: PCI address, such as `0000:03:00.0`.
+        model: Name of the model; "" of a lost GPU.
+        state: One of STATES.
+        reason: Why, where there is something to say, as a clause.
+        since: Since when, in seconds since 1970 (UTC); None where that is not known.
+        accessibility: `shared` or `exclusive`; "" where GPUs are not tracked.
+        containers: The containers and jobs that have it, oldest first.
+        processes: The processes that use it, those with most memory first.
+        person: Who has it; "" where nobody, or where that is not known.
+        what: What has it: a container, a job or a program; "" where nothing.
+        vram_used: Bytes of its memory that are used.
+        vram_total: Bytes of its memory.
+        busy_percent: How much of the last moments it has worked.
+        health: What the driver says of it, with temperature, power and errors.
+    """
+
+    number: int
+    tracked_number: int
+    key: str
+    uuid: str
+    pci_address: str
+    model: str
+    state: str
+    reason: str
+    since: float | None
+    accessibility: str
+    containers: tuple[ContainerUse, ...]
+    processes: tuple[GpuProcess, ...]
+    person: str
+    what: str
+    vram_used: int | None
+    vram_total: int | None
+    busy_percent: int | None
+    health: Health
+
+    @property
+    def temperature(self) -> float | None:
+        """Return how warm its hottest place is, in degrees Celsius."""
+        return self.health.measured.temperature
+
+    @property
+    def watts(self) -> float | None:
+        """Return what it takes."""
+        return self.health.measured.watts
+
+
+def decide_state(health: Health, drain: Drain | None, *, is_reserved: bool, is_used: bool, use: str) -> tuple[str, str]:
+    """Return the state of a GPU that is there, and the reason; `use` says who uses it."""
+    if health.verdict == SICK:
+        return SICK, "; ".join(health.reasons)
+    if drain:
+        return (DRAINING if is_reserved or is_used else DRAINED), drain.reason
+    if health.verdict == SUSPECT:
+        return SUSPECT, "; ".join(health.reasons)
+    if is_reserved:
+        return RESERVED, ""
+    return (IN_USE, use) if is_used else (FREE, "")

@@ -1,0 +1,103 @@
+"""Is a GPU used, whoever reserved it? What KFD and the driver count decides; /proc is walked only to say who it is."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.states.state import GpuProcess
+from amd_gpu_tracker.usage.process_users import find_process_user, read_user_names
+from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.usage.kfd_processes import read_kfd_uses
+from amdgpu_discovery.usage.reading import processes_directory, read_process_name, read_usage
+from amdgpu_discovery.usage.totals import GpuTotals, read_totals
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+    from amdgpu_discovery.usage.kfd_processes import KfdUse
+    from amdgpu_discovery.usage.reading import ProcessUse
+
+# Less is what a process has that only looks, and what drivers and firmware keep.
+LEAST_VRAM = 256 * MEBIBYTE
+LEAST_SHARE_OF_VRAM = 100
+# Of one sample, which the firmware takes as a mean over about a millisecond: tools that look cause a few percent.
+LEAST_BUSY = 10
+
+
+class GpuUse(Value):
+    """How much of a GPU is used.
+
+    Attributes:
+        totals: What the GPU says of itself.
+        kfd_vram: Bytes of its memory that processes have for computing.
+        compute_units: How many of its compute units have work.
+    """
+
+    totals: GpuTotals
+    kfd_vram: int = 0
+    compute_units: int = 0
+
+    @property
+    def vram_used(self) -> int | None:
+        """Return how much of its memory is used; of a partition only KFD tells."""
+        return self.totals.vram_used if self.totals.vram_used is not None else self.kfd_vram or None
+
+    @property
+    def is_used(self) -> bool:
+        """Return whether somebody works with it."""
+        threshold = max(LEAST_VRAM, (self.totals.vram_total or 0) // LEAST_SHARE_OF_VRAM)
+        has_memory = self.kfd_vram > LEAST_VRAM or (self.totals.vram_used or 0) > threshold
+        return has_memory or self.compute_units > 0 or (self.totals.busy_percent or 0) >= LEAST_BUSY
+
+
+def read_gpu_uses(host: Host, gpus: Sequence[Gpu]) -> dict[int, GpuUse]:
+    """Return by number how much of each GPU is used, by what sysfs says alone."""
+    uses: dict[int, list[KfdUse]] = {}
+    for use in read_kfd_uses(host, [gpu.gpu_id for gpu in gpus if gpu.gpu_id]):
+        uses.setdefault(use.gpu_id, []).append(use)
+    return {
+        gpu.number: GpuUse(
+            totals=read_totals(host, gpu),
+            kfd_vram=sum(use.vram_bytes for use in uses.get(gpu.gpu_id, ())),
+            compute_units=sum(use.compute_units for use in uses.get(gpu.gpu_id, ())),
+        )
+        for gpu in gpus
+    }
+
+
+def find_gpu_processes(host: Host, gpus: Sequence[Gpu], *, proc: str = "") -> dict[int, tuple[GpuProcess, ...]]:
+    """Return by number the processes that use each GPU, those with most memory first. It walks all processes."""
+    proc = proc or processes_directory(host)
+    names = read_user_names(host)
+    found: dict[int, list[GpuProcess]] = {gpu.number: [] for gpu in gpus}
+    for use in read_usage(host, gpus, proc=proc).processes:
+        found[use.gpu].append(_name(use, proc, names))
+    return {number: _sorted(processes) for number, processes in found.items()}
+
+
+def format_use(use: GpuUse, processes: Sequence[GpuProcess]) -> str:
+    """Return who uses a GPU without a reservation, or how much of it is used where that is not known."""
+    if processes:
+        first = processes[0]
+        program = f" ({first.program}{f' of {first.person}' if first.person else ''})" if first.program else ""
+        more = f" and {len(processes) - 1} more" if len(processes) > 1 else ""
+        who = f"process {first.pid}{program}{more}" if first.pid else "a process that is not seen from here"
+        return f"used by {who} without a reservation"
+    used, busy = use.vram_used or 0, use.totals.busy_percent or 0
+    return f"used without a reservation: {used // MEBIBYTE} MiB of its memory, busy {busy} %"
+
+
+def _name(use: ProcessUse, proc: str, names: dict[int, str]) -> GpuProcess:
+    uid = find_process_user(proc, use.pid) if use.pid else None
+    return GpuProcess(
+        pid=use.pid,
+        program=read_process_name(proc, use.pid) if use.pid else "",
+        person="" if uid is None else names.get(uid, str(uid)),
+        vram_bytes=use.vram_bytes,
+    )
+
+
+def _sorted(processes: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
+    return tuple(sorted(processes, key=lambda process: (-process.vram_bytes, process.pid)))

@@ -1,0 +1,75 @@
+"""One value says how every GPU is."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker import Tracker, find_states
+from amd_gpu_tracker.records.drains import Drain, write_drains
+from amd_gpu_tracker.states.state import GpuProcess
+
+GIBIBYTE = 1 << 30
+ERRORS = {"ras/umc_err_count": "ue: 3\nce: 0"}
+HOT = {
+    "hwmon/hwmon0/temp2_label": "junction",
+    "hwmon/hwmon0/temp2_input": "94000",
+    "hwmon/hwmon0/power1_average": "700000000",
+}
+
+
+def states(host):
+    return [each.state for each in find_states(host)]
+
+
+def test_a_host_where_nothing_happens_has_free_gpus(host_of):
+    assert states(host_of()) == ["free"] * 8
+
+
+def test_each_gpu_has_the_state_that_matters_most(host_of):
+    host = host_of(vram={0: 40 * GIBIBYTE, 5: 2 * GIBIBYTE}, health={2: ERRORS, 3: ERRORS}, busy={0: 97})
+    Tracker(host).enable()
+    Tracker(host).reserve("nightly", "1,3")
+    keys = [each.key for each in find_states(host)]
+    write_drains(host, [Drain(key=keys[number], reason="fan swap", since=1000.0) for number in (4, 5)])
+
+    assert states(host) == ["in use", "reserved", "suspect", "suspect", "drained", "draining", "free", "free"]
+
+
+def test_a_gpu_in_use_without_a_reservation_says_by_whom(host_of):
+    host = host_of(vram={0: 40 * GIBIBYTE}, busy={0: 97})
+
+    first = find_states(host)[0]
+
+    assert (first.state, first.person, first.what, first.busy_percent) == ("in use", "carol", "python3", 97)
+    assert first.reason == "used by process 4000 (python3 of carol) without a reservation"
+    assert first.processes == (GpuProcess(pid=4000, program="python3", person="carol", vram_bytes=40 * GIBIBYTE),)
+    assert first.vram_used == 40 * GIBIBYTE
+
+
+def test_a_reserved_gpu_says_what_has_it_and_since_when(host_of):
+    host = host_of(vram={1: 3 * GIBIBYTE})
+    Tracker(host).enable()
+    Tracker(host).reserve("nightly", "1")
+
+    second = find_states(host)[1]
+
+    assert (second.state, second.what, second.person) == ("reserved", "nightly", "carol")
+    assert second.since == second.containers[0].since
+
+
+def test_temperature_and_power_are_those_of_the_driver(host_of):
+    host = host_of(health={6: HOT})
+
+    seventh = find_states(host)[6]
+
+    assert (seventh.temperature, seventh.watts, seventh.state) == (94.0, 700.0, "free")
+
+
+def test_what_drivers_keep_and_a_glance_are_no_use(host_of):
+    assert states(host_of(vram={0: 200 << 20, 1: 0}, busy={0: 4, 1: 9}))[:2] == ["free", "free"]
+
+
+def test_a_drain_that_is_over_is_none(host_of):
+    host = host_of()
+    key = find_states(host)[0].key
+    write_drains(host, [Drain(key=key, reason="", since=1000.0, until=2000.0)])
+
+    assert states(host)[0] == "free"

@@ -1,0 +1,113 @@
+"""Read files that may never answer: in a process of its own, which is left behind when the time is over.
+
+A driver that hangs keeps a reader in the kernel, where no signal reaches it. A thread there would keep its whole
+process from ending.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import time
+
+from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Of one attribute: a page, but for the list of bad pages (34 bytes each) and files that grow on a simulated host.
+LARGEST_ATTRIBUTE = 256 * 1024
+LARGEST_ANSWER = 64 * 1024
+
+
+class Answer(Value):
+    """What reading a file gave: its text, or the number of the error (`errno`); ETIMEDOUT where it did not answer."""
+
+    text: str = ""
+    error: int = 0
+
+
+def read_in_child(groups: Sequence[Sequence[str]], *, seconds: float) -> dict[str, Answer]:
+    """Return what each file says, of at most `seconds` in all; of a group no more is read when one of it hangs."""
+    answers: dict[str, Answer] = {}
+    left = [list(group) for group in groups if group]
+    until = time.monotonic() + seconds
+    while left:
+        known = len(answers)
+        hanging = _read_with_one_child([path for group in left for path in group], answers, until)
+        if hanging is None and len(answers) == known:
+            # The child ended before it read anything.
+            break
+        if hanging is not None:
+            answers[hanging] = Answer(error=errno.ETIMEDOUT)
+            left = [group for group in left if hanging not in group]
+        left = [[path for path in group if path not in answers] for group in left]
+        left = [group for group in left if group]
+        if time.monotonic() >= until:
+            # What was not reached is not known, and no sign of anything.
+            break
+    return answers
+
+
+def _read_with_one_child(paths: Sequence[str], answers: dict[str, Answer], until: float) -> str | None:
+    """Add the answers of one child; return the path at which it hangs, None where it is done."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _answer(paths, writer)
+    os.close(writer)
+    try:
+        return _collect(reader, paths, answers, until)
+    finally:
+        os.close(reader)
+        # It may be in the kernel for ever, and then nobody waits for it.
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _answer(paths: Sequence[str], writer: int) -> None:
+    """Write a line of JSON for each file, and end; the process of the caller must not go on here."""
+    try:
+        for path in paths:
+            os.write(writer, dumps(_read(path)) + b"\n")
+    finally:
+        os._exit(0)
+
+
+def _read(path: str) -> list[object]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            content = b""
+            while len(content) < LARGEST_ATTRIBUTE and (more := os.read(descriptor, LARGEST_ATTRIBUTE)):
+                content += more
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return [error.errno or errno.EIO, ""]
+    return [0, content[:LARGEST_ATTRIBUTE].decode("utf-8", "replace").strip()]
+
+
+def _collect(reader: int, paths: Sequence[str], answers: dict[str, Answer], until: float) -> str | None:
+    count, rest = 0, b""
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    # One file may take half of what is left, so that the others have a chance.
+    while count < len(paths):
+        now = time.monotonic()
+        if not poll.poll(max(0.0, (until - now) / 2) * 1000):
+            return paths[count]
+        more = os.read(reader, LARGEST_ANSWER)
+        if not more:
+            return None
+        *lines, rest = (rest + more).split(b"\n")
+        for line in lines:
+            error, text = loads(line)
+            answers[paths[count]] = Answer(text=text, error=error)
+            count += 1
+    return None

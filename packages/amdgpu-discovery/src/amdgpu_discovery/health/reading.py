@@ -1,0 +1,107 @@
+"""Read how GPUs are, in bounded time, and judge whether one can be given out."""
+
+from __future__ import annotations
+
+import errno
+
+from amdgpu_discovery.health.attributes import (
+    ASLEEP,
+    BAD_PAGE_THRESHOLD,
+    RUNTIME_STATUS,
+    Measured,
+    function_path,
+    list_attributes,
+    parse_attributes,
+)
+from amdgpu_discovery.health.child import read_in_child
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from amdgpu_discovery.health.child import Answer
+    from amdgpu_discovery.host import Host
+
+# Of all GPUs together; a GPU answers in milliseconds.
+MOST_SECONDS = 2.0
+SICK = "sick"
+SUSPECT = "suspect"
+# How a driver says that it has lost its hardware.
+GIVEN_UP = {errno.EIO: "an I/O error", errno.ENODEV: "no device", errno.ETIMEDOUT: "no answer"}
+
+
+class Health(Value):
+    """How a GPU is.
+
+    Attributes:
+        verdict: SICK where the driver gives it up, SUSPECT where something is wrong with it, "" where nothing is.
+        reasons: What is wrong with it, a clause each.
+        measured: What the driver says.
+        is_asleep: Whether it sleeps, so that the driver was not asked.
+    """
+
+    verdict: str = ""
+    reasons: tuple[str, ...] = ()
+    measured: Measured = Measured()
+    is_asleep: bool = False
+
+
+def read_health(
+    host: Host, addresses: Iterable[str], *, with_errors: bool = True, seconds: float = MOST_SECONDS
+) -> dict[str, Health]:
+    """Return how the PCI functions with these addresses are.
+
+    Asking for the counters of errors asks the hardware, and some chips begin to count at 0 then: a screen that looks
+    each second does without (`with_errors`). A GPU that sleeps is not woken.
+    """
+    addresses = list(dict.fromkeys(addresses))
+    asleep = {each for each in addresses if host.read_attribute(f"{function_path(each)}/{RUNTIME_STATUS}") == ASLEEP}
+    names_by_address = {
+        each: list_attributes(host, each, with_errors=with_errors) for each in addresses if each not in asleep
+    }
+    groups = [
+        [host.path(f"{function_path(each)}/{name}") for name in names] for each, names in names_by_address.items()
+    ]
+    answers = read_in_child(groups, seconds=seconds)
+    threshold = host.read_attribute(BAD_PAGE_THRESHOLD)
+    found = {
+        each: _health(names, group, answers, threshold)
+        for (each, names), group in zip(names_by_address.items(), groups, strict=True)
+    }
+    return {each: Health(is_asleep=True) if each in asleep else found[each] for each in addresses}
+
+
+def judge(measured: Measured) -> tuple[str, list[str]]:
+    """Return the verdict on what a driver that answers says of a GPU, and the reasons."""
+    errors, pages, limit = dict(measured.errors), measured.bad_pages or 0, measured.bad_page_limit
+    if limit and pages > limit:
+        return SICK, [f"{pages} pages of its memory are retired, and the driver's limit is {limit}"]
+    reasons = []
+    if uncorrectable := errors.get("uncorrectable", 0):
+        count = f"{uncorrectable} uncorrectable error{'' if uncorrectable == 1 else 's'}"
+        reasons.append(f"{count} since the driver was loaded")
+    if pages:
+        reasons.append(f"{pages} page{' of its memory is' if pages == 1 else 's of its memory are'} retired")
+    if measured.temperature and measured.temperature_limit and measured.temperature >= measured.temperature_limit:
+        reasons.append(f"{measured.temperature:.0f} C, and its limit is {measured.temperature_limit:.0f} C")
+    width, possible = measured.link_width, measured.link_width_limit
+    if width and possible and width < possible:
+        reasons.append(f"its link has {width} of {possible} lanes")
+    return (SUSPECT if reasons else ""), reasons
+
+
+def _health(
+    names: Sequence[str], paths: Sequence[str], answers: Mapping[str, Answer], bad_page_threshold: str
+) -> Health:
+    known = {name: answers[path] for name, path in zip(names, paths, strict=True) if path in answers}
+    measured = parse_attributes(
+        {name: answer.text for name, answer in known.items() if not answer.error},
+        bad_page_threshold=bad_page_threshold,
+    )
+    broken = next((name for name, answer in known.items() if answer.error in GIVEN_UP), "")
+    if broken:
+        reason = f"reading {broken} ends with {GIVEN_UP[known[broken].error]}"
+        return Health(verdict=SICK, reasons=(reason,), measured=measured)
+    verdict, reasons = judge(measured)
+    return Health(verdict=verdict, reasons=tuple(reasons), measured=measured)

@@ -1,0 +1,162 @@
+"""What the driver says of a GPU, and what becomes of a driver that does not answer."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from amdgpu_discovery.health.attributes import Measured
+from amdgpu_discovery.health.child import Answer, read_in_child
+from amdgpu_discovery.health.reading import Health, judge, read_health
+from amdgpu_discovery.simulate import build_host, load_profile
+
+ADDRESSES = ("0000:03:00.0", "0000:26:00.0", "0000:43:00.0", "0000:63:00.0")
+ILL = {
+    "ras/umc_err_count": "ue: 2\nce: 17\nde: 1",
+    "ras/gfx_err_count": "ue: 1\nce: 0",
+    "ras/gpu_vram_bad_pages": "0x00000001 : 0x00001000 : R\n0x00000002 : 0x00001000 : P",
+    "hwmon/hwmon3/temp1_label": "edge",
+    "hwmon/hwmon3/temp1_input": "61000",
+    "hwmon/hwmon3/temp2_label": "junction",
+    "hwmon/hwmon3/temp2_input": "94000",
+    "hwmon/hwmon3/temp2_crit": "100000",
+    "hwmon/hwmon3/power1_average": "412000000",
+    "hwmon/hwmon3/power1_cap": "560000000",
+    "current_link_width": "16",
+    "max_link_width": "16",
+}
+
+
+@pytest.fixture
+def host_with(tmp_path: Path):
+    """Return a function that makes a host of four GPUs, of which GPU 1 says this of its health."""
+
+    def build(health: dict[str, str]):
+        profile = load_profile("mi210-4")
+        gpus = [gpu.replace(health=health) if gpu.pci_address == ADDRESSES[1] else gpu for gpu in profile.gpus]
+        return build_host(tmp_path / "host", profile.replace(gpus=tuple(gpus)), with_links=False)
+
+    return build
+
+
+def function(host, address=ADDRESSES[1]) -> Path:
+    return Path(host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}"))
+
+
+def test_what_a_driver_says_is_measured(host_with):
+    host = host_with(ILL)
+
+    health = read_health(host, ADDRESSES)
+
+    assert health[ADDRESSES[1]].measured == Measured(
+        errors=(("correctable", 17), ("deferred", 1), ("uncorrectable", 3)),
+        bad_pages=2,
+        bad_page_limit=655,
+        temperature=94.0,
+        temperature_limit=100.0,
+        watts=412.0,
+        watts_limit=560.0,
+        vram_total=68702699520,
+        link_width=16,
+        link_width_limit=16,
+    )
+    assert (health[ADDRESSES[1]].verdict, health[ADDRESSES[1]].reasons) == (
+        "suspect",
+        ("3 uncorrectable errors since the driver was loaded", "2 pages of its memory are retired"),
+    )
+    assert health[ADDRESSES[0]].verdict == ""
+
+
+@pytest.mark.parametrize(
+    ("measured", "verdict", "reasons"),
+    [
+        (Measured(), "", []),
+        (Measured(errors=(("correctable", 5000),)), "", []),
+        (Measured(bad_pages=1, bad_page_limit=9), "suspect", ["1 page of its memory is retired"]),
+        (Measured(bad_pages=9, bad_page_limit=9), "suspect", ["9 pages of its memory are retired"]),
+        (
+            Measured(bad_pages=10, bad_page_limit=9),
+            "sick",
+            ["10 pages of its memory are retired, and the driver's limit is 9"],
+        ),
+        (Measured(temperature=99.0, temperature_limit=100.0), "", []),
+        (Measured(temperature=101.0, temperature_limit=100.0), "suspect", ["101 C, and its limit is 100 C"]),
+        (Measured(link_width=8, link_width_limit=16), "suspect", ["its link has 8 of 16 lanes"]),
+        (Measured(link_width=8, link_width_limit=8), "", []),
+    ],
+)
+def test_the_verdict_says_why(measured, verdict, reasons):
+    assert judge(measured) == (verdict, reasons)
+
+
+def test_without_errors_the_counters_are_not_read(host_with):
+    host = host_with(ILL)
+
+    assert read_health(host, ADDRESSES, with_errors=False)[ADDRESSES[1]].measured.errors == ()
+
+
+def test_a_driver_that_hangs_makes_its_gpu_sick_and_the_others_are_read(host_with):
+    host = host_with({"hwmon/hwmon3/temp2_label": "junction"})
+    os.mkfifo(function(host) / "hwmon" / "hwmon3" / "temp2_input")
+
+    health = read_health(host, ADDRESSES, seconds=0.5)
+
+    assert (health[ADDRESSES[1]].verdict, health[ADDRESSES[1]].reasons) == (
+        "sick",
+        ("reading hwmon/hwmon3/temp2_input ends with no answer",),
+    )
+    assert [health[address].verdict for address in (ADDRESSES[0], *ADDRESSES[2:])] == ["", "", ""]
+    assert health[ADDRESSES[3]].measured.vram_total == 68702699520
+
+
+def test_all_drivers_that_hang_take_no_longer_than_the_limit(host_with):
+    host = host_with({})
+    for address in ADDRESSES:
+        (function(host, address) / "gpu_busy_percent").unlink(missing_ok=True)
+        os.mkfifo(function(host, address) / "gpu_busy_percent")
+
+    assert read_health(host, ADDRESSES, seconds=0.4)[ADDRESSES[0]].verdict == "sick"
+
+
+@pytest.mark.parametrize("content", [b"", b"ue", b"ue: \xff\nce", b"ue: 99999999999999999999999\n", b"x" * 2_000_000])
+def test_half_written_and_huge_files_say_nothing(host_with, content):
+    host = host_with({})
+    (function(host) / "ras").mkdir()
+    (function(host) / "ras" / "umc_err_count").write_bytes(content)
+
+    assert read_health(host, ADDRESSES)[ADDRESSES[1]].verdict == ""
+
+
+def test_a_gpu_that_sleeps_is_not_asked(host_with):
+    host = host_with({**ILL, "power/runtime_status": "suspended"})
+
+    assert read_health(host, ADDRESSES)[ADDRESSES[1]] == Health(is_asleep=True)
+
+
+def test_an_answer_is_a_text_or_an_error(tmp_path):
+    (tmp_path / "text").write_text("16\n")
+
+    paths = [f"{tmp_path}/{name}" for name in ("text", "missing")]
+
+    assert read_in_child([paths], seconds=5) == {
+        paths[0]: Answer(text="16"),
+        paths[1]: Answer(error=errno.ENOENT),
+    }
+
+
+def test_a_sick_host_can_be_recorded_and_built_again(host_with, tmp_path):
+    from amdgpu_discovery.simulate import record_profile
+
+    host = host_with({**ILL, "mem_info_vram_used": "42949672960"})
+
+    recorded = record_profile(host, "sick")
+
+    assert next(gpu.health for gpu in recorded.gpus if gpu.pci_address == ADDRESSES[1]) == {
+        **ILL,
+        "mem_info_vram_used": "42949672960",
+    }
+    again = build_host(tmp_path / "again", recorded, with_links=False)
+    assert read_health(again, ADDRESSES) == read_health(host, ADDRESSES)
