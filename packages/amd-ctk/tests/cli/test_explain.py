@@ -117,6 +117,100 @@ def test_docker_run_without_the_runtime_gives_nothing(host, amd_ctk):
     )
 
 
+def test_a_gpu_that_does_not_exist_is_named_also_where_nothing_reads_the_request(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("explain", "--", "docker", "run", "-e", "AMD_VISIBLE_DEVICES=9", "img")
+
+    assert answer.returncode == 1
+    assert answer.stdout.splitlines()[0] == (
+        "AMD_VISIBLE_DEVICES=9  is not read; GPU 9 does not exist, this host has GPUs 0-3"
+    )
+
+
+@pytest.mark.parametrize(("asked", "code"), [("0", 1), ("all", 1), ("none", 0), ("", 0)])
+def test_the_exit_code_says_that_a_container_lacks_the_gpus_it_asks_for(host, amd_ctk, asked, code):
+    host()
+
+    assert amd_ctk("explain", "docker", "run", "-e", f"AMD_VISIBLE_DEVICES={asked}", "img").returncode == code
+
+
+def test_a_rule_for_every_gpu_without_a_node_gives_none_that_can_be_used(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("explain", "--json", "docker", "run", "--device-cgroup-rule", "c 226:* rwm", "img")
+
+    told = json.loads(answer.stdout)
+    assert told["spec"]["linux"]["resources"]["devices"] == [
+        {"allow": False, "access": "rwm"},
+        {"allow": True, "type": "c", "major": 226, "minor": -1, "access": "rwm"},
+    ]
+    assert answer.returncode == 1
+
+
+def test_a_rule_that_is_none_stops_the_start(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("explain", "docker", "run", "--device-cgroup-rule=c 226", "img")
+
+    assert "  --device-cgroup-rule 'c 226': this is not a rule (write it as 'c 226:* rwm')" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "paths", "access"),
+    [
+        ("docker", "/dev/dri/renderD128:/dev/gpu:r", ["/dev/gpu"], "r"),
+        ("docker", "/dev/dri/renderD128:rw", ["/dev/dri/renderD128"], "rw"),
+        ("docker", "/dev/dri/renderD128:/dev/gpu", ["/dev/gpu"], "rwm"),
+        ("docker", "/dev/dri/", None, "rwm"),
+        ("podman", "/dev/dri/:/dev/gpus", None, "rwm"),
+    ],
+)
+def test_a_device_keeps_its_place_and_its_access(host, amd_ctk, engine, device, paths, access):
+    host()
+
+    answer = amd_ctk("explain", "--json", engine, "run", f"--device={device}", "img")
+
+    linux = json.loads(answer.stdout)["spec"]["linux"]
+    directory = "/dev/gpus" if engine == "podman" else "/dev/dri"
+    names = ["card0", "card1", "card2", "card3", "card4", "renderD128", "renderD129", "renderD130", "renderD131"]
+    assert [node["path"] for node in linux["devices"]] == (paths or [f"{directory}/{name}" for name in names])
+    assert {rule["access"] for rule in linux["resources"]["devices"][1:]} == {access}
+
+
+def test_a_name_that_two_files_define_stops_the_start(host, amd_ctk, tmp_path):
+    made = Path(host().path("/etc/cdi"))
+    amd_ctk("cdi", "generate")
+    (made / "copy.json").write_bytes((made / "amd.json").read_bytes())
+
+    answer = amd_ctk("explain", "docker", "run", "--device=amd.com/gpu=0", "img")
+
+    assert answer.returncode == 1
+    assert f"no engine can resolve this name, which {made}/amd.json and {made}/copy.json define" in answer.stdout
+
+
+def test_the_hook_of_a_cdi_spec_refuses_an_image_in_explain_too(host, amd_ctk):
+    host()
+    amd_ctk("cdi", "generate")
+
+    answer = amd_ctk("explain", "docker", "run", "-e", "AMD_REQUIRE_GFX=gfx=gfx942", "--device=amd.com/gpu=0", "img")
+
+    assert answer.returncode == 10
+    assert "  AMD_REQUIRE_GFX=gfx=gfx942: GPU 0 is gfx90a (AMD_DISABLE_REQUIRE=true starts it anyway)" in answer.stdout
+
+
+def test_an_option_that_is_not_read_and_may_count_is_named(host, amd_ctk):
+    host()
+    options = ("-v", "/dev/dri:/dev/dri", "-v", "/data:/data", "--security-opt=x", "--volumes-from=y", "--memory=1g")
+
+    answer = amd_ctk("explain", "docker", "run", *options, "img", PATH="/nowhere")
+
+    assert [line for line in answer.stdout.splitlines() if "is not read here" in line] == [
+        "note: --volume /dev/dri:/dev/dri is not read here, and may change which GPUs the container gets",
+        "note: --volumes-from is not read here, and may change which GPUs the container gets",
+    ]
+
+
 def test_a_runtime_that_docker_does_not_have_stops_the_start(host, amd_ctk):
     host()
 
@@ -209,7 +303,7 @@ def test_a_node_that_the_engine_passes_is_judged_as_by_the_kernel(host, amd_ctk,
 
     answer = amd_ctk("explain", "docker", "run", *words.split(), "img", PATH="/nowhere")
 
-    assert answer.returncode == 0
+    assert answer.returncode == (0 if row is USED else 1)
     assert answer.stdout.splitlines()[1:] == [
         row,
         "config.json is not changed",

@@ -37,7 +37,7 @@ def compose(tmp_path):
 def test_a_service_says_what_docker_run_says(compose):
     assert read_service(compose(SERVICE), "web", {}) == Container(
         engine="docker",
-        environment=("AMD_VISIBLE_DEVICES=0-2",),
+        environment=("AMD_VISIBLE_DEVICES=0-2", "UNSET"),
         devices=("/dev/kfd:/dev/kfd",),
         runtime="amd",
         capabilities=("SYS_ADMIN",),
@@ -160,3 +160,33 @@ def test_a_service_may_have_a_name_that_older_yaml_takes_for_true_or_false(compo
     path = compose(f"services:\n  {name}:\n    image: i\n    runtime: amd\n")
 
     assert read_service(path, name, {}).runtime == "amd"
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "value"),
+    [
+        ("${A:-${B:-x}}", {}, "x"),
+        ("${A:-${B:-x}}", {"B": "b"}, "b"),
+        ("${A:-${B:-x}}", {"A": "a"}, "a"),
+        ("${A:-${B}-${C:-${D:-4}}}", {"B": "${C}"}, "${C}-4"),
+        ("${A-x}", {"A": ""}, ""),
+        ("${A:-x}", {"A": ""}, "x"),
+        ("${A+x}", {"A": ""}, "x"),
+        ("${A:+x}", {"A": ""}, ""),
+        ("$$A", {"A": "a"}, "$A"),
+    ],
+)
+def test_a_default_may_have_defaults_of_its_own(compose, text, environment, value):
+    service = read_service(compose(f"services: {{web: {{image: '{text}'}}}}"), "web", environment)
+
+    assert service.image == value
+
+
+def test_a_device_keeps_its_place_and_its_access(compose):
+    devices = "['/dev/dri:/dev/gpus:r', {source: /dev/kfd, target: /dev/x, permissions: rw}, {source: amd.com/gpu=0}]"
+    service = read_service(
+        compose(f"services: {{web: {{devices: {devices}, device_cgroup_rules: ['c 1:3 r']}}}}"), "web", {}
+    )
+
+    assert service.devices == ("/dev/dri:/dev/gpus:r", "/dev/kfd:/dev/x:rw", "amd.com/gpu=0")
+    assert service.device_rules == ("c 1:3 r",)

@@ -44,7 +44,8 @@ def test_everything_that_is_about_gpus_is_read():
         ("-ite A=1", ("A=1",)),
         ("-e A=1 -e B=2 -e A=3", ("A=3", "B=2")),
         ("-e HOST", ("HOST=here",)),
-        ("-e UNSET", ()),
+        # It takes the variable of the image away.
+        ("-e UNSET", ("UNSET",)),
     ],
 )
 def test_variables_are_read_in_every_spelling(words, environment):
@@ -57,7 +58,7 @@ def test_variables_of_a_file_come_before_those_of_the_command_line(tmp_path):
 
     container = parse(f"docker run --env-file {file} -e AMD_VISIBLE_DEVICES=0 image")
 
-    assert container.environment == ("AMD_VISIBLE_DEVICES=0", "B=2")
+    assert container.environment == ("AMD_VISIBLE_DEVICES=all", "B=2", "AMD_VISIBLE_DEVICES=0")
 
 
 def test_a_file_of_variables_may_be_a_pipe():
@@ -104,3 +105,27 @@ def test_words_that_start_no_container_are_refused(line):
 def test_a_compose_file_is_no_command():
     assert not is_engine_command(["compose.yaml", "web"])
     assert not is_engine_command([])
+
+
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        ("", ["A=image", "B=image"]),
+        ("--unsetenv A", ["B=image"]),
+        ("--unsetenv-all -e C=1", ["C=1"]),
+        ("--unsetenv A -e A=1", ["B=image", "A=1"]),
+        ("--env-host -e B=1", ["A=caller", "B=1", "AX=caller"]),
+        ("-e A*", ["A=caller", "B=image", "AX=caller"]),
+        ("-e UNSET", ["A=image", "B=image"]),
+    ],
+)
+def test_podman_leaves_out_and_passes_on_as_it_is_told(words, variables):
+    container = parse(f"podman run {words} image", A="caller", AX="caller")
+
+    assert container.replace(image_environment=("A=image", "B=image")).variables == variables
+
+
+def test_docker_takes_a_variable_of_the_image_away_that_the_caller_does_not_have():
+    container = parse("docker run -e A -e C=1 -e C=2 image")
+
+    assert container.replace(image_environment=("A=image", "B=image")).variables == ["B=image", "C=2"]

@@ -40,7 +40,8 @@ def explain(
     """Say which GPUs a container would get, and why; nothing is started or changed.
 
     Name variables and devices, a whole `docker run` or `podman run` behind --, a service of a Compose file, a
-    running container, or a bundle. The exit code is that of the refusal where the container would not start.
+    running container, or a bundle. The exit code is that of the refusal where the container would not start, and 1
+    where it gets no GPU that it asks for.
     """
     from amd_ctk.explain.container import Container
     from amd_ctk.explain.text import format_explanation, format_json
@@ -50,6 +51,8 @@ def explain(
     print(format_json(explanation) if as_json else format_explanation(explanation))
     if explanation.plan.refusals:
         raise typer.Exit(explanation.plan.refusals[0].exit_code)
+    if explanation.lacks_gpus:
+        raise typer.Exit(1)
 
 
 def _explain(host: Host, words: list[str], described: Container, *, container: str, bundle: str) -> Explanation:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 
+from amd_ctk.explain.cdi_edits import is_cdi_name
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.errors import ExplainError
+from amd_ctk.explain.host_nodes import EVERY_ACCESS
 from amd_ctk.explain.run_words import read_env_file
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_gpu_tracker.records.plain_text import one_line
@@ -14,11 +16,15 @@ from amdgpu_discovery.errors import reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-# Compose: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}; $$ is a dollar.
+# Compose: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}; $$ is a dollar. Words may have variables
+# of their own, so that the innermost is replaced first.
 VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?:(:?)([-?+])([^${}]*))?\})")
+# What stands for a value while the words around it are read; no YAML has a zero byte.
+KEPT = re.compile(r"\0(\d+)\0")
+DEEPEST = 20
 LARGEST_FILE = 4 * 1024 * 1024
 # Of the Go library in Compose: a service may be called n or on.
 COMPOSE_YAML = (1, 2)
@@ -33,6 +39,7 @@ def read_service(path: str, name: str, environment: Mapping[str, str]) -> Contai
         engine="docker",
         environment=tuple({entry.partition("=")[0]: entry for entry in variables}.values()),
         devices=tuple(_devices(service)),
+        device_rules=tuple(map(str, _list(service.get("device_cgroup_rules")))),
         gpus=_gpus(service),
         runtime=str(service.get("runtime") or ""),
         privileged=service.get("privileged") in (True, "true"),
@@ -91,7 +98,28 @@ def _expand(value: Any, environment: Mapping[str, str]) -> Any:
         return {key: _expand(inner, environment) for key, inner in value.items()}
     if isinstance(value, list):
         return [_expand(inner, environment) for inner in value]
-    return VARIABLE.sub(lambda match: _value_of(match, environment), value) if isinstance(value, str) else value
+    return _expand_text(value, environment) if isinstance(value, str) else value
+
+
+def _expand_text(text: str, environment: Mapping[str, str]) -> str:
+    """Replace variables from the inside out: what one stands for is not looked at again."""
+    values: list[str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        values.append(_restored(_value_of(match, environment), values))
+        return f"\0{len(values) - 1}\0"
+
+    for _ in range(DEEPEST):
+        text, replaced = VARIABLE.subn(keep, text)
+        if not replaced:
+            break
+    return _restored(text, values)
+
+
+def _restored(text: str, values: Sequence[str]) -> str:
+    by_number = dict(enumerate(values))
+    # A file may have zero bytes of its own.
+    return KEPT.sub(lambda match: by_number.get(int(match[1]), match[0]), text)
 
 
 def _value_of(match: re.Match[str], environment: Mapping[str, str]) -> str:
@@ -102,9 +130,10 @@ def _value_of(match: re.Match[str], environment: Mapping[str, str]) -> str:
     value = environment.get(name, "")
     if sign == "?" and not value and (colon or name not in environment):
         raise ExplainError(f"required variable {name} is missing a value: {one_line(words)}")
+    is_given = bool(value) if colon else name in environment
     if sign == "+":
-        return words if value else ""
-    return words if sign == "-" and not value else value
+        return words if is_given else ""
+    return words if sign == "-" and not is_given else value
 
 
 def _from_files(path: str, service: dict[str, Any]) -> Iterator[str]:
@@ -123,18 +152,24 @@ def _environment_of(service: dict[str, Any], environment: Mapping[str, str]) -> 
     for entry in entries:
         if "=" in entry:
             yield entry
-        elif entry in environment:
-            yield f"{entry}={environment[entry]}"
+        else:
+            # Without a value here it takes the image's away.
+            yield f"{entry}={environment[entry]}" if entry in environment else entry
 
 
 def _devices(service: dict[str, Any]) -> Iterator[str]:
-    yield from (
-        str(device.get("source", "")) if isinstance(device, dict) else str(device)
-        for device in _list(service.get("devices"))
-    )
+    yield from map(_device, _list(service.get("devices")))
     for wanted in (*_objects(service.get("gpus")), *_reserved(service)):
         if wanted.get("driver") == "cdi":
             yield from map(str, _list(wanted.get("device_ids")))
+
+
+def _device(device: object) -> str:
+    if not isinstance(device, dict):
+        return str(device)
+    source = str(device.get("source", ""))
+    target = str(device.get("target") or source)
+    return source if is_cdi_name(source) else f"{source}:{target}:{device.get('permissions') or EVERY_ACCESS}"
 
 
 def _gpus(service: dict[str, Any]) -> str:

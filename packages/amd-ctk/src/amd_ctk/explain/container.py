@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from amdgpu_discovery.value import Value
 
+PODMAN = "podman"
+
 
 class Container(Value):
     """What of a `docker run`, a Compose service or a list of variables decides about GPUs."""
 
     # Who is told: "docker", "podman" or another engine's name; "" for the AMD runtime itself.
     engine: str = ""
-    # NAME=VALUE, in the order in which the engine puts them into the spec.
+    # NAME=VALUE, in the order in which they are given; a NAME alone takes the image's variable away.
     environment: tuple[str, ...] = ()
+    # What the image sets, as far as that is known.
+    image_environment: tuple[str, ...] = ()
+    # Of Podman: variables of the image that are left out, whether all are, and the caller's own that are passed on.
+    unset: tuple[str, ...] = ()
+    unset_all: bool = False
+    host_environment: tuple[str, ...] = ()
     # As behind --device: PATH[:PATH[:ACCESS]], or the qualified name of a CDI device.
     devices: tuple[str, ...] = ()
+    # As behind --device-cgroup-rule.
+    device_rules: tuple[str, ...] = ()
     # As behind --gpus, "" where it is not given.
     gpus: str = ""
     # "" for the engine's default.
@@ -28,3 +38,24 @@ class Container(Value):
     image: str = ""
     # Whether the environment has what the image sets.
     is_image_known: bool = False
+    # Options that can change what the container gets, and are not read.
+    unread: tuple[str, ...] = ()
+
+    @property
+    def variables(self) -> list[str]:
+        """Return the environment that the engine makes of all that is given, NAME=VALUE."""
+        return _join_as_podman(self) if self.engine == PODMAN else _join_as_docker(self)
+
+
+def _join_as_docker(container: Container) -> list[str]:
+    """Return what the user gives, twice where it is given twice, and what of the image that leaves."""
+    named = {entry.partition("=")[0] for entry in container.environment}
+    image = (entry for entry in container.image_environment if entry.partition("=")[0] not in named)
+    return [*image, *(entry for entry in container.environment if "=" in entry)]
+
+
+def _join_as_podman(container: Container) -> list[str]:
+    image = () if container.unset_all else container.image_environment
+    kept = (entry for entry in image if entry.partition("=")[0] not in container.unset)
+    entries = (*kept, *container.host_environment, *container.environment)
+    return list({entry.partition("=")[0]: entry for entry in entries if "=" in entry}.values())

@@ -1,57 +1,74 @@
-"""What an engine writes into a container's spec before the runtime sees it, as far as GPUs are concerned."""
+"""What an engine writes into a container's spec before the runtime sees it, as far as GPUs are concerned.
+
+A test holds it against what Docker and Podman of several releases write for the same command lines.
+"""
 
 from __future__ import annotations
 
-import os
-import stat
+import re
 
-from amd_ctk.cdi.engine_devices import SPEC_DIRECTORIES, SPEC_SUFFIXES
-from amd_device_spec.cdi_text import BrokenText, parse_spec
-from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH
-from amdgpu_discovery.drm import DRM_MAJOR
+from amd_ctk.explain.cdi_edits import CdiEdits, find_cdi_edits, is_cdi_name
+from amd_ctk.explain.container import PODMAN
+from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, parse_mapping
+from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from typing import Any
 
     from amd_ctk.explain.container import Container
     from amdgpu_discovery.host import Host
 
-DRI = "/dev/dri"
-LARGEST_SPEC = 16 * 1024 * 1024
-# Of a node in a spec.
-ACCESS = ("fileMode", "uid", "gid")
+RULE = re.compile(r"([acb]) ([0-9]+|\*):([0-9]+|\*) ([rwm]{1,3})")
+# Of a user or group, in digits.
+LONGEST_ID = 10
 
 
 class EngineSpec(Value):
-    """A spec, and why the engine does not start the container."""
+    """A spec, why the engine does not start the container, and whether a hook in it checks the image."""
 
     spec: dict[str, Any]
+    refusals: tuple[ToolkitError, ...] = ()
+    checks_image: bool = False
+
+
+class _Given(Value):
+    """Nodes and rules that a container is given, and what its engine finds wrong."""
+
+    devices: tuple[dict[str, Any], ...] = ()
+    rules: tuple[dict[str, Any], ...] = ()
     refusals: tuple[ToolkitError, ...] = ()
 
 
 def build_spec(container: Container, host: Host) -> EngineSpec:
     """Return the spec that an engine would hand to the runtime."""
-    refusals: list[ToolkitError] = []
-    devices = list(_find_devices(container, host, refusals))
+    given = _give_nodes(container, host)
+    cdi, refusals = _find_cdi(container, host)
+    devices = _with_cdi(given.devices, cdi)
     rules = [
         {"allow": container.privileged, "access": "rwm"},
-        *({"allow": True, "type": device["type"], "access": "rwm", **_numbers(device)} for device in devices),
+        *given.rules,
+        *(_rule(node, node["access"]) for edits in cdi for node in edits.nodes),
     ]
+    variables = [entry for edits in cdi for entry in edits.environment]
     namespace = container.user_namespace not in ("", "host")
     spec = {
-        "process": {"env": list(container.environment), "capabilities": {"bounding": _capabilities(container)}},
+        "process": {
+            "env": _joined(container.variables, variables),
+            "capabilities": {"bounding": _capabilities(container)},
+            "user": _user(container),
+        },
         "linux": {
-            # To a privileged container engines give every node; the rule for all devices opens them.
-            "devices": _host_nodes(host, devices) if container.privileged else devices,
+            "devices": devices,
             "resources": {"devices": rules},
             "namespaces": [{"type": "user"}] if namespace else [],
         },
     }
-    return EngineSpec(spec=spec, refusals=tuple(refusals))
+    checks_image = any(edits.checks_image for edits in cdi)
+    return EngineSpec(spec=spec, refusals=(*given.refusals, *refusals), checks_image=checks_image)
 
 
 def _capabilities(container: Container) -> list[str]:
@@ -59,107 +76,90 @@ def _capabilities(container: Container) -> list[str]:
     return ["CAP_SYS_ADMIN"] if every else []
 
 
-def _numbers(device: dict[str, Any]) -> dict[str, Any]:
-    return {"major": device["major"], "minor": device["minor"]}
+def _user(container: Container) -> dict[str, Any]:
+    """Return the user and the groups as far as they are numbers; which numbers names have is in the image."""
+    uid, _, gid = container.user.partition(":")
+    found: dict[str, Any] = {"uid": number_of_id(uid)} if number_of_id(uid) is not None else {}
+    if number_of_id(gid or "x") is not None or uid in ("", "root", "0"):
+        found["gid"] = number_of_id(gid)
+    groups = [number for number in map(number_of_id, container.groups) if number is not None]
+    return {**found, "additionalGids": groups} if groups else found
 
 
-def _host_nodes(host: Host, devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return these devices, and those of GPUs that the host has beside them."""
-    paths = {device["path"] for device in devices}
-    found = (node for path in (KFD_PATH, DRI) for node in _find_nodes(path, host))
-    return [*devices, *(node for node in found if node["path"] not in paths)]
+def number_of_id(word: str) -> int | None:
+    """Return the number that a user or group is, None for a name that only the image knows."""
+    if word in ("", "root"):
+        return 0
+    return int(word) if word.isascii() and word.isdecimal() and len(word) <= LONGEST_ID else None
 
 
-def _find_devices(container: Container, host: Host, refusals: list[ToolkitError]) -> Iterator[dict[str, Any]]:
-    for asked in container.devices:
-        if is_cdi_name(asked):
-            nodes = _find_cdi_nodes(asked, host)
-            if nodes is None:
-                message = f"--device {asked}: no CDI spec of this host has this device"
-                refusals.append(ToolkitError(message, hint="'amd-ctk cdi list' shows those of AMD"))
-            yield from nodes or []
-            continue
-        path = asked.partition(":")[0]
-        found = list(_find_nodes(path, host))
-        if not found:
-            refusals.append(ToolkitError(f"--device {path}: this host has no such device"))
-        yield from found
+def _give_nodes(container: Container, host: Host) -> _Given:
+    """Return the nodes of the host and the rules that a container is given without CDI."""
+    asked = [device for device in container.devices if not is_cdi_name(device)]
+    if container.privileged:
+        return _give_every_node(asked, container.engine, host)
+    given = _Given()
+    for device in asked:
+        given = _add_device(given, device, container.engine, host)
+    for rule in container.device_rules:
+        given = _add_rule(given, rule, container.engine)
+    return given
 
 
-def is_cdi_name(asked: str) -> bool:
-    """Return whether the value of `--device` is the qualified name of a CDI device."""
-    kind, equals, name = asked.partition("=")
-    return bool(equals and name) and not asked.startswith("/") and kind.count("/") == 1
+def _give_every_node(asked: Iterable[str], engine: str, host: Host) -> _Given:
+    """Return all nodes of GPUs, to which a privileged container's one rule opens it, and those under other names."""
+    nodes = [node for path in (KFD_PATH, DRI) for node in find_nodes(path, host)]
+    mappings = (parse_mapping(device, engine) for device in asked)
+    moved = (mapping for mapping in mappings if mapping.source != mapping.target)
+    return _Given(devices=(*nodes, *(node for mapping in moved for node in find_mapped(mapping, engine, host))))
 
 
-def _find_nodes(path: str, host: Host) -> Iterator[dict[str, Any]]:
-    """Yield the device node at a path, or those in a directory, as engines pass them."""
-    names = sorted(host.names(path))
-    if names:
-        for name in names:
-            yield from _find_nodes(f"{path}/{name}", host)
-    elif (found := host.stat(path)) is not None:
-        numbers = _read_number(path, found, host)
-        if numbers:
-            kind = "b" if stat.S_ISBLK(found.st_mode) else "c"
-            # A node that an engine passes keeps the host's mode and owner.
-            access = {"fileMode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
-            yield {"path": path, "type": kind, "major": numbers[0], "minor": numbers[1], **access}
+def _add_device(given: _Given, asked: str, engine: str, host: Host) -> _Given:
+    mapping = parse_mapping(asked, engine)
+    nodes = find_mapped(mapping, engine, host)
+    if not nodes:
+        refusal = ToolkitError(f"--device {mapping.source}: this host has no such device")
+        return given.replace(refusals=(*given.refusals, refusal))
+    paths = {node["path"] for node in nodes} if engine == PODMAN else set()
+    kept = (device for device in given.devices if device["path"] not in paths)
+    rules = (_rule(node, mapping.access) for node in nodes)
+    return given.replace(devices=(*kept, *nodes), rules=(*given.rules, *rules))
 
 
-def _read_number(path: str, found: os.stat_result, host: Host) -> tuple[int, int] | None:
-    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
-        return os.major(found.st_rdev), os.minor(found.st_rdev)
-    # A simulated host has plain files for nodes: their names and sysfs tell the numbers.
-    name = os.path.basename(path)
-    digits = name.lstrip("abcdefghijklmnopqrstuvwxyzD")
-    if path.startswith(f"{DRI}/") and digits.isdecimal():
-        return DRM_MAJOR, int(digits)
-    major, _, minor = host.read_attribute(KFD_NUMBER).partition(":") if path == KFD_PATH else ("", "", "")
-    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+def _add_rule(given: _Given, text: str, engine: str) -> _Given:
+    """Add a rule as behind --device-cgroup-rule; for a * Docker writes -1, and Podman nothing."""
+    found = RULE.fullmatch(text)
+    if not found:
+        refusal = ToolkitError(f"--device-cgroup-rule {text!r}: this is not a rule", hint="write it as 'c 226:* rwm'")
+        return given.replace(refusals=(*given.refusals, refusal))
+    kind, *numbers, access = found.groups()
+    read = {key: -1 if word == "*" else int(word) for key, word in zip(("major", "minor"), numbers, strict=True)}
+    named = {key: number for key, number in read.items() if number >= 0 or engine != PODMAN}
+    return given.replace(rules=(*given.rules, {"allow": True, "type": kind, **named, "access": access}))
 
 
-def _find_cdi_nodes(asked: str, host: Host) -> list[dict[str, Any]] | None:
-    """Return the nodes of a CDI device, of the last directory that defines it; None where none does."""
-    kind, _, name = asked.partition("=")
-    found = None
-    for spec in _read_specs(host):
-        if spec.get("kind") == kind:
-            for device in _dicts(spec.get("devices")):
-                if device.get("name") == name:
-                    found = [*_cdi_nodes(spec, host), *_cdi_nodes(device, host)]
-    return found
+def _rule(node: dict[str, Any], access: str = EVERY_ACCESS) -> dict[str, Any]:
+    return {"allow": True, "type": node["type"], "major": node["major"], "minor": node["minor"], "access": access}
 
 
-def _cdi_nodes(owner: dict[str, Any], host: Host) -> Iterator[dict[str, Any]]:
-    edits = owner.get("containerEdits")
-    for node in _dicts(edits.get("deviceNodes") if isinstance(edits, dict) else None):
-        path = str(node.get("path", ""))
-        if isinstance(node.get("major"), int) and isinstance(node.get("minor"), int):
-            access = {name: node[name] for name in ACCESS if isinstance(node.get(name), int)}
-            yield {"path": path, "type": "c", "major": node["major"], "minor": node["minor"], **access}
-        else:
-            # Where a CDI spec says no mode, engines make the node 0666.
-            found = _find_nodes(str(node.get("hostPath") or path), host)
-            yield from ({name: value for name, value in one.items() if name not in ACCESS} for one in found)
+def _find_cdi(container: Container, host: Host) -> tuple[list[CdiEdits], list[ToolkitError]]:
+    found: list[CdiEdits] = []
+    refusals: list[ToolkitError] = []
+    for asked in filter(is_cdi_name, container.devices):
+        try:
+            found.append(find_cdi_edits(asked, host))
+        except ToolkitError as error:
+            refusals.append(error)
+    return found, refusals
 
 
-def _read_specs(host: Host) -> Iterator[dict[str, Any]]:
-    for directory in SPEC_DIRECTORIES:
-        for name in sorted(host.names(directory)):
-            if name.endswith(SPEC_SUFFIXES):
-                spec = _read_spec(host, f"{directory}/{name}")
-                if isinstance(spec, dict):
-                    yield spec
+def _with_cdi(devices: Iterable[dict[str, Any]], cdi: Iterable[CdiEdits]) -> list[dict[str, Any]]:
+    """Return the nodes with those of CDI devices, each of which replaces the ones at its path."""
+    added = {node["path"]: {key: node[key] for key in node if key != "access"} for edits in cdi for node in edits.nodes}
+    return [*(device for device in devices if device["path"] not in added), *added.values()]
 
 
-def _read_spec(host: Host, path: str) -> object:
-    try:
-        with open(host.path(path), "rb") as file:
-            return parse_spec(file.read(LARGEST_SPEC)).tree
-    except (OSError, BrokenText):
-        return None
-
-
-def _dicts(listed: object) -> Iterable[dict[str, Any]]:
-    return (entry for entry in listed if isinstance(entry, dict)) if isinstance(listed, list) else ()
+def _joined(environment: Iterable[str], more: Iterable[str]) -> list[str]:
+    """Return an environment with the variables of CDI devices, which replace those of their names."""
+    later = {entry.partition("=")[0]: entry for entry in more}
+    return [*(entry for entry in environment if entry.partition("=")[0] not in later), *later.values()]

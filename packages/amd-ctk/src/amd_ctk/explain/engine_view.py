@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 
+from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.explain.container import PODMAN, Container
+from amd_ctk.explain.running import ask_engine
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -13,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from amd_ctk.configuration.engine import Engine
-    from amd_ctk.explain.container import Container
     from amdgpu_discovery.host import Host
 
 # Where Podman reads its configuration, the strongest last.
@@ -24,6 +27,14 @@ CONFIGURE = {
     "docker": "run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker'",
     "podman": "run 'sudo amd-ctk runtime configure --runtime=podman'",
 }
+
+
+CDI_KIND = "amd.com/gpu"
+# Of Docker: `--gpus` is a variable, and then CDI devices.
+SINCE_VARIABLE = (28, 3)
+SINCE_CDI = (29, 3)
+VERSION_WORDS = {"docker": ("version", "--format", "{{.Server.Version}}"), "podman": ("--version",)}
+VERSION = re.compile(r"\d+(\.\d+)+")
 
 
 class RuntimeView(Value):
@@ -60,7 +71,7 @@ def _read_runtimes(engine: str, host: Host) -> tuple[list[str], str]:
     from amd_ctk.engines.docker import DOCKER
     from amd_ctk.engines.podman import PODMAN
 
-    known, paths = (PODMAN, podman_files(host)) if engine == "podman" else (DOCKER, [DOCKER.config_path])
+    known, paths = (PODMAN, podman_files(host)) if engine == PODMAN else (DOCKER, [DOCKER.config_path])
     amd_names: list[str] = []
     default = ""
     for path in paths:
@@ -88,19 +99,75 @@ def _read_file(engine: Engine, path: str, host: Host) -> tuple[list[str], str]:
     return amd_names, default if isinstance(default, str) else ""
 
 
-def translate_gpus(container: Container) -> tuple[Container, list[str]]:
-    """Return the container as Docker 28.3 and later pass `--gpus` on, and what to say of it."""
+class Translated(Value):
+    """A container as its engine passes `--gpus` on, what to say of that, and why the engine may refuse it."""
+
+    container: Container
+    notes: tuple[str, ...] = ()
+    refusals: tuple[ToolkitError, ...] = ()
+
+
+def translate_gpus(container: Container, host: Host) -> Translated:
+    """Return what the engine of this machine, or where that is not known a new one, makes of `--gpus`."""
     if not container.gpus:
-        return container, []
-    if container.engine == "podman":
-        return container, [f"--gpus {container.gpus} is not for AMD GPUs in Podman: use --device amd.com/gpu=0"]
+        return Translated(container=container)
+    version = find_version(container.engine, host)
+    if container.engine == PODMAN:
+        return _translate_for_podman(container, version)
+    return _translate_for_docker(container, version, host)
+
+
+def _translate_for_podman(container: Container, version: tuple[int, ...]) -> Translated:
+    if not version:
+        note = (
+            f"--gpus {container.gpus} is --device amd.com/gpu={container.gpus} since Podman 6.1; Podman 5 looks for"
+            " GPUs of NVIDIA, and Podman 4 ignores it: use --device amd.com/gpu=0"
+        )
+        return Translated(container=container, notes=(note,))
+    if version < (5,):
+        note = f"Podman {_dotted(version)} ignores --gpus: use --device amd.com/gpu=0"
+        return Translated(container=container, notes=(note,))
+    kind = "nvidia.com/gpu" if version < (6, 1) else "amd.com/gpu"
+    asked = f"{kind}={container.gpus}"
+    note = f"--gpus {container.gpus} is --device {asked} in Podman {_dotted(version)}"
+    return Translated(container=container.replace(devices=(*container.devices, asked)), notes=(note,))
+
+
+def _translate_for_docker(container: Container, version: tuple[int, ...], host: Host) -> Translated:
     devices = _devices_of(container.gpus)
-    notes = [
-        f"--gpus {container.gpus} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it",
-        "Docker 29.3 and later pass CDI devices in its place where there is a CDI spec",
-    ]
+    if version and version < SINCE_VARIABLE:
+        refusal = ToolkitError(
+            f"--gpus {container.gpus}: Docker {_dotted(version)} knows no GPUs of AMD",
+            hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0",
+        )
+        return Translated(container=container, refusals=(refusal,))
+    if version >= SINCE_CDI and _resolves_by_cdi(host):
+        names = tuple(f"{CDI_KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(","))
+        note = f"--gpus {container.gpus} is --device {' --device '.join(names)} in Docker {_dotted(version)}"
+        return Translated(container=container.replace(devices=(*container.devices, *names)), notes=(note,))
     environment = (*container.environment, f"AMD_VISIBLE_DEVICES={devices}")
-    return container.replace(environment=environment), notes
+    notes = [f"--gpus {container.gpus} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it"]
+    if not version:
+        notes.append("Docker 29.3 and later pass CDI devices in its place where there is a CDI spec")
+    return Translated(container=container.replace(environment=environment), notes=tuple(notes))
+
+
+def _resolves_by_cdi(host: Host) -> bool:
+    """Return whether Docker takes AMD's devices; where there are some of NVIDIA too it takes none of AMD."""
+    kinds = {device.name.partition("=")[0] for device in resolve_devices(read_spec_files(host))}
+    return CDI_KIND in kinds and "nvidia.com/gpu" not in kinds
+
+
+def find_version(engine: str, host: Host) -> tuple[int, ...]:
+    """Return the version of the engine on this machine, () where it is not known or another host is simulated."""
+    if not host.is_this_machine or engine not in VERSION_WORDS:
+        return ()
+    found = VERSION.search(ask_engine(engine, *VERSION_WORDS[engine]).output)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _devices_of(value: str) -> str:

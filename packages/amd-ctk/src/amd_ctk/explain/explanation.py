@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from amd_ctk.explain.engine_spec import build_spec
+from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import find_runtime, translate_gpus
-from amd_ctk.explain.plan import Plan, find_given, plan_start
+from amd_ctk.explain.plan import Plan, check_image, find_given, plan_start
 from amd_ctk.explain.usable import UsableGpus, find_usable, with_host_nodes
 from amd_ctk.explain.variables import Line, describe_variables
 from amd_ctk.explain.visible_inside import look_inside
@@ -14,6 +14,8 @@ from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.requirements.errors import RequirementError
+from amdgpu_discovery.selection import asks_for_nothing
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -37,6 +39,11 @@ class Explanation(Value):
     # What has no effect, or not the one that was meant.
     problems: tuple[str, ...] = ()
 
+    # The GPUs whose nodes programs inside may open.
+    usable: tuple[GpuLocation, ...] = ()
+    # A container that asks for GPUs starts without one that it can use.
+    lacks_gpus: bool = False
+
     @property
     def starts(self) -> bool:
         """Return whether the container would start."""
@@ -45,19 +52,23 @@ class Explanation(Value):
 
 def explain_container(container: Container, host: Host) -> Explanation:
     """Return what a container that is described in words would get; ToolkitError where the host cannot be read."""
-    container, gpus_notes = translate_gpus(container)
+    translated = translate_gpus(container, host)
+    container = translated.container
     built = build_spec(container, host)
     view = find_runtime(container, host)
     problems: list[str] = []
     if view.is_amd_runtime:
         explanation = explain_spec(built.spec, host, container=container)
     else:
-        explanation = _explain_without_runtime(built.spec, host, view, container)
+        explanation = _explain_without_runtime(built, host, view, container)
         problems += [f"{VISIBLE_DEVICES} is not read: {view.problem}"] if view.problem and _asks(container) else []
     # The engine looks at devices before it calls the runtime.
-    plan = explanation.plan.replace(refusals=(*built.refusals, *explanation.plan.refusals))
-    notes = [*gpus_notes, *explanation.notes, *_notes_of(container, explanation)]
-    return explanation.replace(plan=plan, notes=tuple(notes), problems=(*problems, *explanation.problems))
+    plan = explanation.plan.replace(refusals=(*translated.refusals, *built.refusals, *explanation.plan.refusals))
+    notes = [*translated.notes, *explanation.notes, *_notes_of(container, explanation)]
+    lacks_gpus = not explanation.usable and (_asks(container) or bool(container.gpus) or bool(explanation.plan.gpus))
+    return explanation.replace(
+        plan=plan, notes=tuple(notes), problems=(*problems, *explanation.problems), lacks_gpus=lacks_gpus
+    )
 
 
 def explain_spec(
@@ -84,6 +95,7 @@ def _explain(
         lines=tuple(lines),
         plan=plan,
         hip_gpus=inside.hip_gpus,
+        usable=tuple(usable.gpus),
         notes=(*plan.notes, *usable.notes),
         problems=usable.problems,
     )
@@ -97,9 +109,21 @@ def _locate_for(plan: Plan, host: Host) -> list[GpuLocation]:
     return find_gpus_of_job(plan.request.job, located, host)
 
 
-def _explain_without_runtime(spec: dict[str, Any], host: Host, view: RuntimeView, container: Container) -> Explanation:
-    plan = Plan(spec=spec, refusals=(view.refusal,) if view.refusal else ())
-    return _explain(plan.replace(given=tuple(_given(plan, host))), spec, host, container, is_read=False)
+def _explain_without_runtime(built: EngineSpec, host: Host, view: RuntimeView, container: Container) -> Explanation:
+    plan = Plan(spec=built.spec, refusals=(view.refusal,) if view.refusal else ())
+    plan = plan.replace(given=tuple(_given(plan, host)))
+    if built.checks_image:
+        plan = _check_image(plan, host)
+    return _explain(plan, built.spec, host, container, is_read=False)
+
+
+def _check_image(plan: Plan, host: Host) -> Plan:
+    """Return the plan with what the hook of a CDI spec says of the container's image."""
+    try:
+        notes = check_image(plan, host, read_settings(host), plan.gpus)
+    except RequirementError as error:
+        return plan.replace(refusals=(*plan.refusals, error))
+    return plan.replace(notes=(*plan.notes, *notes))
 
 
 def _given(plan: Plan, host: Host) -> list[GpuLocation]:
@@ -122,13 +146,17 @@ def _environment(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def _asks(container: Container) -> bool:
-    return any(entry.startswith((f"{VISIBLE_DEVICES}=", "DOCKER_RESOURCE_")) for entry in container.environment)
+    variables = dict(entry.partition("=")[::2] for entry in container.variables)
+    if VISIBLE_DEVICES in variables:
+        return not asks_for_nothing(variables[VISIBLE_DEVICES])
+    return any(name.startswith("DOCKER_RESOURCE_") for name in variables)
 
 
 def _notes_of(container: Container, explanation: Explanation) -> list[str]:
     notes = []
     if container.privileged and not explanation.problems:
         notes.append("a privileged container can use every GPU of the host, whatever it asks for")
+    notes += [f"{option} is not read here, and may change which GPUs the container gets" for option in container.unread]
     if container.image and not container.is_image_known:
         notes.append(f"what the image {container.image} sets itself is not known here")
     return notes

@@ -17,9 +17,7 @@ def add_image(container: Container) -> Container:
     answer = ask_engine(container.engine, *words)
     if not answer.succeeded:
         return container
-    own = {entry.partition("=")[0] for entry in container.environment}
-    image = (entry for entry in _parse(answer.output) if entry.partition("=")[0] not in own)
-    return container.replace(environment=(*image, *container.environment), is_image_known=True)
+    return container.replace(image_environment=tuple(_parse(answer.output)), is_image_known=True)
 
 
 def _parse(text: str) -> list[str]:

@@ -104,14 +104,14 @@ def _plan(plan: Plan, host: Host, settings: Settings, container_id: str) -> Plan
     # Memory and what is chosen are always reserved; what else is claimed only where it is tracked.
     is_chosen = bool(granted.vram or granted.candidates)
     has_claim = is_chosen or (may_be_tracking(host) and bool(claimed))
-    notes = _check_image(plan, host, settings, (*plan.gpus, *(claimed if has_claim else ())))
+    notes = check_image(plan, host, settings, (*plan.gpus, *(claimed if has_claim else ())))
     plan = _plan_edits(plan.replace(notes=(*plan.notes, *notes)), host, settings, has_claim=has_claim)
     if not is_chosen and (refusal := refusal_of_tracker(host, claimed, container_id)):
         return plan.replace(refusals=(refusal,))
     return plan
 
 
-def _check_image(plan: Plan, host: Host, settings: Settings, gpus: Sequence[GpuLocation]) -> list[str]:
+def check_image(plan: Plan, host: Host, settings: Settings, gpus: Sequence[GpuLocation]) -> list[str]:
     """Return what the log would say about the requirements of an image; RequirementError where they are enforced."""
     if settings.image_requirements == "ignore" or not names_requirements(plan.spec):
         return []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 
-from amd_ctk.explain.container import Container
+from amd_ctk.explain.container import PODMAN, Container
 from amd_ctk.explain.errors import ExplainError
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file
@@ -28,14 +29,66 @@ FLAGS = frozenset(
     )
 )
 LONG_BY_SHORT = {
+    "a": "attach",
+    "c": "cpu-shares",
     "d": "detach",
     "e": "env",
+    "h": "hostname",
     "i": "interactive",
+    "l": "label",
+    "m": "memory",
+    "p": "publish",
     "P": "publish-all",
     "q": "quiet",
     "t": "tty",
     "u": "user",
+    "v": "volume",
+    "w": "workdir",
 }
+READ = frozenset(
+    (
+        *("env", "env-file", "env-host", "unsetenv", "unsetenv-all", "device", "device-cgroup-rule", "gpus", "runtime"),
+        *("privileged", "cap-add", "user", "group-add", "userns", "uidmap", "gidmap"),
+    )
+)
+# Options that may bring nodes of the host, and how such a value looks.
+OF_NODES = frozenset(("volume", "mount"))
+OF_GPU_NODES = re.compile(r"(^|=|:)/dev(/dri|/kfd|/?(:|,|$))")
+# What has nothing to do with GPUs, of Docker 28 and Podman 5; whatever else comes is named in a note.
+HARMLESS = FLAGS - READ - {"rootfs"} | frozenset(
+    (
+        *("add-host", "arch", "attach", "authfile", "blkio-weight", "blkio-weight-device", "cap-drop", "cgroup-parent"),
+        *("cgroupns", "chrootdirs", "cidfile", "conmon-pidfile", "cpu-count", "cpu-percent", "cpu-period", "cpu-quota"),
+        *(
+            "cpu-rt-period",
+            "cpu-rt-runtime",
+            "cpu-shares",
+            "cpus",
+            "cpuset-cpus",
+            "cpuset-mems",
+            "creds",
+            "decryption-key",
+        ),
+        *("detach-keys", "device-read-bps", "device-read-iops", "device-write-bps", "device-write-iops", "dns"),
+        *("dns-option", "dns-search", "domainname", "entrypoint", "expose", "health-cmd", "health-interval"),
+        *(
+            "health-log-destination",
+            "health-max-log-count",
+            "health-max-log-size",
+            "health-on-failure",
+            "health-retries",
+        ),
+        *("health-start-interval", "health-start-period", "health-startup-cmd", "health-startup-interval"),
+        *("health-startup-retries", "health-startup-success", "health-startup-timeout", "health-timeout", "hostname"),
+        *("hosts-file", "hostuser", "image-volume", "init-path", "io-maxbandwidth", "io-maxiops", "ip", "ip6", "ipc"),
+        *("isolation", "kernel-memory", "label", "label-file", "link", "link-local-ip", "log-driver", "log-opt"),
+        *("mac-address", "memory", "memory-reservation", "memory-swap", "memory-swappiness", "name", "net", "network"),
+        *("network-alias", "oom-score-adj", "os", "passwd-entry", "personality", "pid", "pidfile", "pids-limit"),
+        *("platform", "publish", "pull", "requires", "restart", "retry", "retry-delay", "sdnotify", "seccomp-policy"),
+        *("security-opt", "shm-size", "shm-size-systemd", "stop-signal", "stop-timeout", "storage-opt", "sysctl"),
+        *("systemd", "timeout", "tmpfs", "tz", "ulimit", "umask", "uts", "variant", "volume-driver", "workdir"),
+    )
+)
 # In front of `run`: options of the engine itself that take a value in the next word.
 ENGINE_VALUES = frozenset(
     (
@@ -65,11 +118,16 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
     engine = os.path.basename(words[0])
     before, behind = _split_command(words[1:])
     options, image = _read_options(behind)
-    variables = [*_from_files(options), *(_with_value(entry, environment) for entry in options.get("env", []))]
+    is_podman = engine == PODMAN
+    given = _given_to_podman(options, environment) if is_podman else _given_to_docker(options, environment)
     return Container(
         engine=engine,
-        environment=tuple(_unique(entry for entry in variables if entry)),
+        environment=(*_from_files(options), *given),
+        unset=tuple(options.get("unsetenv", [])),
+        unset_all=_is_on(options, "unsetenv-all"),
+        host_environment=_every(environment, "") if _is_on(options, "env-host") else (),
         devices=tuple(options.get("device", [])),
+        device_rules=tuple(options.get("device-cgroup-rule", [])),
         gpus=options.get("gpus", [""])[-1],
         # `podman --runtime=crun run` is its only way.
         runtime=options.get("runtime", _values_before(before, "--runtime") or [""])[-1],
@@ -79,6 +137,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         groups=tuple(options.get("group-add", [])),
         user_namespace=_user_namespace(options),
         image=image,
+        unread=tuple(_find_unread(options)),
     )
 
 
@@ -147,23 +206,42 @@ def read_env_file(path: str, *, is_plain: bool = False) -> Iterator[str]:
         raise ExplainError(f"the file {path} of variables cannot be read: {why}") from error
     for line in lines:
         entry = line.lstrip()
-        if entry and not entry.startswith("#"):
-            yield entry if "=" in entry else _with_value(entry.strip(), os.environ)
+        name = entry.strip()
+        if entry and not entry.startswith("#") and ("=" in entry or name in os.environ):
+            yield entry if "=" in entry else f"{name}={os.environ[name]}"
 
 
-def _with_value(entry: str, environment: Mapping[str, str]) -> str:
-    """Return NAME=VALUE; a name alone takes the caller's value, and is left out where there is none."""
-    if "=" in entry:
-        return entry
-    return f"{entry}={environment[entry]}" if entry in environment else ""
+def _given_to_docker(options: Mapping[str, list[str]], environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the last NAME=VALUE of each name; a name alone that the caller does not have takes away the image's."""
+    last = {entry.partition("=")[0]: entry for entry in options.get("env", [])}
+    for name, entry in last.items():
+        yield f"{name}={environment[name]}" if "=" not in entry and name in environment else entry
 
 
-def _unique(entries: Iterator[str]) -> list[str]:
-    """Return each variable once, with its last value: engines replace what was set before."""
-    by_name: dict[str, str] = {}
-    for entry in entries:
-        by_name[entry.partition("=")[0]] = entry
-    return list(by_name.values())
+def _given_to_podman(options: Mapping[str, list[str]], environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield NAME=VALUE; a name alone takes the caller's value where there is one, NAME* all that begin like that."""
+    for entry in options.get("env", []):
+        name = entry.lstrip()
+        if "=" in name:
+            yield name
+        elif name.endswith("*"):
+            yield from _every(environment, name.removesuffix("*"))
+        elif name in environment:
+            yield f"{name}={environment[name]}"
+
+
+def _every(environment: Mapping[str, str], beginning: str) -> tuple[str, ...]:
+    return tuple(f"{name}={value}" for name, value in environment.items() if name.startswith(beginning))
+
+
+def _find_unread(options: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yield the options that can change what a container gets of GPUs and are not read here."""
+    for name, values in options.items():
+        if name in OF_NODES:
+            found = [value for value in values if OF_GPU_NODES.search(value)]
+            yield from (f"--{name} {value}" for value in found)
+        elif name not in READ and name not in HARMLESS:
+            yield f"--{name}"
 
 
 def _values_before(words: Sequence[str], option: str) -> list[str]:

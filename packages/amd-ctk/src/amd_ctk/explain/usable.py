@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amd_ctk.explain.engine_spec import ACCESS, DRI
+from amd_ctk.explain.cdi_edits import ACCESS
+from amd_ctk.explain.engine_spec import number_of_id
+from amd_ctk.explain.host_nodes import DRI
 from amd_ctk.explain.node_access import (
     CAP_DAC_OVERRIDE,
     NodeAccess,
@@ -25,11 +27,8 @@ if TYPE_CHECKING:
     from amd_ctk.explain.plan import Plan
     from amdgpu_discovery.gpu import GpuLocation
 
-ROOT = "root"
 # Of Podman: the groups of its caller.
 KEEP_GROUPS = "keep-groups"
-# Of a user or group, in digits.
-LONGEST_ID = 10
 NOBODY = -1
 
 
@@ -109,6 +108,5 @@ def _names_of_image(container: Container) -> list[str]:
 
 
 def _number_of(word: str) -> int:
-    if word in ("", ROOT):
-        return 0
-    return int(word) if word.isascii() and word.isdecimal() and len(word) <= LONGEST_ID else NOBODY
+    number = number_of_id(word)
+    return NOBODY if number is None else number

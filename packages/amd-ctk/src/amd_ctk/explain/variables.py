@@ -71,7 +71,8 @@ def _describe(
     if name != VISIBLE_DEVICES and not name.startswith(SWARM_PREFIX):
         return ""
     if not is_read:
-        return "is not read"
+        problems = _problems_of(value, located) if name == VISIBLE_DEVICES else ""
+        return f"is not read; {problems}" if problems else "is not read"
     if name == VISIBLE_DEVICES:
         return _describe_visible(value, plan, located) if is_last else f"not counted: the last {VISIBLE_DEVICES} counts"
     return _describe_resource(name.removeprefix(SWARM_PREFIX), value, plan, located)
@@ -112,6 +113,16 @@ def _describe_resource(kind: str, value: str, plan: Plan, located: Sequence[GpuL
     if plan.granted.vram:
         return f"{plan.granted.vram.mib} MiB of {name_gpus(plan.granted.gpus)}, if it starts now"
     return _name_what_resolves(value, located)
+
+
+def _problems_of(value: str, located: Sequence[GpuLocation]) -> str:
+    """Return what is wrong with a request, whoever reads it."""
+    if asks_for_nothing(value) or may_be_choice(value):
+        return ""
+    try:
+        return "; ".join(problem.message for problem in resolve(located, value).problems)
+    except RequestError as error:
+        return error.message
 
 
 def _name_what_resolves(value: str, located: Sequence[GpuLocation]) -> str:

@@ -63,8 +63,19 @@ def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:
 
 def is_claim_hook(hook: object) -> bool:
     """Return whether a hook of a spec is `claim_hook`, of this installation or another."""
+    return _is_hook(hook, CLAIM)
+
+
+def is_check_hook(hook: object) -> bool:
+    """Return whether a hook of a spec is `requirements_hook`, of this installation or another."""
+    return _is_hook(hook, CHECK)
+
+
+def _is_hook(hook: object, command: str) -> bool:
     words = hook.get("args") if isinstance(hook, dict) else None
-    return isinstance(words, list) and CLAIM in words and any(isinstance(w, str) and w.endswith(PROGRAM) for w in words)
+    return (
+        isinstance(words, list) and command in words and any(isinstance(w, str) and w.endswith(PROGRAM) for w in words)
+    )
 
 
 def _hook(*words: str) -> dict[str, Any]:

@@ -1,0 +1,50 @@
+"""What of a container's config.json decides about GPUs, in a form in which those of engines can be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NAMES = ("AMD_", "HIP_", "ROCR_", "CUDA_", "DOCKER_RESOURCE_")
+DRM = 226
+ANY = (None, -1)
+
+
+def about_gpus(spec: dict[str, Any], *, kfd: int) -> dict[str, Any]:
+    """Return environment, devices, rules, mounts of nodes, user and groups; what has no order is sorted."""
+    process = spec.get("process") or {}
+    linux = spec.get("linux") or {}
+    user = process.get("user") or {}
+    rules = (linux.get("resources") or {}).get("devices") or []
+    return {
+        "env": sorted(entry for entry in process.get("env") or () if entry.startswith(NAMES)),
+        "devices": sorted(map(_device, filter(lambda one: one.get("major") in (DRM, kfd), linux.get("devices") or ()))),
+        "rules": sorted({_rule(rule) for rule in rules if rule.get("allow") and _may_be_gpu(rule, kfd)}),
+        "mounts": sorted(_mount(mount) for mount in spec.get("mounts") or () if _is_node(mount)),
+        "user": [user.get("uid", 0), user.get("gid", 0)],
+        "groups": sorted({*(user.get("additionalGids") or ())} - {user.get("gid")}),
+    }
+
+
+def _device(device: dict[str, Any]) -> str:
+    mode = device.get("fileMode")
+    access = f"{'-' if mode is None else f'{mode & 0o777:o}'} {device.get('uid') or 0}:{device.get('gid') or 0}"
+    return f"{device['path']} {device['type']} {device['major']}:{device['minor']} {access}"
+
+
+def _rule(rule: dict[str, Any]) -> str:
+    numbers = ("*" if rule.get(key) in ANY else rule[key] for key in ("major", "minor"))
+    kind = rule.get("type") or "a"
+    return f"{kind} {':'.join(map(str, numbers))} {''.join(sorted(rule.get('access') or ''))}"
+
+
+def _may_be_gpu(rule: dict[str, Any], kfd: int) -> bool:
+    # Every engine lets containers make nodes of any number.
+    return rule.get("major") in (*ANY, DRM, kfd) and rule.get("access") != "m"
+
+
+def _mount(mount: dict[str, Any]) -> str:
+    return f"{mount['destination']} {mount.get('source')}"
+
+
+def _is_node(mount: dict[str, Any]) -> bool:
+    return str(mount["destination"]).startswith(("/dev/dri", "/dev/kfd", "/dev/gpu"))
