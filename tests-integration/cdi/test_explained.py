@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from support.about_gpus import about_gpus
+from support.about_gpus import about_gpus, differences
 from support.cdi_engines import DockerInBox, PodmanInBox
 from support.debian_root import debian_root
-from support.run_lines import CALLER, ENV_FILE_TEXT, IMAGE, IMAGE_VARIABLES, make_lines
+from support.run_lines import CALLER, ENV_FILE_TEXT, IMAGE, IMAGE_VARIABLES, NAME_OF_TWO_FILES, make_lines
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 
@@ -43,7 +43,6 @@ exit 1
 """
 AMD_RUNTIME = "/usr/bin/amd-container-runtime"
 KFD = 510
-TWICE = '{"cdiVersion":"0.5.0","kind":"example.com/twice","devices":[{"name":"0","containerEdits":{"env":["A=1"]}}]}'
 
 
 class Recorded:
@@ -56,7 +55,7 @@ class Recorded:
         box("chmod", "755", "/box/recorder")
         box.write("/box/variables", ENV_FILE_TEXT.encode())
         for name in ("one", "two"):
-            box.write(f"/etc/cdi/{name}.json", TWICE.encode())
+            box.write(f"/etc/cdi/{name}.json", NAME_OF_TWO_FILES.encode())
         box("amd-ctk", "config", "set", "low-level-runtime", "/box/recorder")
         runtimes = {"amd": {"path": AMD_RUNTIME}, "recorder": {"path": "/box/recorder"}}
         settings = {"runtimes": runtimes, "default-runtime": "recorder"}
@@ -106,19 +105,6 @@ def machine(make_machine):
     return find
 
 
-def compare(spec, explained):
-    """Return by what an engine's spec and that of explain differ."""
-    if spec is None or not explained["starts"]:
-        return (
-            {} if (spec is None) is not explained["starts"] else {"starts": (spec is not None, explained["refusals"])}
-        )
-    engines, ours = about_gpus(spec, kfd=KFD), about_gpus(explained["spec"], kfd=KFD)
-    # Which group a user is in when none is named is in the image.
-    if "gid" not in explained["spec"]["process"]["user"]:
-        engines["user"][1:] = ours["user"][1:]
-    return {key: (engines[key], ours[key]) for key in engines if engines[key] != ours[key]}
-
-
 @pytest.mark.parametrize("name", ENGINES)
 def test_explain_says_what_the_engine_does(machine, name):
     here = machine(name)
@@ -127,8 +113,9 @@ def test_explain_says_what_the_engine_does(machine, name):
 
     for line in lines:
         spec, explained, said = here.ask(line)
-        kept.append({"line": line, "spec": None if spec is None else about_gpus(spec, kfd=KFD)})
-        if difference := compare(spec, explained):
+        made = None if spec is None else about_gpus(spec, kfd=KFD)
+        kept.append({"line": line, "spec": made})
+        if difference := differences(made, explained["spec"] if explained["starts"] else None, kfd=KFD):
             wrong.append(
                 (shlex.join(here.command(line)), line.with_caller, difference, said[-300:] if spec is None else "")
             )

@@ -25,6 +25,17 @@ def about_gpus(spec: dict[str, Any], *, kfd: int) -> dict[str, Any]:
     }
 
 
+def differences(engines: dict[str, Any] | None, ours: dict[str, Any] | None, *, kfd: int) -> dict[str, Any]:
+    """Return by what an engine's container, in the form of `about_gpus`, differs from our spec; None does not start."""
+    if engines is None or ours is None:
+        return {} if engines is ours else {"starts": (engines is not None, ours is not None)}
+    found = about_gpus(ours, kfd=kfd)
+    # Which group a user is in when none is named is in the image.
+    if "gid" not in ours["process"]["user"]:
+        engines = {**engines, "user": [engines["user"][0], found["user"][1]]}
+    return {key: (engines[key], found[key]) for key in engines if engines[key] != found[key]}
+
+
 def _device(device: dict[str, Any]) -> str:
     mode = device.get("fileMode")
     access = f"{'-' if mode is None else f'{mode & 0o777:o}'} {device.get('uid') or 0}:{device.get('gid') or 0}"

@@ -11,6 +11,9 @@ IMAGE = "gpu-image:local"
 IMAGE_VARIABLES = ("AMD_VISIBLE_DEVICES=2", "HIP_VISIBLE_DEVICES=0", "AMD_LABEL=image")
 ENV_FILE = "/box/variables"
 ENV_FILE_TEXT = "# ours\nAMD_VISIBLE_DEVICES=3\nAMD_CALLER\n\n  ROCR_VISIBLE_DEVICES=0\n"
+NAME_OF_TWO_FILES = (
+    '{"cdiVersion":"0.5.0","kind":"example.com/twice","devices":[{"name":"0","containerEdits":{"env":["A=1"]}}]}'
+)
 CALLER = {"AMD_VISIBLE_DEVICES": "1", "AMD_CALLER": "yes", "HIP_VISIBLE_DEVICES": "1"}
 
 VARIABLES = (

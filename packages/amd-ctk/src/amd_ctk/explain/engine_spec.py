@@ -9,6 +9,7 @@ import re
 
 from amd_ctk.explain.cdi_edits import CdiEdits, find_cdi_edits, is_cdi_name
 from amd_ctk.explain.container import PODMAN
+from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, parse_mapping
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import ToolkitError
@@ -107,10 +108,15 @@ def _give_nodes(container: Container, host: Host) -> _Given:
 
 
 def _give_every_node(asked: Iterable[str], engine: str, host: Host) -> _Given:
-    """Return all nodes of GPUs, to which a privileged container's one rule opens it, and those under other names."""
+    """Return all nodes of GPUs, to which a privileged container's one rule opens it, and those under other names.
+
+    Podman 4 gives a privileged container no node under another name.
+    """
     nodes = [node for path in (KFD_PATH, DRI) for node in find_nodes(path, host)]
     mappings = (parse_mapping(device, engine) for device in asked)
-    moved = (mapping for mapping in mappings if mapping.source != mapping.target)
+    moved = [mapping for mapping in mappings if mapping.source != mapping.target]
+    if moved and engine == PODMAN and () < find_version(engine, host) < (5,):
+        moved = []
     return _Given(devices=(*nodes, *(node for mapping in moved for node in find_mapped(mapping, engine, host))))
 
 
