@@ -13,7 +13,9 @@ from packages import COMPILE, MODULES, Package
 DIRECTORY = Path(__file__).with_name("scripts")
 UNITS = Path(__file__).with_name("systemd")
 # Units that an administrator enables, and that packages only take along when they go.
-OFF = frozenset({"amd-swarm-prune.timer"})
+OFF = frozenset({"amd-swarm-prune.timer", "amd-gpu-tracker.socket"})
+# What a socket starts: where it runs, it goes on with the modules of the new version. Those who wait keep their place.
+STARTED_BY_SOCKET = "amd-gpu-tracker.service"
 # What is there where the original toolkit is installed, by deb and by rpm.
 ORIGINAL_DEB = "/usr/local/bin/amd-ctk"
 ORIGINAL_RPM = "/usr/share/amd-container-toolkit/cleanup.sh"
@@ -72,10 +74,11 @@ def rpm_scriptlets(package: Package, interpreter: str, tree: Path) -> dict[str, 
     units = " ".join(units_of(package))
     enabled = " ".join(enabled_units_of(package))
     enable = f"systemctl --no-reload enable {enabled} >/dev/null 2>&1 || :\n" if enabled else ""
+    go_on = f"systemctl try-restart {STARTED_BY_SOCKET} >/dev/null 2>&1"
     disable = f"systemctl --no-reload disable --now {units} >/dev/null 2>&1 || :\n" if units else ""
     scriptlets = {
         "pre": f"original={ORIGINAL_RPM}\n{read_script('save-from-1')}" if name == "amd-ctk" else "",
-        "post": read_script(f"{name}.configure") + _when("$1 -eq 1", enable),
+        "post": read_script(f"{name}.configure") + _when("$1 -eq 1", enable) + (f"{go_on} || :\n" if units else ""),
         "preun": _when("$1 -eq 0", read_script(f"{name}.remove") + disable) + _clean_modules(tree),
         "postun": _when("$1 -eq 0", read_script(f"{name}.removed") + read_script(f"{name}.purge")),
         "posttrans": read_script("restore-from-1") if package.is_meta else "",
@@ -126,7 +129,8 @@ def _enable(package: Package) -> str:
     if lines:
         names = " ".join(enabled_units_of(package))
         lines.append("if [ -d /run/systemd/system ]; then\n    systemctl daemon-reload >/dev/null || true\n")
-        lines.append(f"    deb-systemd-invoke restart {names} >/dev/null || true\nfi\n")
+        lines.append(f"    deb-systemd-invoke restart {names} >/dev/null || true\n")
+        lines.append(f"    systemctl try-restart {STARTED_BY_SOCKET} >/dev/null || true\nfi\n")
     return "".join(lines)
 
 

@@ -59,6 +59,8 @@ def test_the_rule_starts_units_that_exist():
     assert UNITS == [
         "amd-cdi-refresh.service",
         "amd-cdi-watch.service",
+        "amd-gpu-tracker.service",
+        "amd-gpu-tracker.socket",
         "amd-swarm-prune.service",
         "amd-swarm-prune.timer",
     ]

@@ -332,6 +332,7 @@ def test_json_says_everything(command, sleeper):
                 "kinds": [],
                 "vram_mb": 0,
                 "user": None,
+                "person": None,
                 "name": None,
             }
         ],

@@ -27,6 +27,8 @@ slurm-filters = "remove"  # default
 image-requirements = "enforce"  # default
 gpu-groups = []  # default
 integrated-gpus = "include"  # default
+users = []  # default
+queue-order = "fair"  # default
 log-level = "info"  # default
 log-file = ""  # default
 """
@@ -71,6 +73,8 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "image-requirements": "enforce",
             "gpu-groups": [],
             "integrated-gpus": "include",
+            "users": [],
+            "queue-order": "fair",
             "log-level": "info",
             "log-file": "",
         },

@@ -322,15 +322,15 @@ def test_the_queue_is_listed_and_changed(tracked, start, amd_ctk):
     with Tracker(tracked).hold("train", "0"):
         job = start("run", "--gpus=0", "--wait", "--name=late", "--", "true")
         wait_until(lambda: Tracker(tracked).waiting())
-        table = amd_ctk("queue", "list").stdout.splitlines()
+        table = amd_ctk("queue", "list").stdout.partition("\n\n")[2].splitlines()
         listed = json.loads(amd_ctk("queue", "list", "--json").stdout)["jobs"]
         cancelled = amd_ctk("queue", "cancel", "late")
 
         assert job.wait(SECONDS) == 12
         again = amd_ctk("queue", "cancel", "late")
 
-    assert table[0].split() == ["Place", "Name", "GPUs", "Request", "Waiting", "for", "Process"]
-    assert table[1].split()[:4] == ["1", "late", "1", "0"]
+    assert table[0].split() == ["Place", "Person", "Name", "GPUs", "Request", "Waiting", "for", "Process"]
+    assert table[1].split()[:5] == ["1", "root", "late", "1", "0"]
     assert [(each["place"], each["name"], each["count"], each["request"]) for each in listed] == [(1, "late", 1, "0")]
     assert (cancelled.returncode, cancelled.stderr) == (0, "Job late has been taken out of the queue\n")
     assert (again.returncode, again.stderr) == (11, "no job late waits for GPUs (see 'amd-ctk queue list')\n")

@@ -34,13 +34,16 @@ CHOICES = {
     "slurm-filters": ("remove", "keep"),
     "image-requirements": ("enforce", "warn", "ignore"),
     "integrated-gpus": ("include", "exclude"),
+    "queue-order": ("fair", "fifo"),
     "log-level": ("info", "debug", "warn", "error"),
 }
 # The keys that take kinds of Swarm's generic resources, each with an example.
 KINDS = {"swarm-resources": "AMD_GPU", "swarm-vram-resources": "VRAM"}
 GROUPS = "gpu-groups"
+# Who may reserve GPUs. `amd-ctk users` writes it, and what gives out GPUs reads it; a container start does not.
+USERS = "users"
 # Every key that takes a list, each with an example.
-LISTS = {**KINDS, GROUPS: "notebooks=0-1"}
+LISTS = {**KINDS, GROUPS: "notebooks=0-1", USERS: "alice=1001:gpus=2"}
 # The keys that take a number of MiB, each with an example.
 AMOUNTS = {"swarm-vram-headroom": 300}
 LONGEST_AMOUNT = 7
@@ -70,6 +73,8 @@ class Settings(Value):
             `warn` or `ignore`.
         gpu_groups: Groups of GPUs, `NAME=REQUEST` each, which choices and CDI devices name.
         integrated_gpus: Whether `all` and choices take an APU beside discrete GPUs: `include` or `exclude`.
+        users: Who may reserve GPUs without root, as `amd-ctk users` writes it.
+        queue_order: Who is served first: `fair`, who used least lately, or `fifo`, who came first.
         log_level: `debug`, `info`, `warn` or `error`.
         log_file: Absolute path of the runtime's log; "" for the default.
     """
@@ -87,6 +92,8 @@ class Settings(Value):
     image_requirements: str = "enforce"
     gpu_groups: tuple[str, ...] = ()
     integrated_gpus: str = "include"
+    users: tuple[str, ...] = ()
+    queue_order: str = "fair"
     log_level: str = "info"
     log_file: str = ""
 
@@ -144,8 +151,8 @@ def problem(key: str, value: object) -> tuple[str, str] | None:
     """Return what is wrong with a key or its value and a hint, None where nothing is."""
     if not is_setting(key):
         return f"there is no setting {key}", f"did you mean {nearest_key(key)}?"
-    if key == GROUPS:
-        return _problem_of_groups(value)
+    if key in (GROUPS, USERS):
+        return _problem_of_groups(value) if key == GROUPS else _problem_of_users(value)
     if key in KINDS or key in AMOUNTS:
         return _problem_of_kinds(key, value) if key in KINDS else _problem_of_amount(key, value)
     if not isinstance(value, str) or not value.isprintable():
@@ -205,6 +212,13 @@ def _problem_of_groups(value: object) -> tuple[str, str] | None:
     names = [group.partition("=")[0] for group in value]
     twice = next((name for name in names if names.count(name) > 1), None)
     return (f"{GROUPS} has two groups {twice}", "give each a name of its own") if twice else None
+
+
+def _problem_of_users(value: object) -> tuple[str, str] | None:
+    # The compiled form has all of them in one line, with spaces between them.
+    if isinstance(value, (list, tuple)) and all(isinstance(who, str) and len(who.split()) == 1 for who in value):
+        return None
+    return f"{USERS} is not a list of words", "let 'amd-ctk users' write it"
 
 
 def _problem_of_kinds(key: str, value: object) -> tuple[str, str] | None:

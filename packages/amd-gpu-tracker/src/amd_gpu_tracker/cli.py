@@ -24,6 +24,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
 
 if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.terms import FindTerms, Terms
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.usage.looks import UsageLooks
 
@@ -98,12 +99,22 @@ def no_rules(_: Host) -> ChoiceRules:
     return NO_RULES
 
 
+def no_terms(_: Host) -> Terms:
+    """Return what there is to say where nobody reads the settings: only root may reserve GPUs."""
+    from amd_gpu_tracker.broker.terms import Terms
+
+    return Terms()
+
+
 def tracker_app(
-    program: str, after_switch: Callable[[Host], None], find_rules: Callable[[Host], ChoiceRules] = no_rules
+    program: str,
+    after_switch: Callable[[Host], None],
+    find_rules: Callable[[Host], ChoiceRules] = no_rules,
+    find_terms: FindTerms = no_terms,
 ) -> typer.Typer:
     """Make the commands; `after_switch` is called when one of them has enabled or disabled the tracker.
 
-    `find_rules` returns what the administrator says about choices on a host.
+    `find_rules` returns what the administrator says about choices on a host, `find_terms` who may reserve GPUs.
     """
 
     def enable(context: typer.Context) -> None:
@@ -152,9 +163,24 @@ def tracker_app(
         app.command(command.__name__, epilog=_examples(program, command.__name__))(command)
     app.command("ignore", epilog=_examples(program, "ignore"))(ignore_user)
     app.command("help", epilog=_examples(program, "help"))(show_help)
-    for name, hidden in (("h", show_help), (SET, set_gpus), ("init", initialize), ("release", release)):
-        app.command(name, hidden=True)(hidden)
+    hidden: dict[str, Callable[..., None]] = {"h": show_help, SET: set_gpus, "init": initialize, "release": release}
+    hidden["serve"] = _server(find_terms)
+    for name, hidden_command in hidden.items():
+        app.command(name, hidden=True)(hidden_command)
     return app
+
+
+def _server(find_terms: FindTerms) -> Callable[..., None]:
+    def serve(
+        context: typer.Context,
+        listen: Annotated[str, typer.Option(metavar="PATH", help="Make this socket, if systemd passes none on.")] = "",
+    ) -> None:
+        """Give GPUs to everybody who may have some; systemd starts this when somebody asks."""
+        from amd_gpu_tracker.broker.serve import serve as serve_clients
+
+        serve_clients(host_of(context), find_terms, listen=listen)
+
+    return serve
 
 
 def reset(context: typer.Context) -> None:

@@ -259,8 +259,14 @@ class Tracker:
         )
 
     def waiting(self) -> list[Ticket]:
-        """Return the jobs that wait, in the order in which they will be served; those of root and of the caller."""
-        return [ticket for queue in self._queues() for ticket in queue.waiting()]
+        """Return the jobs that wait, in the order in which they came.
+
+        These are root's, the caller's, and those of everybody who asked the service that gives out GPUs.
+        """
+        from amd_gpu_tracker.waiting.tickets import Tickets
+
+        served = Tickets(State(self._host), self._processes).waiting()
+        return [*(ticket for queue in self._queues() for ticket in queue.waiting()), *served]
 
     def cancel(self, name: str) -> bool:
         """Take the job of this `name` out of the queue; False where none waits.

@@ -34,7 +34,7 @@ def test_a_lease_with_a_key_of_tomorrow_counts_and_keeps_it(machine):
     init = machine.create("c1", [1])
     (name,) = machine.lease_files()
     path = f"{machine.state.leases_directory}/{name}"
-    add_keys(path, person=1000, quota={"hours": [1, 2]})
+    add_keys(path, colour=1000, quota={"hours": [1, 2]})
 
     assert machine.users() == {0: [], 1: ["c1"], 2: [], 3: []}
     assert machine.tracker.status().problems == ()
@@ -43,7 +43,7 @@ def test_a_lease_with_a_key_of_tomorrow_counts_and_keeps_it(machine):
     # The refused claim wrote down the init of the first.
     written = json.loads(Path(path).read_text())
     assert written["init"]["pid"] == init
-    assert written["person"] == 1000
+    assert written["colour"] == 1000
     assert written["quota"] == {"hours": [1, 2]}
 
 
@@ -51,9 +51,9 @@ def test_keys_of_tomorrow_are_part_of_the_lease_as_a_value(machine):
     machine.create("c1", [1])
     (name,) = machine.lease_files()
     path = f"{machine.state.leases_directory}/{name}"
-    add_keys(path, person=1000)
+    add_keys(path, colour=1000)
 
-    assert parse_lease(Path(path).read_bytes()).unknown == (("person", 1000),)
+    assert parse_lease(Path(path).read_bytes()).unknown == (("colour", 1000),)
 
 
 def test_a_policy_with_keys_of_tomorrow_is_followed_and_keeps_them(machine):

@@ -20,16 +20,25 @@ TICKET = Ticket(
     waiter=ProcessId(pid=7, start=9),
     boot_id="boot",
     namespace="pid:[1]",
+    owner=1000,
+    person=1001,
 )
 CONTENT = (
-    b'{"version":1,"request":"0-3","count":4,"among":[0,1,2,3],"since":1000.5,"waiter":{"pid":7,"start":9},'
-    b'"boot_id":"boot","namespace":"pid:[1]"}\n'
+    b'{"version":2,"request":"0-3","count":4,"among":[0,1,2,3],"since":1000.5,"waiter":{"pid":7,"start":9},'
+    b'"boot_id":"boot","namespace":"pid:[1]","owner":1000,"person":1001}\n'
 )
 
 
 def test_a_ticket_is_a_line_of_json():
     assert format_ticket(TICKET) == CONTENT
     assert parse_ticket(42, "train-3", CONTENT) == TICKET
+
+
+def test_a_ticket_of_the_former_queue_is_read_by_the_version_before():
+    former = CONTENT.replace(b'"version":2', b'"version":1').replace(b',"owner":1000,"person":1001', b"")
+
+    assert format_ticket(TICKET, 1) == former
+    assert parse_ticket(42, "train-3", former) == TICKET.replace(owner=0, person=0)
 
 
 def test_number_and_name_are_those_of_the_file():
@@ -81,7 +90,7 @@ def test_what_nobody_wrote_is_no_ticket(content):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (b'"version":1', b'"version":2'),
+        (b'"version":2', b'"version":3'),
         (b'"pid":7', b'"pid":-7'),
         (b'"pid":7', b'"pid":99999999999'),
         (b'"pid":7', b'"pid":true'),

@@ -48,7 +48,16 @@ EXAMPLES = {
         "sudo amd-ctk run --gpus=free:1 --wait=2h --name=nightly --unit -- ./nightly.sh",
     ),
     "queue list": ("amd-ctk queue list", "amd-ctk queue list --json"),
-    "queue cancel": ("sudo amd-ctk queue cancel nightly",),
+    "reserve": ("amd-ctk reserve free:2 --for=4h --name=debug",),
+    "release": ("amd-ctk release debug",),
+    "queue cancel": ("amd-ctk queue cancel nightly", "sudo amd-ctk queue cancel nightly --user alice"),
+    "users allow": (
+        "sudo amd-ctk users allow alice --gpus=2",
+        "sudo amd-ctk users allow @gpu",
+        "sudo amd-ctk users allow everyone --gpus=1 --groups=notebooks",
+    ),
+    "users deny": ("sudo amd-ctk users deny alice", "sudo amd-ctk users deny --all"),
+    "users list": ("amd-ctk users list", "amd-ctk users list --json"),
     "swarm setup": (
         "sudo amd-ctk swarm setup",
         "sudo amd-ctk swarm setup --also-by-model --dry-run --diff",

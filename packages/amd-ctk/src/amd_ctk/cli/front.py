@@ -1,6 +1,6 @@
 """Command lines that need no Typer: importing it takes twice as long as answering them.
 
-Those of the table are typed exactly so, without an option; `run` has its four options. Whatever else is typed is read
+Those of the table are typed exactly so, without an option; `run` has its five options. Whatever else is typed is read
 by Typer, which does the same for these.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 UNIT = "--unit"
-VALUE_OPTIONS = ("--gpus", "--name")
+VALUE_OPTIONS = ("--gpus", "--name", "--reservation")
 RUN_OPTIONS = (*VALUE_OPTIONS, "--wait", UNIT)
 
 

@@ -8,6 +8,10 @@ from amd_gpu_tracker.cli import begin, tracker_app
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.host import Host
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.terms import Terms
+
 
 def refresh_cdi_specs(host: Host) -> None:
     """Add the tracker's hooks to the generated CDI specs, or remove them; print which could not be updated."""
@@ -27,6 +31,13 @@ def find_rules(host: Host) -> ChoiceRules:
     return choice_rules(read_settings(host))
 
 
-app = tracker_app("amd-ctk gpu-tracker", refresh_cdi_specs, find_rules)
+def read_terms(host: Host) -> Terms:
+    """Return what the settings of a host say about who may reserve GPUs."""
+    from amd_ctk.sharing.terms import find_terms
+
+    return find_terms(host)
+
+
+app = tracker_app("amd-ctk gpu-tracker", refresh_cdi_specs, find_rules, read_terms)
 
 app.callback()(begin)

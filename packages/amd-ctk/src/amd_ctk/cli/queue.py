@@ -1,4 +1,4 @@
-"""amd-ctk queue: the jobs that wait for GPUs."""
+"""amd-ctk queue: the jobs that have GPUs, and those that wait for some."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import typer
 
 from amd_ctk.cli.context import host_of, host_to_change
 from amd_ctk.cli.group import command_group
-from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.errors import NotDone
 
-app = command_group("Jobs that wait for GPUs")
+app = command_group("Jobs that have GPUs, and those that wait")
 
 
 @app.command("list")
@@ -21,7 +19,7 @@ def list_jobs(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Show the jobs that wait, in the order in which they will be served."""
+    """Show everybody's jobs: those that have GPUs, and those that wait, in the order in which they came."""
     from amd_ctk.job.listing import print_queue
 
     print_queue(host_of(context), as_json=as_json)
@@ -29,12 +27,14 @@ def list_jobs(
 
 @app.command("cancel")
 def cancel(
-    context: typer.Context, name: Annotated[str, typer.Argument(help="Name of the job.", metavar="NAME")]
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the job.", metavar="NAME")],
+    *,
+    user: Annotated[str, typer.Option(metavar="USER", help="Whose job, for root.")] = "",
 ) -> None:
     """Take a job out of the queue; its command is not run. A job that has its GPUs is not in the queue any more."""
-    from amd_gpu_tracker.waiting.ticket import require_name
+    from amd_ctk.job.cancelling import cancel_job
+    from amd_ctk.job.people import find_owner
 
-    require_name(name)
-    if not Tracker(host_to_change(context)).cancel(name):
-        raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
+    cancel_job(host_to_change(context), name, find_owner(user))
     print(f"Job {name} has been taken out of the queue", file=sys.stderr)

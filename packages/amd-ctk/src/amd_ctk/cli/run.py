@@ -44,6 +44,9 @@ def run(
         str | None, typer.Option(WAIT, metavar="[=DURATION]", help="Wait in line, at most 30s, 10m or 2h.")
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the job, if not that of its program and a number.")] = "",
+    reservation: Annotated[
+        str, typer.Option(metavar="NAME", help="Use the GPUs of a reservation, as 'amd-ctk reserve' made it.")
+    ] = "",
     unit: Annotated[
         bool, typer.Option("--unit", help="Let the command open no other GPU: run it in a scope of systemd.")
     ] = False,
@@ -55,4 +58,4 @@ def run(
     """
     from amd_ctk.job.run import run_job
 
-    run_job(host_of(context), words, gpus=gpus, wait=wait, name=name, unit=unit)
+    run_job(host_of(context), words, gpus=gpus, wait=wait, name=name, reservation=reservation, unit=unit)

@@ -1,41 +1,69 @@
-"""How the queue is shown: a table, and JSON."""
+"""How jobs are shown: those that have GPUs, those that wait, as tables and as JSON."""
 
 from __future__ import annotations
 
 import time
 
+from amd_ctk.job.people import name_of_person
+from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.waiting.sentences import format_seconds
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from amd_gpu_tracker import Ticket
+    from amd_gpu_tracker import ContainerUse, Status, Ticket
     from amdgpu_discovery.host import Host
 
-HEADER = ("Place", "Name", "GPUs", "Request", "Waiting for", "Process")
+RUNNING = ("Person", "Name", "GPUs", "Numbers", "For")
+WAITING = ("Place", "Person", "Name", "GPUs", "Request", "Waiting for", "Process")
+NOBODY_WAITS = "No job waits for GPUs"
 
 
 def print_queue(host: Host, *, as_json: bool = False) -> None:
-    """Print the jobs that wait on a host."""
+    """Print the jobs that have GPUs on a host, and those that wait."""
     from amd_gpu_tracker.tracker import Tracker
 
-    tickets = Tracker(host).waiting()
-    print(format_json(tickets) if as_json else format_queue(tickets, time.time()))
+    tracker = Tracker(host)
+    tickets, running = tracker.waiting(), running_jobs(tracker.status())
+    print(format_json(tickets, running) if as_json else format_queue(tickets, running, time.time()))
 
 
-def format_queue(tickets: Sequence[Ticket], now: float) -> str:
-    """Return the table of jobs that wait, in their order."""
-    if not tickets:
-        return "No job waits for GPUs"
-    rows = [HEADER, *(_row(place, ticket, now) for place, ticket in enumerate(tickets, 1))]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(lines)
+class RunningJob(Value):
+    """A job or reservation that has GPUs."""
+
+    name: str
+    person: int | None
+    numbers: tuple[int, ...]
+    since: float
 
 
-def format_json(tickets: Sequence[Ticket]) -> str:
+def running_jobs(status: Status) -> list[RunningJob]:
+    """Return the jobs and reservations that have GPUs, oldest first; containers are in the tracker's status."""
+    numbers_by_job: dict[str, list[int]] = {}
+    use_by_job: dict[str, ContainerUse] = {}
+    for gpu in status.gpus:
+        for use in gpu.containers:
+            if BY_API in use.ways:
+                numbers_by_job.setdefault(use.container_id, []).append(gpu.number)
+                use_by_job[use.container_id] = use
+    jobs = [
+        RunningJob(name=name_of(job), person=use.person, numbers=tuple(numbers_by_job[job]), since=use.since)
+        for job, use in use_by_job.items()
+    ]
+    return sorted(jobs, key=lambda job: (job.since, job.name))
+
+
+def format_queue(tickets: Sequence[Ticket], running: Sequence[RunningJob], now: float) -> str:
+    """Return the jobs that have GPUs, where there are some, and below them those that wait."""
+    waiting = _table([WAITING, *(_waiting_row(place, ticket, now) for place, ticket in enumerate(tickets, 1))])
+    parts = [_table([RUNNING, *(_running_row(job, now) for job in running)])] if running else []
+    return "\n\n".join([*parts, waiting if tickets else NOBODY_WAITS])
+
+
+def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str:
     """Return everything as JSON."""
     import json
 
@@ -47,12 +75,35 @@ def format_json(tickets: Sequence[Ticket]) -> str:
             "request": ticket.request,
             "since": ticket.since,
             "pid": ticket.waiter.pid,
+            "person": ticket.person,
         }
         for place, ticket in enumerate(tickets, 1)
     ]
-    return json.dumps({"jobs": jobs}, indent=2)
+    having = [
+        {"name": job.name, "person": job.person, "gpus": list(job.numbers), "since": job.since} for job in running
+    ]
+    return json.dumps({"jobs": jobs, "running": having}, indent=2)
 
 
-def _row(place: int, ticket: Ticket, now: float) -> tuple[str, ...]:
+def name_of(job: str) -> str:
+    """Return the name of a job without the number of its owner."""
+    return job.rpartition("/")[2]
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> str:
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines)
+
+
+def _running_row(job: RunningJob, now: float) -> tuple[str, ...]:
+    had = format_seconds(max(0.0, now - job.since))
+    numbers = ",".join(map(str, job.numbers))
+    return printable(name_of_person(job.person)) or "-", printable(job.name), str(len(job.numbers)), numbers, had
+
+
+def _waiting_row(place: int, ticket: Ticket, now: float) -> tuple[str, ...]:
     waited = format_seconds(max(0.0, now - ticket.since))
-    return str(place), ticket.name, str(ticket.count), printable(ticket.request), waited, str(ticket.waiter.pid)
+    person = printable(name_of_person(ticket.person))
+    return str(place), person, ticket.name, str(ticket.count), printable(ticket.request), waited, str(ticket.waiter.pid)

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
+from amd_ctk.job.service import hold, require_service
 from amd_ctk.job.start import become, end_by, require_command, require_program
 from amd_ctk.job.words import SYSTEMD_RUN, default_name, in_unit, not_told, with_token
 from amd_ctk.stderr import say
-from amd_device_spec.choice_grant import choice_rules
-from amd_device_spec.settings import read_settings
-from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
 from amd_gpu_tracker.errors import NotPermitted
-from amd_gpu_tracker.records.lock import CommandLock
-from amd_gpu_tracker.tracker import Tracker
-from amd_gpu_tracker.waiting.sentences import got, parse_duration
-from amd_gpu_tracker.waiting.ticket import require_name
-from amdgpu_discovery.errors import RequestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from amd_ctk.job.service import ServiceHold
     from amd_gpu_tracker.claims.handover import Reservation
     from amdgpu_discovery.host import Host
+
+    Held = Reservation | ServiceHold
 
 # What `amd-ctk run` asks for where nothing is said.
 ONE_FREE_GPU = "auto:1"
@@ -37,23 +32,25 @@ def run_job(
     gpus: str = ONE_FREE_GPU,
     wait: str | None = None,
     name: str = "",
+    reservation: str = "",
     unit: bool = False,
 ) -> None:
     """Reserve GPUs and become the command of these `words`.
 
-    With `wait` stand in line for so long, "" for ever. With `unit` the command can open no other GPU.
+    With `wait` stand in line for so long, "" for ever. With `unit` the command can open no other GPU. With
+    `reservation` it has the GPUs of that.
     """
     _require_root_for(unit)
     _check_command(words, wait, unit=unit)
     try:
-        reservation = _reserve(host, name or default_name(words, os.getpid()), gpus, wait)
+        held = _reserve(host, name or default_name(words, os.getpid()), gpus, wait, reservation)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
     command = with_token(words)
     try:
-        become(in_unit(command, reservation.gpus) if unit else command, reservation.environment)
+        become(in_unit(command, held.gpus) if unit else command, held.environment)
     except BaseException:
-        reservation.release()
+        held.release()
         raise
 
 
@@ -66,33 +63,17 @@ def _check_command(words: Sequence[str], wait: str | None, *, unit: bool) -> Non
         say(warning)
 
 
-def _reserve(host: Host, name: str, request: str, wait: str | None) -> Reservation:
-    """Reserve as everywhere, in a job of Slurm among the job's GPUs."""
-    rules = rules_in_job(choice_rules(read_settings(host)), request, host, os.environ)
-    try:
-        return _hold(Tracker(host, rules=rules, lock=CommandLock), name, request, wait)
-    except RequestError as error:
-        if rules.numbers is None:
-            raise
-        raise with_gpus_of_job(error, rules.numbers) from error
+def _reserve(host: Host, name: str, request: str, wait: str | None, inside: str) -> Held:
+    """Reserve through the service that gives GPUs to everybody, where it is there; else as this process may."""
+    held = hold(host, name, request, wait, inside, tell=say)
+    if held is None and inside:
+        raise require_service()
+    if held is not None:
+        return held
+    # Those who wait through the service do without all of this.
+    from amd_ctk.job.alone import reserve
 
-
-def _hold(tracker: Tracker, name: str, request: str, wait: str | None) -> Reservation:
-    require_name(name)
-    began = time.monotonic()
-    said: list[str] = []
-
-    def tell(sentence: str) -> None:
-        said.append(sentence)
-        say(sentence)
-
-    if wait is None:
-        reservation = tracker.hold(name, request)
-    else:
-        reservation = tracker.wait(name, request, timeout=parse_duration(wait), tell=tell)
-    if reservation.numbers:
-        tell(got(reservation.numbers, time.monotonic() - began if said else None))
-    return reservation
+    return reserve(host, name, request, wait)
 
 
 def _require_root_for(unit: bool) -> None:

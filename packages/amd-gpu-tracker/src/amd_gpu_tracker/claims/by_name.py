@@ -31,18 +31,28 @@ def reserve_by_name(
     lock: Lock,
     rules: ChoiceRules,
     token_digest: str = "",
+    person: int | None = None,
+    until: float = 0.0,
     is_waiting: bool = False,
 ) -> Sequence[GpuLocation]:
     """Reserve the GPUs of a request for the process `pid`, None for the calling one. Errors as `Tracker.reserve`.
 
-    A container that has the token of this digest is given them.
+    A container that has the token of this digest is given them. `person` and `until` are as in the lease.
     """
     choice, wanted = find_wanted(state.host, request, rules)
     creator = processes.myself() if pid is None else processes.find(pid)
     if creator is None:
         raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
     holder = Holder(container_id=name, creator=creator)
-    claim = Claim(holder=holder, wanted=wanted, ways=(BY_API,), token_digest=token_digest, is_waiting=is_waiting)
+    claim = Claim(
+        holder=holder,
+        wanted=wanted,
+        ways=(BY_API,),
+        token_digest=token_digest,
+        person=person,
+        until=until,
+        is_waiting=is_waiting,
+    )
     if choice:
         chosen = reserve_choice(state, claim, choice, wanted, processes=processes, lock=lock)
         if chosen is None:

@@ -44,6 +44,9 @@ class Claim(Value):
     token_digest: str = ""
     reservation: str = ""
     reservation_digest: str = ""
+    # Whose it is, and when it ends by itself; as in the lease.
+    person: int | None = None
+    until: float = 0.0
     # It is tried again and again, and that is nothing to write down.
     is_waiting: bool = False
 
@@ -92,6 +95,8 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
         token_digest=claim.token_digest,
         reservation=claim.reservation,
         reservation_digest=claim.reservation_digest,
+        person=claim.person,
+        until=claim.until,
     )
 
 

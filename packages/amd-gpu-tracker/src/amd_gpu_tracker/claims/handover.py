@@ -95,12 +95,18 @@ def find_handed_on(state: State, token: str, processes: Processes) -> Lease | No
     # What is not printable may be no path: an environment may hold anything.
     if len(token) > LONGEST_TOKEN or not token.isprintable():
         return None
+    lease = find_reservation(state, token.rpartition(".")[0], processes)
+    is_meant = lease is not None and lease.token_digest != "" and lease.token_digest == digest_of(token)
+    return lease if is_meant else None
+
+
+def find_reservation(state: State, name: str, processes: Processes) -> Lease | None:
+    """Return the living reservation of this name, None where there is none."""
     try:
-        lease = state.read_lease(state.lease_path(("", token.rpartition(".")[0])))
+        lease = state.read_lease(state.lease_path(("", name)))
     except StateError:
         return None
-    is_meant = lease is not None and lease.token_digest != "" and lease.token_digest == digest_of(token)
-    return lease if lease is not None and is_meant and judge(lease, processes).is_alive else None
+    return lease if lease is not None and judge(lease, processes).is_alive else None
 
 
 def _rocr_filter(gpus: Sequence[GpuLocation], located: Sequence[GpuLocation]) -> str:

@@ -96,8 +96,12 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
     if own is not None and (own.creator not in makers or claim.token_digest):
         return False
     handed_on = _find_handed_on(state, claim, processes)
+    if claim.reservation and handed_on is None:
+        raise refused(state, claim, f"the reservation {claim.reservation} is over")
     if handed_on is not None:
-        claim = claim.replace(reservation=handed_on.container_id, reservation_digest=handed_on.token_digest)
+        claim = claim.replace(
+            reservation=handed_on.container_id, reservation_digest=handed_on.token_digest, person=handed_on.person
+        )
     # Who hands GPUs on is no rival.
     passed_over = (path, state.lease_path(handed_on.key)) if handed_on else (path,)
     others = [other for other in state.lease_paths(locked=True) if other not in passed_over]
@@ -120,6 +124,10 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
 
 def _find_handed_on(state: State, claim: Claim, processes: Processes) -> Lease | None:
     """Return the reservation that the container has the token of, None where it has none that holds."""
+    if claim.reservation:
+        from amd_gpu_tracker.claims.handover import find_reservation
+
+        return find_reservation(state, claim.reservation, processes)
     entry = next((entry for entry in reversed(claim.environment) if entry.startswith(f"{TOKEN}=")), "")
     if not entry:
         return None

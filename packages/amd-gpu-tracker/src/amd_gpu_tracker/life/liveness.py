@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import posix
+import time
 
 from amd_gpu_tracker.records.lease import ProcessId, boot_offset
 from amdgpu_discovery.host import read_environment
@@ -59,7 +60,7 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
 
     With `creator_is_done` the process that made the container no longer counts, because it is the one that says so.
     """
-    if lease.boot_id != processes.boot_id:
+    if lease.boot_id != processes.boot_id or _is_past(lease):
         return DEAD
     if lease.namespace != processes.namespace:
         return UNKNOWN
@@ -74,6 +75,11 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
     if init is not None:
         return Verdict(is_alive=True, found_init=init)
     return _judge_others(lease, processes)
+
+
+def _is_past(lease: Lease) -> bool:
+    """Return whether a reservation that no process holds has come to its end."""
+    return bool(lease.until) and time.clock_gettime(time.CLOCK_BOOTTIME) >= lease.until
 
 
 def is_known_to_runtime(root: str, container_id: str) -> bool:

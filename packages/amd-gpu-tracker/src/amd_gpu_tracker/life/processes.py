@@ -79,14 +79,22 @@ class Processes:
 
     def uid(self, pid: int) -> int:
         """Return the user whose process this is, -1 where it is gone."""
-        return next(iter(self._uids(pid)), -1)
+        return next(iter(self.uids(pid)), -1)
+
+    def uids(self, pid: int) -> list[int]:
+        """Return a process's real, effective, saved and file system user, [] where it is gone."""
+        return self._ids(pid, b"Uid:")
+
+    def gids(self, pid: int) -> list[int]:
+        """Return a process's supplementary groups, [] where it is gone."""
+        return self._ids(pid, b"Groups:")
 
     def is_trusted(self, pid: int) -> bool:
         """Return whether a process is wholly of the caller's user, and sees files and users as the caller does.
 
         The owner of /proc/PID proves nothing: it is root wherever a process may not be dumped.
         """
-        if set(self._uids(pid)) != {posix.geteuid()}:
+        if set(self.uids(pid)) != {posix.geteuid()}:
             return False
         return all(self.link(pid, name) == self.link("self", name) != "" for name in ("ns/mnt", "ns/user"))
 
@@ -145,14 +153,13 @@ class Processes:
         except OSError:
             return b""
 
-    def _uids(self, pid: int) -> list[int]:
-        """Return a process's real, effective, saved and file system user, [] where it is gone."""
+    def _ids(self, pid: int, field: bytes) -> list[int]:
         try:
             lines = read_file(f"{self._proc}/{pid}/status").splitlines()
         except OSError:
             return []
         # The name above may hold no line end: the kernel escapes it.
-        return next(([int(uid) for uid in line.split()[1:]] for line in lines if line.startswith(b"Uid:")), [])
+        return next(([int(each) for each in line.split()[1:]] for line in lines if line.startswith(field)), [])
 
     def _has_threads(self, pid: int) -> bool:
         """Return whether threads outlive a process whose first thread has ended."""

@@ -33,6 +33,7 @@ class ContainerUse(Value):
         kinds: Generic resources by which Docker Swarm chose.
         vram_mb: How much memory of a shared GPU Swarm promised, in MiB; 0 where it promised none.
         user: Uid of the user whose rootless container it is; None for containers of root and for the caller's own.
+        person: Uid of the person whose job it is; None where nobody said so.
     """
 
     container_id: str
@@ -43,6 +44,7 @@ class ContainerUse(Value):
     kinds: tuple[str, ...] = ()
     vram_mb: int = 0
     user: int | None = None
+    person: int | None = None
 
 
 class GpuUse(Value):
@@ -144,4 +146,5 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
         kinds=lease.kinds,
         vram_mb=lease.vram_mb,
         user=user,
+        person=user if lease.person is None else lease.person,
     )

@@ -96,6 +96,10 @@ class Lease(Holder):
     # Of a container that was given a reservation: the name of that, and the digest of its token.
     reservation: str = ""
     reservation_digest: str = ""
+    # Whose job it is, by the number of the user; None where nobody said so.
+    person: int | None = None
+    # When a reservation ends that no process holds, in seconds since boot; 0 where its process says so.
+    until: float = 0.0
     # Keys of later versions with what they say.
     unknown: tuple[tuple[str, Any], ...] = ()
 
@@ -169,6 +173,13 @@ def _check_text(text: Any, name: str) -> None:
         text.encode("utf-8", "surrogateescape")
 
 
+def _check_person(person: Any, until: Any) -> None:
+    if type(person) not in (int, type(None)):
+        raise ValueError("person is not a number")
+    if type(until) not in (int, float) or not 0 <= until < NEVER:
+        raise ValueError("until is not a time")
+
+
 def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields as values; ValueError, TypeError or KeyError where one is not what it must be."""
     require_version(fields.pop("version"))
@@ -187,6 +198,7 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
         if type(items) is not list or not all(type(item) is str for item in items):
             raise ValueError(f"{name} is not a list of text")
         fields[name] = tuple(items)
+    _check_person(fields.get("person"), fields.get("until", 0))
     if type(fields.get("vram_mb", 0)) is not int:
         raise ValueError("vram_mb is not a number")
     if type(fields.get("is_privileged", False)) is not bool:

@@ -14,7 +14,14 @@ from contextlib import suppress
 
 from amd_gpu_tracker.errors import ContainerRunning, WaitRefused, needs_root
 from amd_gpu_tracker.records.state import make_directory
-from amd_gpu_tracker.waiting.ticket import LARGEST_TICKET, Ticket, format_ticket, parse_stem, parse_ticket
+from amd_gpu_tracker.waiting.ticket import (
+    FORMER_VERSION,
+    LARGEST_TICKET,
+    Ticket,
+    format_ticket,
+    parse_stem,
+    parse_ticket,
+)
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import TEMPORARY, put_in_place, write_beside
 from amdgpu_discovery.plain_files import read_plain_file
@@ -182,7 +189,9 @@ class Queue:
             os.mkfifo(f"{path}{PIPE}", 0o600)
             # Open for both, so that it does not count as closed whenever nobody listens.
             pipe = os.open(f"{path}{PIPE}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            put_in_place(write_beside(f"{path}{TICKET}", format_ticket(ticket), mode=0o644), f"{path}{TICKET}")
+            put_in_place(
+                write_beside(f"{path}{TICKET}", format_ticket(ticket, FORMER_VERSION), mode=0o644), f"{path}{TICKET}"
+            )
         except OSError as error:
             raise FileError(f"{path}{TICKET} cannot be written: {reason(error)}") from error
         return Place(ticket, pipe)

@@ -6,7 +6,7 @@ from amd_gpu_tracker.errors import WaitRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from amd_gpu_tracker.waiting.ticket import Ticket
 
@@ -14,22 +14,36 @@ SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MOST_NAMED = 5
 
 
+def _name(ticket: Ticket) -> str:
+    return ticket.name
+
+
 def waiting_for(
-    count: int, *, free: int, fitting: int, host_total: int, before: Sequence[Ticket], hint: str = ""
+    count: int,
+    *,
+    free: int,
+    fitting: int,
+    host_total: int,
+    before: Sequence[Ticket],
+    hint: str = "",
+    title: Callable[[Ticket], str] = _name,
 ) -> str:
     """Return what a job that wants `count` GPUs waits for: how many of those that fit it are free, and who is before.
 
-    Where it is next, the `hint` says what can be done about it.
+    The `hint` says what can be done about it. `title` says what another's job is called.
     """
     which = "" if fitting == host_total else " that fits" if fitting == 1 else " that fit"
     said = f"waiting for {_gpus(count)}: {free} free of {fitting}{which}"
+    hint = f"; {hint}" if hint else ""
     if not before:
-        return f"{said}; {hint}" if hint else said
-    counts = [str(ticket.count) if place else _gpus(ticket.count) for place, ticket in enumerate(before)]
-    named = [f"{ticket.name}: {count}" for ticket, count in zip(before, counts, strict=True)][:MOST_NAMED]
+        return f"{said}{hint}"
+    named = [
+        f"{title(ticket)}: {ticket.count if place else _gpus(ticket.count)}"
+        for place, ticket in enumerate(before[:MOST_NAMED])
+    ]
     jobs = len(before)
     more = f" and {jobs - len(named)} more" if jobs > len(named) else ""
-    return f"{said}, {jobs} {'job' if jobs == 1 else 'jobs'} before this one ({', '.join(named)}{more})"
+    return f"{said}, {jobs} {'job' if jobs == 1 else 'jobs'} before this one ({', '.join(named)}{more}){hint}"
 
 
 def got(numbers: Sequence[int], seconds: float | None) -> str:

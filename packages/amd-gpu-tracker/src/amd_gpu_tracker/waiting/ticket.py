@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Container
     from typing import Any
 
-VERSION = 1
+VERSION = 2
+# The former queue, of waiters that began before an upgrade, has tickets without persons.
+FORMER_VERSION = 1
 LARGEST_TICKET = 4096
 # As Docker names containers; a name is a part of the file's.
 NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
@@ -35,6 +37,8 @@ class Ticket(Value):
         waiter: The process that waits.
         boot_id: The kernel's name for the boot in which it was taken.
         namespace: The pid namespace in which the process ids are meant.
+        owner: The user whose process waits; names belong to a user.
+        person: Whose job it is: the owner, or who became root by sudo.
     """
 
     number: int
@@ -46,6 +50,8 @@ class Ticket(Value):
     waiter: ProcessId
     boot_id: str
     namespace: str
+    owner: int = 0
+    person: int = 0
 
     @property
     def stem(self) -> str:
@@ -72,32 +78,33 @@ def parse_stem(stem: str) -> tuple[int, str] | None:
     return int(digits), name
 
 
-def format_ticket(ticket: Ticket) -> bytes:
+def format_ticket(ticket: Ticket, version: int = VERSION) -> bytes:
     """Return a ticket as the content of its file; number and name are in the file's name."""
     fields = {**ticket.as_dict(), "waiter": ticket.waiter.as_dict(), "request": ticket.request[:LONGEST_REQUEST_SHOWN]}
-    for name in ("number", "name"):
+    for name in ("number", "name", *(("owner", "person") if version == FORMER_VERSION else ())):
         del fields[name]
-    return dumps({"version": VERSION, **fields}) + b"\n"
+    return dumps({"version": version, **fields}) + b"\n"
 
 
 def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
     """Return what the content of a ticket's file says, None where it is not what `format_ticket` wrote."""
     try:
         fields: dict[str, Any] = loads(content)
-        if fields.pop("version") != VERSION:
+        if fields.pop("version") not in (VERSION, FORMER_VERSION):
             return None
         waiter = ProcessId(**fields.pop("waiter"))
         among = tuple(fields.pop("among"))
         # Later versions may say more.
         known = {key: fields[key] for key in ("request", "count", "since", "boot_id", "namespace")}
-        ticket = Ticket(number=number, name=name, waiter=waiter, among=among, **known)
+        owner, person = fields.get("owner", 0), fields.get("person", 0)
+        ticket = Ticket(number=number, name=name, waiter=waiter, among=among, owner=owner, person=person, **known)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
     return ticket if _is_sound(ticket) else None
 
 
 def _is_sound(ticket: Ticket) -> bool:
-    numbers = (ticket.waiter.pid, ticket.waiter.start, ticket.count, *ticket.among)
+    numbers = (ticket.waiter.pid, ticket.waiter.start, ticket.count, ticket.owner, ticket.person, *ticket.among)
     texts = (ticket.request, ticket.boot_id, ticket.namespace)
     if not all(type(number) is int for number in numbers) or not all(type(text) is str for text in texts):
         return False

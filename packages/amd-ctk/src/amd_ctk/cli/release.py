@@ -1,0 +1,23 @@
+"""amd-ctk release: give reserved GPUs back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from amd_ctk.cli.context import host_to_change
+
+
+def release(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the reservation.")],
+    *,
+    user: Annotated[str, typer.Option(metavar="USER", help="Whose reservation, for root.")] = "",
+) -> None:
+    """Give reserved GPUs back before their time is over. A command that runs with them keeps them until it ends."""
+    from amd_ctk.job.people import find_owner
+    from amd_ctk.job.service import release as release_gpus
+
+    release_gpus(host_to_change(context), name, find_owner(user))
+    print(f"The reservation {name} is over")

@@ -1,0 +1,31 @@
+"""amd-ctk reserve: GPUs for later use by hand."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from amd_ctk.cli.context import host_to_change
+
+
+def reserve(
+    context: typer.Context,
+    gpus: Annotated[str, typer.Argument(metavar="REQUEST", help="Which GPUs, or how many, as in AMD_VISIBLE_DEVICES.")],
+    *,
+    duration: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long: 30m, 4h or 2d.")],
+    name: Annotated[str, typer.Option(help="Name of the reservation.")] = "",
+) -> None:
+    """Reserve GPUs for later.
+
+    'amd-ctk run --reservation=NAME' runs commands with them, one at a time, and 'amd-ctk release NAME' gives them back
+    before their time. A command that runs then keeps them until it ends.
+    """
+    from amd_ctk.job.service import reserve as reserve_gpus
+    from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
+
+    chosen = name or f"reservation-{os.getpid()}"
+    seconds = parse_duration(duration) or 0.0
+    numbers = reserve_gpus(host_to_change(context), chosen, gpus, seconds)
+    print(f"{got(numbers, None)} reserved as {chosen} for {format_seconds(seconds)}")

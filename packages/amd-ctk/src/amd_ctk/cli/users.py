@@ -1,0 +1,77 @@
+"""amd-ctk users: who may reserve GPUs without root."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from amd_ctk.cli.context import host_of, host_to_change
+from amd_ctk.cli.group import command_group
+from amd_gpu_tracker.broker.people import MOST_GPUS, NO_LIMIT
+from amd_gpu_tracker.errors import NotDone, OptionsExcluded
+
+app = command_group("Who may reserve GPUs without root")
+
+Who = Annotated[str, typer.Argument(metavar="WHO", help="A user, @GROUP, or everyone.")]
+
+
+@app.command()
+def allow(
+    context: typer.Context,
+    who: Who,
+    *,
+    gpus: Annotated[int | None, typer.Option(min=1, max=MOST_GPUS, help="How many GPUs at once.")] = None,
+    groups: Annotated[
+        str, typer.Option(metavar="GROUP,...", help="Which GPUs: groups of the setting gpu-groups.")
+    ] = "",
+) -> None:
+    """Let somebody reserve GPUs: 'amd-ctk run', 'reserve' and 'queue' work without root then.
+
+    What is said about a user counts before what is said about groups, and that before what is said about everyone.
+    """
+    from amd_ctk.sharing import permissions, service
+    from amd_ctk.sharing.listing import format_permission
+
+    host = host_to_change(context)
+    print(
+        format_permission(permissions.allow(host, who, gpus or NO_LIMIT, [word for word in groups.split(",") if word]))
+    )
+    if advice := service.enable(host):
+        print(advice, file=sys.stderr)
+
+
+@app.command()
+def deny(
+    context: typer.Context,
+    who: Annotated[str, typer.Argument(metavar="WHO", help="As 'amd-ctk users list' shows it.")] = "",
+    *,
+    everybody: Annotated[bool, typer.Option("--all", help="Let nobody but root reserve GPUs.")] = False,
+) -> None:
+    """Let somebody reserve no more GPUs. Jobs that run keep theirs until they end; those that wait end."""
+    from amd_ctk.sharing import permissions, service
+
+    if everybody == bool(who):
+        raise OptionsExcluded("WHO", "--all") if who else typer.BadParameter("name WHO, or --all")
+    host = host_to_change(context)
+    is_done = permissions.deny_all(host) if everybody else permissions.deny(host, who)
+    if not (is_done or everybody):
+        raise NotDone(f"nothing is allowed to {who}", hint="see 'amd-ctk users list'")
+    print("Only root may reserve GPUs" if everybody else f"{who} may not reserve GPUs any more")
+    if not permissions.read_permissions(host):
+        service.disable(host)
+
+
+@app.command("list")
+def list_users(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Show who may reserve GPUs."""
+    from amd_ctk.sharing.listing import format_json, format_table
+    from amd_ctk.sharing.permissions import read_permissions
+
+    found = read_permissions(host_of(context))
+    print(format_json(found) if as_json else format_table(found))

@@ -1,0 +1,50 @@
+"""Reserve GPUs, and wait for them, where no service gives them to everybody."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from amd_ctk.stderr import say
+from amd_device_spec.choice_grant import choice_rules
+from amd_device_spec.settings import read_settings
+from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
+from amd_gpu_tracker.records.lock import CommandLock
+from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.waiting.sentences import got, parse_duration
+from amd_gpu_tracker.waiting.ticket import require_name
+from amdgpu_discovery.errors import RequestError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.claims.handover import Reservation
+    from amdgpu_discovery.host import Host
+
+
+def reserve(host: Host, name: str, request: str, wait: str | None) -> Reservation:
+    """Reserve as everywhere, in a job of Slurm among the job's GPUs."""
+    rules = rules_in_job(choice_rules(read_settings(host)), request, host, os.environ)
+    try:
+        return _hold(Tracker(host, rules=rules, lock=CommandLock), name, request, wait)
+    except RequestError as error:
+        if rules.numbers is None:
+            raise
+        raise with_gpus_of_job(error, rules.numbers) from error
+
+
+def _hold(tracker: Tracker, name: str, request: str, wait: str | None) -> Reservation:
+    require_name(name)
+    began = time.monotonic()
+    said: list[str] = []
+
+    def tell(sentence: str) -> None:
+        said.append(sentence)
+        say(sentence)
+
+    if wait is None:
+        reservation = tracker.hold(name, request)
+    else:
+        reservation = tracker.wait(name, request, timeout=parse_duration(wait), tell=tell)
+    if reservation.numbers:
+        tell(got(reservation.numbers, time.monotonic() - began if said else None))
+    return reservation

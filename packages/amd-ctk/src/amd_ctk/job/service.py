@@ -1,0 +1,142 @@
+"""Ask the service that gives GPUs to everybody: for a job, for a reservation, to give back and to cancel."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from amd_gpu_tracker.broker.client import ServiceGone, ask, find_socket
+from amd_gpu_tracker.broker.protocol import CANCEL, RELEASE, RESERVE, RUN, Request
+from amd_gpu_tracker.waiting.sentences import got, parse_duration
+from amd_gpu_tracker.waiting.ticket import require_name
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from amdgpu_discovery.host import Host
+
+SLURM_PREFIX = "SLURM_"
+SUDO_USER = "SUDO_UID"
+
+
+class ServiceMissing(ToolkitError):
+    """What only the service can do, on a host where it does not run."""
+
+    exit_code = 3
+
+
+class ServiceHold:
+    """GPUs that this process has; they are given back when it ends."""
+
+    __slots__ = ("_host", "environment", "numbers")
+
+    def __init__(self, host: Host, numbers: tuple[int, ...], environment: dict[str, str]) -> None:
+        self._host = host
+        self.numbers = numbers
+        self.environment = environment
+
+    @property
+    def gpus(self) -> list[Any]:
+        """Return the GPUs."""
+        from amdgpu_discovery.numbering import locate_gpus
+
+        return [gpu for gpu in locate_gpus(self._host) if gpu.number in self.numbers]
+
+    def release(self) -> None:
+        """Do nothing: the end of this process gives them back."""
+
+
+def hold(
+    host: Host, name: str, request: str, wait: str | None, inside: str, *, tell: Callable[[str], None]
+) -> ServiceHold | None:
+    """Return the GPUs of a request, or those of the reservation `inside`; None where there is no service."""
+    path = find_socket(host)
+    if not path:
+        return None
+    require_name(name)
+    began = time.monotonic()
+    said: list[str] = []
+
+    def tell_and_remember(sentence: str) -> None:
+        said.append(sentence)
+        tell(sentence)
+
+    asked = Request(
+        verb=RUN,
+        name=name,
+        gpus=request,
+        wait=wait is not None,
+        reservation=inside,
+        numbers=_numbers_of_job(host, request, os.environ),
+        behind=_behind(os.environ),
+    )
+    timeout = None if wait is None else parse_duration(wait)
+    try:
+        answer = ask(path, asked, timeout=timeout, tell=tell_and_remember)
+    except ServiceGone:
+        if os.geteuid():
+            raise
+        # It was disabled; root needs none.
+        return None
+    if answer is None:
+        return None
+    if answer.numbers:
+        tell(got(answer.numbers, time.monotonic() - began if said else None))
+    return ServiceHold(host, answer.numbers, dict(answer.environment))
+
+
+def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, ...]:
+    """Reserve GPUs for some time, and return their numbers."""
+    numbers = _numbers_of_job(host, request, os.environ)
+    asked = Request(
+        verb=RESERVE, name=name, gpus=request, seconds=int(seconds), numbers=numbers, behind=_behind(os.environ)
+    )
+    return _tell_service(host, asked)
+
+
+def release(host: Host, name: str, owner: int | None) -> None:
+    """Give a reservation back; of root's and others', `owner` says whose."""
+    _tell_service(host, Request(verb=RELEASE, name=name, owner=owner))
+
+
+def cancel(host: Host, name: str, owner: int | None) -> bool:
+    """Take a job out of the line; False where there is no service."""
+    path = find_socket(host)
+    require_name(name)
+    return bool(path) and ask(path, Request(verb=CANCEL, name=name, owner=owner)) is not None
+
+
+def require_service() -> ServiceMissing:
+    """Return the error for what needs the service where it does not run."""
+    return ServiceMissing(
+        "nothing gives out GPUs to users on this host",
+        hint="the administrator enables it with 'amd-ctk users allow NAME'",
+    )
+
+
+def _tell_service(host: Host, request: Request) -> tuple[int, ...]:
+    require_name(request.name)
+    path = find_socket(host)
+    answer = ask(path, request) if path else None
+    if answer is None:
+        raise require_service()
+    return answer.numbers
+
+
+def _numbers_of_job(host: Host, request: str, environment: Mapping[str, str]) -> tuple[int, ...] | None:
+    """Return the GPUs of the batch job in which this process runs, None where it runs in none."""
+    if not any(name.startswith(SLURM_PREFIX) for name in environment):
+        return None
+    from amd_device_spec.slurm.job_gpus import rules_in_job
+    from amdgpu_discovery.choices.rules import NO_RULES
+
+    return rules_in_job(NO_RULES, request, host, environment).numbers
+
+
+def _behind(environment: Mapping[str, str]) -> int | None:
+    """Return who became root by sudo, None for all others."""
+    uid = environment.get(SUDO_USER, "")
+    return int(uid) if not os.geteuid() and uid.isascii() and uid.isdecimal() and len(uid) <= 10 else None

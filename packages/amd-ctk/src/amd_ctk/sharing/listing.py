@@ -1,0 +1,50 @@
+"""How permissions are shown: sentences, a table and JSON."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_gpu_tracker.broker.people import Permission
+
+HEADER = ("Who", "Number", "GPUs at once", "Groups")
+NOBODY = "Only root may reserve GPUs"
+
+
+def format_permission(permission: Permission) -> str:
+    """Return what somebody may, as a sentence."""
+    number = "" if permission.number is None else f" ({_kind(permission)} {permission.number})"
+    gpus = f", at most {permission.gpus} at once" if permission.gpus else ""
+    groups = f", of {', '.join(permission.groups)}" if permission.groups else ""
+    return f"{permission.who}{number} may reserve GPUs{gpus}{groups}"
+
+
+def format_table(permissions: Sequence[Permission]) -> str:
+    """Return everybody who may, as a table."""
+    if not permissions:
+        return NOBODY
+    rows = [HEADER, *map(_row, permissions)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines)
+
+
+def format_json(permissions: Sequence[Permission]) -> str:
+    """Return everything as JSON."""
+    import json
+
+    users = [
+        {"who": each.who, "number": each.number, "gpus": each.gpus or None, "groups": list(each.groups)}
+        for each in permissions
+    ]
+    return json.dumps({"users": users}, indent=2)
+
+
+def _kind(permission: Permission) -> str:
+    return "group" if permission.is_of_group else "user"
+
+
+def _row(permission: Permission) -> tuple[str, ...]:
+    number = "" if permission.number is None else str(permission.number)
+    return permission.who, number, str(permission.gpus or "no limit"), ", ".join(permission.groups) or "all GPUs"

@@ -1,0 +1,117 @@
+"""Who may reserve GPUs, in config.toml; names are looked up when they are written, and never when GPUs are given."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+
+from amd_ctk.settings_file import read_settings_file, set_setting, unset_setting
+from amd_device_spec.settings import CONFIG_FILE, USERS, SettingsError, check_settings
+from amd_gpu_tracker.broker.people import (
+    EVERYONE,
+    GROUP_SIGN,
+    Permission,
+    format_permission,
+    is_name,
+    parse_permission,
+)
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from amdgpu_discovery.host import Host
+
+
+class NobodyCalledThat(ToolkitError):
+    """A name that no user and no group has."""
+
+    exit_code = 2
+
+
+def read_permissions(host: Host) -> list[Permission]:
+    """Return who may reserve GPUs; SettingsError."""
+    settings = check_settings(read_settings_file(host), host.path(CONFIG_FILE))
+    return parse_users(settings.users, host)
+
+
+def parse_users(users: Iterable[str], host: Host) -> list[Permission]:
+    """Return what the setting says; SettingsError."""
+    try:
+        return [parse_permission(text) for text in users]
+    except ValueError as error:
+        raise SettingsError(
+            f"{host.path(CONFIG_FILE)}: {USERS}: {error}", hint="let 'amd-ctk users' write it"
+        ) from error
+
+
+def allow(host: Host, who: str, gpus: int, groups: Sequence[str]) -> Permission:
+    """Let somebody reserve GPUs, in place of what was allowed before, and return that."""
+    settings = check_settings(read_settings_file(host), host.path(CONFIG_FILE))
+    known = {group.partition("=")[0] for group in settings.gpu_groups}
+    if missing := [group for group in groups if group not in known]:
+        raise SettingsError(f"there is no group of GPUs {missing[0]}", hint="see 'amd-ctk config show gpu-groups'")
+    permission = find_person(who).replace(gpus=gpus, groups=tuple(groups))
+    others = [each for each in parse_users(settings.users, host) if _key(each) != _key(permission)]
+    set_setting(host, USERS, [format_permission(each) for each in (*others, permission)])
+    return permission
+
+
+def deny(host: Host, who: str) -> bool:
+    """Take the permission of somebody away; False where there was none."""
+    before = read_permissions(host)
+    after = [each for each in before if not _is_meant(each, who)]
+    _write(host, after)
+    return len(after) < len(before)
+
+
+def deny_all(host: Host) -> bool:
+    """Take all permissions away; False where there were none."""
+    before = read_permissions(host)
+    _write(host, [])
+    return bool(before)
+
+
+def find_person(who: str) -> Permission:
+    """Return the user, the group or everyone that a word means, by number; NobodyCalledThat."""
+    if who == EVERYONE:
+        return Permission(who=EVERYONE)
+    name, number = _find_group(who.removeprefix(GROUP_SIGN)) if who.startswith(GROUP_SIGN) else _find_user(who)
+    if number == 0 and not who.startswith(GROUP_SIGN):
+        raise NobodyCalledThat("root needs no permission", hint="name another user")
+    # In the settings a word has no space.
+    return Permission(who=name if is_name(name) else str(number), number=number)
+
+
+def _find_user(who: str) -> tuple[str, int]:
+    try:
+        found = pwd.getpwuid(int(who)) if who.isascii() and who.isdecimal() else pwd.getpwnam(who)
+    except (KeyError, OverflowError, ValueError):
+        raise NobodyCalledThat(f"there is no user {who[:64]!r}", hint="name a user, @GROUP or everyone") from None
+    return found.pw_name, found.pw_uid
+
+
+def _find_group(who: str) -> tuple[str, int]:
+    try:
+        found = grp.getgrgid(int(who)) if who.isascii() and who.isdecimal() else grp.getgrnam(who)
+    except (KeyError, OverflowError, ValueError):
+        raise NobodyCalledThat(f"there is no group {who[:64]!r}", hint="see 'getent group'") from None
+    return f"{GROUP_SIGN}{found.gr_name}", found.gr_gid
+
+
+def _key(permission: Permission) -> tuple[bool, int | None]:
+    return permission.is_of_group, permission.number
+
+
+def _is_meant(permission: Permission, who: str) -> bool:
+    """Return whether a permission is that of `who`, also where the system does not know that name any more."""
+    sign = GROUP_SIGN if permission.is_of_group else ""
+    return who in (permission.who, f"{sign}{permission.number}")
+
+
+def _write(host: Host, permissions: Sequence[Permission]) -> None:
+    if permissions:
+        set_setting(host, USERS, [format_permission(each) for each in permissions])
+    else:
+        unset_setting(host, USERS)

@@ -1,0 +1,45 @@
+"""The socket of the service that gives out GPUs: enabled while somebody may reserve some."""
+
+from __future__ import annotations
+
+from amd_ctk.programs import ask
+from amd_gpu_tracker.broker.protocol import SOCKET
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.host import Host
+
+SOCKET_UNIT = "amd-gpu-tracker.socket"
+SERVICE_UNIT = "amd-gpu-tracker.service"
+SYSTEMD_IS_RUNNING = "/run/systemd/system"
+BY_HAND = f"where systemd does not run, keep 'amd-ctk gpu-tracker serve --listen {SOCKET}' running as root"
+SECONDS = 30.0
+
+
+class ServiceError(ToolkitError):
+    """The settings were changed, and systemd did not start or stop the service."""
+
+
+def enable(host: Host) -> str:
+    """Let systemd listen; return what a person has to do who has no systemd, "" where nothing."""
+    if not host.is_this_machine:
+        return ""
+    if host.stat(SYSTEMD_IS_RUNNING) is None:
+        return BY_HAND
+    _systemctl("enable", "--now", SOCKET_UNIT)
+    return ""
+
+
+def disable(host: Host) -> None:
+    """Let systemd listen no more, and end the service; jobs that run keep their GPUs until they end."""
+    if host.is_this_machine and host.stat(SYSTEMD_IS_RUNNING) is not None:
+        _systemctl("disable", "--now", SOCKET_UNIT)
+        _systemctl("stop", SERVICE_UNIT)
+
+
+def _systemctl(*words: str) -> None:
+    answer = ask(("systemctl", *words), seconds=SECONDS)
+    if not answer.succeeded:
+        why = answer.problem or answer.errors.strip().rpartition("\n")[2]
+        raise ServiceError(f"'systemctl {' '.join(words)}' failed: {why}", hint=f"see 'systemctl status {words[-1]}'")

@@ -1,0 +1,119 @@
+"""amd-ctk users: who may reserve GPUs, as processes on a simulated host."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.sharing.terms import find_terms
+from amd_gpu_tracker.broker.people import Permission
+from amdgpu_discovery.host import Host
+
+NOBODY = "Only root may reserve GPUs\n"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Host:
+    (tmp_path / "host/etc/amd-container-toolkit").mkdir(parents=True)
+    return Host(tmp_path / "host")
+
+
+def test_at_first_nobody_may(served: Host, amd_ctk) -> None:
+    assert amd_ctk("users", "list").stdout == NOBODY
+    assert find_terms(served).permissions == ()
+
+
+def test_a_user_a_group_and_everyone_are_allowed_by_number(served: Host, amd_ctk) -> None:
+    amd_ctk("config", "set", "gpu-groups", "notebooks=0-1")
+    said = [
+        amd_ctk("users", "allow", "daemon", "--gpus=2"),
+        amd_ctk("users", "allow", "@daemon", "--groups=notebooks"),
+        amd_ctk("users", "allow", "everyone"),
+    ]
+
+    assert [(answer.returncode, answer.stdout, answer.stderr) for answer in said] == [
+        (0, "daemon (user 1) may reserve GPUs, at most 2 at once\n", ""),
+        (0, "@daemon (group 1) may reserve GPUs, of notebooks\n", ""),
+        (0, "everyone may reserve GPUs\n", ""),
+    ]
+    assert amd_ctk("users", "list").stdout == (
+        "Who       Number  GPUs at once  Groups\n"
+        "daemon    1       2             all GPUs\n"
+        "@daemon   1       no limit      notebooks\n"
+        "everyone          no limit      all GPUs\n"
+    )
+    assert find_terms(served).permissions == (
+        Permission(who="daemon", number=1, gpus=2),
+        Permission(who="@daemon", number=1, groups=("notebooks",)),
+        Permission(who="everyone"),
+    )
+
+
+def test_what_is_allowed_again_takes_the_place_of_what_was(served: Host, amd_ctk) -> None:
+    amd_ctk("users", "allow", "daemon", "--gpus=2")
+    amd_ctk("users", "allow", "1", "--gpus=3")
+
+    assert json.loads(amd_ctk("users", "list", "--json").stdout) == {
+        "users": [{"who": "daemon", "number": 1, "gpus": 3, "groups": []}]
+    }
+
+
+def test_who_is_denied_is_not_in_the_list_any_more(served: Host, amd_ctk) -> None:
+    amd_ctk("users", "allow", "daemon")
+    amd_ctk("users", "allow", "@daemon")
+
+    assert amd_ctk("users", "deny", "daemon").stdout == "daemon may not reserve GPUs any more\n"
+    assert "@daemon" in amd_ctk("users", "list").stdout
+    again = amd_ctk("users", "deny", "daemon")
+    assert (again.returncode, again.stderr) == (11, "nothing is allowed to daemon (see 'amd-ctk users list')\n")
+    assert amd_ctk("users", "deny", "--all").stdout == NOBODY
+    assert amd_ctk("users", "list").stdout == NOBODY
+    assert amd_ctk("users", "deny", "--all").returncode == 0
+
+
+def test_a_user_whom_the_system_does_not_know_any_more_can_be_denied(served: Host, amd_ctk) -> None:
+    amd_ctk("config", "set", "users", "former=4711:gpus=1", "@left=4712")
+
+    assert amd_ctk("users", "deny", "former").returncode == 0
+    assert amd_ctk("users", "deny", "@4712").returncode == 0
+    assert amd_ctk("users", "list").stdout == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (
+            ["allow", "nobody-of-this-name"],
+            2,
+            "there is no user 'nobody-of-this-name' (name a user, @GROUP or everyone)",
+        ),
+        (["allow", "@no-such-group"], 2, "there is no group 'no-such-group' (see 'getent group')"),
+        (["allow", "root"], 2, "root needs no permission (name another user)"),
+        (["allow", "0"], 2, "root needs no permission (name another user)"),
+        (["allow", "9" * 30], 2, f"there is no user '{'9' * 30}' (name a user, @GROUP or everyone)"),
+        (
+            ["allow", "daemon", "--groups=nothing"],
+            8,
+            "there is no group of GPUs nothing (see 'amd-ctk config show gpu-groups')",
+        ),
+        (["deny", "daemon", "--all"], 2, "WHO and --all exclude each other (leave out one of them)"),
+    ],
+)
+def test_what_means_nobody_is_refused_and_changes_nothing(served: Host, amd_ctk, words, code, said) -> None:
+    answer = amd_ctk("users", *words)
+
+    assert (answer.returncode, answer.stderr) == (code, f"{said}\n")
+    assert amd_ctk("users", "list").stdout == NOBODY
+
+
+def test_settings_that_nobody_understands_let_nobody_reserve(served: Host, amd_ctk) -> None:
+    amd_ctk("config", "set", "users", "alice")
+
+    answer = amd_ctk("users", "list")
+
+    assert answer.returncode == 8
+    assert answer.stderr.endswith(
+        "config.toml: users: 'alice' is not NAME=NUMBER, @GROUP=NUMBER or everyone (let 'amd-ctk users' write it)\n"
+    )

@@ -1,0 +1,158 @@
+"""Ask the broker: one request, and its answers until the last. It loads little, because a thousand may wait."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+
+from amd_gpu_tracker.broker.protocol import (
+    LARGEST_LINE,
+    REFUSED,
+    RUN,
+    SOCKET,
+    WAITING,
+    Answer,
+    ProtocolError,
+    format_request,
+    parse_answer,
+)
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from amd_gpu_tracker.broker.protocol import Request
+    from amdgpu_discovery.host import Host
+
+# systemd starts a broker that was killed again in a moment; one that is gone for longer was taken away.
+PATIENCE_SECONDS = 20.0
+AGAIN_SECONDS = 0.1
+# Many times an answer: what is longer is none.
+MOST_BYTES = 16 * LARGEST_LINE
+CODE_OF_TIME_OVER = 12
+
+
+class Refused(ToolkitError):
+    """What the broker refused, in its words and with its exit code."""
+
+    def __init__(self, message: str, *, hint: str = "", exit_code: int = 1) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = exit_code
+
+
+class ServiceGone(ToolkitError):
+    """The broker was there and is not any more."""
+
+    exit_code = 12
+
+
+def find_socket(host: Host) -> str:
+    """Return where the broker's socket is, "" where there is none."""
+    path = host.path(SOCKET)
+    return path if os.path.exists(path) else ""
+
+
+def ask(
+    path: str, request: Request, *, timeout: float | None = None, tell: Callable[[str], None] = print
+) -> Answer | None:
+    """Return the last answer to a request, None where nobody listens; Refused, ServiceGone.
+
+    `tell` is called with what is waited for. A process that asks for GPUs connects again where the broker was started
+    again: its place, and what it was given, are its own. Whether anything else was done cannot be told then.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    lost_at: float | None = None
+    while True:
+        try:
+            connected = connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            if lost_at is None:
+                return None
+        else:
+            with connected:
+                answer = _converse(connected, request, deadline, tell)
+            if answer is not None:
+                return _accepted(answer)
+            lost_at = time.monotonic()
+        if request.verb != RUN or time.monotonic() > (lost_at or 0.0) + PATIENCE_SECONDS:
+            raise ServiceGone("the service that gives out GPUs is gone", hint="see 'amd-ctk queue list', and try again")
+        time.sleep(AGAIN_SECONDS)
+
+
+def connect(path: str) -> socket.socket:
+    """Return a connection to the broker; OSError."""
+    directory, name = os.path.split(path)
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # A path of a socket has 107 bytes at most; that of a simulated host may be longer.
+    opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        connected.connect(f"/proc/self/fd/{opened}/{name}")
+    except BaseException:
+        connected.close()
+        raise
+    finally:
+        os.close(opened)
+    return connected
+
+
+def _converse(
+    connected: socket.socket, request: Request, deadline: float | None, tell: Callable[[str], None]
+) -> Answer | None:
+    """Return the last answer, None where the connection ended before; Refused where the time is over."""
+    try:
+        connected.sendall(format_request(request))
+        for answer in _read_answers(connected, request, deadline):
+            if answer.kind != WAITING:
+                return answer
+            tell(with_names(answer))
+    except (BrokenPipeError, ConnectionResetError):
+        return None
+    return None
+
+
+def _read_answers(connected: socket.socket, request: Request, deadline: float | None) -> Iterator[Answer]:
+    rest = b""
+    while True:
+        _wait_for(connected, request, deadline)
+        more = connected.recv(LARGEST_LINE)
+        if not more:
+            return
+        *lines, rest = (rest + more).split(b"\n")
+        if len(rest) > MOST_BYTES:
+            raise ProtocolError("the service that gives out GPUs says what nobody understands")
+        yield from map(parse_answer, lines)
+
+
+def _wait_for(connected: socket.socket, request: Request, deadline: float | None) -> None:
+    poll = select.poll()
+    poll.register(connected, select.POLLIN)
+    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+    if not poll.poll(None if left is None else int(left * 1000) + 1):
+        raise Refused(f"there was no GPU for {request.name} in time", exit_code=CODE_OF_TIME_OVER)
+
+
+def with_names(answer: Answer) -> str:
+    """Return the message of an answer with the names of people."""
+    message = answer.message
+    for uid in answer.people:
+        message = message.replace(f"{{{uid}}}", name_of_user(uid))
+    return message
+
+
+def name_of_user(uid: int) -> str:
+    """Return the name of a user by the system's name service, or the number where it has none."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _accepted(answer: Answer) -> Answer:
+    if answer.kind == REFUSED:
+        raise Refused(with_names(answer), hint=answer.hint, exit_code=answer.exit_code)
+    return answer

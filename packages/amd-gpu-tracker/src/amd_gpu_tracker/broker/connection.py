@@ -1,0 +1,104 @@
+"""One client's connection: a line comes in, answers go out, and nobody waits for either."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+from amd_gpu_tracker.broker.peer import has_ended
+from amd_gpu_tracker.broker.protocol import LARGEST_LINE, ProtocolError, format_answer, parse_request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.peer import Peer
+    from amd_gpu_tracker.broker.protocol import Answer, Request
+
+# What a client may leave unread before it loses its connection: many answers.
+MOST_UNREAD = 64 * 1024
+# How long a client may take for its one line, and to read the last answer.
+SILENCE_SECONDS = 10.0
+
+
+class Connection:
+    """A client; `pidfd` is that of its process."""
+
+    __slots__ = ("_incoming", "_outgoing", "_socket", "deadline", "has_asked", "is_closed", "is_last", "peer", "pidfd")
+
+    def __init__(self, connected: socket.socket, peer: Peer, pidfd: int) -> None:
+        self._socket = connected
+        self.peer = peer
+        self.pidfd = pidfd
+        self._incoming = b""
+        self._outgoing = b""
+        self.has_asked = False
+        # Whether the last answer is on its way, and whether the connection is over.
+        self.is_last = False
+        self.is_closed = False
+        self.deadline: float | None = time.monotonic() + SILENCE_SECONDS
+
+    def fileno(self) -> int:
+        """Return the descriptor of its socket."""
+        return self._socket.fileno()
+
+    def is_gone(self) -> bool:
+        """Return whether the process that asked has ended."""
+        return has_ended(self.pidfd)
+
+    def read(self) -> Request | None:
+        """Return the request once it is whole; None before, and when the client is gone. ProtocolError."""
+        try:
+            more = self._socket.recv(LARGEST_LINE)
+        except BlockingIOError:
+            return None
+        except OSError:
+            more = b""
+        if not more:
+            self.is_closed = True
+            return None
+        if self.has_asked:
+            # One request for each connection; what comes behind it is not kept.
+            return None
+        self._incoming += more
+        line, end, _ = self._incoming.partition(b"\n")
+        if len(line) >= LARGEST_LINE:
+            raise ProtocolError(f"the line is longer than {LARGEST_LINE} bytes")
+        if not end:
+            return None
+        self.has_asked, self._incoming, self.deadline = True, b"", None
+        return parse_request(line)
+
+    def say(self, answer: Answer) -> None:
+        """Send an answer, as far as the client takes it now."""
+        if not (self.is_closed or self.is_last):
+            self._outgoing += format_answer(answer)
+            self.write()
+
+    def finish(self, answer: Answer) -> None:
+        """Send the last answer."""
+        self.say(answer)
+        self.is_last, self.deadline = True, time.monotonic() + SILENCE_SECONDS
+        self.is_closed = self.is_closed or not self._outgoing
+
+    def write(self) -> None:
+        """Send what is left."""
+        try:
+            sent = self._socket.send(self._outgoing) if self._outgoing else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.is_closed = True
+            return
+        self._outgoing = self._outgoing[sent:]
+        if len(self._outgoing) > MOST_UNREAD or (self.is_last and not self._outgoing):
+            self.is_closed = True
+
+    @property
+    def has_more(self) -> bool:
+        """Return whether something is left to send."""
+        return bool(self._outgoing)
+
+    def close(self) -> None:
+        """Close everything."""
+        self._socket.close()
+        os.close(self.pidfd)

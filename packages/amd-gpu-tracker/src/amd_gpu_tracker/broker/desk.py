@@ -1,0 +1,283 @@
+"""What becomes of a request: who may, what is given, who waits."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from amd_gpu_tracker.broker.grants import Grants, job_id, nothing_left
+from amd_gpu_tracker.broker.line import Line
+from amd_gpu_tracker.broker.people import find_permission
+from amd_gpu_tracker.broker.place import Place
+from amd_gpu_tracker.broker.protocol import CANCEL, DONE, GRANTED, RELEASE, RESERVE, RUN, Answer, refusal
+from amd_gpu_tracker.broker.terms import ROOT, Terms, require_permission, require_within, rules_for
+from amd_gpu_tracker.broker.used import Used
+from amd_gpu_tracker.broker.view import View, read_view
+from amd_gpu_tracker.claims.choice import find_wanted
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, TrackerDisabled, WaitRefused
+from amd_gpu_tracker.life.lease_scan import prune_leases
+from amd_gpu_tracker.waiting.ticket import Ticket, require_name
+from amdgpu_discovery.errors import RequestError, ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_gpu_tracker.broker.line import Log
+    from amd_gpu_tracker.broker.people import Permission
+    from amd_gpu_tracker.broker.place import Client
+    from amd_gpu_tracker.broker.protocol import Request
+    from amd_gpu_tracker.broker.terms import FindTerms
+    from amd_gpu_tracker.claims.claim import Lock
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.choices.rules import ChoiceRules
+
+MOST_WAITING = 20_000
+MOST_WAITING_OF_ONE = 1_000
+
+
+class Desk:
+    """Where requests are decided. Files are the truth: what is kept here is read again at the next start."""
+
+    __slots__ = (
+        *("_find_terms", "_grants", "_log", "_lock", "_processes", "_state", "_terms", "_used", "_view"),
+        *("is_changed", "line"),
+    )
+
+    def __init__(self, state: State, processes: Processes, lock: Lock, find_terms: FindTerms, log: Log) -> None:
+        self._state = state
+        self._processes = processes
+        self._lock = lock
+        self._find_terms = find_terms
+        self._terms = Terms()
+        self._log = log
+        state.prepare()
+        self._used = Used(state)
+        self._grants = Grants(state, processes, lock)
+        self.line = Line(state, processes, self._grants, self._used, log)
+        self._view = View()
+        self._reconcile()
+        # Whether those who wait have to be looked at.
+        self.is_changed = True
+
+    @property
+    def view(self) -> View:
+        """Return the leases as they were seen last."""
+        return self._view
+
+    def hear(self, client: Client, request: Request) -> None:
+        """Answer a request, or let its client wait."""
+        try:
+            answer = self._answer(client, request)
+        except ToolkitError as error:
+            self._log(f"refused: {request.verb} {request.name} of user {client.peer.uid}: {error.message}")
+            answer = refusal(error)
+        if answer is not None:
+            client.finish(answer)
+
+    def lose(self, client: Client) -> None:
+        """Forget a client whose connection ended."""
+        self.line.lose(client)
+        self.is_changed = True
+
+    def look(self) -> View:
+        """Read the leases again, and count what is used."""
+        self._end_reservations()
+        self._view = read_view(self._state, self._processes)
+        self._used.count(self._view.holding)
+        living = {lease.container_id for lease in self._view.reservations}
+        for job in sorted(self._grants.given - living):
+            self._log(f"ended: {job}")
+        self._grants.given = {lease.container_id for lease in self._view.reservations if lease.person is not None}
+        return self._view
+
+    def serve(self) -> None:
+        """Look at everything again, give GPUs to those whose turn it is, and tell the others."""
+        self.is_changed = False
+        view = self.look()
+        self.line.drop_cancelled()
+        if len(self.line):
+            self.line.serve(view, self._read_terms().order, self.look)
+            self.line.tell(self._view)
+
+    def _answer(self, client: Client, request: Request) -> Answer | None:
+        require_name(request.name)
+        if request.verb == RUN:
+            return self._run(client, request)
+        if request.verb == RESERVE:
+            return self._reserve(client, request)
+        owner = _owner(client, request)
+        if request.verb == RELEASE:
+            return self._release(job_id(client.peer.uid if owner is None else owner, request.name))
+        return self._cancel(owner, request.name) if request.verb == CANCEL else None
+
+    def _run(self, client: Client, request: Request) -> Answer | None:
+        job = job_id(client.peer.uid, request.name)
+        person = client.peer.person(request.behind)
+        terms = self._read_terms(strict=True)
+        permission = self._require_permission(terms, client, person)
+        if again := self._grants.give_again(job, client.peer.process):
+            return Answer(kind=GRANTED, numbers=again.numbers, environment=again.environment)
+        if client.is_gone():
+            return None
+        if request.reservation:
+            return self._run_inside(client, request, job, person)
+        rules = rules_for(self._state.host, terms, permission, request.numbers)
+        count, among, is_contested = self._require_possible(request, rules)
+        require_within(permission, count)
+        if request.wait and (is_contested or self._is_over_limit(permission, person, count)):
+            place = self._find_place(client, request) or self._new_place(client, request, count, among, person)
+            place.connect(client, request.gpus, rules, permission.gpus)
+            # It is looked at with all others at once, and may have its GPUs without a word.
+            self.is_changed = True
+            return None
+        self._require_turn(among if is_contested else (), person, count, permission)
+        grant = self._grants.give(job, request.gpus, client.peer.process, person=person, rules=rules)
+        self._log(f"granted: job {request.name} of user {person}: GPUs {list(grant.numbers)}")
+        self.is_changed = True
+        return Answer(kind=GRANTED, numbers=grant.numbers, environment=grant.environment)
+
+    def _run_inside(self, client: Client, request: Request, job: str, person: int) -> Answer:
+        owner = _owner(client, request)
+        reservation = job_id(client.peer.uid if owner is None else owner, request.reservation)
+        grant = self._grants.give_inside(job, reservation, client.peer.process, person=person)
+        self._log(f"granted: job {request.name} of user {person}, in {reservation}: GPUs {list(grant.numbers)}")
+        self.is_changed = True
+        return Answer(kind=GRANTED, numbers=grant.numbers, environment=grant.environment)
+
+    def _reserve(self, client: Client, request: Request) -> Answer:
+        person = client.peer.person(request.behind)
+        terms = self._read_terms(strict=True)
+        permission = self._require_permission(terms, client, person)
+        if request.seconds <= 0:
+            raise WaitRefused("a reservation has no end", hint="say how long, as in --for=4h")
+        rules = rules_for(self._state.host, terms, permission, request.numbers)
+        count, among, is_contested = self._require_possible(request, rules)
+        require_within(permission, count)
+        self._require_turn(among if is_contested else (), person, count, permission)
+        job = job_id(client.peer.uid, request.name)
+        numbers = self._grants.keep(job, request.gpus, request.seconds, person=person, rules=rules)
+        self._log(f"reserved: {request.name} of user {person}: GPUs {list(numbers)} for {request.seconds} s")
+        self.is_changed = True
+        return Answer(kind=DONE, numbers=numbers)
+
+    def _release(self, job: str) -> Answer:
+        self._grants.release(job)
+        self._log(f"released: {job}")
+        self.is_changed = True
+        return Answer(kind=DONE)
+
+    def _cancel(self, owner: int | None, name: str) -> Answer:
+        places = self.line.find(owner, name)
+        if not places:
+            raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
+        if len(places) > 1:
+            raise NotDone(f"{len(places)} users have a job {name} that waits", hint="say whose, with --user")
+        self.line.cancel(places[0])
+        self.is_changed = True
+        return Answer(kind=DONE)
+
+    def _find_place(self, client: Client, request: Request) -> Place | None:
+        """Return the place of a client that was connected before; ContainerRunning where another has the name."""
+        for place in self.line.find(client.peer.uid, request.name):
+            if place.ticket.waiter != client.peer.process:
+                raise ContainerRunning(f"a job {request.name} waits already", hint="give every job a name of its own")
+            return place
+        return None
+
+    def _new_place(self, client: Client, request: Request, count: int, among: Sequence[int], person: int) -> Place:
+        owner = client.peer.uid
+        self._grants.require_free_name(job_id(owner, request.name), request.name)
+        if len(self.line) >= MOST_WAITING or (owner and self.line.count_of(owner) >= MOST_WAITING_OF_ONE):
+            raise WaitRefused("too many jobs wait already", hint="try again later")
+        ticket = Ticket(
+            number=self.line.next_number(),
+            name=request.name,
+            request=request.gpus,
+            count=count,
+            among=tuple(among),
+            since=time.time(),
+            waiter=client.peer.process,
+            boot_id=self._processes.boot_id,
+            namespace=self._processes.namespace,
+            owner=owner,
+            person=person,
+        )
+        place = Place(ticket, job_id(owner, request.name))
+        self.line.add(place)
+        return place
+
+    def _require_permission(self, terms: Terms, client: Client, person: int) -> Permission:
+        """Return what a process may. Root may everything, but who became root by sudo keeps the own limit of GPUs."""
+        if client.peer.uid or not person:
+            return require_permission(terms, client.peer)
+        own = find_permission((each for each in terms.permissions if each.number is not None), person, ())
+        return ROOT.replace(gpus=own.gpus) if own else ROOT
+
+    def _require_possible(self, request: Request, rules: ChoiceRules) -> tuple[int, list[int], bool]:
+        """Return how many GPUs are wanted, the numbers of those that fit, and whether these may be another's alone.
+
+        Raise what waiting cannot change.
+        """
+        policy = self._state.read_policy()
+        if not policy.enabled:
+            raise TrackerDisabled
+        choice, wanted = find_wanted(self._state.host, request.gpus, rules)
+        if not wanted:
+            raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
+        is_contested = choice is not None or bool(policy.exclusive_among(wanted))
+        return choice.count if choice else len(wanted), [gpu.number for gpu in wanted], is_contested
+
+    def _is_over_limit(self, permission: Permission, person: int, count: int) -> bool:
+        return bool(permission.gpus) and self.look().held(person) + count > permission.gpus
+
+    def _require_turn(self, among: Sequence[int], person: int, count: int, permission: Permission) -> None:
+        """Raise GpusRefused where others wait for these GPUs, or a person has as many as allowed."""
+        if self._is_over_limit(permission, person, count):
+            raise nothing_left(self._view.held(person), permission.gpus)
+        if waiting := self.line.waits_for(among):
+            who = "1 job waits" if waiting == 1 else f"{waiting} jobs wait"
+            raise GpusRefused(f"{who} for GPUs before this one", hint="'amd-ctk run --wait' waits in line")
+
+    def _read_terms(self, *, strict: bool = False) -> Terms:
+        """Return what the administrator says; where that cannot be read, what was said before, or ToolkitError."""
+        before = self._terms
+        try:
+            self._terms = self._find_terms(self._state.host)
+        except ToolkitError:
+            if strict:
+                raise
+        if self._terms.permissions != before.permissions:
+            self._dismiss()
+        return self._terms
+
+    def _dismiss(self) -> None:
+        """End the wait of those who may not reserve GPUs any more; others have another limit, perhaps."""
+        for place, client in self.line.connected():
+            try:
+                permission = require_permission(self._terms, client.peer)
+                place.limit = permission.gpus if client.peer.uid else place.limit
+            except ToolkitError as error:
+                self.line.end(place, client, error)
+
+    def _reconcile(self) -> None:
+        """Drop what ended while no broker was there."""
+        with suppress(ToolkitError), self._lock(self._state.lock_path):
+            prune_leases(self._state, self._processes, self._state.lease_paths(locked=True))
+
+    def _end_reservations(self) -> None:
+        """Drop the reservations whose time is over."""
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        for lease in self._view.leases:
+            if lease.until and lease.until <= now:
+                self._grants.take_back(lease.container_id)
+
+
+def _owner(client: Client, request: Request) -> int | None:
+    """Return whose job is meant: the own, for root anybody's (None) or that of the user it names. NotPermitted."""
+    if client.peer.uid:
+        if request.owner not in (None, client.peer.uid):
+            raise NotPermitted("only root may name another user", hint="run the command with sudo")
+        return client.peer.uid
+    return request.owner

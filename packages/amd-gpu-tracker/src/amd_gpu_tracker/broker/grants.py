@@ -1,0 +1,169 @@
+"""Give GPUs to a process of somebody, or reserve them for later: one lease each, under the tracker's lock."""
+
+from __future__ import annotations
+
+import time
+
+from amd_gpu_tracker.claims.by_name import reserve_by_name
+from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
+from amd_gpu_tracker.claims.release import release
+from amd_gpu_tracker.claims.reservation import reserve
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone
+from amd_gpu_tracker.records.lease import BY_API, Holder
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_gpu_tracker.claims.claim import Lock
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease, ProcessId
+    from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.choices.rules import ChoiceRules
+    from amdgpu_discovery.gpu import GpuLocation
+
+# The process that no reservation without a process outlives: a host that starts again has none of them.
+FIRST_PROCESS = 1
+
+
+class Grant(Value):
+    """What was given: the numbers of GPUs, and the variables by which a program has them."""
+
+    numbers: tuple[int, ...]
+    environment: dict[str, str]
+
+
+class Grants:
+    """What gives GPUs of one host and takes them back."""
+
+    __slots__ = ("_lock", "_processes", "_state", "given")
+
+    def __init__(self, state: State, processes: Processes, lock: Lock) -> None:
+        self._state = state
+        self._processes = processes
+        self._lock = lock
+        # The jobs that were given something, for the record of their ends.
+        self.given: set[str] = set()
+
+    def give(
+        self, job: str, request: str, process: ProcessId, *, person: int, rules: ChoiceRules, is_waiting: bool = False
+    ) -> Grant:
+        """Give the GPUs of a request to a process, under the id of its job. Errors as `Tracker.hold`."""
+        token = new_token(job)
+        gpus = self._reserve(job, request, process.pid, token, person=person, rules=rules, is_waiting=is_waiting)
+        return self._grant(gpus, token)
+
+    def keep(self, job: str, request: str, seconds: float, *, person: int, rules: ChoiceRules) -> tuple[int, ...]:
+        """Reserve GPUs for some time without a process. Errors as `Tracker.hold`."""
+        until = time.clock_gettime(time.CLOCK_BOOTTIME) + seconds
+        token = new_token(job)
+        gpus = self._reserve(job, request, FIRST_PROCESS, token, person=person, rules=rules, until=until)
+        return tuple(gpu.number for gpu in gpus)
+
+    def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Grant:
+        """Give the GPUs of a reservation to a process; GpusRefused where there is none, or somebody has them."""
+        lease = find_reservation(self._state, reservation, self._processes)
+        if lease is None or not lease.until:
+            raise no_reservation(reservation)
+        token = new_token(job)
+        claim = Claim(
+            holder=Holder(container_id=job, creator=process),
+            wanted=[gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus],
+            ways=(BY_API,),
+            token_digest=digest_of(token),
+            person=person,
+            reservation=reservation,
+        )
+        if not reserve(self._state, claim, processes=self._processes, lock=self._lock):
+            raise ContainerRunning(f"{job} has GPUs already", hint="give every job a name of its own")
+        self.given.add(job)
+        return self._grant(claim.wanted, token)
+
+    def give_again(self, job: str, process: ProcessId) -> Grant | None:
+        """Give a process what it was given before and was not told; None where it was given nothing."""
+        path = self._state.lease_path(("", job))
+        found = self._state.read_lease(path)
+        if found is None or found.creator != process:
+            return None
+        with self._lock(self._state.lock_path):
+            lease = self._state.read_lease(path)
+            if lease is None or lease.creator != process:
+                return None
+            token = new_token(job)
+            self._state.write_lease(lease.replace(token_digest=digest_of(token)))
+        return self._grant([gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus], token)
+
+    def require_free_name(self, job: str, name: str) -> None:
+        """Raise ContainerRunning where a job of this name runs: better now than after the wait."""
+        if find_reservation(self._state, job, self._processes) is not None:
+            raise ContainerRunning(f"{name} has GPUs already", hint="give every reservation a name of its own")
+
+    def take_back(self, job: str) -> tuple[Lease, ...]:
+        """Drop a lease whatever its process says."""
+        lease = self._state.read_lease(self._state.lease_path(("", job)))
+        creators = (lease.creator,) if lease else ()
+        return release(self._state, job, processes=self._processes, lock=self._lock, creators=creators).dropped
+
+    def release(self, job: str) -> None:
+        """End a reservation that no process holds; NotDone where there is none, ContainerRunning for that of a job."""
+        lease = find_reservation(self._state, job, self._processes)
+        if lease is None:
+            raise no_reservation(job)
+        if not lease.until:
+            raise ContainerRunning(f"the job {name_of(job)} is still running", hint="stop it first")
+        self.take_back(job)
+
+    def _reserve(
+        self,
+        job: str,
+        request: str,
+        pid: int,
+        token: str,
+        *,
+        person: int,
+        rules: ChoiceRules,
+        until: float = 0.0,
+        is_waiting: bool = False,
+    ) -> Sequence[GpuLocation]:
+        gpus = reserve_by_name(
+            self._state,
+            job,
+            request,
+            pid=pid,
+            processes=self._processes,
+            lock=self._lock,
+            rules=rules,
+            token_digest=digest_of(token),
+            person=person,
+            until=until,
+            is_waiting=is_waiting,
+        )
+        self.given.add(job)
+        return gpus
+
+    def _grant(self, gpus: Sequence[GpuLocation], token: str) -> Grant:
+        environment = build_environment(gpus, locate_gpus(self._state.host), token)
+        return Grant(numbers=tuple(gpu.number for gpu in gpus), environment=environment)
+
+
+def job_id(owner: int, name: str) -> str:
+    """Return the id of somebody's job or reservation: names belong to a user, and root's are plain."""
+    return f"{owner}/{name}" if owner else name
+
+
+def name_of(job: str) -> str:
+    """Return the name of a job without its owner."""
+    return job.rpartition("/")[2]
+
+
+def no_reservation(job: str) -> NotDone:
+    """Return the error for a name that is none of a reservation."""
+    return NotDone(f"there is no reservation {name_of(job)}", hint="see 'amd-ctk queue list'")
+
+
+def nothing_left(person_has: int, limit: int) -> GpusRefused:
+    """Return the error for somebody who has as many GPUs as allowed."""
+    return GpusRefused(f"you have {person_has} of {limit} GPUs", hint="'amd-ctk run --wait' waits in line")

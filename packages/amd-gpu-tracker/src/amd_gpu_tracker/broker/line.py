@@ -1,0 +1,246 @@
+"""The line of those who wait: who gets what, whenever something changed, and what the others are told."""
+
+from __future__ import annotations
+
+import time
+
+from amd_gpu_tracker.broker.grants import job_id
+from amd_gpu_tracker.broker.order import as_bits, serve, sort_waiters
+from amd_gpu_tracker.broker.place import Place
+from amd_gpu_tracker.broker.protocol import GRANTED, WAITING, Answer, refusal
+from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
+from amd_gpu_tracker.waiting.queue import Queue
+from amd_gpu_tracker.waiting.sentences import waiting_for
+from amd_gpu_tracker.waiting.tickets import Tickets
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from amd_gpu_tracker.broker.grants import Grant, Grants
+    from amd_gpu_tracker.broker.order import Waiter
+    from amd_gpu_tracker.broker.place import Client
+    from amd_gpu_tracker.broker.used import Used
+    from amd_gpu_tracker.broker.view import View
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.waiting.ticket import Ticket
+
+    Log = Callable[[str], None]
+
+# How often one who waits is told what for.
+TELL_SECONDS = 60.0
+# How often is looked for what no event tells: a waiter that goes on after Ctrl-Z, a container of a user that ends.
+LOOK_SECONDS = 5.0
+
+
+class Line:
+    """Everybody who waits on one host."""
+
+    __slots__ = (
+        *("_former", "_grants", "_is_changed", "_log", "_order", "_places", "_processes", "_tickets"),
+        *("_used", "has_stopped"),
+    )
+
+    def __init__(self, state: State, processes: Processes, grants: Grants, used: Used, log: Log) -> None:
+        self._processes = processes
+        self._grants = grants
+        self._used = used
+        self._log = log
+        self._former = Queue(state, processes)
+        self._tickets = Tickets(state, processes)
+        self._tickets.sweep()
+        found = self._tickets.waiting()
+        self._places = {each.number: Place(each, job_id(each.owner, each.name)) for each in found}
+        self._order = list(self._places.values())
+        self._is_changed = False
+        self.has_stopped = False
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def count_of(self, owner: int) -> int:
+        """Return how many jobs of a user wait."""
+        return sum(place.ticket.owner == owner for place in self._places.values())
+
+    def find(self, owner: int | None, name: str) -> list[Place]:
+        """Return the places of jobs of this name, of one owner or, for None, of all."""
+        return [
+            place
+            for place in self._places.values()
+            if place.ticket.name == name and owner in (None, place.ticket.owner)
+        ]
+
+    def next_number(self) -> int:
+        """Return a number behind all others."""
+        return max(time.clock_gettime_ns(time.CLOCK_BOOTTIME), max(self._places, default=0) + 1)
+
+    def add(self, place: Place) -> None:
+        """Let somebody wait."""
+        self._tickets.add(place.ticket)
+        self._places[place.ticket.number] = place
+        self._order.append(place)
+
+    def lose(self, client: Client) -> None:
+        """Drop the places of a client that went away."""
+        for place in [place for place in self._places.values() if place.client is client]:
+            self._remove(place)
+            self._log(f"gave up: {_title(place)}")
+
+    def cancel(self, place: Place) -> None:
+        """Take a job out of the line."""
+        self._remove(place)
+        if place.client:
+            place.client.finish(refusal(WaitOver(f"the job {place.ticket.name} was taken out of the queue")))
+        self._log(f"cancelled: {_title(place)}")
+
+    def connected(self) -> list[tuple[Place, Client]]:
+        """Return the places whose clients are there, with these."""
+        return [(place, place.client) for place in self._places.values() if place.client]
+
+    def end(self, place: Place, client: Client, error: ToolkitError) -> None:
+        """End the wait of a job that cannot have GPUs any more."""
+        self._remove(place)
+        client.finish(refusal(error))
+        self._log(f"refused: {_title(place)}: {error.message}")
+
+    def drop_cancelled(self) -> None:
+        """Take those out of the line whose tickets somebody took away, and those who ended without a connection."""
+        for place in list(self._places.values()):
+            if not self._tickets.has(place.ticket):
+                self.cancel(place)
+            elif place.client is None and not self._tickets.is_alive(place.ticket):
+                self._remove(place)
+
+    def waits_for(self, among: Iterable[int]) -> int:
+        """Return how many jobs wait for one of these GPUs and hold up others."""
+        bits = as_bits(among)
+        former = sum(ticket.holds_up(tuple(among)) for ticket in self._former_tickets())
+        waiting = (place for place in self._places.values() if place.waiter.among & bits)
+        return former + sum(not self._is_away(place) for place in waiting)
+
+    def serve(self, view: View, order: str, look: Callable[[], View]) -> None:
+        """Give GPUs to those whose turn it is. `look` returns the view after something was given."""
+        self.has_stopped = False
+        views = [view]
+        waiters = sort_waiters((place.waiter for place in self._places.values()), self._used.by_person, order)
+        self._order = [self._places[waiter.number] for waiter in waiters]
+
+        def is_passed_over(waiter: Waiter) -> bool:
+            place = self._places[waiter.number]
+            place.is_passed_over = self._is_away(place) or is_over_limit(place, views[-1])
+            return place.is_passed_over
+
+        def try_now(waiter: Waiter) -> bool:
+            is_over = self._try(self._places[waiter.number])
+            if is_over:
+                views.append(look())
+            return is_over
+
+        held_up = as_bits(number for ticket in self._former_tickets() for number in ticket.among)
+        serve(waiters, held_up, is_passed_over=is_passed_over, try_now=try_now)
+
+    def tell(self, view: View) -> None:
+        """Tell those who wait what for: at once who was told nothing yet, the others after a while."""
+        now = time.monotonic()
+        before: list[Place] = []
+        for place in self._order:
+            if place.ticket.number not in self._places:
+                continue
+            if place.client and (not place.said or now >= place.said_at + TELL_SECONDS):
+                self._tell(place, before, view, now)
+            if not place.is_passed_over:
+                before.append(place)
+
+    def next_tell(self) -> float | None:
+        """Return when somebody has to be told something, by the monotonic clock; None where that is not known."""
+        if not self._is_changed:
+            return None
+        return min((place.said_at + TELL_SECONDS for place in self._places.values() if place.client), default=None)
+
+    def has_absent(self) -> bool:
+        """Return whether somebody who waits has no connection."""
+        return any(place.client is None for place in self._places.values())
+
+    def _tell(self, place: Place, before: list[Place], view: View, now: float) -> None:
+        tickets = [other.ticket for other in before if other.waiter.among & place.waiter.among]
+        message = waiting_for(
+            place.ticket.count,
+            free=(view.free & place.waiter.among).bit_count(),
+            fitting=len(place.ticket.among),
+            host_total=view.host_total,
+            before=tickets,
+            hint=_limit_hint(place, view),
+            title=lambda ticket: _title_for(ticket, place.ticket.person),
+        )
+        place.said_at = now
+        if place.client and message != place.said:
+            place.said = message
+            people = tuple({ticket.person for ticket in tickets[:8]} - {place.ticket.person, 0})
+            place.client.say(Answer(kind=WAITING, message=message, people=people))
+
+    def _try(self, place: Place) -> bool:
+        """Give a job its GPUs, or end its wait; False where it goes on waiting."""
+        client = place.client
+        if client is None:
+            return False
+        if client.is_gone():
+            self._remove(place)
+            return True
+        ticket = place.ticket
+        try:
+            grant = self._grants.give(
+                place.job, place.request, ticket.waiter, person=ticket.person, rules=place.rules, is_waiting=True
+            )
+        except (GpusRefused, LockTimeout):
+            return False
+        except ToolkitError as error:
+            self.end(place, client, error)
+            return True
+        self._hand_over(place, client, grant)
+        return True
+
+    def _hand_over(self, place: Place, client: Client, grant: Grant) -> None:
+        if not self._remove(place) or client.is_gone():
+            self._grants.take_back(place.job)
+            client.finish(refusal(WaitOver(f"the job {place.ticket.name} was taken out of the queue")))
+            return
+        client.finish(Answer(kind=GRANTED, numbers=grant.numbers, environment=grant.environment))
+        self._log(f"granted: {_title(place)}: GPUs {list(grant.numbers)}")
+
+    def _remove(self, place: Place) -> bool:
+        self._places.pop(place.ticket.number, None)
+        self._is_changed = True
+        return self._tickets.drop(place.ticket)
+
+    def _is_away(self, place: Place) -> bool:
+        if place.is_absent():
+            return True
+        is_stopped = self._processes.is_stopped(place.ticket.waiter.pid)
+        self.has_stopped = self.has_stopped or is_stopped
+        return is_stopped
+
+    def _former_tickets(self) -> list[Ticket]:
+        """Return those who wait in the queue of the version before, and without the broker: they came first."""
+        return [ticket for ticket in self._former.waiting() if not self._former.is_stopped(ticket)]
+
+
+def is_over_limit(place: Place, view: View) -> bool:
+    """Return whether somebody would have more GPUs than allowed."""
+    return bool(place.limit) and view.held(place.ticket.person) + place.ticket.count > place.limit
+
+
+def _limit_hint(place: Place, view: View) -> str:
+    if not is_over_limit(place, view):
+        return ""
+    return f"you have {view.held(place.ticket.person)} of {place.limit} GPUs"
+
+
+def _title_for(ticket: Ticket, person: int) -> str:
+    """Return what a job is called for a person: another's is named with its owner."""
+    return ticket.name if ticket.person in (person, 0) else f"{{{ticket.person}}}'s {ticket.name}"
+
+
+def _title(place: Place) -> str:
+    return f"job {place.ticket.name} of user {place.ticket.person}, process {place.ticket.waiter.pid}"

@@ -1,0 +1,79 @@
+"""The socket: passed on by systemd (sd_listen_fds(3)), or made here."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+FIRST_DESCRIPTOR = 3
+BACKLOG = 4096
+
+
+class NothingToListenOn(ToolkitError):
+    """A broker that was neither passed a socket nor told where to make one."""
+
+    exit_code = 2
+
+
+def take_listener(path: str, environment: MutableMapping[str, str]) -> socket.socket:
+    """Return a socket that listens: that of systemd, or a new one at `path`."""
+    passed = _take_passed(environment)
+    if passed is not None:
+        return passed
+    if not path:
+        raise NothingToListenOn("no socket was passed on", hint="name a path, as in --listen PATH")
+    return _listen(path)
+
+
+def _take_passed(environment: MutableMapping[str, str]) -> socket.socket | None:
+    pid, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
+    if pid != str(os.getpid()) or count != "1":
+        return None
+    os.set_inheritable(FIRST_DESCRIPTOR, False)
+    passed = socket.socket(fileno=FIRST_DESCRIPTOR)
+    if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM:
+        raise NothingToListenOn("the socket that was passed on is no stream of Unix")
+    passed.setblocking(False)
+    return passed
+
+
+def _listen(path: str) -> socket.socket:
+    """Make a socket that everybody may connect to; one that a broker before left there is taken away."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    directory, name = os.path.split(os.path.abspath(path))
+    try:
+        os.makedirs(directory, mode=0o755, exist_ok=True)
+        _refuse_living(path)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        # A path of a socket has 107 bytes at most; that of a simulated host may be longer.
+        opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            made.bind(f"/proc/self/fd/{opened}/{name}")
+        finally:
+            os.close(opened)
+        # Who may is decided by who connects.
+        os.chmod(path, 0o666)  # noqa: S103
+        made.listen(BACKLOG)
+    except OSError as error:
+        made.close()
+        raise FileError(f"the socket {path} cannot be made: {reason(error)}") from error
+    return made
+
+
+def _refuse_living(path: str) -> None:
+    """Raise FileError where somebody listens at this path, and what is there is no socket."""
+    from amd_gpu_tracker.broker.client import connect
+
+    try:
+        connect(path).close()
+    except (FileNotFoundError, ConnectionRefusedError):
+        return
+    raise FileError(f"the socket {path} cannot be made: another broker listens there")

@@ -1,0 +1,139 @@
+"""Who is at the other end of a connection: what the kernel says, and nothing that the client says."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import ProcessId
+    from amdgpu_discovery.host import Host
+
+# Of asm-generic/socket.h; Python has no names for them.
+SO_PEERGROUPS = 59
+SO_PEERPIDFD = 77
+# What Python's getsockopt holds at most, 256 groups.
+GROUPS_BYTES = 1024
+CREDENTIALS = struct.Struct("iII")
+# The users whom the kernel gives what has no owner, and the one that means nobody.
+NOBODY = (65534, (1 << 32) - 1)
+SUBORDINATE_FILE = "/etc/subuid"
+
+
+class PeerRefused(ToolkitError):
+    """A process that is given nothing, because it cannot be told whose it is."""
+
+    exit_code = 3
+
+
+class Peer(Value):
+    """A process that asks.
+
+    Attributes:
+        uid: Its user.
+        gids: Its groups.
+        process: Which process it is.
+        login: Who logged in, where the kernel knows (`audit`); None where it does not.
+    """
+
+    uid: int
+    gids: tuple[int, ...]
+    process: ProcessId
+    login: int | None = None
+
+    def person(self, behind: int | None) -> int:
+        """Return the person: the process's user; of root who logged in, or who called sudo, as root's client says."""
+        if self.uid:
+            return self.uid
+        return self.login or behind or 0
+
+
+def find_peer(connection: socket.socket, processes: Processes, host: Host) -> tuple[Peer, int]:
+    """Return who is at the other end of a connection, and a pidfd of that process. PeerRefused.
+
+    A pidfd is given for a process that has ended, too, so that it has to be asked before anything is given.
+    """
+    pid, uid, gid = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+    if pid <= 0:
+        raise PeerRefused("the process that asks is not visible from here", hint="ask on the host, not in a container")
+    if uid in NOBODY or is_subordinate(uid, host):
+        raise PeerRefused(f"user {uid} is nobody who has an account", hint="ask outside of the container")
+    pidfd = _open_pidfd(connection, pid)
+    try:
+        return _found(processes, pid, uid, (gid, *_read_groups(connection, processes, pid)), pidfd), pidfd
+    except BaseException:
+        os.close(pidfd)
+        raise
+
+
+def has_ended(pidfd: int) -> bool:
+    """Return whether the process of a pidfd has ended."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def is_subordinate(uid: int, host: Host) -> bool:
+    """Return whether a uid is one of those that users' containers run with."""
+    try:
+        lines = host.read(SUBORDINATE_FILE).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return False
+    ranges = (line.split(":")[1:] for line in lines if line.count(":") == 2)
+    return any(_is_in_range(uid, *words) for words in ranges)
+
+
+def _found(processes: Processes, pid: int, uid: int, gids: tuple[int, ...], pidfd: int) -> Peer:
+    process = processes.find(pid)
+    uids = processes.uids(pid)
+    # Asked last: what was read is of this process only where it lives still.
+    if process is None or has_ended(pidfd):
+        raise PeerRefused("the process that asks has ended")
+    if set(uids) != {uid}:
+        # It is to become a job of whoever asked, and is somebody else by half, as a setuid program is.
+        raise PeerRefused(f"the process {pid} runs as several users", hint="ask without a setuid program")
+    return Peer(uid=uid, gids=gids, process=process, login=_read_login(processes, pid))
+
+
+def _open_pidfd(connection: socket.socket, pid: int) -> int:
+    try:
+        # Linux 6.5: of the very process that connected.
+        return int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, 4), "little")
+    except OSError:
+        pass
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        raise PeerRefused("the process that asks has ended") from error
+
+
+def _read_groups(connection: socket.socket, processes: Processes, pid: int) -> tuple[int, ...]:
+    try:
+        content = connection.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, GROUPS_BYTES)
+    except OSError:
+        # More groups than fit; those of the process are the same unless it changed them since.
+        return tuple(processes.gids(pid))
+    return struct.unpack(f"{len(content) // 4}I", content)
+
+
+def _read_login(processes: Processes, pid: int) -> int | None:
+    """Return the login uid that pam_loginuid(8) sets; None where there is none."""
+    try:
+        uid = int(read_file(f"{processes.directory}/{pid}/loginuid", largest=32))
+    except (OSError, ValueError):
+        return None
+    return uid if uid not in NOBODY else None
+
+
+def _is_in_range(uid: int, first: str, count: str) -> bool:
+    if not (first.isascii() and count.isascii() and first.isdecimal() and count.isdecimal()):
+        return False
+    return int(first) <= uid < int(first) + int(count)

@@ -1,0 +1,110 @@
+"""Who may reserve GPUs, how many at once, and among which.
+
+The administrator's words, `alice=1001:gpus=2:groups=notebooks`, `@gpu=44:gpus=2` and `everyone`, name users and groups
+by number as well, because nobody looks up names when GPUs are given.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+EVERYONE = "everyone"
+GROUP_SIGN = "@"
+NO_LIMIT = 0
+MOST_GPUS = 1024
+LARGEST_ID = (1 << 32) - 2
+
+
+class NotAllowed(ToolkitError):
+    """A user who may not reserve GPUs, or not these, or not so many."""
+
+    exit_code = 3
+
+
+class Permission(Value):
+    """What somebody may.
+
+    Attributes:
+        who: A user's name, `@` and a group's name, or `everyone`.
+        number: Number of the user or group; None for everyone.
+        gpus: How many GPUs at once; 0 where that is not limited.
+        groups: Groups of GPUs among which; () for all GPUs.
+    """
+
+    who: str
+    number: int | None = None
+    gpus: int = NO_LIMIT
+    groups: tuple[str, ...] = ()
+
+    @property
+    def is_of_group(self) -> bool:
+        """Return whether it is about the members of a group."""
+        return self.who.startswith(GROUP_SIGN)
+
+
+def parse_permission(text: str) -> Permission:
+    """Return what one of the administrator's words says; ValueError."""
+    whose, *limits = text.split(":")
+    who, _, number = whose.partition("=")
+    if not is_name(who) or (who == EVERYONE) != (number == ""):
+        raise ValueError(f"{whose!r} is not NAME=NUMBER, @GROUP=NUMBER or {EVERYONE}")
+    permission = Permission(who=who, number=_parse_number(number, LARGEST_ID) if number else None)
+    for limit in limits:
+        permission = _with_limit(permission, limit)
+    return permission
+
+
+def format_permission(permission: Permission) -> str:
+    """Return a permission as one of the administrator's words."""
+    number = "" if permission.number is None else f"={permission.number}"
+    gpus = f":gpus={permission.gpus}" if permission.gpus else ""
+    groups = f":groups={','.join(permission.groups)}" if permission.groups else ""
+    return f"{permission.who}{number}{gpus}{groups}"
+
+
+def find_permission(permissions: Iterable[Permission], uid: int, gids: Collection[int]) -> Permission | None:
+    """Return the permission that counts for a user, None where there is none.
+
+    One for the user goes before those for groups, and these go before that for everyone. Of several groups the one
+    that allows most counts.
+    """
+    permissions = list(permissions)
+    own = [each for each in permissions if each.number == uid and not each.is_of_group]
+    groups = [each for each in permissions if each.is_of_group and each.number in gids]
+    everyone = [each for each in permissions if each.who == EVERYONE]
+    return next(iter(own or sorted(groups, key=_generosity, reverse=True) or everyone), None)
+
+
+def parse_permissions(texts: Sequence[str]) -> tuple[Permission, ...]:
+    """Return what all of the administrator's words say; ValueError."""
+    return tuple(parse_permission(text) for text in texts)
+
+
+def is_name(text: str) -> bool:
+    """Return whether a user, @group or everyone can be written like this in the settings."""
+    name = text.removeprefix(GROUP_SIGN)
+    return bool(name) and name.isprintable() and not set(" =:,") & set(name)
+
+
+def _generosity(permission: Permission) -> tuple[bool, int, bool]:
+    return permission.gpus == NO_LIMIT, permission.gpus, not permission.groups
+
+
+def _with_limit(permission: Permission, text: str) -> Permission:
+    key, _, value = text.partition("=")
+    if key == "gpus":
+        return permission.replace(gpus=_parse_number(value, MOST_GPUS))
+    if key == "groups" and all(value.split(",")):
+        return permission.replace(groups=tuple(value.split(",")))
+    raise ValueError(f"{text!r} is not gpus=N or groups=GROUP,...")
+
+
+def _parse_number(text: str, largest: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(largest)) and int(text) <= largest):
+        raise ValueError(f"{text!r} is not a number")
+    return int(text)

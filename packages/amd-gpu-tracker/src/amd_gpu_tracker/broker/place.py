@@ -1,0 +1,71 @@
+"""A place in the line: a ticket, and the client that waits for it, while that is connected."""
+
+from __future__ import annotations
+
+import time
+
+from amd_gpu_tracker.broker.order import Waiter, as_bits
+from amdgpu_discovery.choices.rules import NO_RULES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from amd_gpu_tracker.broker.peer import Peer
+    from amd_gpu_tracker.broker.protocol import Answer
+    from amd_gpu_tracker.waiting.ticket import Ticket
+    from amdgpu_discovery.choices.rules import ChoiceRules
+
+    class Client(Protocol):
+        """What answers go to."""
+
+        peer: Peer
+
+        def is_gone(self) -> bool:
+            """Return whether the process that asked has ended."""
+
+        def say(self, answer: Answer) -> None:
+            """Send an answer that is not the last."""
+
+        def finish(self, answer: Answer) -> None:
+            """Send the last answer."""
+
+
+# How long a place is kept free for a client that lost its connection, before others go first.
+ABSENCE_SECONDS = 3.0
+
+
+class Place:
+    """One who waits."""
+
+    __slots__ = (
+        *("absent_since", "client", "is_passed_over", "job", "limit", "request", "rules", "said", "said_at", "ticket"),
+        "waiter",
+    )
+
+    def __init__(self, ticket: Ticket, job: str) -> None:
+        self.ticket = ticket
+        self.job = job
+        # Known where its client is connected.
+        self.client: Client | None = None
+        self.rules: ChoiceRules = NO_RULES
+        self.request = ""
+        self.limit = 0
+        # Whether it held up nobody when it was looked at last.
+        self.is_passed_over = False
+        self.said = ""
+        self.said_at = 0.0
+        self.absent_since = time.monotonic()
+        self.waiter = Waiter(number=ticket.number, person=ticket.person, among=as_bits(ticket.among))
+
+    def connect(self, client: Client, request: str, rules: ChoiceRules, limit: int) -> None:
+        """Let a client wait here, for the first time or after it lost its connection."""
+        self.client = client
+        self.request = request
+        self.rules = rules
+        self.limit = limit
+        self.said = ""
+
+    def is_absent(self) -> bool:
+        """Return whether its client is away for so long that it holds up nobody."""
+        return self.client is None and time.monotonic() > self.absent_since + ABSENCE_SECONDS

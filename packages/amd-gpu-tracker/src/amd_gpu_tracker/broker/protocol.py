@@ -1,0 +1,176 @@
+"""What a client and the broker say to each other: one JSON object a line.
+
+A connection is one request and its answers. The client sends one line; `waiting` may come many times, and `granted`,
+`done` or `refused` is the last.
+"""
+
+from __future__ import annotations
+
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+VERSION = 1
+# Where the socket is, which packages let systemd make.
+SOCKET = "/run/amd-container-toolkit/gpus.socket"
+LARGEST_LINE = 4096
+LONGEST_REQUEST = 1024
+LONGEST_NAME = 64
+# Of a message in an answer: the line has to hold its hint and JSON's escapes, too.
+LONGEST_MESSAGE = 500
+# A reservation by hand lasts this long at most.
+MOST_SECONDS = 30 * 86400
+MOST_GPUS = 1024
+LARGEST_UID = (1 << 32) - 2
+
+RUN = "run"
+RESERVE = "reserve"
+RELEASE = "release"
+CANCEL = "cancel"
+VERBS = (RUN, RESERVE, RELEASE, CANCEL)
+
+WAITING = "waiting"
+GRANTED = "granted"
+DONE = "done"
+REFUSED = "refused"
+
+
+class ProtocolError(ToolkitError):
+    """A line that is no request, or no answer."""
+
+    exit_code = 2
+
+
+class Request(Value):
+    """What a client asks for.
+
+    Attributes:
+        verb: `run` (GPUs for the asking process), `reserve` (for later), `release`, `cancel`.
+        name: Name of the job or reservation.
+        gpus: Which GPUs, as in AMD_VISIBLE_DEVICES.
+        wait: Whether to wait in line.
+        seconds: How long a reservation lasts.
+        reservation: Name of the reservation in which a job is to run; "" for none.
+        numbers: The GPUs that may be meant, as those of a batch job; None for all.
+        owner: Whose job or reservation is meant; only root may name another user.
+        behind: The user who became root by sudo, as root's client says; others are not asked.
+    """
+
+    verb: str
+    name: str
+    gpus: str = ""
+    wait: bool = False
+    seconds: int = 0
+    reservation: str = ""
+    numbers: tuple[int, ...] | None = None
+    owner: int | None = None
+    behind: int | None = None
+
+
+class Answer(Value):
+    """What the broker says.
+
+    Attributes:
+        kind: `waiting`, `granted`, `done` or `refused`.
+        message: What a person is told.
+        hint: What to do next; "" where there is nothing to say.
+        exit_code: What the client ends with where it is refused.
+        numbers: The GPUs that were granted.
+        environment: The variables by which a program has them.
+        people: Users in the message, in which `{1000}` stands for the name of user 1000. Only the client looks up
+            names.
+    """
+
+    kind: str
+    message: str = ""
+    hint: str = ""
+    exit_code: int = 0
+    numbers: tuple[int, ...] = ()
+    environment: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
+    people: tuple[int, ...] = ()
+
+
+def format_request(request: Request) -> bytes:
+    """Return a request as a line; ProtocolError where it is too long."""
+    line = dumps({"version": VERSION, **request.as_dict()}) + b"\n"
+    if len(line) > LARGEST_LINE:
+        raise ProtocolError("the request is too long")
+    return line
+
+
+def parse_request(line: bytes) -> Request:
+    """Return what a line asks for; ProtocolError for everything that `format_request` does not write."""
+    fields = _parse(line)
+    if fields.get("numbers") is not None:
+        fields["numbers"] = _numbers(fields["numbers"])
+    request: Request = _made(Request, fields)
+    if not _is_sound(request):
+        raise ProtocolError("the request cannot be understood")
+    return request
+
+
+def format_answer(answer: Answer) -> bytes:
+    """Return an answer as a line; what is too long is cut off."""
+    cut = answer.replace(message=answer.message[:LONGEST_MESSAGE], hint=answer.hint[:LONGEST_MESSAGE])
+    return dumps({"version": VERSION, **cut.as_dict()}) + b"\n"
+
+
+def parse_answer(line: bytes) -> Answer:
+    """Return what the broker says; ProtocolError where it is no answer."""
+    fields = _parse(line)
+    fields["numbers"] = _numbers(fields.get("numbers", []))
+    fields["people"] = tuple(uid for uid in fields.get("people", ()) if type(uid) is int)
+    answer: Answer = _made(Answer, fields)
+    texts = (answer.kind, answer.message, answer.hint, *answer.environment, *answer.environment.values())
+    if not all(type(text) is str for text in texts) or type(answer.exit_code) is not int:
+        raise ProtocolError("the answer cannot be understood")
+    return answer
+
+
+def refusal(error: ToolkitError) -> Answer:
+    """Return the answer that passes an expected failure on."""
+    return Answer(kind=REFUSED, message=error.message, hint=error.hint, exit_code=error.exit_code)
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        fields = loads(line)
+    except (RecursionError, ValueError) as error:
+        raise ProtocolError("the line is not JSON") from error
+    if type(fields) is not dict:
+        raise ProtocolError("the line is not an object")
+    if fields.pop("version", None) != VERSION:
+        raise ProtocolError(
+            f"this is not version {VERSION} of the protocol", hint="install the same version on both sides"
+        )
+    return fields
+
+
+def _made(kind: Any, fields: dict[str, Any]) -> Any:
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        raise ProtocolError("the line has other fields than it should") from error
+
+
+def _numbers(values: object) -> tuple[int, ...]:
+    is_list = type(values) is list and len(values) <= MOST_GPUS
+    if not is_list or not all(type(value) is int and 0 <= value < MOST_GPUS for value in values):  # type: ignore[attr-defined]
+        raise ProtocolError("the numbers of GPUs cannot be understood")
+    return tuple(values)  # type: ignore[arg-type]
+
+
+def _is_sound(request: Request) -> bool:
+    texts = (request.verb, request.name, request.gpus, request.reservation)
+    if not all(type(text) is str and text.isprintable() for text in texts) or type(request.wait) is not bool:
+        return False
+    if not all(
+        uid is None or (type(uid) is int and 0 <= uid <= LARGEST_UID) for uid in (request.owner, request.behind)
+    ):
+        return False
+    is_short = len(request.gpus) <= LONGEST_REQUEST and max(len(request.name), len(request.reservation)) <= LONGEST_NAME
+    return is_short and request.verb in VERBS and type(request.seconds) is int and 0 <= request.seconds <= MOST_SECONDS

@@ -1,0 +1,207 @@
+"""The broker's loop: nothing in it waits but for the kernel, and nobody in it waits for another client."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from contextlib import suppress
+
+from amd_gpu_tracker.broker.connection import Connection
+from amd_gpu_tracker.broker.line import LOOK_SECONDS
+from amd_gpu_tracker.broker.peer import find_peer
+from amd_gpu_tracker.broker.place import ABSENCE_SECONDS
+from amd_gpu_tracker.broker.protocol import Answer, format_answer, refusal
+from amd_gpu_tracker.broker.wakes import Wakes
+from amd_gpu_tracker.errors import WaitRefused
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.desk import Desk
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.state import State
+
+# Where the administrator's settings are.
+SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"
+# How many clients are heard before those who wait are looked at.
+AT_ONCE = 128
+# Of one user other than root.
+MOST_CONNECTIONS = 1_100
+# How long the broker stays when nobody needs it.
+IDLE_SECONDS = 60.0
+# Where the process has no descriptor left, it accepts nobody for so long.
+PAUSE_SECONDS = 0.2
+
+
+class Server:
+    """Who is connected, and when to look."""
+
+    __slots__ = (
+        *("_accepts_at", "_clients", "_desk", "_idle_since", "_idle_seconds", "_is_over", "_listener", "_processes"),
+        *("_state", "_stop", "_wakes"),
+    )
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        state: State,
+        processes: Processes,
+        desk: Desk,
+        *,
+        idle_seconds: float | None = IDLE_SECONDS,
+    ) -> None:
+        """Serve those who connect to `listener`; end after `idle_seconds` without anything to do, None for never."""
+        self._listener = listener
+        self._state = state
+        self._processes = processes
+        self._desk = desk
+        self._clients: dict[int, Connection] = {}
+        self._wakes = Wakes()
+        self._idle_seconds = idle_seconds
+        self._idle_since = time.monotonic()
+        self._accepts_at = 0.0
+        self._is_over = False
+        self._stop, stopping = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(stopping, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._end)
+
+    def run(self) -> None:
+        """Serve until nobody needs it, or a signal ends it. Who waits then connects again and has the same place."""
+        while not self._is_over:
+            if self._desk.is_changed:
+                self._serve()
+            self._close_finished()
+            if self._is_idle():
+                return
+            ready = self._poll()
+            if any(descriptor in ready for descriptor in self._wakes.descriptors()):
+                self._wakes.hear()
+                self._desk.is_changed = True
+            for descriptor in ready & self._clients.keys():
+                self._hear(self._clients[descriptor])
+            if self._listener.fileno() in ready:
+                self._accept()
+            self._drop_silent()
+        # Who may not reserve GPUs any more is told so: the others connect again.
+        self._serve()
+
+    def _serve(self) -> None:
+        state = self._state
+        settings, policy = state.host.path(SETTINGS_DIRECTORY), os.path.dirname(state.policy_path)
+        self._wakes.watch((state.leases_directory, f"{state.run_directory}/waiting", policy, settings))
+        try:
+            self._desk.serve()
+        except ToolkitError:
+            # Whatever is wrong with the tracker is told to those who ask; it is looked at again after a while.
+            self._desk.is_changed = False
+        self._wakes.follow(self._desk.view.holders)
+
+    def _poll(self) -> set[int]:
+        poll = select.poll()
+        if time.monotonic() >= self._accepts_at:
+            poll.register(self._listener, select.POLLIN)
+        for descriptor in (self._stop, *self._wakes.descriptors()):
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, client in self._clients.items():
+            poll.register(descriptor, select.POLLIN | (select.POLLOUT if client.has_more else 0))
+        seconds = self._seconds_until_next()
+        ready = {descriptor for descriptor, _ in poll.poll(None if seconds is None else int(seconds * 1000) + 1)}
+        if not ready:
+            # Something is due: the end of a reservation, a look, a word to those who wait.
+            self._desk.is_changed = True
+        return ready
+
+    def _seconds_until_next(self) -> float | None:
+        """Return how long nothing is to be done unless something happens."""
+        now = time.monotonic()
+        due = [client.deadline for client in self._clients.values() if client.deadline is not None]
+        due += [self._accepts_at] if self._accepts_at > now else []
+        line = self._desk.line
+        if len(line):
+            is_untold = self._wakes.is_blind or line.has_stopped or self._desk.view.has_user_leases
+            due += [now + LOOK_SECONDS] if is_untold else []
+            due += [now + ABSENCE_SECONDS] if line.has_absent() else []
+            due += [at for at in (line.next_tell(),) if at is not None]
+        if self._desk.view.next_end is not None:
+            due.append(now + self._desk.view.next_end - time.clock_gettime(time.CLOCK_BOOTTIME))
+        if self._idle_seconds is not None and not self._is_needed():
+            due.append(self._idle_since + self._idle_seconds)
+        return max(0.0, min(due) - now) if due else None
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                connected, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:
+                # No descriptors, or the client is gone already.
+                self._accepts_at = time.monotonic() + PAUSE_SECONDS
+                return
+            connected.setblocking(False)
+            self._greet(connected)
+
+    def _greet(self, connected: socket.socket) -> None:
+        """Find out who has connected; who is nobody, or has too many connections, is told so and sent away."""
+        try:
+            peer, pidfd = find_peer(connected, self._processes, self._state.host)
+        except ToolkitError as error:
+            _send_away(connected, refusal(error))
+            return
+        except OSError:
+            connected.close()
+            return
+        client = Connection(connected, peer, pidfd)
+        own = sum(other.peer.uid == peer.uid for other in self._clients.values()) if peer.uid else 0
+        if own >= MOST_CONNECTIONS:
+            client.finish(refusal(WaitRefused(f"user {peer.uid} has {own} connections", hint="try again later")))
+            client.close()
+            return
+        self._clients[client.fileno()] = client
+        # Mostly it has asked already.
+        self._hear(client)
+
+    def _hear(self, client: Connection) -> None:
+        try:
+            request = client.read()
+        except ToolkitError as error:
+            client.finish(refusal(error))
+            return
+        if request is not None:
+            self._desk.hear(client, request)
+        if client.has_more:
+            client.write()
+
+    def _drop_silent(self) -> None:
+        now = time.monotonic()
+        for client in self._clients.values():
+            if client.deadline is not None and now >= client.deadline:
+                client.is_closed = True
+
+    def _close_finished(self) -> None:
+        for descriptor, client in list(self._clients.items()):
+            if client.is_closed:
+                del self._clients[descriptor]
+                self._desk.lose(client)
+                client.close()
+
+    def _is_needed(self) -> bool:
+        return bool(self._clients or len(self._desk.line) or self._desk.view.reservations)
+
+    def _is_idle(self) -> bool:
+        if self._is_needed():
+            self._idle_since = time.monotonic()
+        return self._idle_seconds is not None and time.monotonic() >= self._idle_since + self._idle_seconds
+
+    def _end(self, *_: object) -> None:
+        self._is_over = True
+
+
+def _send_away(connected: socket.socket, answer: Answer) -> None:
+    with suppress(OSError):
+        connected.send(format_answer(answer))
+    connected.close()

@@ -1,0 +1,64 @@
+"""What people used lately, in GPU-seconds: a file beside the leases, so that a broker that starts again knows it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from amd_gpu_tracker.broker.order import with_use
+from amd_gpu_tracker.records.lease import NEVER
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_json import dumps, loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amd_gpu_tracker.records.state import State
+
+# What a broker that is killed forgets at most.
+SAVE_SECONDS = 5.0
+
+
+class Used:
+    """GPU-seconds by person."""
+
+    __slots__ = ("_at", "_holding", "_path", "_saved_at", "by_person")
+
+    def __init__(self, state: State) -> None:
+        self._path = f"{state.run_directory}/used.json"
+        self._at, self.by_person = _read(self._path)
+        self._saved_at = 0.0
+        self._holding: dict[int, int] | None = None
+
+    def count(self, holding: Mapping[int, int]) -> None:
+        """Count the time since the last call; from now on persons hold so many GPUs, as `holding` says."""
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        before = dict(holding) if self._holding is None else self._holding
+        self.by_person = with_use(self.by_person, before, now - self._at)
+        is_new = before != holding
+        self._at, self._holding = now, dict(holding)
+        if is_new or now > self._saved_at + SAVE_SECONDS:
+            self._save(now)
+
+    def _save(self, now: float) -> None:
+        self._saved_at = now
+        used = {str(person): amount for person, amount in self.by_person.items()}
+        # A full disk must not keep anybody from GPUs.
+        with suppress(FileError):
+            replace_file(self._path, dumps({"at": now, "used": used}) + b"\n", mode=0o644)
+
+
+def _read(path: str) -> tuple[float, dict[int, float]]:
+    """Return when what was used was counted last, in seconds since boot, and what was used until then."""
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    try:
+        fields = loads(read_plain_file(path)[0])
+        used = {int(person): float(amount) for person, amount in fields["used"].items()}
+        at = float(fields["at"])
+    except (AttributeError, KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
+        return now, {}
+    is_sound = 0 <= at <= now and all(0 <= amount < NEVER for amount in used.values())
+    return (at, used) if is_sound else (now, {})

@@ -1,0 +1,81 @@
+"""What the broker sees of the leases: who holds GPUs, how many each person has, and which processes to follow."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.life.lease_scan import scan_leases
+from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.life.user_leases import read_user_leases
+from amd_gpu_tracker.records.lease import BY_API
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease, ProcessId
+    from amd_gpu_tracker.records.state import State
+
+
+class View(Value):
+    """The leases at one moment.
+
+    Attributes:
+        leases: The living ones.
+        free: The GPUs that nobody has, as bits.
+        host_total: How many GPUs the host has.
+        has_user_leases: Whether rootless containers of users have GPUs, of whose end nothing tells.
+        holders: The processes whose end may free GPUs.
+    """
+
+    leases: tuple[Lease, ...] = ()
+    free: int = 0
+    host_total: int = 0
+    has_user_leases: bool = False
+    holders: frozenset[ProcessId] = frozenset()
+
+    def held(self, person: int) -> int:
+        """Return how many GPUs a person has."""
+        return self.holding.get(person, 0)
+
+    @property
+    def holding(self) -> dict[int, int]:
+        """Return how many GPUs each person has; a reservation and the job in it have them once."""
+        keys: dict[int, set[str]] = {}
+        for lease in self.leases:
+            if lease.person is not None:
+                keys.setdefault(lease.person, set()).update(lease.gpus)
+        return {person: len(theirs) for person, theirs in keys.items()}
+
+    @property
+    def reservations(self) -> list[Lease]:
+        """Return what was reserved for jobs and programs, in contrast to containers."""
+        return [lease for lease in self.leases if BY_API in lease.ways]
+
+    @property
+    def next_end(self) -> float | None:
+        """Return when the next reservation ends by itself, in seconds since boot."""
+        return min((lease.until for lease in self.leases if lease.until), default=None)
+
+
+def read_view(state: State, processes: Processes) -> View:
+    """Return what the leases say now. Takes no lock and changes nothing."""
+    leases = scan_leases(state, processes, state.lease_paths()).living
+    users = read_user_leases(state, processes).proved
+    gpus = locate_gpus(state.host)
+    busy = _keys(leases) | _keys(user.lease for user in users)
+    free = sum(1 << gpu.number for gpu in gpus if gpu.key not in busy)
+    holders = frozenset(_holder(lease, processes) for lease in leases)
+    return View(leases=leases, free=free, host_total=len(gpus), has_user_leases=bool(users), holders=holders)
+
+
+def _holder(lease: Lease, processes: Processes) -> ProcessId:
+    """Return the process whose end is the end of a lease, as far as that is known."""
+    if lease.init or BY_API in lease.ways:
+        return lease.init or lease.creator
+    return judge(lease, processes).found_init or lease.creator
+
+
+def _keys(leases: Iterable[Lease]) -> set[str]:
+    return {key for lease in leases for key in lease.gpus}

@@ -1,0 +1,285 @@
+"""People without root have GPUs, wait for them, and cannot take each other's."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from amd_gpu_tracker.broker.protocol import CANCEL, RELEASE, RESERVE, Request
+from amd_gpu_tracker.tracker import Tracker
+from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
+
+NO_GPUS = "3: you may not reserve GPUs on this host (ask the administrator for 'amd-ctk users allow 40002')"
+
+ONE_AT_ONCE = "3: you may have 1 GPU at once, and this asks for 2 (ask for fewer)"
+
+
+def test_a_user_has_exclusive_gpus_and_the_next_waits_for_them(host, person):
+    alice = person(ALICE, run("train", "free:8"))
+    assert alice.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
+    bob = person(BOB, run("train", "free:2"))
+    assert bob.line() == "waiting for 2 GPUs: 0 free of 8"
+    assert users(host) == {number: ["40001/train"] for number in range(8)}
+
+    alice.end()
+
+    assert bob.line() == "got (0, 1)"
+    assert users(host) == {0: ["40002/train"], 1: ["40002/train"]}
+
+
+def test_who_waits_is_told_whose_jobs_are_before(person):
+    alice = person(ALICE, run("eval", "free:8"))
+    alice.line()
+    person(BOB, run("sweep-3", "free:8")).line()
+
+    carol = person(CAROL, run("mine", "free:1"))
+
+    assert carol.line() == "waiting for 1 GPU: 0 free of 8, 1 job before this one (user 40002's sweep-3: 8 GPUs)"
+
+
+def test_without_permission_nobody_has_gpus(broker, person):
+    broker.say("fifo", "alice=40001")
+
+    assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
+    assert person(BOB, run("b", "free:1")).line() == NO_GPUS
+
+
+def test_a_group_may_and_the_most_specific_counts(broker, person):
+    broker.say("fifo", "everyone:gpus=1", "@gpu=40044:gpus=2", "alice=40001:gpus=3")
+
+    assert (
+        person(CAROL, run("c", "free:2")).line() == "3: you may have 1 GPU at once, and this asks for 2 (ask for fewer)"
+    )
+    assert person(BOB, run("b", "free:2"), groups=[40044]).line() == "got (0, 1)"
+    assert person(ALICE, run("a", "free:3"), groups=[40044]).line() == "got (4, 5, 6)"
+
+
+def test_a_limit_holds_for_all_jobs_of_a_person_together(broker, person):
+    broker.say("fifo", "everyone:gpus=2")
+    first = person(ALICE, run("first", "free:1"))
+    assert first.line() == "got (0,)"
+    assert person(ALICE, run("second", "free:1", wait=False)).line() == "got (1,)"
+    third = person(ALICE, run("third", "free:1"))
+    assert third.line() == "waiting for 1 GPU: 6 free of 8; you have 2 of 2 GPUs"
+    refused = person(ALICE, run("fourth", "free:1", wait=False))
+    assert refused.line() == "1: you have 2 of 2 GPUs ('amd-ctk run --wait' waits in line)"
+    # Who is over a limit holds up nobody.
+    assert person(BOB, run("other", "free:1")).line() == "got (2,)"
+
+    first.end()
+
+    assert third.line() == "got (0,)"
+
+
+def test_a_permission_may_be_for_some_gpus_only(broker, person):
+    broker.say("fifo", "everyone:groups=notebooks")
+
+    assert person(ALICE, run("a", "free:2")).line() == "got (0, 1)"
+    assert person(BOB, run("b", "5")).line().startswith("4: ")
+
+
+def test_names_belong_to_their_owner(host, broker, person):
+    assert person(ALICE, run("train", "0")).line() == "got (0,)"
+    assert person(BOB, run("train", "1")).line() == "got (1,)"
+    assert person(ALICE, run("train", "2")).line() == (
+        "9: train has GPUs already (give every reservation a name of its own)"
+    )
+    waiting = person(BOB, run("late", "0"))
+    waiting.line()
+
+    assert person(ALICE, Request(verb=CANCEL, name="late")).line() == (
+        "11: no job late waits for GPUs (see 'amd-ctk queue list')"
+    )
+    assert person(ALICE, Request(verb=CANCEL, name="late", owner=BOB)).line() == (
+        "3: only root may name another user (run the command with sudo)"
+    )
+    assert waiting.says_nothing()
+    assert person(BOB, Request(verb=CANCEL, name="late")).line() == "got ()"
+    assert waiting.line() == "12: the job late was taken out of the queue"
+
+
+def test_root_cancels_anybodys_job(person):
+    person(ALICE, run("train", "0")).line()
+    bobs, carols = person(BOB, run("late", "0")), person(CAROL, run("late", "0"))
+    bobs.line()
+    carols.line()
+
+    assert person(0, Request(verb=CANCEL, name="late")).line() == (
+        "11: 2 users have a job late that waits (say whose, with --user)"
+    )
+    assert person(0, Request(verb=CANCEL, name="late", owner=CAROL)).line() == "got ()"
+    assert carols.line() == "12: the job late was taken out of the queue"
+
+
+def test_a_reservation_is_kept_without_a_process_and_used_by_one_job_at_a_time(host, person):
+    reserve = Request(verb=RESERVE, name="debug", gpus="free:2", seconds=3600)
+    assert person(ALICE, reserve).line() == "got (0, 1)"
+    assert users(host) == {0: ["40001/debug"], 1: ["40001/debug"]}
+    assert person(BOB, run("mine", "0", wait=False)).line().startswith("1: ")
+    inside = person(ALICE, run("lab", "", reservation="debug"))
+    assert inside.line() == "got (0, 1)"
+
+    assert person(ALICE, run("more", "", reservation="debug")).line().startswith("1: GPUs [0 1] are exclusive")
+    assert person(BOB, run("lab", "", reservation="debug")).line() == (
+        "11: there is no reservation debug (see 'amd-ctk queue list')"
+    )
+    assert person(BOB, Request(verb=RELEASE, name="debug")).line().startswith("11: ")
+    inside.end()
+    assert person(ALICE, run("more", "", reservation="debug")).line() == "got (0, 1)"
+
+
+def test_a_released_reservation_stays_with_the_job_in_it(host, person):
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
+    inside = person(ALICE, run("lab", "", reservation="debug"))
+    inside.line()
+
+    assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == "got ()"
+
+    assert users(host) == {0: ["40001/lab"]}
+    inside.end()
+    assert users(host) == {}
+
+
+def test_a_reservation_ends_by_itself_and_the_next_is_served(host, person):
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="free:8", seconds=1)).line()
+
+    bob = person(BOB, run("next", "free:8"))
+
+    lines = [bob.line()]
+    if lines[0].startswith("waiting"):
+        lines.append(bob.line())
+    assert lines[-1] == "got (0, 1, 2, 3, 4, 5, 6, 7)"
+    assert users(host)[0] == ["40002/next"]
+
+
+def test_a_reservation_and_its_job_count_once(broker, person):
+    broker.say("fifo", "everyone:gpus=2")
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="free:1", seconds=3600)).line()
+    assert person(ALICE, run("lab", "", reservation="debug")).line() == "got (0,)"
+
+    assert person(ALICE, run("train", "free:1", wait=False)).line() == "got (1,)"
+
+
+def test_nobody_is_overtaken_by_one_who_wants_less(person):
+    alice = person(ALICE, run("a", "free:7"))
+    alice.line()
+    wide = person(BOB, run("wide", "free:8"))
+    wide.line()
+    narrow = person(CAROL, run("narrow", "free:1"))
+    narrow.line()
+
+    assert person(CAROL, run("now", "free:1", wait=False)).line() == (
+        "1: 2 jobs wait for GPUs before this one ('amd-ctk run --wait' waits in line)"
+    )
+    assert narrow.says_nothing()
+    alice.end()
+    assert wide.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
+    wide.end()
+    assert narrow.line() == "got (0,)"
+
+
+def test_who_was_stopped_holds_up_nobody(person):
+    alice = person(ALICE, run("a", "0"))
+    alice.line()
+    stopped = person(BOB, run("stopped", "0"))
+    stopped.line()
+    last = person(CAROL, run("last", "0"))
+    last.line()
+    stopped.kill(signal.SIGSTOP)
+
+    alice.end()
+
+    assert last.line() == "got (0,)"
+    stopped.kill(signal.SIGCONT)
+    last.end()
+    assert stopped.line() == "got (0,)"
+
+
+def test_who_is_killed_while_waiting_or_running_keeps_nobody(host, person):
+    alice = person(ALICE, run("a", "0"))
+    alice.line()
+    second = person(BOB, run("b", "0"))
+    second.line()
+    third = person(CAROL, run("c", "0"))
+    third.line()
+
+    second.kill()
+    alice.kill()
+
+    assert third.line() == "got (0,)"
+    assert Tracker(host).waiting() == []
+
+
+def test_the_time_to_wait_ends(host, person):
+    person(ALICE, run("a", "0")).line()
+    bob = person(BOB, run("b", "0"), timeout=0.2)
+
+    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert bob.line() == "12: there was no GPU for b in time"
+    wait_until(lambda: Tracker(host).waiting() == [])
+
+
+def test_disabling_the_tracker_ends_every_wait(host, person):
+    person(ALICE, run("a", "free:8")).line()
+    waiters = [person(uid, run("b", "free:1")) for uid in (BOB, CAROL)]
+    for each in waiters:
+        each.line()
+
+    Tracker(host).disable()
+
+    for each in waiters:
+        assert each.line().startswith("11: ")
+
+
+def test_who_is_denied_while_waiting_is_told_so(host, broker, person):
+    alice = person(ALICE, run("a", "0"))
+    alice.line()
+    bob = person(BOB, run("b", "0"))
+    bob.line()
+    broker.say("fifo", "alice=40001")
+
+    # Anything that changes lets the broker look.
+    person(ALICE, run("other", "1")).line()
+
+    assert bob.line() == NO_GPUS
+    assert users(host)[0] == ["40001/a"]
+
+
+def test_jobs_of_everybody_are_listed_for_everybody(host, person):
+    person(ALICE, run("a", "0")).line()
+    person(BOB, run("b", "0")).line()
+    person(CAROL, run("c", "0")).line()
+
+    tickets = Tracker(host).waiting()
+    uses = Tracker(host).status().gpus[0].containers
+
+    assert [(ticket.name, ticket.person) for ticket in tickets] == [("b", BOB), ("c", CAROL)]
+    assert [(use.container_id, use.person) for use in uses] == [("40001/a", ALICE)]
+
+
+def test_what_happened_is_on_record(broker, person):
+    alice = person(ALICE, run("a", "0"))
+    alice.line()
+    pid = alice.pid
+    alice.end()
+
+    wait_until(lambda: len(broker.lines()) >= 3)
+    assert broker.lines()[1:3] == [f"granted: job a of user 40001, process {pid}: GPUs [0]", "ended: 40001/a"]
+
+
+def test_a_waiter_is_root_behind_sudo_and_keeps_the_own_limit(broker, person):
+    broker.say("fifo", "alice=40001:gpus=1")
+
+    assert person(0, run("a", "free:2", wait=False, behind=ALICE)).line().startswith("3: you may have 1 GPU at once")
+    assert person(0, run("a", "free:2", wait=False)).line() == "got (0, 1)"
+
+
+@pytest.mark.parametrize("request_text", ["free:9", "9", "", "none", "free:1+group:nobody"])
+def test_what_can_never_be_met_is_refused_at_once(person, request_text):
+    assert person(ALICE, run("a", request_text)).line().startswith("4: ")
+
+
+def test_a_broker_that_is_not_needed_ends(host, broker):
+    assert os.WIFEXITED(broker.kill(signal.SIGTERM))

@@ -1,0 +1,182 @@
+"""A broker as a process, and people with uids of their own who ask it; needs root."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from amd_gpu_tracker.broker.client import ask
+from amd_gpu_tracker.broker.people import parse_permissions
+from amd_gpu_tracker.broker.protocol import RUN, SOCKET, Request
+from amd_gpu_tracker.broker.serve import serve
+from amd_gpu_tracker.broker.terms import Terms
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.choices.rules import ChoiceRules
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
+
+# Many times what a step takes, for machines that are busy.
+SECONDS = 90
+# Uids that no account has.
+ALICE, BOB, CAROL = 40001, 40002, 40003
+GROUPS = {"notebooks": "0-1"}
+
+
+class Broker:
+    """A broker that may be killed and started again; who may what can be changed at any time."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.socket = host.path(SOCKET)
+        self.log = host.path("/log")
+        self._said = host.path("/terms")
+        self.pid = 0
+        self.say("fifo", "everyone")
+
+    def say(self, order: str, *permissions: str) -> None:
+        with open(self._said, "w", encoding="utf-8") as file:
+            file.write("\n".join((order, *permissions)))
+
+    def start(self) -> Broker:
+        self.pid = os.fork()
+        if not self.pid:
+            with contextlib.suppress(BaseException):
+                log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                sys.stderr = os.fdopen(log, "w")
+                try:
+                    serve(self.host, self._terms, listen=self.socket)
+                except BaseException:
+                    traceback.print_exc()
+                    os._exit(1)
+            os._exit(0)
+        wait_until(lambda: self._listens(self.pid))
+        return self
+
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        os.kill(self.pid, number)
+        status = os.waitpid(self.pid, 0)[1]
+        self.pid = 0
+        return status
+
+    def lines(self) -> list[str]:
+        with open(self.log, encoding="utf-8") as file:
+            return file.read().splitlines()
+
+    def _terms(self, _: Host) -> Terms:
+        with open(self._said, encoding="utf-8") as file:
+            order, *permissions = file.read().splitlines()
+        return Terms(rules=ChoiceRules(groups=GROUPS), permissions=parse_permissions(permissions), order=order)
+
+    def _listens(self, pid: int) -> bool:
+        assert os.waitpid(pid, os.WNOHANG)[0] == 0, self.lines()
+        try:
+            # Refused before anything is looked at.
+            return ask(self.socket, Request(verb="cancel", name="nobody")) is not None
+        except ToolkitError:
+            return True
+
+
+class Person:
+    """A process of a user that asks, says what it was told, and lives until it is told to end."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        uid: int,
+        request: Request,
+        *,
+        timeout: float | None = None,
+        groups: Sequence[int] = (),
+    ) -> None:
+        self.uid = uid
+        said, self._say = os.pipe()
+        self._end, end = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            os.close(said)
+            os.close(end)
+            become(uid, groups)
+            self._run(broker.socket, request, timeout)
+        os.close(self._say)
+        os.close(self._end)
+        self._said, self._ending = said, end
+        self._is_closed = False
+        self._text = ""
+
+    def _run(self, path: str, request: Request, timeout: float | None) -> NoReturn:
+        def tell(sentence: str) -> None:
+            os.write(self._say, f"{sentence}\n".encode())
+
+        try:
+            answer = ask(path, request, timeout=timeout, tell=tell)
+            tell(f"got {answer.numbers}" if answer else "nobody listens")
+            os.read(self._end, 1)
+        except ToolkitError as error:
+            tell(f"{error.exit_code}: {error}")
+        except BaseException:
+            tell(traceback.format_exc())
+        os._exit(0)
+
+    def line(self) -> str:
+        while "\n" not in self._text:
+            ready = select.select([self._said], [], [], SECONDS)[0]
+            assert ready, f"{self.uid} is told nothing"
+            if not (more := os.read(self._said, 65536)):
+                return ""
+            self._text += more.decode()
+        line, _, self._text = self._text.partition("\n")
+        return line
+
+    def says_nothing(self, seconds: float = 0.3) -> bool:
+        return not self._text and not select.select([self._said], [], [], seconds)[0]
+
+    def end(self) -> None:
+        os.write(self._ending, b"x")
+        os.waitpid(self.pid, 0)
+        self._close()
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        os.kill(self.pid, number)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+            self._close()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        os.close(self._said)
+        os.close(self._ending)
+
+
+def become(uid: int, groups: Sequence[int] = ()) -> None:
+    """Become another user for good."""
+    os.setgroups(list(groups))
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def run(name: str, gpus: str, *, wait: bool = True, **more: Any) -> Request:
+    return Request(verb=RUN, name=name, gpus=gpus, wait=wait, **more)
+
+
+def users(host: Host) -> dict[int, list[str]]:
+    """Return the jobs of each GPU that has one."""
+    found = {gpu.number: [use.container_id for use in gpu.containers] for gpu in Tracker(host).status().gpus}
+    return {number: jobs for number, jobs in found.items() if jobs}
