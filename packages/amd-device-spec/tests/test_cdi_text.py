@@ -134,3 +134,28 @@ def test_aliases_that_stand_for_too_much_are_refused(text):
 
 def test_an_alias_stands_for_what_it_names():
     assert parse_spec(b"a: &a [1, 2]\nb: *a\n").tree == {"a": [1, 2], "b": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"x{i}: &x{i} {{<<: *x{i - 1}, k{i}: 1}}\n" if i else "x0: &x0 {k: 1}\n" for i in range(400)),
+        "a: &a {" + "".join(f"k{i}: 1, " for i in range(800)) + "}\n" + "x: {? !!merge x : [" + "*a, " * 800 + "]}\n",
+    ],
+    ids=["one on another", "many of many keys"],
+)
+def test_merges_that_stand_for_too_much_are_refused_before_they_are_made(text):
+    with pytest.raises(BrokenText, match="its merges stand for too much"):
+        parse_spec(text.encode())
+
+
+def test_a_merge_stands_for_what_it_names():
+    tree = parse_spec(b"x-all: &all {a: 1, b: 2}\nfirst: {<<: *all, b: 3}\n").tree
+
+    assert (tree["first"]["a"], tree["first"]["b"]) == (1, 3)
+
+
+def test_yaml_is_bounded_in_size_and_json_is_not():
+    with pytest.raises(BrokenText, match="YAML of more than 512 KiB is not read"):
+        parse_spec(b"a: " + b"x" * 600_000)
+    assert parse_spec(b'{"a": "' + b"x" * 600_000 + b'"}').tree["a"][:1] == "x"

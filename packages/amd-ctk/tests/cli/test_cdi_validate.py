@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
@@ -187,3 +188,17 @@ def test_without_a_driver_only_the_form_can_be_validated(spec, host, amd_ctk):
     assert (answer.returncode, answer.stdout) == (1, "Validating CDI spec: /etc/cdi/amd.json\n")
     assert answer.stderr.startswith("failed to validate CDI spec: amdgpu driver unavailable: ")
     assert amd_ctk("cdi", "validate", "--form-only").stdout == VALID
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_and_a_file_without_end_are_no_spec(host, amd_ctk, tmp_path):
+    root = tmp_path / "host"
+    host()
+    os.mkfifo(root / "pipe")
+    (root / "endless").symlink_to("/dev/zero")
+
+    for name in ("pipe", "endless"):
+        answer = amd_ctk("cdi", "validate", "--path", f"/{name}")
+
+        assert answer.returncode == 1
+        assert f"/{name}: it is not a plain file" in answer.stderr

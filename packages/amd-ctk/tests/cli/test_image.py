@@ -7,6 +7,7 @@ import json
 import pytest
 
 IMAGE = "opt/rocm/lib/rocblas/library"
+SILENT = "no file name tells a target (--deep looks into programs and libraries)"
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_targets_are_one_line_an_image(host, amd_ctk, image, tmp_path):
     answer = amd_ctk("image", "targets", with_code, f"dir:{tmp_path}/empty")
 
     assert (answer.returncode, answer.stderr) == (0, "")
-    assert answer.stdout == f"{with_code}: gfx90a gfx1100\ndir:{tmp_path}/empty: no code for a GPU was found\n"
+    assert answer.stdout == f"{with_code}: gfx90a gfx1100\ndir:{tmp_path}/empty: {SILENT}\n"
 
 
 def test_an_image_that_fits_ends_with_0(host, amd_ctk, image):
@@ -68,7 +69,32 @@ def test_an_image_of_which_nothing_is_known_ends_with_2(host, amd_ctk, image):
     answer = amd_ctk("image", "check", image())
 
     assert (answer.returncode, answer.stderr) == (2, "")
-    assert answer.stdout == "not known: the image has no code for a GPU, and does not say what it is for\n"
+    assert answer.stdout == (
+        "not known: no file name of the image tells a target (--deep looks into programs and libraries),"
+        " and it does not say what it is for\n"
+    )
+
+
+def test_a_look_that_was_deep_names_no_deeper_one(host, amd_ctk, image):
+    host()
+    name = image()
+
+    assert amd_ctk("image", "targets", "--deep", name).stdout == f"{name}: no code for a GPU was found\n"
+    assert amd_ctk("image", "check", "--deep", name).stdout == (
+        "not known: the image has no code for a GPU, and it does not say what it is for\n"
+    )
+
+
+def test_to_pick_among_images_that_say_nothing_ends_with_2(host, amd_ctk, tmp_path):
+    host()
+    index = tmp_path / "index.json"
+    images = [{"digest": f"sha256:{number:064x}"} for number in range(2)]
+    index.write_text(json.dumps({"manifests": images}))
+
+    answer = amd_ctk("image", "pick", index)
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.splitlines()[-1] == "none of 2 images says what it is for"
 
 
 def test_an_image_that_cannot_be_read_ends_with_2(host, amd_ctk, tmp_path):

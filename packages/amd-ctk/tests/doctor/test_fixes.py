@@ -514,6 +514,7 @@ ROWS = [
         profile="mi210-4",
     ),
     of_container("inside-shm", two_of_four(128, 129, shared_memory=64 << 20), two_of_four(128, 129), profile="mi210-4"),
+    of_container("inside-targets", image_has(targets=()), HEALTHY, why="the image has an author"),
     of_container("inside-targets", CONTAINERS["inside-targets"], HEALTHY, why="the image has an author"),
 ]
 

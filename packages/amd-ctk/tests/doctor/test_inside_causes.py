@@ -108,6 +108,25 @@ def test_what_a_node_is_called_is_quoted_in_advice(machine):
     assert result.finding.fix == "start it with --device '/dev/dri/renderD128;reboot', or with --runtime=amd"
 
 
+@pytest.mark.parametrize(
+    ("image", "states"),
+    [
+        ({"rocm_version": "6.4.1"}, ["note"]),
+        ({"rocm_version": "", "has_rccl": True}, ["note"]),
+        ({"rocm_version": ""}, []),
+    ],
+)
+def test_an_image_whose_file_names_tell_no_target_is_looked_into_by_another_command(machine, image, states):
+    made = machine()
+    made.inside = image_has(targets=(), **image)
+
+    findings = [result.finding for result in made.examine(only=["inside-targets"])]
+
+    assert [finding.state for finding in findings] == states
+    fix = "amd-ctk image targets --deep docker:NAME, with the name of the image"
+    assert {finding.fix for finding in findings} <= {fix}
+
+
 def test_targets_without_end_are_not_listed(machine):
     made = machine()
     made.inside = image_has(targets=tuple(f"gfx{number}" for number in range(1000, 1065)))

@@ -12,7 +12,7 @@ import tracemalloc
 
 import pytest
 
-from amd_ctk.image import archive_stream
+from amd_ctk.image import archive_stream, bounds
 from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.contents import targets_of
 from amd_ctk.image.docker_archive import read_archive
@@ -102,7 +102,43 @@ def test_headers_that_describe_headers_are_one_sentence(kind, make_layer):
 def test_the_headers_of_an_archive_are_bounded(make_layer, monkeypatch):
     monkeypatch.setattr(archive_stream, "LARGEST_HEADERS", 1024 * 1024)
 
-    assert refusal(sparse(4000) + saved(make_layer)) == "the headers of an archive are larger than any image needs"
+    directory = tarfile.TarInfo("directory")
+    directory.type = tarfile.DIRTYPE
+
+    words = refusal(directory.tobuf() * 3000 + saved(make_layer))
+
+    assert words == "the headers of an archive are larger than any image needs"
+
+
+@pytest.mark.parametrize("cut", [512, 1024, 1536])
+def test_a_sparse_file_at_the_end_of_an_archive_is_one_sentence(cut):
+    assert refusal(sparse(2)[:cut]) == "x.tar is not an archive of an image: a member is a sparse file"
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("where", ["around", "in a layer"])
+def test_little_that_unpacks_to_much_is_bounded_by_processor_time(pack, where, make_layer, monkeypatch):
+    monkeypatch.setattr(bounds, "PATIENCE", 0.0)
+    monkeypatch.setattr(bounds, "SECONDS_OF_MIB", 0.01)
+    bomb = pack(make_layer(("zeros", bytes(40_000_000))))
+
+    words = refusal(bomb if where == "around" else saved(make_layer, bomb))
+
+    assert words == "reading it takes more processor time than any image of its size needs"
+
+
+def test_an_image_may_cost_processor_time_by_its_size(make_layer, monkeypatch):
+    monkeypatch.setattr(bounds, "PATIENCE", 0.0)
+    monkeypatch.setattr(bounds, "SECONDS_OF_MIB", 1e6)
+
+    assert read(gzip.compress(saved(make_layer, make_layer("x_gfx906.co")))) == ["gfx906"]
+
+
+def test_all_layers_of_an_image_together_are_bounded(make_layer, monkeypatch):
+    monkeypatch.setattr(bounds, "LARGEST_IMAGE", 5_000_000)
+    layer = make_layer(("big", bytes(1_000_000)))
+
+    assert refusal(saved(make_layer, layer, layer, layer)) == "the files of an image are larger than 1 TiB"
 
 
 def test_the_content_of_members_is_no_header(make_layer, monkeypatch):

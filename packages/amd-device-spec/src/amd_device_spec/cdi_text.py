@@ -13,6 +13,8 @@ YAML = "yaml"
 FORMATS = (JSON, YAML)
 # A spec of 64 GPUs has some thousands.
 MOST_PARTS = 200_000
+# Of YAML; a spec of 64 GPUs has 30 KiB.
+LARGEST_YAML = 512 * 1024
 # Of the Go library in all engines, in which fileMode: 0666 is octal.
 ENGINES_YAML = (1, 1)
 # One has ten; the time that YAML's reader takes for a word grows with the brackets around it.
@@ -122,6 +124,7 @@ def _parse_yaml(text: str, version: tuple[int, int] = ENGINES_YAML) -> Any:
     from ruamel.yaml import YAML as RuamelYaml  # noqa: N811 - a class
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+    _bound_size(text)
     _bound_nesting(text)
     reader = RuamelYaml(typ="rt", pure=True)
     reader.version = version
@@ -141,6 +144,15 @@ def _parse_yaml(text: str, version: tuple[int, int] = ENGINES_YAML) -> Any:
     if "*" in text:
         _bound_aliases(tree)
     return tree
+
+
+def _bound_size(text: str) -> None:
+    """Refuse what takes the reader long: it reads 50 KB in a second, and copies what is merged key by key."""
+    if len(text) > LARGEST_YAML:
+        raise BrokenText(f"YAML of more than {LARGEST_YAML // 1024} KiB is not read", line=1, column=1)
+    # A merge is written "<<", or has the tag; each alias in it costs at most all keys.
+    if ("<<" in text or "merge" in text) and text.count("*") * text.count(":") > MOST_PARTS:
+        raise BrokenText("its merges stand for too much", line=1, column=1)
 
 
 def _bound_nesting(text: str) -> None:

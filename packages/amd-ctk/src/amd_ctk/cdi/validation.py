@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amd_ctk.cdi.engine_devices import LARGEST_SPEC
 from amd_ctk.cdi.errors import CdiError
 from amd_ctk.cdi.specs import find_hooks, make_spec
 from amd_device_spec.cdi import build_cdi_hooks
@@ -12,6 +13,7 @@ from amd_gpu_tracker.claims.hook_entries import is_claim_hook
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.selection import select_gpus
 
 # After GPUs were partitioned, every line of a spec may be wrong.
@@ -52,8 +54,7 @@ def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return read_plain_file(path, largest=LARGEST_SPEC)[0]
     except OSError as error:
         raise CdiError(
             f"failed to validate CDI spec: opening CDI spec file {path}: {reason(error)}",

@@ -28,6 +28,8 @@ Names = Annotated[str, typer.Option(metavar="TEMPLATE", help="How images are nam
 Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 # Of the files about which there is a note.
 MOST_PATHS = 8
+LOOK_DEEP = "--deep looks into programs and libraries"
+WITHOUT_WORDS = "says what it is for"
 # Of a tag that is repeated.
 MOST_TAG = 256
 MOST_TEXT = 16 * 1024 * 1024
@@ -50,7 +52,8 @@ def targets(
         found, unreadable = targets_of(layers), unreadable_in(layers)
         printed.append({"image": str(reference), "targets": found, "unreadable": unreadable})
         if not as_json:
-            print(f"{reference}: {' '.join(found) or 'no code for a GPU was found'}", flush=True)
+            nothing = "no code for a GPU was found" if deep else f"no file name tells a target ({LOOK_DEEP})"
+            print(f"{reference}: {' '.join(found) or nothing}", flush=True)
             _print_notes(_unreadable_notes(unreadable))
     if as_json:
         _print_json({"images": printed})
@@ -84,7 +87,7 @@ def check(
         _print_json({**shown, "reasons": list(verdict.reasons), "notes": notes})
     else:
         _print_notes(notes)
-        _print_verdict(verdict.reasons, is_known=verdict.is_known)
+        _print_verdict(verdict.reasons, is_known=verdict.is_known, deep=deep)
     raise typer.Exit({True: 0, False: 1, None: 2}[fits])
 
 
@@ -111,15 +114,15 @@ def pick(
         raise ImageError("what to pick from is not said", hint="give INDEX, or --tags and --template")
     facts = read_host(host_of(context), gpus)
     candidates = _judge_tags(tags, template, facts) if tags else _judge_index(index, facts)
-    chosen = best(candidates)
+    chosen, is_known = best(candidates), any(each.is_known for each in candidates)
     if as_json:
         images = [{"image": each.name, "fits": not each.reason, "reason": each.reason} for each in candidates]
         _print_json({"picked": chosen.name if chosen else None, "images": images})
     else:
         _print_notes(f"{each.name}: {each.reason}" for each in candidates if each.reason)
-        _print_notes([] if chosen else [f"none of {len(candidates)} images fits"])
+        _print_notes([] if chosen else [f"none of {len(candidates)} images {'fits' if is_known else WITHOUT_WORDS}"])
         print(_printable(chosen.name) if chosen else "", end="\n" if chosen else "")
-    raise typer.Exit(0 if chosen else 1)
+    raise typer.Exit(0 if chosen else 1 if is_known else 2)
 
 
 @app.command("matrix")
@@ -149,11 +152,12 @@ def _print_json(printed: dict[str, object]) -> None:
     print(json.dumps(printed, indent=2))
 
 
-def _print_verdict(reasons: Sequence[str], *, is_known: bool) -> None:
+def _print_verdict(reasons: Sequence[str], *, is_known: bool, deep: bool) -> None:
     for reason in reasons:
         print(f"does not fit: {_printable(reason)}")
     if not reasons:
-        print("fits" if is_known else "not known: the image has no code for a GPU, and does not say what it is for")
+        found = "the image has no code for a GPU" if deep else f"no file name of the image tells a target ({LOOK_DEEP})"
+        print("fits" if is_known else f"not known: {found}, and it does not say what it is for")
 
 
 def _print_notes(notes: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ from amd_ctk.explain.run_words import read_env_file
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import reason
+from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,8 +83,7 @@ def _unquoted(value: str) -> str:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        with open(path, "rb") as file:
-            tree = parse_spec(file.read(LARGEST_FILE), yaml_version=COMPOSE_YAML).tree
+        tree = parse_spec(read_plain_file(path, largest=LARGEST_FILE)[0], yaml_version=COMPOSE_YAML).tree
     except OSError as error:
         raise ExplainError(f"{path} cannot be read: {reason(error)}") from error
     except BrokenText as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tarfile import ReadError
 
-from amd_ctk.image.bounds import LARGEST_LAYER, Counter, ImageError, Progress
+from amd_ctk.image.bounds import LARGEST_LAYER, Counter, ImageError
 from amd_ctk.image.compression import LONGEST_MAGIC, Beginning, compression_of
 from amd_ctk.image.sources import open_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_ctk.image.bounds import Progress
     from amd_ctk.image.compression import Readable
 
 # Of one archive: names, records of pax, maps of sparse files. A member has two or three KiB at most.
@@ -19,10 +20,10 @@ LARGEST_HEADERS = 16 * 1024 * 1024
 class ArchiveStream:
     """An archive of which no more is read than its members have, and some headers."""
 
-    def __init__(self, stream: Readable) -> None:
+    def __init__(self, stream: Readable, progress: Progress) -> None:
         start = stream.read(LONGEST_MAGIC) or b""
-        counter = Counter(Progress(is_quiet=True))
-        self._source = open_source(Beginning(start, stream), compression_of(start), counter)
+        counter = Counter(progress, is_shown=False)
+        self._source = open_source(Beginning(start, stream, counter), compression_of(start), counter)
         self._read = 0
         self._bound = LARGEST_HEADERS
 

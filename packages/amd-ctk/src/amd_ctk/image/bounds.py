@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from amdgpu_discovery.errors import ToolkitError
 
@@ -12,12 +13,18 @@ MOST_NAMES = 5_000_000
 MOST_LAYERS = 512
 # Of the files of one layer by their headers: a compressed layer can claim any size.
 LARGEST_LAYER = 2**40
+# Of all layers of an image, as far as they were read.
+LARGEST_IMAGE = 2**40
+# Processor time in seconds for one image, and for each MiB of it: xz unpacks 10 MiB in a second, bzip2 5.
+PATIENCE = 60.0
+SECONDS_OF_MIB = 1.0
 # Of the names that are kept of one image, those of files with code and of deletions; images have a tenth of that.
 LARGEST_KEPT = 32 * 1024 * 1024
 # How often progress is shown.
 STEP = 1 << 14
 STEP_OF_SIZE = 1 << 28
 GIBIBYTE = 2**30
+MEBIBYTE = 2**20
 
 
 class ImageError(ToolkitError):
@@ -27,13 +34,22 @@ class ImageError(ToolkitError):
 
 
 class Progress:
-    """One line that is written over; also counts names, and what is kept of them, over all layers of an image."""
+    """One line that is written over; also counts what all layers of an image have cost."""
 
     def __init__(self, *, is_quiet: bool = False) -> None:
         self._is_shown = not is_quiet and sys.stderr.isatty()
         self.layer = ""
         self.names = 0
         self.kept = 0
+        # Bytes of its files, and bytes that were decompressed to read them.
+        self.size = 0
+        self.taken = 0
+        self._began = time.process_time()
+
+    def bound_time(self) -> None:
+        """Raise ImageError where an image costs more than one of its size may: bzip2 packs 45 GB of zeros into 1 MB."""
+        if time.process_time() - self._began > PATIENCE + SECONDS_OF_MIB * self.taken / MEBIBYTE:
+            raise ImageError("reading it takes more processor time than any image of its size needs")
 
     def show(self, names: int, size: int) -> None:
         """Show how many names of the current layer were read, and how many bytes its files have."""
@@ -50,8 +66,9 @@ class Progress:
 class Counter:
     """Bounds what a layer may cost, and shows how far reading is."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, *, is_shown: bool = True) -> None:
         self._progress = progress
+        self._is_shown = is_shown
         self._names = 0
         self._size = 0
         self._shown = (0, 0)
@@ -74,10 +91,19 @@ class Counter:
         if self._size + size > LARGEST_LAYER:
             raise ImageError("the files of a layer claim to be larger than 1 TiB")
 
+    def take(self, size: int) -> None:
+        """Count bytes that are decompressed; ImageError where that has taken too long."""
+        self._progress.taken += size
+        self._progress.bound_time()
+
     def pass_by(self, size: int) -> None:
-        """Count bytes that were read or skipped, and show it from time to time."""
+        """Count bytes that were read or skipped, and show it from time to time; ImageError where it is too much."""
         self._size += size
+        self._progress.size += size
+        if self._progress.size > LARGEST_IMAGE:
+            raise ImageError("the files of an image are larger than 1 TiB")
+        self._progress.bound_time()
         steps = (self._names // STEP, self._size // STEP_OF_SIZE)
-        if steps != self._shown:
+        if self._is_shown and steps != self._shown:
             self._shown = steps
             self._progress.show(self._names, self._size)

@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from amd_ctk.image.bounds import Counter
+
     class Readable(Protocol):
         """A file that is open, or a stream."""
 
@@ -25,18 +27,21 @@ def compression_of(start: bytes) -> str:
 
 
 class Beginning:
-    """A file of which the start was read already."""
+    """A file of which the start was read already, and what is read of it counted."""
 
-    def __init__(self, start: bytes, file: Readable) -> None:
+    def __init__(self, start: bytes, file: Readable, counter: Counter) -> None:
         self._start = start
         self._file = file
+        self._counter = counter
 
     def read(self, size: int) -> bytes:
         """Return at most `size` bytes."""
         if self._start:
             start, self._start = self._start[:size], self._start[size:]
             return start
-        return self._file.read(size) or b""
+        content = self._file.read(size) or b""
+        self._counter.take(len(content))
+        return content
 
     def rewound(self) -> int | None:
         """Return the descriptor of a plain file, which is at its beginning again; None where there is none."""

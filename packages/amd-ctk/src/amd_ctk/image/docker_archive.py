@@ -73,7 +73,7 @@ def read_archive(stream: Readable, name: str, progress: Progress, *, deep: bool)
     """Return the image in a stream; ImageError calls it `name`."""
     parts = Parts()
     try:
-        _read_members(ArchiveStream(stream), parts, name, progress, deep=deep)
+        _read_members(ArchiveStream(stream, progress), parts, name, progress, deep=deep)
     except RecursionError as error:
         # tarfile calls itself for each header that describes the next one.
         raise ImageError(f"{name} is not an archive of an image: it has too many headers for one member") from error
@@ -100,10 +100,13 @@ class BoundedHeader(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> BoundedHeader:
-        """Read a header; ReadError for one that is larger than any name."""
+        """Read a header; ReadError for one that is larger than any name, or that no image has."""
         made = super().frombuf(buf, encoding, errors)
         if ord(made.type) in EXTENSIONS and made.size > LARGEST_HEADER:
             raise tarfile.ReadError("a name in it is longer than 1 MiB")
+        if made.type == tarfile.GNUTYPE_SPARSE:
+            # No engine writes one, and tarfile ends with an IndexError where the map of one is cut off.
+            raise tarfile.ReadError("a member is a sparse file")
         return made
 
 

@@ -28,6 +28,8 @@ class Candidate(Value):
 
     name: str
     reason: str = ""
+    # Whether it says anything by which it can be judged.
+    is_known: bool = True
     rank: tuple[int, int, tuple[int, ...], str] = (0, 0, (), "")
 
 
@@ -66,7 +68,7 @@ def _judge_tag(tag: str, values: dict[str, str], facts: ContainerFacts) -> Candi
 def _judge_entry(name: str, image: Image, facts: ContainerFacts) -> Candidate:
     verdict = judge_image(image, facts)
     if not verdict.is_known:
-        return Candidate(name=name, reason="it says nothing about what it is for")
+        return Candidate(name=name, reason="it says nothing about what it is for", is_known=False)
     if verdict.reasons:
         return Candidate(name=name, reason=verdict.reasons[0])
     exactness = max((_exactness(target) for target in told_targets(image)), default=0)

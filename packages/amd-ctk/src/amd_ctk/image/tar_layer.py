@@ -57,7 +57,7 @@ def read_layer(file: Readable, progress: Progress, *, deep: bool = False) -> Lay
     """Return what a layer says; `deep` looks into its programs and libraries. ImageError where it cannot be read."""
     start = file.read(LONGEST_MAGIC) or b""
     counter = Counter(progress)
-    source = open_source(Beginning(start, file), compression_of(start), counter)
+    source = open_source(Beginning(start, file, counter), compression_of(start), counter)
     layer = TarLayer(source, counter, deep=deep).read()
     counter.keep(layer.kept)
     return layer

@@ -33,7 +33,7 @@ def read_members(path: str) -> dict[str, bytes]:
     try:
         with tarfile.open(fileobj=io.BytesIO(_unpack(content)), mode="r:") as archive:
             return dict(_read(archive))
-    except (tarfile.TarError, ValueError, EOFError) as error:
+    except (tarfile.TarError, ValueError, EOFError, IndexError, OverflowError) as error:
         raise BundleError(f"{path} is not a bundle: {error}") from error
 
 

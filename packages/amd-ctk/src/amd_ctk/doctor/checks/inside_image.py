@@ -175,8 +175,13 @@ def check_inside_targets(facts: Facts) -> Finding | None:
     """Has the image code for the container's GPUs?"""
     inside, gpus = facts.inside, _find_gpus(facts)
     # What an override makes of the targets is said by inside-override.
-    if inside is None or not inside.image.targets or not gpus or inside.variables.get(OVERRIDE):
+    if inside is None or not gpus or inside.variables.get(OVERRIDE):
         return None
+    if not inside.image.targets:
+        # rocFFT, RCCL and rocSPARSE have ten targets in one file whose name tells none.
+        words = "no file name in the image tells for which targets it has code"
+        fix = "amd-ctk image targets --deep docker:NAME, with the name of the image"
+        return note(words, fix=fix) if inside.image.rocm_version or inside.image.has_rccl else None
     if len(inside.image.targets) > MOST_TARGETS:
         return note("the image has code for too many targets to list")
     known = " ".join(inside.image.targets)
