@@ -13,7 +13,7 @@ from packages import COMPILE, MODULES, Package
 DIRECTORY = Path(__file__).with_name("scripts")
 UNITS = Path(__file__).with_name("systemd")
 # Units that an administrator enables, and that packages only take along when they go.
-OFF = frozenset({"amd-swarm-prune.timer", "amd-gpu-tracker.socket"})
+OFF = frozenset({"amd-swarm-prune.timer", "amd-gpu-tracker.socket", "amd-gpu-usage.timer"})
 # What a socket starts: where it runs, it goes on with the modules of the new version. Those who wait keep their place.
 STARTED_BY_SOCKET = "amd-gpu-tracker.service"
 # What is there where the original toolkit is installed, by deb and by rpm.

@@ -61,6 +61,8 @@ def test_the_rule_starts_units_that_exist():
         "amd-cdi-watch.service",
         "amd-gpu-tracker.service",
         "amd-gpu-tracker.socket",
+        "amd-gpu-usage.service",
+        "amd-gpu-usage.timer",
         "amd-swarm-prune.service",
         "amd-swarm-prune.timer",
     ]

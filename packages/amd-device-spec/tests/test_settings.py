@@ -58,6 +58,10 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "image_requirements": "enforce",
         "gpu_groups": (),
         "integrated_gpus": "include",
+        "users": (),
+        "queue_order": "fair",
+        "history_days": 400,
+        "history_names": "names",
         "log_level": "info",
         "log_file": "",
     }

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 import amd_gpu_tracker
 from amd_gpu_tracker.claims.release import release
+from amd_gpu_tracker.history.files import begin_history, read_history
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import Lease, ProcessId, boot_offset
 from amd_gpu_tracker.records.lock import LibraryLock
@@ -333,3 +335,31 @@ def test_whatever_it_removes_python_would_have_removed(tmp_path_factory, is_know
     release(leases.state, "c1", processes=Processes(), lock=LibraryLock)
 
     assert asked or not os.path.exists(again)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_history_gets_the_line_of_a_container_that_is_over(leases, shell):
+    begin_history(leases.state)
+    ended = leases.write(since=time.time(), gpus=("0000:03:00.0/0", "0000:26:00.0/0"))
+
+    assert leases.run(shell=shell) == (0, None)
+
+    assert not os.path.exists(ended)
+    assert os.listdir(f"{leases.state.history_directory}/open") == []
+    (used,) = read_history(leases.state, since=0, until=time.time() + 60)
+    assert (used.container_id, used.how, len(used.gpus)) == ("c1", "hook", 2)
+    assert 0 <= used.seconds < 600
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("begun", ["", "2026-11\n", "../../x\n{}\n", "2026-11"])
+def test_a_history_that_was_cut_off_keeps_no_lease(leases, shell, begun):
+    begin_history(leases.state)
+    ended = leases.write()
+    path = f"{leases.state.history_directory}/open/{os.path.basename(ended).removesuffix('.json')}"
+    Path(path).write_text(begun)
+
+    assert leases.run(shell=shell) == (0, None)
+
+    assert not os.path.exists(ended)
+    assert not os.path.exists(path)

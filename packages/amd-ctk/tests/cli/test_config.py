@@ -29,6 +29,8 @@ gpu-groups = []  # default
 integrated-gpus = "include"  # default
 users = []  # default
 queue-order = "fair"  # default
+history-days = 400  # default
+history-names = "names"  # default
 log-level = "info"  # default
 log-file = ""  # default
 """
@@ -75,6 +77,8 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "integrated-gpus": "include",
             "users": [],
             "queue-order": "fair",
+            "history-days": 400,
+            "history-names": "names",
             "log-level": "info",
             "log-file": "",
         },

@@ -30,6 +30,7 @@ COMMANDS = {
     "gpu-tracker-status": "gpu-tracker status",
     "gpu-tracker-usage": "gpu-tracker status --usage",
     "queue-list": "queue list",
+    "report": "report",
     "slurm-status": "slurm status",
     "swarm-status": "swarm status",
     "version": "version",

@@ -35,6 +35,7 @@ CHOICES = {
     "image-requirements": ("enforce", "warn", "ignore"),
     "integrated-gpus": ("include", "exclude"),
     "queue-order": ("fair", "fifo"),
+    "history-names": ("names", "numbers"),
     "log-level": ("info", "debug", "warn", "error"),
 }
 # The keys that take kinds of Swarm's generic resources, each with an example.
@@ -44,8 +45,9 @@ GROUPS = "gpu-groups"
 USERS = "users"
 # Every key that takes a list, each with an example.
 LISTS = {**KINDS, GROUPS: "notebooks=0-1", USERS: "alice=1001:gpus=2"}
-# The keys that take a number of MiB, each with an example.
-AMOUNTS = {"swarm-vram-headroom": 300}
+# The keys that take a number, each with an example, and what it counts.
+AMOUNTS = {"swarm-vram-headroom": 300, "history-days": 90}
+UNITS = {"swarm-vram-headroom": "MiB", "history-days": "days"}
 LONGEST_AMOUNT = 7
 
 
@@ -75,6 +77,8 @@ class Settings(Value):
         integrated_gpus: Whether `all` and choices take an APU beside discrete GPUs: `include` or `exclude`.
         users: Who may reserve GPUs without root, as `amd-ctk users` writes it.
         queue_order: Who is served first: `fair`, who used least lately, or `fifo`, who came first.
+        history_days: For how many days the history of reservations is kept; 0 for no day.
+        history_names: Whether reports show persons by `names` or `numbers`.
         log_level: `debug`, `info`, `warn` or `error`.
         log_file: Absolute path of the runtime's log; "" for the default.
     """
@@ -94,6 +98,8 @@ class Settings(Value):
     integrated_gpus: str = "include"
     users: tuple[str, ...] = ()
     queue_order: str = "fair"
+    history_days: int = 400
+    history_names: str = "names"
     log_level: str = "info"
     log_file: str = ""
 
@@ -235,7 +241,7 @@ def _problem_of_amount(key: str, value: object) -> tuple[str, str] | None:
     text = str(value) if type(value) is int else value
     if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= LONGEST_AMOUNT:
         return None
-    return f"{key} is not a number of MiB", f"as in {key} = {AMOUNTS[key]}"
+    return f"{key} is not a number of {UNITS[key]}", f"as in {key} = {AMOUNTS[key]}"
 
 
 def read_toml(host: Host) -> dict[str, Any]:

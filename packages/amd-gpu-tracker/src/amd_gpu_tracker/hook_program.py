@@ -10,6 +10,7 @@ from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.hook_entries import CHECK, CLAIM, ENFORCE, IGNORE, IMAGE_REQUIREMENTS, RELEASE
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.history import HOOK
 from amd_gpu_tracker.records.lease import BY_CDI
 from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.state import State, open_state
@@ -126,7 +127,7 @@ def _release(state: State, container: dict[str, Any], processes: Processes) -> N
     from amd_gpu_tracker.claims.release import release
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)
-    release(state, container["id"], processes=processes, lock=KernelLock, creators=creators)
+    release(state, container["id"], processes=processes, lock=KernelLock, creators=creators, how=HOOK)
 
 
 def _read_container() -> dict[str, Any]:

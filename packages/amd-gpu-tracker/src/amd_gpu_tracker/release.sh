@@ -102,5 +102,15 @@ for directory in "${root:-/run/runc}" "${root:-/run/crun}" "${root:-$user/runc}"
     test -e "/proc/$pid" && ask_python "$@"
 done
 
-# It holds the lock until it ends.
-exec rm -f -- "$lease"
+# What the history has of it so far gets its end: in seconds since boot, because the wall clock may be set meanwhile.
+history=${leases%/run/amd-container-toolkit/leases}/var/lib/amd-container-toolkit/history
+name=${lease##*/}
+begun=$history/open/${name%.json}
+{
+    { IFS= read -r month && IFS= read -r text; } <"$begun" && IFS=' ' read -r end _ </proc/uptime &&
+        case $month in [0-9][0-9][0-9][0-9]-[0-9][0-9]) ;; *) false ;; esac &&
+        printf '\n%s,"end":%s,"how":"hook"}\n' "$text" "$end" >>"$history/$month.jsonl"
+} 2>/dev/null
+
+# It holds the lock until it ends. A full disk loses the history and not the release.
+exec rm -f -- "$lease" "$begun"

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.claims.adoption import Tell
     from amd_gpu_tracker.claims.handover import Reservation
+    from amd_gpu_tracker.history.used import Used
     from amd_gpu_tracker.life.status import Status
     from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.usage.looks import UsageLooks
+    from amd_gpu_tracker.usage.users import Usage
     from amd_gpu_tracker.waiting.queue import Queue
     from amd_gpu_tracker.waiting.ticket import Ticket
     from amdgpu_discovery.choices.rules import ChoiceRules
@@ -94,6 +96,7 @@ class Tracker:
             # What an interrupted `disable` left must not come back to life.
             self._state.forget_leases()
             self._state.write_policy(policy)
+            self._begin_history()
         when_enabled()
         self._adopt(tell)
         return True
@@ -184,6 +187,50 @@ class Tracker:
 
         self._take_over()
         return UsageLooks(self._state, self._processes, self._lock)
+
+    def keep_history(self, *, readers: str = "") -> None:
+        """Write down every reservation from now on, for root and the group `readers`, or `everyone`, to read."""
+        from amd_gpu_tracker.history.files import make_history
+
+        make_history(self._state, readers=readers)
+
+    def stop_history(self) -> None:
+        """Write down no reservation any more; what was written stays."""
+        from amd_gpu_tracker.history.files import stop_history
+
+        with self._locked():
+            stop_history(self._state)
+
+    def take_look(self, *, keep_days: int) -> Usage:
+        """Add what GPUs do now to the history of those who have them, and return it.
+
+        Months that ended more than `keep_days` days ago are removed.
+        """
+        from amd_gpu_tracker.history.files import remove_old
+        from amd_gpu_tracker.history.sampling import add_look
+        from amd_gpu_tracker.usage.screen import READING_SECONDS
+
+        usage = self.usage_looks().look_twice(READING_SECONDS)
+        self.settle_history()
+        add_look(self._state, usage, self._lock)
+        remove_old(self._state, days=keep_days, now=time.time())
+        return usage
+
+    def settle_history(self) -> None:
+        """Write the lines of reservations whose end nobody wrote, as after a power cut."""
+        if self._state.records_history:
+            from amd_gpu_tracker.history.files import settle
+
+            settle(self._state, self._processes.boot_id, self._lock)
+
+    def history(self, *, since: float, until: float) -> Iterator[Used | None]:
+        """Yield the reservations that overlap the time from `since` to `until`, and None for each unreadable line.
+
+        Both are in seconds since 1970 (UTC).
+        """
+        from amd_gpu_tracker.history.files import read_history
+
+        return read_history(self._state, since=since, until=until)
 
     def refusals(self) -> list[Refusal]:
         """Return the latest refusals, oldest first."""
@@ -346,6 +393,12 @@ class Tracker:
             return self._state.read_policy().enabled
         except StateError:
             return True
+
+    def _begin_history(self) -> None:
+        if not self._state.is_rootless:
+            from amd_gpu_tracker.history.files import begin_history
+
+            begin_history(self._state)
 
     def _fresh_policy(self, *, enabled: bool) -> Policy:
         if not enabled:

@@ -23,6 +23,8 @@ HELP_BY_COMMAND = {
     "release": "Give reserved GPUs back before their time is over.",
     "queue": "Jobs that have GPUs, and those that wait",
     "users": "Who may reserve GPUs without root",
+    "report": "Show who used which GPUs, and for how long.",
+    "usage": "Record how busy GPUs are, for reports",
     "gpu-tracker": "GPU Tracker related commands",
     "swarm": "Docker Swarm related commands",
     "slurm": "Slurm related commands",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.records.history import PROGRAM
 from amd_gpu_tracker.records.state import LONGEST_ID_IN_NAME
 from amdgpu_discovery.value import Value
 
@@ -25,11 +26,18 @@ class Released(Value):
 
 
 def release(
-    state: State, container_id: str, *, processes: Processes, lock: Lock, creators: Collection[ProcessId] = ()
+    state: State,
+    container_id: str,
+    *,
+    processes: Processes,
+    lock: Lock,
+    creators: Collection[ProcessId] = (),
+    how: str = PROGRAM,
 ) -> Released:
     """Drop the leases of a container id, under whichever runtime root, whose containers are gone.
 
-    `creators` are the processes that say so: if one of them made the container, its own life proves nothing.
+    `creators` are the processes that say so: if one of them made the container, its own life proves nothing. `how` this
+    is known goes into the history.
     """
     if not _paths(state, container_id):
         return Released()
@@ -43,7 +51,7 @@ def release(
             if judge(lease, processes, creator_is_done=lease.creator in creators).is_alive:
                 living.append(lease)
             else:
-                state.remove_lease(path)
+                state.remove_lease(path, how)
                 dropped.append(lease)
     return Released(dropped=tuple(dropped), living=tuple(living))
 

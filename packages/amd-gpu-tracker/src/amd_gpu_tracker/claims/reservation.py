@@ -69,6 +69,10 @@ def withdraw(state: State, holder: Holder) -> None:
     lease = state.read_lease(path)
     if lease is not None and lease.creator == holder.creator:
         posix.unlink(path)
+        if state.records_history:
+            from amd_gpu_tracker.records.history import forget
+
+            forget(state, path)
 
 
 def note_privileged(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Of containerd's CRI plugin, of nerdctl.
 NAME_ANNOTATIONS = ("io.kubernetes.cri.container-name", "nerdctl/name")
+# Of containerd's CRI plugin.
+IMAGE_ANNOTATION = "io.kubernetes.cri.image-name"
 # What Podman calls its lists of containers; `--rm` ones stand in the second.
 PODMAN_LISTS = ("containers.json", "volatile-containers.json")
 # Of root's containers: a list of very many. Of a user's: all that is read for the names of that user's containers.
@@ -59,6 +61,15 @@ def find_container_name(use: Container | Lease) -> str:
     """Return the name of one container as it may stand in a sentence, "" where it is not known."""
     # Only leases of root are handed in as they are.
     return printable(_find_name(use, _Reader(getattr(use, "user", None))))
+
+
+def find_container_image(lease: Lease) -> str:
+    """Return the image of a container of root as its engine calls it, "" where that is not known."""
+    reader = _Reader(None)
+    spec = reader.read(f"{lease.bundle}/config.json") if lease.bundle else None
+    annotations = _object(_object(spec).get("annotations"))
+    written = _object(_object(_docker_file(spec, lease.container_id, reader)).get("Config")).get("Image")
+    return printable(_name(annotations.get(IMAGE_ANNOTATION)) or _name(written))
 
 
 class _Reader:
@@ -101,12 +112,16 @@ def _annotated(spec: Any) -> str:
 
 
 def _docker_name(spec: Any, container_id: str, reader: _Reader) -> str:
+    return _name(_object(_docker_file(spec, container_id, reader)).get("Name")).lstrip("/")
+
+
+def _docker_file(spec: Any, container_id: str, reader: _Reader) -> Any:
     """Return what dockerd wrote beside the hosts file that it mounts into the container."""
     for mount in _list(_object(spec).get("mounts")):
         directory = os.path.dirname(str(_object(mount).get("source", "")))
         if os.path.basename(directory) == container_id:
-            return _name(_object(reader.read(f"{directory}/config.v2.json")).get("Name")).lstrip("/")
-    return ""
+            return reader.read(f"{directory}/config.v2.json")
+    return None
 
 
 def _podman_name(use: Container | Lease, reader: _Reader) -> str:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 # Below it stand `leases/` and the tracker's other files; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
+HISTORY_DIRECTORY = "/var/lib/amd-container-toolkit/history"
 LONGEST_NAME = 200
 # What is left of a container id in a name that would be longer.
 LONGEST_ID_IN_NAME = 100
@@ -54,7 +55,10 @@ LONGEST_ID_IN_NAME = 100
 class State:
     """Where the tracker of one host keeps its files. `run_directory` is a path of this machine."""
 
-    __slots__ = ("host", "leases_directory", "lock_path", "policy_path", "refusals_path", "run_directory", "stamp_path")
+    __slots__ = (
+        *("history_directory", "host", "leases_directory", "lock_path", "policy_path", "refusals_path"),
+        *("run_directory", "stamp_path"),
+    )
 
     def __init__(self, host: Host, run_directory: str = "") -> None:
         self.host = host
@@ -63,6 +67,7 @@ class State:
         self.lock_path = f"{self.run_directory}/gpu-tracker.lock"
         self.leases_directory = f"{self.run_directory}/leases"
         self.refusals_path = f"{self.run_directory}/refusals.jsonl"
+        self.history_directory = host.path(HISTORY_DIRECTORY)
         # For which state of the driver and the policy the GPUs were seen to be those of the policy.
         self.stamp_path = f"{self.run_directory}/gpus-seen"
 
@@ -167,6 +172,11 @@ class State:
         is_whole = content.startswith(LEASE_BEGINS) and content.endswith(LEASE_ENDS)
         return not is_whole or any(key in content for key in gpu_keys)
 
+    @property
+    def records_history(self) -> bool:
+        """Return whether reservations are written down; those of users are not, who can write none of it."""
+        return not self.is_rootless and is_directory(f"{self.history_directory}/open")
+
     def write_lease(self, lease: Lease) -> None:
         """Put a lease in its place."""
         path = self.lease_path(lease.key)
@@ -174,21 +184,29 @@ class State:
             put_in_place(write_beside(path, format_lease(lease), mode=0o644), path)
         except OSError as error:
             raise FileError(f"{path} cannot be written: {reason(error)}") from error
+        if lease.gpus and self.records_history:
+            from amd_gpu_tracker.records.history import begin
 
-    def remove_lease(self, path: str) -> None:
-        """Remove a lease that may be gone already."""
+            begin(self, lease)
+
+    def remove_lease(self, path: str, how: str = "found") -> None:
+        """Remove a lease that may be gone already; `how` it is known that it is over goes into the history."""
         try:
             posix.unlink(path)
         except FileNotFoundError:
-            pass
+            return
         except OSError as error:
             raise FileError(f"{path} cannot be removed: {reason(error)}") from error
+        if self.records_history:
+            from amd_gpu_tracker.records.history import finish
+
+            finish(self, path, how)
 
     def forget_leases(self) -> None:
         """Remove every lease, readable or not, and what interrupted writes left."""
         for path in [*self.lease_paths(), *self._leftovers()]:
             clear(path)
-            self.remove_lease(path)
+            self.remove_lease(path, "forgotten")
 
     def clear_files(self) -> None:
         """Take away what is in place of the tracker's files and is no file, so that they can be written."""

@@ -1,0 +1,41 @@
+"""amd-ctk report: who used which GPUs, for how long."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from amd_ctk.cli.context import host_of
+from amd_gpu_tracker.errors import OptionsExcluded
+
+
+def report(
+    context: typer.Context,
+    *,
+    since: Annotated[str, typer.Option(metavar="TIME", help="From then on: 12h, 7d, 2w or a day.")] = "7d",
+    by: Annotated[str, typer.Option(metavar="WHAT", help="Sum by person, gpu, image or day.")] = "person",
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print it as CSV.")] = False,
+    html: Annotated[str, typer.Option(metavar="FILE", help="Write a page with a timeline to this file.")] = "",
+) -> None:
+    """Show who used which GPUs, and for how long.
+
+    The history is recorded while the GPU Tracker is enabled.
+    """
+    from amd_ctk.report.history import read_report
+    from amd_ctk.report.text import format_csv, format_json, format_report
+
+    chosen = [name for name, given in (("--json", as_json), ("--csv", as_csv), ("--html", bool(html))) if given]
+    if len(chosen) > 1:
+        raise OptionsExcluded(*chosen[:2])
+    made, read_again, names = read_report(host_of(context), since=since, by=by, now=time.time())
+    if html:
+        from amd_ctk.report.page import write_page
+
+        write_page(html, made, read_again(), names)
+        print(f"Wrote {html}", file=sys.stderr)
+        return
+    print((format_json if as_json else format_csv if as_csv else format_report)(made), end="")

@@ -1,0 +1,49 @@
+"""amd-ctk usage: record how busy GPUs are, for reports."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from amd_ctk.cli.context import host_of, host_to_change
+from amd_ctk.cli.group import command_group
+
+app = command_group("Record how busy GPUs are, for reports")
+
+
+@app.command("enable")
+def enable(
+    context: typer.Context,
+    *,
+    readers: Annotated[str, typer.Option(metavar="GROUP", help="Let this group read the history, or everyone.")] = "",
+) -> None:
+    """Look at the GPUs every 30 seconds, and record it."""
+    from amd_ctk.report.timer import enable_timer
+
+    host = host_to_change(context)
+    enable_timer(host, readers=readers)
+    print("How busy GPUs are is recorded every 30 seconds; 'amd-ctk report' shows it", file=sys.stderr)
+
+
+@app.command("disable")
+def disable(
+    context: typer.Context,
+    *,
+    history: Annotated[bool, typer.Option("--history", help="Record no reservations either.")] = False,
+) -> None:
+    """Stop looking at the GPUs; what was recorded stays."""
+    from amd_ctk.report.timer import disable_timer
+
+    host = host_to_change(context)
+    disable_timer(host, history=history)
+    print("Reservations are not recorded" if history else "How busy GPUs are is not recorded", file=sys.stderr)
+
+
+@app.command("sample")
+def sample(context: typer.Context) -> None:
+    """Take one look, as the timer does."""
+    from amd_ctk.report.timer import take_look
+
+    take_look(host_of(context))

@@ -1,0 +1,92 @@
+"""Read the history for a report: of which time, and what persons and GPUs are called."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from amd_ctk.report.totals import BY, NOT_KNOWN, Names, make_report
+from amd_device_spec.settings import read_settings
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.numbering import locate_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from amd_ctk.report.totals import Report
+    from amd_gpu_tracker.history.used import Used
+    from amdgpu_discovery.host import Host
+
+SECONDS_BY_UNIT = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+MOST_DIGITS = 5
+
+
+class ReportError(ToolkitError):
+    """A report that cannot be made as it was asked for."""
+
+    exit_code = 2
+
+
+def parse_since(text: str, now: float) -> float:
+    """Return when a report begins, in seconds since 1970 (UTC): `7d`, `12h`, `2w`, or a day such as `2026-11-01`."""
+    if (length := re.fullmatch(rf"(\d{{1,{MOST_DIGITS}}})([hdw])", text)) is not None:
+        return now - int(length[1]) * SECONDS_BY_UNIT[length[2]]
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%d"))
+    except (OverflowError, ValueError):
+        hint = "write 12h, 7d, 2w or a day such as 2026-11-01"
+        raise ReportError(f"--since {text} is neither a length of time nor a day", hint=hint) from None
+
+
+def read_report(host: Host, *, since: str, by: str, now: float) -> tuple[Report, Callable[[], list[Used]], Names]:
+    """Return the report, a function that reads its reservations once more, and the names in it."""
+    if by not in BY:
+        raise ReportError(f"--by {by} is not known", hint=f"write one of {', '.join(BY)}")
+    tracker, begin = Tracker(host), parse_since(since, now)
+    _settle(tracker)
+    names = find_names(host, by_number=read_settings(host).history_names == "numbers")
+    report = make_report(tracker.history(since=begin, until=now), names, by=by, since=begin, until=now)
+
+    def read_again() -> list[Used]:
+        return [used for used in tracker.history(since=begin, until=now) if used is not None]
+
+    return report, read_again, names
+
+
+def find_names(host: Host, *, by_number: bool) -> Names:
+    """Return what persons and GPUs are called; a GPU that is gone by its PCI address."""
+    numbers = _find_numbers(host)
+    known: dict[int | None, str] = {None: NOT_KNOWN}
+
+    def person(uid: int | None) -> str:
+        if uid not in known:
+            known[uid] = str(uid) if by_number or uid is None else _find_name(uid)
+        return known[uid]
+
+    return Names(person, lambda key: numbers.get(key, key))
+
+
+def _find_numbers(host: Host) -> dict[str, str]:
+    try:
+        return {gpu.key: f"GPU {gpu.number}" for gpu in locate_gpus(host)}
+    except ToolkitError:
+        return {}
+
+
+def _find_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _settle(tracker: Tracker) -> None:
+    """End what a power cut left open; who may only read reads what there is."""
+    try:
+        tracker.settle_history()
+    except ToolkitError:
+        return

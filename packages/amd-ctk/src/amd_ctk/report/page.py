@@ -1,0 +1,139 @@
+"""A report as one page of HTML without scripts or links to elsewhere: a timeline of the GPUs, and the table."""
+
+from __future__ import annotations
+
+import platform
+from datetime import datetime
+from html import escape
+
+from amd_ctk.report.text import HEADERS, share
+from amd_gpu_tracker.records.plain_text import printable
+from amdgpu_discovery.files import replace_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from amd_ctk.report.totals import Names, Report
+    from amd_gpu_tracker.history.used import Used
+
+WIDTH, ROW, LEFT, TOP = 1000, 22, 90, 24
+TICKS = 6
+# Told apart also by those who see red and green alike; the persons with most use come first.
+COLOURS = ("#3b7dd8", "#e07b1a", "#2f9e77", "#c2417f", "#8a63d2", "#b59a12", "#5b6b7b", "#d64f3c")
+# More bars than a screen has points say nothing; what is left out is said.
+MOST_BARS = 20000
+STYLE = """
+:root { color-scheme: light dark; --ink: #1f2328; --paper: #fff; --line: #d0d7de; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #17191c; --line: #3d444d; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
+  max-width: 70rem; padding: 1rem; }
+h1 { font-size: 1.4rem; } svg { width: 100%; height: auto; min-width: 40rem; } .scroll { overflow-x: auto; }
+svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .grid { stroke: var(--line); }
+table { border-collapse: collapse; width: 100%; } th, td { padding: .25rem .6rem; text-align: right; }
+th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
+tr { border-bottom: 1px solid var(--line); }
+.key { display: inline-block; margin-right: 1rem; } .key i { display: inline-block; width: .8rem; height: .8rem;
+  border-radius: 2px; margin-right: .3rem; }
+"""
+
+
+def write_page(path: str, report: Report, used: Sequence[Used], names: Names) -> None:
+    """Write the page of this host to a file; FileError."""
+    replace_file(path, format_page(report, used, names, host=platform.node()).encode())
+
+
+def format_page(report: Report, used: Sequence[Used], names: Names, *, host: str) -> str:
+    """Return the page; `used` are the reservations of its timeline."""
+    title = f"GPU use of {host}, {_time(report.since)} to {_time(report.until)}"
+    colour_by_person = _colours(used, names)
+    parts = [
+        f"<h1>{_text(title)}</h1>",
+        f"<p>{report.whole.gpu_seconds / 3600:.1f} GPU-hours, {report.whole.starts} reservations.</p>",
+        '<div class="scroll">',
+        *_timeline(report, used, names, colour_by_person),
+        "</div><p>",
+        *(
+            f'<span class="key"><i style="background:{colour}"></i>{_text(person)}</span>'
+            for person, colour in colour_by_person.items()
+        ),
+        '</p><div class="scroll">',
+        *_table(report),
+        "</div>",
+    ]
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_text(title)}</title>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n' + "\n".join(
+        [*parts, "</body></html>\n"]
+    )
+
+
+def _timeline(report: Report, used: Sequence[Used], names: Names, colours: dict[str, str]) -> Iterator[str]:
+    gpus = sorted({gpu for each in used for gpu in each.gpus}, key=lambda gpu: _natural(names.gpu(gpu)))
+    row_by_gpu = {gpu: row for row, gpu in enumerate(gpus)}
+    height = TOP + ROW * len(gpus) + 8
+    label = "Timeline: a row for each GPU, a bar for each reservation"
+    yield f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">'
+    for tick in range(TICKS + 1):
+        at = report.since + (report.until - report.since) * tick / TICKS
+        x = _place(report, at)
+        anchor = "end" if tick == TICKS else "middle"
+        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 4}" y2="{height}"/>'
+        yield f'<text x="{x:.1f}" y="14" text-anchor="{anchor}">{datetime.fromtimestamp(at):%d %b %H:%M}</text>'
+    yield from (
+        f'<text x="0" y="{TOP + ROW * row + 15}">{_text(names.gpu(gpu))}</text>' for gpu, row in row_by_gpu.items()
+    )
+    bars = [(each, gpu) for each in used if not each.part_of for gpu in each.gpus]
+    for each, gpu in bars[:MOST_BARS]:
+        yield _bar(report, each, row_by_gpu[gpu], names, colours)
+    yield "</svg>"
+    if len(bars) > MOST_BARS:
+        yield f"<p>The first {MOST_BARS} of {len(bars)} bars are shown; choose a shorter time to see all.</p>"
+
+
+def _bar(report: Report, used: Used, row: int, names: Names, colours: dict[str, str]) -> str:
+    begin, end = _place(report, used.since), _place(report, used.since + used.seconds)
+    person = names.person(used.person)
+    title = used.name or used.container_id[:12]
+    told = f"{person}: {title}, {_time(used.since)}, {used.seconds / 3600:.2f} h, at work {share(used.busy)}"
+    return (
+        f'<rect x="{begin:.1f}" y="{TOP + ROW * row + 2}" width="{max(1.0, end - begin):.1f}" height="{ROW - 4}" rx="2"'
+        f' fill="{colours[person]}" fill-opacity="0.85"><title>{_text(told)}</title></rect>'
+    )
+
+
+def _table(report: Report) -> Iterator[str]:
+    headers = (HEADERS[report.by], "GPU-hours", "Used", "Idle", "Starts")
+    yield f"<table><tr>{''.join(f'<th>{header}</th>' for header in headers)}</tr>"
+    for total in report.totals:
+        used = total.share_used
+        idle = None if used is None else 1 - used
+        cells = (_text(total.title), f"{total.gpu_seconds / 3600:.1f}", share(used), share(idle), str(total.starts))
+        yield f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    yield "</table>"
+
+
+def _colours(used: Sequence[Used], names: Names) -> dict[str, str]:
+    seconds: dict[str, float] = {}
+    for each in used:
+        person = names.person(each.person)
+        seconds[person] = seconds.get(person, 0.0) + each.gpu_seconds
+    order = sorted(seconds, key=lambda person: (-seconds[person], person))
+    return {person: COLOURS[position % len(COLOURS)] for position, person in enumerate(order)}
+
+
+def _place(report: Report, at: float) -> float:
+    inside = min(max(at, report.since), report.until)
+    return LEFT + (WIDTH - LEFT) * (inside - report.since) / max(1.0, report.until - report.since)
+
+
+def _natural(title: str) -> tuple[bool, int, str]:
+    last = title.rpartition(" ")[2]
+    return not last.isdecimal(), int(last) if last.isdecimal() else 0, title
+
+
+def _time(at: float) -> str:
+    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text), quote=True)

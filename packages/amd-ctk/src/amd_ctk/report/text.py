@@ -1,0 +1,123 @@
+"""A report as a table with a bar a row, as JSON, and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import datetime
+
+from amd_gpu_tracker.records.plain_text import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_ctk.report.totals import Report, Total
+
+HEADERS = {"person": "Person", "gpu": "GPU", "image": "Image", "day": "Day"}
+BAR = 20
+LONGEST_TITLE = 40
+# A cell that begins with one of these is a formula to spreadsheets.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FIELDS = ("gpu_hours", "share_used", "share_idle", "starts", "peak_gib")
+
+
+def format_report(report: Report) -> str:
+    """Return a report as people read it."""
+    begin, end = (f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}" for at in (report.since, report.until))
+    head = f"From {begin} to {end}: {_hours(report.whole)} GPU-hours, {_counted(report.whole.starts)}"
+    if not report.totals:
+        return f"{head}\n"
+    largest = max(total.gpu_seconds for total in report.totals)
+    rows = [_cells(total, largest) for total in report.totals]
+    table = _lay_out([(HEADERS[report.by], "GPU-hours", "Used", "Idle", "Starts", "Peak", ""), *rows])
+    return "\n".join([head, "", *table, *_notes(report)]) + "\n"
+
+
+def format_json(report: Report) -> str:
+    """Return a report as JSON; shares are from 0 to 1, times in seconds since 1970 (UTC)."""
+    document = {
+        "since": round(report.since),
+        "until": round(report.until),
+        "by": report.by,
+        "totals": [{report.by: total.title, **_numbers(total)} for total in report.totals],
+        "all": _numbers(report.whole),
+        "ends_not_known": report.uncertain,
+        "lines_not_read": report.unreadable,
+    }
+    import json
+
+    return json.dumps(document, indent=2) + "\n"
+
+
+def format_csv(report: Report) -> str:
+    """Return a report as CSV, with a line of headers."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([report.by, *FIELDS])
+    for total in report.totals:
+        numbers = _numbers(total)
+        writer.writerow([_cell(total.title), *("" if numbers[name] is None else numbers[name] for name in FIELDS)])
+    return text.getvalue()
+
+
+def share(value: float | None) -> str:
+    """Return a share as people read it, "-" where it is not known."""
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _numbers(total: Total) -> dict[str, object]:
+    used = total.share_used
+    return {
+        "gpu_hours": round(total.gpu_seconds / 3600, 4),
+        "share_used": None if used is None else round(used, 4),
+        "share_idle": None if used is None else round(1 - used, 4),
+        "starts": total.starts,
+        "peak_gib": None if total.peak_bytes is None else round(total.peak_bytes / 2**30, 2),
+    }
+
+
+def _cells(total: Total, largest: float) -> tuple[str, ...]:
+    used = total.share_used
+    peak = "-" if total.peak_bytes is None else f"{total.peak_bytes / 2**30:.1f} GiB"
+    bar = "#" * round(BAR * total.gpu_seconds / largest) if largest else ""
+    title = printable(total.title)[:LONGEST_TITLE]
+    idle = None if used is None else 1 - used
+    return title, _hours(total), share(used), share(idle), str(total.starts), peak, bar
+
+
+def _lay_out(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of columns; all but the first and the last have numbers."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    last = len(widths) - 1
+    return [
+        "  ".join(
+            cell.ljust(width) if column in (0, last) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _notes(report: Report) -> list[str]:
+    notes = []
+    if report.whole.seen_seconds == 0:
+        notes.append("How busy GPUs were is not known: 'sudo amd-ctk usage enable' looks every 30 seconds")
+    if report.uncertain:
+        notes.append(f"Of {_counted(report.uncertain)} the end is not known; they count up to the last look")
+    if report.unreadable:
+        notes.append(f"{report.unreadable} lines of the history could not be read")
+    return ["", *notes] if notes else []
+
+
+def _hours(total: Total) -> str:
+    return f"{total.gpu_seconds / 3600:.1f}"
+
+
+def _counted(starts: int) -> str:
+    return f"{starts} reservation{'' if starts == 1 else 's'}"
+
+
+def _cell(title: str) -> str:
+    text = printable(title)
+    return f"'{text}" if text.startswith(FORMULA) else text

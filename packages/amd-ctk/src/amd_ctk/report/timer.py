@@ -1,0 +1,52 @@
+"""The timer that looks at the GPUs, and one look of it."""
+
+from __future__ import annotations
+
+from amd_ctk.programs import ask
+from amd_device_spec.settings import read_settings
+from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.usage.documents import format_prometheus
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.files import replace_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.host import Host
+
+TIMER = "amd-gpu-usage.timer"
+# Where Debian's node exporter looks for metrics of other programs.
+TEXTFILES = "/var/lib/prometheus/node-exporter"
+METRICS = f"{TEXTFILES}/amd-gpu.prom"
+
+
+class TimerError(ToolkitError):
+    """The timer cannot be switched."""
+
+
+def enable_timer(host: Host, *, readers: str) -> None:
+    """Record reservations and how busy GPUs are from now on; on a simulated host nothing looks by itself."""
+    Tracker(host).keep_history(readers=readers)
+    if host.is_this_machine:
+        _switch("enable")
+
+
+def disable_timer(host: Host, *, history: bool) -> None:
+    """Look no more; with `history` record no reservations either."""
+    if host.is_this_machine:
+        _switch("disable")
+    if history:
+        Tracker(host).stop_history()
+
+
+def take_look(host: Host) -> None:
+    """Add a look to every running reservation, and write the metrics where the node exporter is installed."""
+    usage = Tracker(host).take_look(keep_days=read_settings(host).history_days)
+    if host.stat(TEXTFILES) is not None:
+        replace_file(host.path(METRICS), f"{format_prometheus(usage)}\n".encode())
+
+
+def _switch(verb: str) -> None:
+    answer = ask(["systemctl", verb, "--now", TIMER], seconds=30)
+    if not answer.succeeded:
+        hint = "without systemd, call 'amd-ctk usage sample' every 30 seconds yourself"
+        raise TimerError(f"{TIMER} cannot be {verb}d: {answer.problem or answer.errors.strip()}", hint=hint)

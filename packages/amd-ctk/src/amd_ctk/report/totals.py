@@ -1,0 +1,144 @@
+"""Sums over reservations: of each person, GPU, image or day, within the time that was asked for."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from amd_gpu_tracker.history.used import Used
+
+BY = ("person", "gpu", "image", "day")
+NOT_KNOWN = "(not known)"
+
+
+class Total(Value):
+    """What a person, a GPU, an image or a day comes to.
+
+    Attributes:
+        title: What it is called.
+        gpu_seconds: For how long it had how many GPUs.
+        busy_seconds: For how much of `seen_seconds` GPUs were at work.
+        seen_seconds: The part of `gpu_seconds` during which somebody looked.
+        starts: How many reservations began within the time.
+        peak_bytes: The most memory that one of them was seen to use; None where nobody looked.
+    """
+
+    title: str
+    gpu_seconds: float = 0.0
+    busy_seconds: float = 0.0
+    seen_seconds: float = 0.0
+    starts: int = 0
+    peak_bytes: int | None = None
+
+    @property
+    def share_used(self) -> float | None:
+        """Return for which share of the time GPUs were at work, 0 to 1; None where nobody looked."""
+        return self.busy_seconds / self.seen_seconds if self.seen_seconds else None
+
+
+class Report(Value):
+    """The totals of a time, largest first, and what stands behind them.
+
+    Attributes:
+        since: Begin of the time, in seconds since 1970 (UTC).
+        until: End of the time.
+        by: By what reservations are summed: `person`, `gpu`, `image` or `day`.
+        totals: The sums; days in their order, all else largest first.
+        whole: The sum of all.
+        uncertain: How many reservations ended at a time that nobody knows, as in a power cut.
+        unreadable: How many lines of the history could not be read.
+    """
+
+    since: float
+    until: float
+    by: str
+    totals: tuple[Total, ...]
+    whole: Total
+    uncertain: int = 0
+    unreadable: int = 0
+
+
+class Names:
+    """What people and GPUs are called in a report."""
+
+    def __init__(self, person: Callable[[int | None], str], gpu: Callable[[str], str]) -> None:
+        self.person = person
+        self.gpu = gpu
+
+
+def make_report(history: Iterable[Used | None], names: Names, *, by: str, since: float, until: float) -> Report:
+    """Sum up reservations; each counts for the part of it within the time."""
+    sums: dict[str, _Sum] = {}
+    whole, uncertain, unreadable = _Sum(), 0, 0
+    for used in history:
+        if used is None:
+            unreadable += 1
+            continue
+        begin, end = max(used.since, since), min(used.since + used.seconds, until)
+        whole.add(used, begin, end, len(used.gpus), is_start=used.since >= since)
+        uncertain += not used.is_certain
+        for title, share_begin, share_end, gpus in _parts(used, names, by, begin, end):
+            sums.setdefault(title, _Sum()).add(used, share_begin, share_end, gpus, is_start=used.since >= share_begin)
+    order = sorted(sums, key=lambda title: title if by == "day" else (-sums[title].gpu_seconds, title))
+    return Report(
+        since=since,
+        until=until,
+        by=by,
+        totals=tuple(sums[title].total(title) for title in order),
+        whole=whole.total("all"),
+        uncertain=uncertain,
+        unreadable=unreadable,
+    )
+
+
+def _parts(used: Used, names: Names, by: str, begin: float, end: float) -> Iterator[tuple[str, float, float, int]]:
+    """Yield where a reservation counts: title, begin, end and how many GPUs."""
+    if by == "gpu":
+        yield from ((names.gpu(gpu), begin, end, 1) for gpu in used.gpus)
+    elif by == "day":
+        yield from ((day, first, last, len(used.gpus)) for day, first, last in split_days(begin, end))
+    elif by == "image":
+        yield used.image or NOT_KNOWN, begin, end, len(used.gpus)
+    else:
+        yield names.person(used.person), begin, end, len(used.gpus)
+
+
+def split_days(begin: float, end: float) -> Iterator[tuple[str, float, float]]:
+    """Yield the local days of a time, each with its part of it."""
+    while True:
+        day = datetime.fromtimestamp(begin).astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        # A day has 23 or 25 hours where clocks are set.
+        midnight = (day.replace(tzinfo=None) + timedelta(days=1)).astimezone().timestamp()
+        yield f"{day:%Y-%m-%d}", begin, min(end, midnight)
+        if midnight >= end:
+            return
+        begin = midnight
+
+
+class _Sum:
+    """A total that grows; a part of another reservation counts as a start alone."""
+
+    def __init__(self) -> None:
+        self.gpu_seconds = self.busy_seconds = self.seen_seconds = 0.0
+        self.starts = 0
+        self.peak_bytes: int | None = None
+
+    def add(self, used: Used, begin: float, end: float, gpus: int, *, is_start: bool) -> None:
+        self.starts += is_start
+        if used.peak_bytes is not None:
+            self.peak_bytes = max(self.peak_bytes or 0, used.peak_bytes)
+        if used.part_of or end <= begin:
+            return
+        seconds = (end - begin) * gpus
+        self.gpu_seconds += seconds
+        if used.busy is not None:
+            self.seen_seconds += seconds
+            self.busy_seconds += seconds * used.busy
+
+    def total(self, title: str) -> Total:
+        return Total(title=title, **vars(self))

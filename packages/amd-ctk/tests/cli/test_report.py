@@ -1,0 +1,76 @@
+"""amd-ctk report and usage, as programs."""
+
+from __future__ import annotations
+
+import json
+import os
+
+
+def test_a_job_is_in_the_report_while_it_runs_and_when_it_ended(host, amd_ctk):
+    host()
+    amd_ctk("gpu-tracker", "enable")
+
+    amd_ctk("run", "--gpus=0-1", "--", "true")
+
+    report = json.loads(amd_ctk("report", "--by", "gpu", "--json").stdout)
+    assert [(total["gpu"], total["starts"]) for total in report["totals"]] in (
+        [("GPU 0", 1), ("GPU 1", 1)],
+        [("GPU 1", 1), ("GPU 0", 1)],
+    )
+
+
+def test_a_look_tells_how_busy_the_gpus_of_a_job_are(host, amd_ctk, program):
+    host()
+    amd_ctk("gpu-tracker", "enable")
+    inside = f"{program} usage sample && {program} report --json"
+
+    answer = amd_ctk("run", "--gpus=0", "--", "sh", "-c", inside)
+
+    assert json.loads(answer.stdout)["all"]["share_used"] == 0.0
+
+
+def test_nothing_is_recorded_while_the_history_is_off(host, amd_ctk):
+    host()
+    amd_ctk("gpu-tracker", "enable")
+    assert amd_ctk("usage", "disable", "--history").stderr == "Reservations are not recorded\n"
+
+    amd_ctk("run", "--gpus=0", "--", "true")
+
+    assert amd_ctk("report").stdout.splitlines()[0].endswith(": 0.0 GPU-hours, 0 reservations")
+
+
+def test_the_page_is_written_to_the_file(host, amd_ctk, tmp_path):
+    host()
+    amd_ctk("gpu-tracker", "enable")
+
+    answer = amd_ctk("report", f"--html={tmp_path}/week.html")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", f"Wrote {tmp_path}/week.html\n")
+    assert (tmp_path / "week.html").read_text().startswith("<!doctype html>\n")
+
+
+def test_options_that_exclude_each_other_and_unknown_words_are_refused(host, amd_ctk):
+    host()
+
+    both, unknown = amd_ctk("report", "--json", "--csv"), amd_ctk("report", "--by=colour")
+    nobody = amd_ctk("usage", "enable", "--readers=no-such-group")
+
+    assert (both.returncode, both.stderr) == (2, "--json and --csv exclude each other (leave out one of them)\n")
+    assert (unknown.returncode, unknown.stderr) == (
+        2, "--by colour is not known (write one of person, gpu, image, day)\n",
+    )  # fmt: skip
+    assert (nobody.returncode, nobody.stderr) == (
+        2, "this system has no group no-such-group (see 'getent group')\n",
+    )  # fmt: skip
+
+
+def test_who_may_not_read_the_history_is_told_what_to_do(host, limited_amd_ctk, amd_ctk, tmp_path):
+    served = host()
+    amd_ctk("gpu-tracker", "enable")
+    history = served.path("/var/lib/amd-container-toolkit/history")
+    os.chmod(history, 0)
+
+    answer = limited_amd_ctk("report")
+
+    hint = "run it as root, or let root give a group the history: 'amd-ctk usage enable --readers GROUP'"
+    assert (answer.returncode, answer.stderr) == (3, f"{history}/open cannot be read: access is refused ({hint})\n")

@@ -1,0 +1,159 @@
+"""The files of the history: read them month by month, end what a power cut left open, remove what is too old."""
+
+from __future__ import annotations
+
+import grp
+import os
+import time
+
+from amd_gpu_tracker.errors import needs_root
+from amd_gpu_tracker.history.used import parse_line
+from amd_gpu_tracker.records.history import FOUND, LONGEST_LINE, POWER, finish
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from amd_gpu_tracker.claims.claim import Lock
+    from amd_gpu_tracker.history.used import Used
+    from amd_gpu_tracker.records.state import State
+
+ENDING = ".jsonl"
+DAY = 24 * 3600
+EVERYBODY = "everyone"
+
+
+class HistoryError(ToolkitError):
+    """The history cannot be read."""
+
+    exit_code = 3
+
+
+class NoSuchGroup(ToolkitError):
+    """A group of users that this system does not have."""
+
+    exit_code = 2
+
+
+def make_history(state: State, *, readers: str = "") -> None:
+    """Let reservations be written down from now on; only root and the group of `readers` may read them.
+
+    NotPermitted, NoSuchGroup; `readers` is the name of a group, or `everyone`.
+    """
+    directory = state.history_directory
+    group = 0 if readers in ("", EVERYBODY) else _find_group(readers)
+    try:
+        os.makedirs(directory, mode=0o755, exist_ok=True)
+        os.chmod(directory, 0o755 if readers == EVERYBODY else 0o750)
+        if os.geteuid() == 0:
+            os.chown(directory, 0, group)
+        os.makedirs(f"{directory}/open", mode=0o755, exist_ok=True)
+    except PermissionError as error:
+        raise needs_root() from error
+    except OSError as error:
+        raise FileError(f"{directory} cannot be made: {reason(error)}") from error
+
+
+def begin_history(state: State) -> None:
+    """Record from the first time on that GPUs are tracked; who turned the history off keeps it off."""
+    if not os.path.isdir(state.history_directory):
+        make_history(state)
+
+
+def stop_history(state: State) -> None:
+    """Record nothing any more; what was recorded stays."""
+    directory = f"{state.history_directory}/open"
+    try:
+        for name in _names(directory):
+            os.unlink(f"{directory}/{name}")
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return
+    except PermissionError as error:
+        raise needs_root() from error
+    except OSError as error:
+        raise FileError(f"{directory} cannot be removed: {reason(error)}") from error
+
+
+def settle(state: State, boot_id: str, lock: Lock) -> None:
+    """Write the line of every reservation that has no lease any more: its end was cut off, or the power went."""
+    state.prepare()
+    with lock(state.lock_path):
+        for name in _names(f"{state.history_directory}/open"):
+            path = f"{state.leases_directory}/{name}.json"
+            is_of_this_boot = f'"boot_id":"{boot_id}"'.encode() in _read_open(state, name)
+            if not is_of_this_boot:
+                finish(state, path, POWER)
+            elif not os.path.exists(path):
+                finish(state, path, FOUND)
+
+
+def read_history(state: State, *, since: float, until: float) -> Iterator[Used | None]:
+    """Yield the reservations that overlap a time, in no order, and None for each line that cannot be read.
+
+    Times are in seconds since 1970 (UTC). HistoryError where the caller may not read them.
+    """
+    for used in _read_all(state):
+        if used is None or (used.since < until and used.since + used.seconds >= since):
+            yield used
+
+
+def remove_old(state: State, *, days: int, now: float) -> None:
+    """Remove the files of months that ended more than `days` ago."""
+    oldest = time.strftime("%Y-%m", time.gmtime(max(0.0, now - days * DAY)))
+    for name in _names(state.history_directory):
+        if name.endswith(ENDING) and name.removesuffix(ENDING) < oldest:
+            os.unlink(f"{state.history_directory}/{name}")
+
+
+def _read_all(state: State) -> Iterator[Used | None]:
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    for name in _names(f"{state.history_directory}/open"):
+        if content := _read_open(state, name):
+            yield _parse(content.partition(b"\n")[2].rstrip() + b"}", end=now)
+    for name in sorted(_names(state.history_directory)):
+        if name.endswith(ENDING):
+            yield from _read_month(f"{state.history_directory}/{name}")
+
+
+def _read_month(path: str) -> Iterator[Used | None]:
+    try:
+        with open(path, "rb") as file:
+            while line := file.readline(LONGEST_LINE):
+                if line != b"\n":
+                    yield _parse(line)
+    except OSError as error:
+        raise HistoryError(f"{path} cannot be read: {reason(error)}") from error
+
+
+def _parse(line: bytes, *, end: float | None = None) -> Used | None:
+    try:
+        return parse_line(line, end=end)
+    except ValueError:
+        return None
+
+
+def _read_open(state: State, name: str) -> bytes:
+    try:
+        with open(f"{state.history_directory}/open/{name}", "rb") as file:
+            return file.read(LONGEST_LINE)
+    except OSError:
+        return b""
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(directory) if not name.endswith(".tmp")]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        hint = "run it as root, or let root give a group the history: 'amd-ctk usage enable --readers GROUP'"
+        raise HistoryError(f"{directory} cannot be read: {reason(error)}", hint=hint) from error
+
+
+def _find_group(name: str) -> int:
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise NoSuchGroup(f"this system has no group {name}", hint="see 'getent group'") from None

@@ -1,0 +1,67 @@
+"""The look that a timer takes: how busy the GPUs of each running reservation are, and how much memory it has."""
+
+from __future__ import annotations
+
+import time
+
+from amd_gpu_tracker.history.used import Look
+from amd_gpu_tracker.life.container_names import find_container_image
+from amd_gpu_tracker.records.history import LONGEST_LINE, open_path
+from amdgpu_discovery.files import put_in_place, read_file, write_beside
+from amdgpu_discovery.plain_json import loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from amd_gpu_tracker.claims.claim import Lock
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
+
+LONGEST_TEXT = 256
+
+
+def add_look(state: State, usage: Usage, lock: Lock) -> None:
+    """Add what was seen to every running reservation; what cannot be written is not added."""
+    users = _users_by_id(usage.gpus)
+    with lock(state.lock_path):
+        for path in state.lease_paths():
+            lease = state.read_lease(path)
+            if lease is not None:
+                _add(state, path, lease, users.get(lease.container_id, []))
+
+
+def _add(state: State, lease_path: str, lease: Lease, users: Iterable[GpuUser]) -> None:
+    path = open_path(state, lease_path)
+    try:
+        month, _, text = read_file(path, largest=LONGEST_LINE).decode().partition("\n")
+        begun, _, before = text.rstrip("\n").partition(',"last":')
+        look = _next_look(loads(f'{{"last":{before}}}'.encode()) if before else {}, lease, list(users))
+        put_in_place(write_beside(path, f"{month}\n{begun}{look.as_text()}\n".encode()), path)
+    except (OSError, ValueError):
+        return
+
+
+def _next_look(before: dict[str, Any], lease: Lease, users: list[GpuUser]) -> Look:
+    busy = sum(min(100, sum(process.busy_percent or 0 for process in user.processes)) for user in users)
+    return Look(
+        last=round(time.clock_gettime(time.CLOCK_BOOTTIME), 2),
+        looks=before.get("looks", 0) + 1,
+        busy_sum=round(before.get("busy_sum", 0.0) + busy / 100 / max(1, len(lease.gpus)), 4),
+        peak_bytes=max(before.get("peak_bytes", 0), sum(user.vram_bytes for user in users)),
+        name=before.get("name") or next((user.name for user in users if user.name), "")[:LONGEST_TEXT],
+        # It is the same as long as the container lives.
+        image=before["image"] if before else find_container_image(lease)[:LONGEST_TEXT],
+    )
+
+
+def _users_by_id(gpus: Iterable[GpuUsage]) -> dict[str, list[GpuUser]]:
+    found: dict[str, list[GpuUser]] = {}
+    for gpu in gpus:
+        for user in gpu.users:
+            # Containers of users have leases of their own, which are not written down.
+            if user.container_id and user.user is None:
+                found.setdefault(user.container_id, []).append(user)
+    return found

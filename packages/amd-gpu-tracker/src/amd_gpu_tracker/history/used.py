@@ -1,0 +1,150 @@
+"""A reservation as the history has it: one that ended, or one that runs."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.records.history import POWER, VERSION
+from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# A hundred years in seconds, and the largest number of a user that the kernel gives.
+LONGEST = 100 * 366 * 24 * 3600.0
+LATEST = 253402300799.0
+LARGEST_UID = (1 << 32) - 1
+LARGEST_AMOUNT = 1 << 63
+MOST_GPUS = 4096
+RUNNING = "running"
+
+
+class Used(Value):
+    """A reservation: who had which GPUs, from when on and for how long.
+
+    Attributes:
+        container_id: Id of the container, or name of the reservation.
+        gpus: Each GPU by PCI address and rank of its partition, such as `0000:03:00.0/0`.
+        person: Number of the user; None where nobody said whose it was.
+        since: When it began, in seconds since 1970 (UTC).
+        seconds: For how long it had the GPUs.
+        how: How its end is known: `hook`, `program`, `found`, `forgotten`, `power`, or `running`.
+        ways: By which ways it came to the GPUs, such as `env` or `api`.
+        part_of: Name of the reservation whose GPUs it was given, which counts for both; "" for none.
+        vram_mb: How much memory of its GPU was reserved, in MiB; 0 for whole GPUs.
+        looks: How often it was looked at.
+        busy: Mean share of the time for which its GPUs were at work, 0 to 1; None where nobody looked.
+        peak_bytes: The most memory that it was seen to use; None where nobody looked.
+        name: Name of the container; "" where that is not known.
+        image: Image of the container; "" where that is not known.
+        boot_id: Boot during which it began.
+        start: When it began, in seconds since that boot.
+        root: Directory of the runtime that made the container; "" for the default.
+    """
+
+    container_id: str
+    gpus: tuple[str, ...]
+    person: int | None
+    since: float
+    seconds: float
+    how: str
+    ways: tuple[str, ...] = ()
+    part_of: str = ""
+    vram_mb: int = 0
+    looks: int = 0
+    busy: float | None = None
+    peak_bytes: int | None = None
+    name: str = ""
+    image: str = ""
+    boot_id: str = ""
+    start: float = 0.0
+    root: str = ""
+
+    @property
+    def gpu_seconds(self) -> float:
+        """Return for how long it had how many GPUs; 0 for a part of another reservation, which counts itself."""
+        return 0.0 if self.part_of else self.seconds * len(self.gpus)
+
+    @property
+    def is_certain(self) -> bool:
+        """Return whether it is known when it ended."""
+        return self.how != POWER
+
+
+class Look(Value):
+    """What was seen of a running reservation so far: the sums that its line gets."""
+
+    # In seconds since boot.
+    last: float
+    looks: int = 0
+    busy_sum: float = 0.0
+    peak_bytes: int = 0
+    name: str = ""
+    image: str = ""
+
+    def as_text(self) -> str:
+        """Return what goes behind the line that `records.history` began."""
+        return f",{dumps(self.as_dict()).decode()[1:-1]}"
+
+
+def parse_line(line: bytes, *, end: float | None = None) -> Used:
+    """Return what a line of the history says; ValueError where it is none of ours.
+
+    A line without an end is that of a reservation that runs, until `end` in seconds since boot.
+    """
+    try:
+        return _checked(loads(line), end)
+    except (AttributeError, KeyError, RecursionError, TypeError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _checked(fields: dict[str, Any], end: float | None) -> Used:
+    if fields["version"] != VERSION:
+        raise ValueError(f"it is not version {VERSION}")
+    start, how = _number(fields["start"], LATEST), fields.get("how", RUNNING)
+    last = fields.get("last", start) if how == POWER else fields.get("end", end)
+    looks = _whole(fields.get("looks", 0))
+    return Used(
+        container_id=_text(fields["id"]),
+        gpus=_texts(fields["gpus"]),
+        person=None if fields["person"] is None else _whole(fields["person"], LARGEST_UID),
+        since=_number(fields["since"], LATEST),
+        seconds=max(0.0, round(_number(last, LATEST) - start, 2)),
+        how=_text(how),
+        ways=_texts(fields["ways"]),
+        part_of=_text(fields["part_of"]),
+        vram_mb=_whole(fields["vram_mb"]),
+        looks=looks,
+        busy=_number(fields["busy_sum"], LARGEST_AMOUNT) / looks if looks else None,
+        peak_bytes=_whole(fields["peak_bytes"]) if looks else None,
+        name=_text(fields.get("name", "")),
+        image=_text(fields.get("image", "")),
+        boot_id=_text(fields["boot_id"]),
+        start=start,
+        root=_text(fields["root"]),
+    )
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError("a text is not text")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if type(value) is not list or len(value) > MOST_GPUS or any(type(each) is not str for each in value):
+        raise ValueError("a list of texts is not one")
+    return tuple(value)
+
+
+def _number(value: Any, largest: float) -> float:
+    # NaN is larger than nothing.
+    if type(value) not in (int, float) or not 0 <= value <= largest:
+        raise ValueError("a number is not one")
+    return float(value)
+
+
+def _whole(value: Any, largest: int = LARGEST_AMOUNT) -> int:
+    if type(value) is not int or not 0 <= value <= largest:
+        raise ValueError("a number is not whole")
+    return value

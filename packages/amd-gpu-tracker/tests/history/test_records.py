@@ -1,0 +1,268 @@
+"""What is written down of reservations: when they begin and end, and what an interruption or a full disk leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amd_gpu_tracker.history.files import begin_history, make_history, read_history, remove_old, settle, stop_history
+from amd_gpu_tracker.history.used import parse_line
+from amd_gpu_tracker.records.history import LONGEST_LINE, finish, format_begun, open_path
+from amd_gpu_tracker.records.lease import Lease, ProcessId
+from amd_gpu_tracker.records.lock import LibraryLock
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.host import Host
+
+GPU = "0000:03:00.0/0"
+OTHER = "0000:26:00.0/0"
+# 2026-11-02 02:00:00 UTC; this boot began 1,000 seconds before.
+SINCE = 1793584800.0
+ALL = {"since": 0.0, "until": 1e11}
+
+
+@pytest.fixture
+def state(tmp_path):
+    made = State(Host(str(tmp_path)))
+    made.prepare()
+    begin_history(made)
+    return made
+
+
+def a_lease(container_id="c1", *, since=SINCE, gpus=(GPU,), boot_id="this", **more):
+    creator = ProcessId(pid=1, start=1)
+    fields = {"creator": creator, "ways": ("env",), "boot_offset": SINCE - 1000, "namespace": "pid:[1]"}
+    return Lease(container_id=container_id, since=since, gpus=gpus, boot_id=boot_id, **fields, **more)
+
+
+def month(state, name="2026-11"):
+    return f"{state.history_directory}/{name}.jsonl"
+
+
+def lines(state):
+    with open(month(state), encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line != "\n"]
+
+
+def used(state):
+    return sorted(read_history(state, **ALL), key=lambda each: each.start)
+
+
+def test_a_reservation_that_ended_is_a_line_of_the_month_in_which_it_began(state):
+    lease = a_lease(vram_mb=8000)
+    state.write_lease(lease)
+
+    finish(state, state.lease_path(lease.key), "program", end=1090.5)
+
+    assert lines(state) == [
+        {
+            "version": 1,
+            "boot_id": "this",
+            "start": 1000.0,
+            "id": "c1",
+            "root": "",
+            "since": SINCE,
+            "ways": ["env"],
+            "person": None,
+            "vram_mb": 8000,
+            "part_of": "",
+            "gpus": [GPU],
+            "end": 1090.5,
+            "how": "program",
+        }
+    ]
+    assert os.listdir(f"{state.history_directory}/open") == []
+
+
+def test_only_root_may_read_it_and_who_is_given_it(tmp_path):
+    state = State(Host(str(tmp_path)))
+
+    begin_history(state)
+    alone = os.stat(state.history_directory).st_mode & 0o777
+    make_history(state, readers="everyone")
+
+    assert (alone, os.stat(state.history_directory).st_mode & 0o777) == (0o750, 0o755)
+
+
+def test_nothing_is_recorded_where_it_was_turned_off_and_the_tracker_does_not_turn_it_on_again(state):
+    stop_history(state)
+    begin_history(state)
+
+    state.write_lease(a_lease())
+    state.remove_lease(state.lease_path(("", "c1")))
+
+    assert os.listdir(state.history_directory) == []
+
+
+def test_the_wall_clock_may_be_set_while_a_reservation_runs(state):
+    # Two hours later by the clock, ten seconds later in truth.
+    state.write_lease(a_lease())
+
+    finish(state, state.lease_path(("", "c1")), "hook", end=1010.0)
+
+    assert [(each.since, each.seconds) for each in used(state)] == [(SINCE, 10.0)]
+
+
+def test_a_container_that_gets_more_gpus_has_them_in_its_line(state):
+    state.write_lease(a_lease())
+    state.write_lease(a_lease(gpus=(GPU, OTHER)))
+
+    finish(state, state.lease_path(("", "c1")), "hook", end=1010.0)
+
+    assert [each.gpu_seconds for each in used(state)] == [20.0]
+
+
+def test_what_a_look_added_stays_when_the_lease_is_written_again(state):
+    state.write_lease(a_lease())
+    path = open_path(state, state.lease_path(("", "c1")))
+    with open(path, "r+", encoding="utf-8") as file:
+        text = file.read().rstrip("\n")
+        file.seek(0)
+        file.write(f'{text},"last":1005.0,"looks":2,"busy_sum":1.5,"peak_bytes":7,"name":"n","image":"i"\n')
+
+    state.write_lease(a_lease().replace(init=ProcessId(pid=7, start=7)))
+    finish(state, state.lease_path(("", "c1")), "hook", end=1010.0)
+
+    (each,) = used(state)
+    assert (each.looks, each.busy, each.peak_bytes, each.name, each.image) == (2, 0.75, 7, "n", "i")
+
+
+def test_after_a_power_cut_a_reservation_ends_with_the_last_look_at_it(state):
+    state.write_lease(a_lease(boot_id="before"))
+    path = open_path(state, state.lease_path(("", "c1")))
+    text = Path(path).read_text(encoding="utf-8").rstrip("\n")
+    Path(path).write_text(f'{text},"last":1060.0,"looks":2,"busy_sum":1,"peak_bytes":1\n', encoding="utf-8")
+    os.unlink(state.lease_path(("", "c1")))
+
+    settle(state, "this", LibraryLock)
+
+    (each,) = used(state)
+    assert (each.how, each.seconds, each.is_certain) == ("power", 60.0, False)
+
+
+def test_a_reservation_whose_end_nobody_wrote_is_found_over(state):
+    state.write_lease(a_lease())
+    os.unlink(state.lease_path(("", "c1")))
+    state.write_lease(a_lease("c2"))
+
+    settle(state, "this", LibraryLock)
+
+    assert [(each.container_id, each.how) for each in used(state)] == [("c2", "running"), ("c1", "found")]
+
+
+def test_who_is_killed_between_the_line_and_the_removal_leaves_one_line(state):
+    state.write_lease(a_lease())
+    path = open_path(state, state.lease_path(("", "c1")))
+    begun = Path(path).read_text(encoding="utf-8")
+    finish(state, state.lease_path(("", "c1")), "hook", end=1010.0)
+    Path(path).write_text(begun, encoding="utf-8")
+    os.unlink(state.lease_path(("", "c1")))
+
+    settle(state, "this", LibraryLock)
+
+    assert [each.how for each in used(state)] == ["hook"]
+
+
+def test_a_full_disk_loses_a_line_and_no_release(state):
+    # A directory in place of the file: no line can be written.
+    os.mkdir(month(state))
+    state.write_lease(a_lease())
+
+    state.remove_lease(state.lease_path(("", "c1")))
+
+    assert not os.path.exists(state.lease_path(("", "c1")))
+
+
+def test_a_line_that_was_cut_off_spoils_no_other(state):
+    with open(month(state), "w", encoding="utf-8") as file:
+        file.write('\n{"version":1,"boot_id":"th')
+    state.write_lease(a_lease())
+
+    finish(state, state.lease_path(("", "c1")), "hook", end=1010.0)
+
+    found = list(read_history(state, **ALL))
+    assert (found[0], found[1].seconds) == (None, 10.0)
+
+
+def test_months_that_are_too_old_are_removed(state):
+    for name in ("2025-01", "2026-10", "2026-11"):
+        Path(month(state, name)).touch()
+
+    remove_old(state, days=30, now=SINCE)
+
+    assert sorted(os.listdir(state.history_directory)) == ["2026-10.jsonl", "2026-11.jsonl", "open"]
+
+
+def test_gpu_hours_are_wall_time_times_gpus_over_thousands_of_reservations_with_kills_and_clock_steps(state):
+    chance, expected, now = random.Random(34), 0.0, 1000.0
+    running: dict[str, tuple[float, int]] = {}
+    step = 0.0
+    for number in range(int(os.environ.get("TRACKER_HISTORY_STEPS", "1500"))):
+        now = round(now + chance.random() * 50, 2)
+        step += chance.choice([0, 0, 0, 3600, -86400])
+        if running and chance.random() < 0.5:
+            name = chance.choice(sorted(running))
+            begun, gpus = running.pop(name)
+            expected += (now - begun) * gpus
+            path = open_path(state, state.lease_path(("", name)))
+            before = Path(path).read_text(encoding="utf-8")
+            finish(state, state.lease_path(("", name)), "hook", end=now)
+            if chance.random() < 0.1:
+                # Killed before the file was removed; whoever comes next ends it once more, later.
+                Path(path).write_text(before, encoding="utf-8")
+                finish(state, state.lease_path(("", name)), "found", end=now + 7)
+            os.unlink(state.lease_path(("", name)))
+        else:
+            name, gpus = f"c{number}", (GPU, OTHER)[: chance.choice([1, 2])]
+            offset = SINCE - 1000 + step
+            lease = a_lease(name, since=now + offset, gpus=gpus).replace(boot_offset=offset)
+            state.write_lease(lease)
+            running[name] = (now, len(gpus))
+
+    total = sum(each.gpu_seconds for each in read_history(state, **ALL) if each.how != "running")
+    assert total == pytest.approx(expected, abs=0.01)
+
+
+HOSTILE = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
+    st.lists,
+    max_leaves=4,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.dictionaries(st.sampled_from([*json.loads(format_begun(a_lease()) + "}"), "end", "how", "looks"]), HOSTILE))
+def test_a_hostile_line_is_a_reservation_or_a_value_error(changes):
+    fields = {**json.loads(format_begun(a_lease()) + "}"), "end": 1010.0, "how": "hook", **changes}
+
+    try:
+        parsed = parse_line(json.dumps(fields).encode())
+    except ValueError:
+        return
+    assert 0 <= parsed.seconds < 1e12
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.binary(max_size=200))
+def test_bytes_of_any_kind_are_no_reservation(content):
+    assert is_refused(content)
+
+
+def is_refused(content):
+    try:
+        parse_line(content)
+    except ValueError:
+        return True
+    return False
+
+
+def test_a_line_without_end_is_read_in_pieces_that_fit(state):
+    with open(month(state), "wb") as file:
+        file.write(b"x" * (3 * LONGEST_LINE))
+
+    assert list(read_history(state, **ALL)) == [None, None, None]
