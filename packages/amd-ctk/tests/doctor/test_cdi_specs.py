@@ -126,3 +126,31 @@ def test_a_spec_that_every_engine_reads_is_no_matter(machine):
     made.add_program("podman", "echo podman version 4.3.1")
 
     assert finding_of(made, "podman-cdi") is None
+
+
+OF_NVIDIA = {
+    "cdiVersion": "0.5.0",
+    "kind": "nvidia.com/gpu",
+    "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
+}
+IN_VAIN = "--gpus has no effect without --runtime=amd"
+
+
+@pytest.mark.parametrize(
+    ("version", "has_spec", "has_nvidia", "words"),
+    [
+        ("29.2.1", True, False, IN_VAIN),
+        ("29.3.0", True, False, "--gpus works for AMD GPUs"),
+        ("29.3.0", False, False, f"{IN_VAIN}, as no CDI spec offers amd.com/gpu"),
+        ("29.3.0", True, True, f"{IN_VAIN}, because there are CDI devices of NVIDIA too"),
+    ],
+)
+def test_what_gpus_of_docker_means_follows_from_the_specs_that_are_there(machine, version, has_spec, has_nvidia, words):
+    made = machine()
+    made.docker["ServerVersion"] = version
+    if has_spec:
+        generate(made)
+    if has_nvidia:
+        made.write("/etc/cdi/nvidia.json", json.dumps(OF_NVIDIA))
+
+    assert finding_of(made, "docker-gpus").words == words

@@ -248,6 +248,7 @@ ROWS = [
     ),
     Row("docker-gpus", docker_says(ServerVersion="26.1.5"), nothing, why=CHOICE, becomes="note"),
     Row("docker-gpus", nothing, nothing, why=CHOICE, becomes="note"),
+    Row("docker-gpus", docker_says(ServerVersion="29.3.0")),
     of_container(
         "docker-gpus", OF_CONTAINERS["ASKING"], OF_CONTAINERS["ASKING"].replace(nodes=(KFD, RENDER)), becomes="note"
     ),

@@ -357,7 +357,7 @@ ASKING = HEALTHY.replace(nodes=NO_NODES, asks_gpus=True, runtime="runc")
             "asks with --gpus, and Docker 26.1.5 has no --gpus for AMD",
         ),
         ("28.5.2", ASKING.replace(runtime="amd"), ["inside-nodes"], ""),
-        ("29.4.0", ASKING, ["inside-nodes"], ""),
+        ("29.4.0", ASKING, ["docker-gpus"], "asks with --gpus, and it runs under runc"),
         ("26.1.5", ASKING.replace(nodes=HEALTHY.nodes), [], ""),
     ],
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
-from amd_ctk.doctor.checks.cdi import judge_version
+from amd_ctk.doctor.checks.cdi import GENERATE, judge_version
 from amd_ctk.doctor.facts.docker import LATE, REFUSED
-from amd_ctk.doctor.inside.tried import FIRST_BY_CDI, FIRST_WITH_GPUS, ignored_gpus_option, name_of
+from amd_ctk.doctor.inside.tried import FIRST_BY_CDI, FIRST_WITH_GPUS, ignored_gpus_option, name_of, takes_cdi
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def check_docker_file(facts: Facts) -> Finding | None:
 @check(
     "docker-gpus",
     engine="docker",
-    why="Docker before 28.3 says 'could not select device driver'; from then on only the AMD runtime understands it",
+    why="Docker before 28.3 says 'could not select device driver'; then the AMD runtime has to be there, or from 29.3 CDI",
     see="how-to/troubleshoot.md#what-engines-say",
 )
 def check_docker_gpus(facts: Facts) -> Finding | None:
@@ -140,9 +140,14 @@ def check_docker_gpus(facts: Facts) -> Finding | None:
         return bad(f"{name_of(facts)} asks with --gpus, and {why}", fix=INSTEAD_OF_GPUS)
     if docker.version < FIRST_WITH_GPUS:
         return note(f"Docker {docker.version_words} has no --gpus for AMD", fix=INSTEAD_OF_GPUS)
-    if docker.version < FIRST_BY_CDI and docker.default_runtime not in (docker.file_runtimes or ("amd",)):
-        return note("--gpus has no effect without --runtime=amd", fix="add --runtime=amd")
-    return ok("--gpus works for AMD GPUs")
+    if takes_cdi(facts) or docker.default_runtime in (docker.file_runtimes or ("amd",)):
+        return ok("--gpus works for AMD GPUs")
+    words = "--gpus has no effect without --runtime=amd"
+    if docker.version >= FIRST_BY_CDI and not facts.cdi.paths:
+        # dockerd looks for specs when it starts.
+        return note(f"{words}, as no CDI spec offers amd.com/gpu", fix=f"{GENERATE} && {docker.restart_command}")
+    because = ", because there are CDI devices of NVIDIA too" if docker.version >= FIRST_BY_CDI else ""
+    return note(f"{words}{because}", fix="add --runtime=amd")
 
 
 @check(

@@ -35,6 +35,8 @@ class CdiFacts(Value):
     # The files that offer it, by the path that people use.
     paths: tuple[str, ...] = ()
     # Of these, the one with the latest version of the specification.
+    # Whether anything offers nvidia.com/gpu.
+    has_nvidia: bool = False
     latest_path: str = ""
     latest_version: str = ""
     # A file for amd.com/gpu that engines leave out, and why.
@@ -55,7 +57,8 @@ class CdiFacts(Value):
 
 def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     """Return what the directories of specs hold; a spec that cannot be read is a fact too."""
-    amd_devices = [offer for offer in resolve_devices(directories) if offer.name.startswith(f"{KIND}=")]
+    offers = resolve_devices(directories)
+    amd_devices = [offer for offer in offers if offer.name.startswith(f"{KIND}=")]
     counting = list(dict.fromkeys(offer.paths[-1] for offer in amd_devices if not offer.is_conflict))
     overridden = {path for offer in amd_devices if not offer.is_conflict for path in offer.paths[:-1]}
     conflicts = [offer for offer in amd_devices if offer.is_conflict]
@@ -63,6 +66,7 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     by_version = [(file.version, file.path) for files in directories for file in files if file.path in counting]
     latest_version, latest_path = max(by_version, key=_order, default=("", ""))
     return CdiFacts(
+        has_nvidia=any(offer.name.startswith("nvidia.com/gpu=") for offer in offers),
         latest_version=latest_version,
         latest_path=_shown(host, latest_path),
         paths=tuple(_shown(host, path) for path in counting),

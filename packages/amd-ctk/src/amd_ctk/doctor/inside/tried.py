@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SAID_ELSEWHERE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENOTDIR)
 # Versions of Docker: --gpus sets AMD_VISIBLE_DEVICES, and takes a CDI device.
 FIRST_WITH_GPUS = (28, 3)
+# (https://github.com/moby/moby/pull/52048).
 FIRST_BY_CDI = (29, 3)
 # Of a whole id, and of what engines show of it.
 WHOLE_ID = 64
@@ -35,9 +36,14 @@ def ignored_gpus_option(facts: Facts) -> str:
         return ""
     if docker.version < FIRST_WITH_GPUS:
         return f"Docker {docker.version_words} has no --gpus for AMD"
-    if docker.version < FIRST_BY_CDI and facts.inside.runtime not in (docker.file_runtimes or ("amd",)):
+    if not takes_cdi(facts) and facts.inside.runtime not in (docker.file_runtimes or ("amd",)):
         return f"it runs under {facts.inside.runtime}"
     return ""
+
+
+def takes_cdi(facts: Facts) -> bool:
+    """Return whether Docker's `--gpus` is a CDI device of AMD: where NVIDIA's are there too, it sets a variable."""
+    return facts.docker.version >= FIRST_BY_CDI and bool(facts.cdi.paths) and not facts.cdi.has_nvidia
 
 
 def nodes_with(facts: Facts, *numbers: int | None) -> list[TriedNode]:
