@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.doctor.bundle.facts_json import parse_facts
+from amd_ctk.doctor.bundle.redact import without_credentials
 from amd_ctk.doctor.bundle.replay import replay_bundle
 from amd_ctk.doctor.bundle.write import write_bundle
 from amd_ctk.doctor.facts.containers import StaleContainer
+from amd_ctk.doctor.facts.docker_endpoint import find_endpoint
 from amd_ctk.doctor.run import run_checks
 from amd_ctk.doctor.text import format_results
 from amdgpu_discovery.numbering import locate_gpus
@@ -122,3 +124,81 @@ def test_a_field_of_a_later_version_is_left_out(machine, tmp_path):
     document["kernel"]["of_later"] = [1]
 
     assert parse_facts(document).kernel == facts.kernel
+
+
+BROKEN_FILES = runpy.run_path(str(HERE / "test_broken_files.py"))
+CANARY = "canary-7f3a"
+SPEC = {
+    "cdiVersion": "0.6.0",
+    "kind": "amd.com/gpu",
+    "devices": [{"name": "0", "containerEdits": {"env": [f"TOKEN={CANARY}"]}}],
+    "annotations": {"note": CANARY},
+    "containerEdits": {
+        "env": [f"PASSWORD={CANARY}={CANARY}"],
+        "hooks": [{"hookName": "poststop", "path": "/bin/true", "env": [f"KEY={CANARY}"]}],
+    },
+}
+# What each language lets stand beside what the toolkit looks for.
+ADDED = {
+    ".json": lambda text: json.dumps({**json.loads(text or "{}"), "canary": CANARY, "env": [f"A={CANARY}"]}),
+    ".yaml": lambda text: f"# {CANARY}\n{text}canary: {CANARY}\n",
+    ".toml": lambda text: f'# {CANARY}\n{text}canary = "{CANARY}"\nenv = ["A={CANARY}"]\n[t]\npassword = "{CANARY}"\n',
+}
+
+
+def with_canary(path, text):
+    suffix = Path(path).suffix
+    known = ADDED.get(suffix) or (ADDED[".json"] if text.startswith("{") else None)
+    return (
+        known(text)
+        if known
+        else f"# {CANARY}\nPassword={CANARY}\n{text}https://me:{CANARY}@radeon.com/{CANARY} noble\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "spoil", [with_canary, lambda _, text: f"{text}\n{CANARY} [ {{ {CANARY}\n"], ids=["well", "broken"]
+)
+def test_no_secret_of_any_file_that_doctor_reads_is_in_a_bundle(machine, tmp_path, spoil):
+    made = machine()
+    made.add_program("podman", "exit 1")
+    made.user = BROKEN_FILES["USER"]
+    for path, text in BROKEN_FILES["FILES"].items():
+        made.write(path, spoil(path, text))
+    made.write("/etc/cdi/amd.json", json.dumps(SPEC))
+    made.write("/run/cdi/amd.json", json.dumps(SPEC))
+    made.write("/etc/cdi/of-amd.com.gpu.yaml", f"kind: example.com/x\nnote: amd.com/gpu {CANARY}\n")
+
+    write_bundle(made.host, made.facts(), run_checks(made.facts()), str(tmp_path / "bundle.tar.xz"))
+
+    with tarfile.open(tmp_path / "bundle.tar.xz") as archive:
+        members = {member.name: archive.extractfile(member).read().decode() for member in archive}
+    assert [name for name, text in members.items() if CANARY in text] == []
+    assert '"TOKEN=***"' in members["files/etc/cdi/amd.json"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://me:{}@proxy:80",
+        "http://me:p@{}@proxy",
+        "tcp://me:a/{}@10.0.0.1:2375",
+        "http://{}@host/x@y",
+        "x://a/b:{}@c",
+    ],
+)
+def test_a_password_ends_at_the_last_at_sign(address):
+    assert CANARY not in without_credentials(f'msg="{address.format(CANARY)}" end')
+    assert without_credentials("see https://github.com/moby/moby and x") == "see https://github.com/moby/moby and x"
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://me:{}@10.0.0.1:2375", "ssh://me:a/{}@10.0.0.1", "tcp://me:p@{}@10.0.0.1:2375/x"]
+)
+def test_the_address_of_an_engine_is_told_without_its_user(monkeypatch, address):
+    monkeypatch.setenv("DOCKER_HOST", address.format(CANARY))
+
+    endpoint = find_endpoint({}, may_ask=False)
+
+    assert (CANARY in endpoint.address, endpoint.is_other_machine) == (False, True)
+    assert "10.0.0.1" in endpoint.address

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.simulate import Profile
 
-# Of a URL: tcp://user:password@host
-CREDENTIALS = re.compile(r"://[^/\s@\"]+@")
+# Of a URL: tcp://user:password@host. A password may have "@" and "/" in it, so it ends at the last one of a word.
+CREDENTIALS = re.compile(r"://[^\s\"']+@")
 PCI_FUNCTIONS = "/sys/module/amdgpu/drivers/pci:amdgpu"
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 KFD_ID = "unique_id "

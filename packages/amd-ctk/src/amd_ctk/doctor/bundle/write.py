@@ -5,6 +5,7 @@ No environment, no credentials, and no unique ids unless they are asked for.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import tarfile
@@ -23,7 +24,10 @@ from amd_ctk.doctor.bundle.members import (
 )
 from amd_ctk.doctor.bundle.redact import Redaction, read_serials, serials_of, without_credentials
 from amd_ctk.doctor.text import format_json
-from amd_device_spec.settings import CONFIG_FILE
+from amd_ctk.documents.toml_document import TomlDocument
+from amd_device_spec.cdi_text import BrokenText, parse_spec
+from amd_device_spec.settings import CONFIG_FILE, is_setting
+from amd_device_spec.validate import form_problems
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import exists, is_file, write_new_file
 from amdgpu_discovery.plain_files import read_plain_file
@@ -34,6 +38,7 @@ from amdgpu_discovery.simulate.serials import FIRST_MADE_UP, without_serials
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
 
     from amd_ctk.doctor.facts.all import Facts
     from amd_ctk.doctor.run import Result
@@ -45,7 +50,7 @@ MOST_LINES = 200
 LAST_BYTES = 64 * 1024
 CDI_DIRECTORIES = ("/etc/cdi", "/run/cdi")
 # The toolkit's own kind; other specs may hold anything.
-KIND = b"amd.com/gpu"
+KIND = "amd.com/gpu"
 TEXT = """\
 A bundle of 'amd-ctk doctor --bundle'. See the same findings elsewhere with
 
@@ -88,23 +93,58 @@ def _record(host: Host, *, with_serials: bool) -> tuple[Profile | None, Callable
 
 
 def _files(host: Host) -> Iterator[tuple[str, str]]:
-    yield from _file(host, CONFIG_FILE, f"{FILES}{CONFIG_FILE}")
+    yield from _settings(host)
     for directory in CDI_DIRECTORIES:
         for name in sorted(host.names(directory))[: MOST_MEMBERS // 4]:
-            yield from _file(host, f"{directory}/{name}", f"{FILES}{directory}/{name}", containing=KIND)
+            yield from _spec(host, f"{directory}/{name}")
 
 
-def _file(host: Host, path: str, name: str, *, containing: bytes = b"") -> Iterator[tuple[str, str]]:
+def _settings(host: Host) -> Iterator[tuple[str, str]]:
+    """Yield the settings that the toolkit has, without comments and without what else stands in the file."""
     try:
-        content, _ = read_plain_file(host.path(path), largest=LARGEST_MEMBER)
-    except OSError:
+        written = TomlDocument(_read(host, CONFIG_FILE).decode()).get(())
+    except (ValueError, RecursionError, ToolkitError):
+        # The report says why.
         return
-    if containing in content:
-        yield name, content.decode("utf-8", "replace")
+    # JSON's values are TOML too.
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in written.items() if is_setting(name)]
+    if lines:
+        yield f"{FILES}{CONFIG_FILE}", "".join(lines)
+
+
+def _spec(host: Host, path: str) -> Iterator[tuple[str, str]]:
+    """Yield a CDI spec of the toolkit's own kind as JSON, without the values of environments and annotations."""
+    try:
+        tree = parse_spec(_read(host, path)).tree
+    except BrokenText:
+        # The report says why; what is in it cannot be told apart.
+        return
+    # In one that engines leave out may be anything.
+    if not form_problems(tree) and tree["kind"] == KIND:
+        yield f"{FILES}{path}", json.dumps(_without_values(tree), indent=2) + "\n"
+
+
+def _without_values(part: Any, key: str = "") -> Any:
+    if isinstance(part, dict) and key == "annotations":
+        return dict.fromkeys(map(str, part), "***")
+    if isinstance(part, dict):
+        return {str(name): _without_values(inner, str(name)) for name, inner in part.items()}
+    if isinstance(part, list):
+        return [_without_values(inner, key) for inner in part]
+    return f"{str(part).partition('=')[0]}=***" if key == "env" else part
+
+
+def _read(host: Host, path: str) -> bytes:
+    try:
+        return read_plain_file(host.path(path), largest=LARGEST_MEMBER)[0]
+    except OSError:
+        return b""
 
 
 def _last_lines(host: Host) -> str:
     try:
+        if not is_file(host.path(LOG_FILE)):
+            raise FileNotFoundError(errno.ENOENT, "it does not exist")
         with open(host.path(LOG_FILE), "rb") as file:
             file.seek(max(0, file.seek(0, 2) - LAST_BYTES))
             lines = file.read(LAST_BYTES).decode("utf-8", "replace").splitlines()[-MOST_LINES:]

@@ -127,7 +127,7 @@ def check_docker_file(facts: Facts) -> Finding | None:
 @check(
     "docker-gpus",
     engine="docker",
-    why="Docker before 28.3 says 'could not select device driver'; then the AMD runtime has to be there, or from 29.3 CDI",
+    why="Docker before 28.3 says 'could not select device driver'; later it takes the AMD runtime, and from 29.3 CDI",
     see="how-to/troubleshoot.md#what-engines-say",
 )
 def check_docker_gpus(facts: Facts) -> Finding | None:

@@ -53,7 +53,8 @@ def _find_context(info: dict[str, Any]) -> str:
 
 def _parse(endpoint: str, undo: str) -> Endpoint:
     scheme, separator, rest = endpoint[:LONGEST].strip().partition("://")
-    address = rest.partition("/")[0].rpartition("@")[2]
+    # A password may have any of these.
+    address = rest.rpartition("@")[2].partition("/")[0]
     host = address if address.endswith("]") else address.rpartition(":")[0] or address
     if scheme in ("unix", "fd"):
         return Endpoint(address=f"{scheme}://{rest}", undo=undo)
