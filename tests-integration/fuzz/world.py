@@ -22,6 +22,7 @@ USER = 60123
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # Where no engine reads it.
 YAML = "/opt/lab.yaml"
+HISTORY = "var/lib/amd-container-toolkit/history"
 Call = tuple[str, ...]
 LAYERS = {"config": "config.v1+json", "layer": "layer.v1.tar+gzip"}
 REQUESTS = (
@@ -72,6 +73,7 @@ class World:
         # Reading YAML takes ten times as long as JSON; calls for other inputs need not do it.
         (self.directory / "host/var/lib/amd-container-toolkit/cdi" / f"{quote(YAML, safe='')}.json").unlink()
         self._copy_lease()
+        self._write_history()
         self.inputs = self.inputs or tuple(self._find_inputs())
 
     def change(self, chosen: Input, content: bytes) -> Call:
@@ -115,12 +117,25 @@ class World:
         for path in (theirs.parents[1], theirs.parent, theirs, theirs / "c2@%2Fs.json"):
             os.chown(path, USER, USER)
 
+    def _write_history(self) -> None:
+        """End the reservation of the container once, and let it run, too."""
+        history = self.directory / "host" / HISTORY
+        (begun,) = (history / "open").iterdir()
+        month, line = begun.read_text().splitlines()
+        looked = (
+            f'{line},"last":900000.5,"looks":2,"busy_sum":0.5,"peak_bytes":1073741824,"name":"job","image":"rocm/x"'
+        )
+        begun.rename(history / "open/c1@%2Fs").write_text(f"{month}\n{looked}\n")
+        (history / "2026-01.jsonl").write_text(f'\n{looked},"end":900123.45,"how":"hook"}}\n' * 2)
+
     def _find_inputs(self) -> Sequence[Input]:
         bundle = f"{self.directory}/bundle"
         create = ("amd-container-runtime", "--root", f"{self.directory}/state", "create", "--bundle", bundle, "fuzzed")
         status = (("amd-gpu-tracker", "status", "--wide"), ("amd-gpu-tracker", "status", "--json"))
         validate = ("amd-ctk", "cdi", "validate", "--path")
         image = f"oci:{self.directory}/image"
+        page = f"--html={self.directory}/page.html"
+        reports = tuple(("amd-ctk", "report", "--since=2020-01-01", word) for word in ("--by=image", "--csv", page))
         listed = (("amd-ctk", "gpu", "list", "--json"), ("amd-ctk", "cdi", "generate", "--output=-"))
         return (
             Input("requests", "", REQUESTS, (("amd-ctk", "explain", "--env", "AMD_VISIBLE_DEVICES="),)),
@@ -141,6 +156,10 @@ class World:
                 *(("amd-gpu-tracker", "0", "exclusive"), ("amd-gpu-tracker", "1", "shared")),
             ),
             self._file("leases", "host/run/amd-container-toolkit/leases/c1@%2Fs.json", *status, create),
+            *(
+                self._file("history", f"host/{HISTORY}/{name}", *reports, ("amd-ctk", "usage", "sample"))
+                for name in ("2026-01.jsonl", "open/c1@%2Fs")
+            ),
             self._file("leases", f"host/run/user/{USER}/amd-container-toolkit/leases/c2@%2Fs.json", *status),
             self._file(
                 "daemon.json",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.history.used import Look
+from amd_gpu_tracker.history.used import Look, parse_look
 from amd_gpu_tracker.life.container_names import find_container_image
 from amd_gpu_tracker.records.history import LONGEST_LINE, open_path
 from amdgpu_discovery.files import put_in_place, read_file, write_beside
-from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.records.lease import Lease
@@ -38,22 +36,31 @@ def _add(state: State, lease_path: str, lease: Lease, users: Iterable[GpuUser]) 
     try:
         month, _, text = read_file(path, largest=LONGEST_LINE).decode().partition("\n")
         begun, _, before = text.rstrip("\n").partition(',"last":')
-        look = _next_look(loads(f'{{"last":{before}}}'.encode()) if before else {}, lease, list(users))
+        look = _next_look(_parse(before), lease, list(users))
         put_in_place(write_beside(path, f"{month}\n{begun}{look.as_text()}\n".encode()), path)
     except (OSError, ValueError):
         return
 
 
-def _next_look(before: dict[str, Any], lease: Lease, users: list[GpuUser]) -> Look:
+def _parse(before: str) -> Look | None:
+    """Return what earlier looks came to; None for the first, and where that cannot be read."""
+    try:
+        return parse_look(f'"last":{before}') if before else None
+    except ValueError:
+        return None
+
+
+def _next_look(before: Look | None, lease: Lease, users: list[GpuUser]) -> Look:
     busy = sum(min(100, sum(process.busy_percent or 0 for process in user.processes)) for user in users)
-    return Look(
+    name = next((user.name for user in users if user.name), "")
+    # The image is the same as long as the container lives.
+    sums = before or Look(last=0.0, image=find_container_image(lease)[:LONGEST_TEXT])
+    return sums.replace(
         last=round(time.clock_gettime(time.CLOCK_BOOTTIME), 2),
-        looks=before.get("looks", 0) + 1,
-        busy_sum=round(before.get("busy_sum", 0.0) + busy / 100 / max(1, len(lease.gpus)), 4),
-        peak_bytes=max(before.get("peak_bytes", 0), sum(user.vram_bytes for user in users)),
-        name=before.get("name") or next((user.name for user in users if user.name), "")[:LONGEST_TEXT],
-        # It is the same as long as the container lives.
-        image=before["image"] if before else find_container_image(lease)[:LONGEST_TEXT],
+        looks=sums.looks + 1,
+        busy_sum=round(sums.busy_sum + busy / 100 / max(1, len(lease.gpus)), 4),
+        peak_bytes=max(sums.peak_bytes, sum(user.vram_bytes for user in users)),
+        name=sums.name or name[:LONGEST_TEXT],
     )
 
 

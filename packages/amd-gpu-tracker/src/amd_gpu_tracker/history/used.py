@@ -87,6 +87,22 @@ class Look(Value):
         return f",{dumps(self.as_dict()).decode()[1:-1]}"
 
 
+def parse_look(text: str) -> Look:
+    """Return what earlier looks came to, from what `Look.as_text` wrote behind its comma; ValueError."""
+    try:
+        fields = loads(f"{{{text}}}".encode())
+        return Look(
+            last=_number(fields["last"], LATEST),
+            looks=_whole(fields["looks"]),
+            busy_sum=_number(fields["busy_sum"], LARGEST_AMOUNT),
+            peak_bytes=_whole(fields["peak_bytes"]),
+            name=_text(fields["name"]),
+            image=_text(fields["image"]),
+        )
+    except (KeyError, RecursionError, TypeError) as error:
+        raise ValueError(str(error)) from error
+
+
 def parse_line(line: bytes, *, end: float | None = None) -> Used:
     """Return what a line of the history says; ValueError where it is none of ours.
 
