@@ -6,6 +6,7 @@ import os
 import select
 import socket
 import time
+from contextlib import suppress
 
 from amd_gpu_tracker.broker.protocol import (
     LARGEST_LINE,
@@ -103,12 +104,14 @@ def _converse(
 ) -> Answer | None:
     """Return the last answer, None where the connection ended before; Refused where the time is over."""
     try:
-        connected.sendall(format_request(request))
+        # Who is sent away was told why already.
+        with suppress(BrokenPipeError):
+            connected.sendall(format_request(request))
         for answer in _read_answers(connected, request, deadline):
             if answer.kind != WAITING:
                 return answer
             tell(with_names(answer))
-    except (BrokenPipeError, ConnectionResetError):
+    except ConnectionResetError:
         return None
     return None
 

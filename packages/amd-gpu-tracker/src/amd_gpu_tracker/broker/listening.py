@@ -55,12 +55,13 @@ def _listen(path: str) -> socket.socket:
             os.unlink(path)
         # A path of a socket has 107 bytes at most; that of a simulated host may be longer.
         opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        # Everybody may ask, from the first moment: whoever is given something is decided by who connects.
+        mask = os.umask(0o111)
         try:
             made.bind(f"/proc/self/fd/{opened}/{name}")
         finally:
+            os.umask(mask)
             os.close(opened)
-        # Who may is decided by who connects.
-        os.chmod(path, 0o666)  # noqa: S103
         made.listen(BACKLOG)
     except OSError as error:
         made.close()

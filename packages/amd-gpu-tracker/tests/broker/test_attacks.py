@@ -1,0 +1,246 @@
+"""Users who mean harm: what they send, how often, and as whom they pass themselves off."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import time
+from contextlib import suppress
+
+import pytest
+
+from amd_gpu_tracker.broker.client import connect
+from amd_gpu_tracker.broker.people import LARGEST_ID
+from amd_gpu_tracker.broker.protocol import LARGEST_LINE, RESERVE, Request, format_request
+from support.shared_host import ALICE, BOB, become, run, users
+
+NO_ACCOUNT = f"3: user {BOB} is nobody who has an account (ask outside of the container)"
+HONEST = {"version": 1, **run("a", "free:1").as_dict()}
+
+
+def in_process_of(uid, action):
+    """Run an action as another user, and return what it returns."""
+    said, say = os.pipe()
+
+    def act():
+        become(uid)
+        os.write(say, json.dumps(action()).encode())
+
+    pid = forked(act)
+    os.close(say)
+    with open(said, "rb") as file:
+        answer = file.read()
+    os.waitpid(pid, 0)
+    return json.loads(answer) if answer else None
+
+
+def forked(action):
+    """Run an action in a process of its own, which ends with it whatever happens, and return its id."""
+    pid = os.fork()
+    if not pid:
+        try:
+            action()
+        finally:
+            os._exit(0)
+    return pid
+
+
+def send(path, content):
+    """Send anything, and return all that comes back, as JSON where there is something."""
+    with connect(path) as connected:
+        connected.settimeout(30)
+        try:
+            with suppress(BrokenPipeError):
+                connected.sendall(content)
+            answers = b""
+            while more := connected.recv(65536):
+                answers += more
+        except ConnectionResetError:
+            return None
+        return json.loads(answers.splitlines()[0]) if answers else None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\n",
+        b"{}\n",
+        b"[]\n",
+        b"null\n",
+        b"\xff\xfe\n",
+        b'"' + b"a" * 3000 + b"\n",
+        b"[" * 4000 + b"\n",
+        b'{"version":1}\n',
+        json.dumps({**HONEST, "version": 2}).encode() + b"\n",
+        json.dumps({**HONEST, "verb": "own"}).encode() + b"\n",
+        json.dumps({**HONEST, "more": 1}).encode() + b"\n",
+        json.dumps({**HONEST, "name": 7}).encode() + b"\n",
+        json.dumps({**HONEST, "name": "a" * 65}).encode() + b"\n",
+        json.dumps({**HONEST, "name": "../../etc"}).encode() + b"\n",
+        json.dumps({**HONEST, "name": "40001/a"}).encode() + b"\n",
+        json.dumps({**HONEST, "gpus": "0\n1"}).encode() + b"\n",
+        json.dumps({**HONEST, "gpus": "0," * 700}).encode() + b"\n",
+        json.dumps({**HONEST, "seconds": -1}).encode() + b"\n",
+        json.dumps({**HONEST, "seconds": 1e300}).encode() + b"\n",
+        json.dumps({**HONEST, "seconds": True, "verb": "reserve"}).encode() + b"\n",
+        json.dumps({**HONEST, "numbers": [-1]}).encode() + b"\n",
+        json.dumps({**HONEST, "numbers": [10**40]}).encode() + b"\n",
+        json.dumps({**HONEST, "numbers": "0"}).encode() + b"\n",
+        json.dumps({**HONEST, "owner": LARGEST_ID + 1}).encode() + b"\n",
+        json.dumps({**HONEST, "wait": "yes"}).encode() + b"\n",
+        json.dumps({**HONEST, "reservation": "../1/debug"}).encode() + b"\n",
+    ],
+)
+def test_what_is_no_request_is_refused_and_the_broker_goes_on(host, broker, person, content):
+    answer = in_process_of(BOB, lambda: send(broker.socket, content))
+
+    assert answer["kind"] == "refused"
+    assert answer["environment"] == {}
+    assert users(host) == {}
+    assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
+
+
+def test_a_line_without_an_end_is_cut_off(broker, person):
+    answer = in_process_of(BOB, lambda: send(broker.socket, b"a" * (2 * LARGEST_LINE)))
+
+    assert answer is None or answer["kind"] == "refused"
+    assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
+
+
+def test_half_a_line_and_silence_delay_nobody(broker, person):
+    silent = [connect(broker.socket) for _ in range(200)]
+    for each in silent[:100]:
+        each.sendall(b'{"version":1')
+
+    assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
+    for each in silent:
+        # After ten seconds it loses its connection.
+        each.settimeout(60)
+        assert each.recv(1) == b""
+        each.close()
+
+
+def test_a_flood_of_connections_of_one_user_keeps_no_other_out(broker, person):
+    said, say = os.pipe()
+
+    def flood():
+        become(BOB)
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+        held = [connect(broker.socket) for _ in range(1500)]
+        os.write(say, b"x")
+        time.sleep(len(held))
+
+    flooding = forked(flood)
+    try:
+        assert os.read(said, 1) == b"x"
+        for number in range(5):
+            assert person(ALICE, run(f"a{number}", str(number))).line() == f"got ({number},)"
+    finally:
+        os.kill(flooding, signal.SIGKILL)
+        os.waitpid(flooding, 0)
+
+
+def test_who_never_reads_loses_its_connection_and_delays_nobody(broker, person):
+    person(ALICE, run("a", "free:8")).line()
+    deaf = connect(broker.socket)
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    deaf.sendall(format_request(run("deaf", "free:1")))
+    waiting = person(BOB, run("b", "free:1"))
+
+    assert waiting.line().startswith("waiting")
+    deaf.close()
+
+
+def test_nobody_can_say_to_be_another(host, broker):
+    forged = {**HONEST, "owner": ALICE, "behind": ALICE}
+
+    answer = in_process_of(BOB, lambda: send(broker.socket, json.dumps(forged).encode() + b"\n"))
+
+    assert answer["kind"] == "granted"
+    assert answer["environment"]["AMD_CTK_RESERVATION"].startswith(f"{BOB}/a.")
+
+
+def test_a_reservation_of_another_cannot_be_shadowed_or_used(host, person):
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
+
+    assert person(BOB, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line().startswith("1: ")
+    assert person(BOB, run("x", "", reservation="debug")).line().startswith("11: ")
+    assert person(BOB, run("x", "", reservation="debug", owner=ALICE)).line().startswith("3: ")
+    assert users(host) == {0: ["40001/debug"]}
+
+
+def test_who_asks_and_is_dead_before_the_answer_has_nothing(host, broker, person):
+    def ask_and_end():
+        become(BOB)
+        connect(broker.socket).sendall(format_request(run("b", "0")))
+
+    for _ in range(20):
+        os.waitpid(forked(ask_and_end), 0)
+
+    alice = person(ALICE, run("a", "0"))
+    lines = [alice.line()]
+    if lines[0].startswith("waiting"):
+        lines.append(alice.line())
+    assert lines[-1] == "got (0,)"
+    assert users(host) == {0: ["40001/a"]}
+
+
+def test_a_connection_that_was_handed_on_gives_gpus_to_who_connected(host, broker):
+    connected = connect(broker.socket)
+
+    def ask():
+        become(BOB)
+        connected.sendall(format_request(run("b", "0")))
+        connected.recv(4096)
+
+    os.waitpid(forked(ask), 0)
+
+    # Root's process connected: it is a job of root, and bob has nothing.
+    assert users(host) == {0: ["b"]}
+    connected.close()
+
+
+def test_subordinate_ids_are_nobody(host, broker, person):
+    with open(host.path("/etc/subuid"), "w", encoding="utf-8") as file:
+        file.write(f"alice:{BOB}:65536\nbroken:x:y\n:::\n")
+
+    assert (
+        person(BOB, run("b", "0")).line()
+        == f"3: user {BOB} is nobody who has an account (ask outside of the container)"
+    )
+    assert person(ALICE, run("a", "0")).line() == "got (0,)"
+
+
+def test_a_process_of_several_users_is_refused(broker):
+    said, say = os.pipe()
+
+    def ask_by_half():
+        os.setgroups([])
+        # As a setuid program is: bob started it, and it acts as alice.
+        os.setresuid(BOB, ALICE, ALICE)
+        os.write(say, json.dumps(send(broker.socket, format_request(run("b", "0")))).encode())
+
+    pid = forked(ask_by_half)
+    os.close(say)
+    with open(said, "rb") as file:
+        answer = json.loads(file.read())
+    os.waitpid(pid, 0)
+    assert answer["kind"] == "refused"
+    assert answer["message"].endswith("runs as several users")
+
+
+def test_symbolic_links_and_pipes_in_the_directory_of_tickets_are_no_tickets(host, broker, person):
+    waiting = host.path("/run/amd-container-toolkit/waiting")
+    os.makedirs(waiting, exist_ok=True)
+    os.mkfifo(f"{waiting}/00000000000000000001-pipe.json")
+    os.symlink("/etc/passwd", f"{waiting}/00000000000000000002-link.json")
+    os.symlink("/dev/zero", f"{waiting}/00000000000000000003-zero.json")
+    broker.kill()
+    broker.start()
+
+    person(ALICE, run("a", "0")).line()
+    assert person(BOB, run("b", "0")).line() == "waiting for 1 GPU: 0 free of 1 that fits"
