@@ -6,7 +6,8 @@ import datetime
 
 import pytest
 
-from amdgpu_discovery.driver_versions import is_tested, releases_tested_with
+from amdgpu_discovery.driver_versions import OWN_TABLE, is_tested, read_releases
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.tables import read_table
 
 
@@ -28,13 +29,64 @@ def test_a_table_names_its_source_and_its_day(name):
         ("6.16.13", "7.2.0", True),
         ("6.16.13", "6.2.4", False),
         ("6.16.6", "7.1.0", None),
+        ("6.12.12", "4.5.2", False),
+        ("30.30.3", "7.2.1", True),
+        ("31.40.1", "7.14.0", True),
+        ("31.40.1", "7.2.0", False),
+        ("31.50.0", "10.0.0", True),
+        # Newer than the table: older than its neighbour's oldest is not tested, and of all else nobody knows.
+        ("31.60.0", "7.14.0", False),
+        ("31.60.0", "10.0.0", None),
+        ("31.60.0", "10.2.0", None),
+        ("6.19.4", "7.1.0", None),
+        ("6.19.4", "6.2.0", False),
+        ("7.0.1", "7.2.0", None),
         ("", "7.1.0", None),
+        ("x", "7.1.0", None),
+        ("6.12.12", "x", None),
     ],
 )
-def test_a_rocm_is_tested_with_a_driver_where_amd_says_so(module, rocm, tested):
-    assert is_tested(module, rocm) is tested
+def test_a_rocm_is_tested_with_a_driver_where_amd_says_so(tmp_path, module, rocm, tested):
+    assert is_tested(read_releases(Host(str(tmp_path)), module), rocm) is tested
 
 
-def test_the_releases_of_a_driver_are_the_tables():
-    assert releases_tested_with("6.10.5") == ["6.1", "6.2", "6.3", "6.4"]
-    assert releases_tested_with("5.0") == []
+def test_the_releases_of_a_driver_are_the_tables(tmp_path):
+    host = Host(str(tmp_path))
+
+    assert read_releases(host, "6.10.5").tested == ("6.1", "6.2", "6.3", "6.4")
+    assert read_releases(host, "5.0").tested == ()
+    assert (read_releases(host, "99.1").is_newer, read_releases(host, "99.1").oldest) == (True, "10.0")
+
+
+def write_own(tmp_path, text):
+    path = tmp_path / OWN_TABLE.lstrip("/")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return Host(str(tmp_path))
+
+
+def test_a_file_of_the_administrator_extends_the_table(tmp_path):
+    host = write_own(tmp_path, '{"modules": {"31.60": {"tested": ["10.0", "10.2"]}, "6.16": {"tested": ["7.1"]}}}')
+
+    assert read_releases(host, "31.60.1").tested == ("10.0", "10.2")
+    assert read_releases(host, "6.16.6").tested == ("7.1",)
+    assert read_releases(host, "6.16.13").tested == ("6.3", "6.4", "7.0", "7.1", "7.2")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[", "[]", "7", '{"modules": 7}', '{"modules": {"31.60": 7}}', '{"modules": {"": {"tested": ["1"]}}}'),
+        *(
+            '{"modules": {"31.60": {"tested": [7]}}}',
+            '{"modules": {"31.60": {"tested": ["x"]}}}',
+            "[" * 50_000,
+            " " * 70_000,
+        ),
+    ],
+)
+def test_a_file_of_the_administrator_that_says_nothing_is_passed_over(tmp_path, text):
+    host = write_own(tmp_path, text)
+
+    assert read_releases(host, "6.10.5").tested == ("6.1", "6.2", "6.3", "6.4")
+    assert read_releases(host, "31.60.1").is_newer

@@ -137,6 +137,23 @@ def test_a_driver_without_a_version_is_not_judged_and_that_is_noted():
     assert refusal("driver>=6.12,kernel>=7", own) == "the kernel is 6.8.0-45-generic"
 
 
+@pytest.mark.parametrize("requirement", ["rocm=6.2", "rocm<=6.2", "rocm<6.3", "rocm=5.7.1"])
+def test_a_driver_newer_than_the_table_fails_an_older_rocm_than_the_tables(requirement):
+    newer = FACTS.replace(driver="6.19.4", rocm=(), oldest_rocm="6.3")
+
+    words = "the amdgpu driver 6.19.4 is newer than this toolkit's table, which begins with ROCm 6.3"
+    assert refusal(requirement, newer) == words
+
+
+@pytest.mark.parametrize("requirement", ["rocm=6.3", "rocm=9.1", "rocm<=6.3", "rocm>=6.2", "rocm>7", "rocm!=6.2"])
+def test_of_a_driver_newer_than_the_table_all_else_is_noted(requirement):
+    newer = FACTS.replace(driver="6.19.4", rocm=(), oldest_rocm="6.3")
+
+    notes = check_requirements({"AMD_REQUIRE_A": requirement}, newer)
+
+    assert notes == ["the amdgpu driver 6.19.4 is newer than this toolkit's table"]
+
+
 def test_a_container_without_gpus_fits():
     assert check_requirements({"AMD_REQUIRE_X": "gfx=gfx942"}, FACTS.replace(gpus=())) == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posix
 
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.driver_versions import DRIVER_VERSION, releases_tested_with
+from amdgpu_discovery.driver_versions import DRIVER_VERSION, read_releases
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.gpu import MEBIBYTE
@@ -51,6 +51,8 @@ class ContainerFacts(Value):
     cpu_level: int = 0
     # The releases of ROCm that AMD tests with the driver; () where nobody says.
     rocm: tuple[str, ...] = ()
+    # For a driver that is newer than the table: the oldest release that the newest of the table is tested with.
+    oldest_rocm: str = ""
     # What HSA_OVERRIDE_GFX_VERSION makes of every GPU, "" where it is not set.
     override: str = ""
 
@@ -58,13 +60,15 @@ class ContainerFacts(Value):
 def read_facts(host: Host, numbers: Container[int], environment: Mapping[str, str]) -> ContainerFacts:
     """Return the facts about the GPUs of these `numbers` in a container with an `environment`."""
     driver = host.read_attribute(DRIVER_VERSION)
+    releases = read_releases(host, driver)
     override = parse_override(environment.get(OVERRIDE, ""))
     return ContainerFacts(
         gpus=tuple(_describe(gpu, override) for gpu in _find_gpus(host) if gpu.number in numbers),
         driver=driver,
         kernel=posix.uname().release,
         cpu_level=read_cpu_level(),
-        rocm=tuple(releases_tested_with(driver)),
+        rocm=releases.tested,
+        oldest_rocm=releases.oldest,
         override=override,
     )
 

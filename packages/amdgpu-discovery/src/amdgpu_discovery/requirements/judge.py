@@ -76,6 +76,8 @@ def _judge_driver(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) ->
 def _judge_rocm(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> Judgement:
     """Judge whether AMD tests such a ROCm with the driver."""
     wanted = _parse_version(comparison)
+    if facts.oldest_rocm:
+        return _judge_by_order(comparison.operator, wanted[:2], facts)
     if not facts.rocm:
         driver = f"amdgpu driver {facts.driver}" if facts.driver else "kernel's own amdgpu driver"
         return Judgement(holds=True, is_unknown=True, words=f"which ROCm the {driver} is tested with is not known")
@@ -87,6 +89,16 @@ def _judge_rocm(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> J
         holds = any(_compare(release, comparison.operator, wanted) for release in releases)
     words = f"the amdgpu driver {facts.driver} is tested with ROCm {facts.rocm[0]} to {facts.rocm[-1]}"
     return Judgement(holds=holds, words=words)
+
+
+def _judge_by_order(operator: str, wanted: tuple[int, ...], facts: ContainerFacts) -> Judgement:
+    """Judge a ROCm where the driver is newer than the table: nobody tests it with an older one than its neighbours."""
+    newer = f"the amdgpu driver {facts.driver} is newer than this toolkit's table"
+    oldest = leading_numbers(facts.oldest_rocm)
+    is_older = wanted < oldest or (operator == "<" and wanted <= oldest)
+    if is_older and operator in ("=", "<", "<="):
+        return Judgement(holds=False, words=f"{newer}, which begins with ROCm {facts.oldest_rocm}")
+    return Judgement(holds=True, is_unknown=True, words=newer)
 
 
 def _judge_cpu(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> Judgement:

@@ -21,6 +21,7 @@ from amd_ctk.doctor.inside.nodes import TriedNode
 from amd_ctk.doctor.inside.process import ContainerProcess
 from amd_ctk.slurm.status import NodeGpu, SlurmStatus
 from amd_gpu_tracker.records.lease import ProcessId
+from amdgpu_discovery.driver_versions import DriverReleases
 from amdgpu_discovery.gpu import DeviceNode, DeviceNumber, Gpu, PciAddress, UnnumberedGpu
 
 TYPE_CHECKING = False
@@ -35,7 +36,7 @@ TYPES: dict[str, type[Value]] = {
     for value_type in (
         *(KernelFacts, GpuFacts, DockerFacts, CdiFacts, ToolkitFacts, PodmanFacts, EngineFileFacts, SlurmFacts),
         *(PackageFacts, StaleContainer, InsideFacts, ImageFacts, NodeProblem, User, TriedNode, ContainerProcess),
-        *(SpecProblem, Endpoint),
+        *(SpecProblem, Endpoint, DriverReleases),
         *(NodeGpu, SlurmStatus, ProcessId, DeviceNode, DeviceNumber, Gpu, PciAddress, UnnumberedGpu),
     )
 }

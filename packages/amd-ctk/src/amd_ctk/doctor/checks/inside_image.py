@@ -138,7 +138,7 @@ def check_inside_rocm(facts: Facts) -> Finding | None:
     """Is the image's ROCm tested with this kernel driver?"""
     rocm = facts.inside.image.rocm_version if facts.inside else ""
     driver = facts.kernel.driver_version
-    tested = is_tested(driver, rocm) if rocm and driver else None
+    tested = is_tested(facts.kernel.releases, rocm) if rocm and driver else None
     if tested is None:
         return None
     if not tested:

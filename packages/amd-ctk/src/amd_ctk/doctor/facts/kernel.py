@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.driver_versions import DRIVER_VERSION
+from amdgpu_discovery.driver_versions import DRIVER_VERSION, DriverReleases, read_releases
 from amdgpu_discovery.drm import AMDGPU_DRIVER
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import IDENTITY_UID_MAP
@@ -30,6 +30,8 @@ class KernelFacts(Value):
     is_driver_loaded: bool = False
     # Of the DKMS module, "" for the kernel's own.
     driver_version: str = ""
+    # Of ROCm, that are tested with it.
+    releases: DriverReleases = DriverReleases()
     # The kernels for which DKMS has built amdgpu, and whether DKMS has it at all.
     dkms_kernels: tuple[str, ...] = ()
     has_dkms: bool = False
@@ -45,13 +47,14 @@ class KernelFacts(Value):
 
 def read_kernel(host: Host, proc: str) -> KernelFacts:
     """Return what a host's kernel says of itself; `proc` is where this machine has its processes."""
-    release = _read(f"{proc}/sys/kernel/osrelease")
+    release, driver = _read(f"{proc}/sys/kernel/osrelease"), host.read_attribute(DRIVER_VERSION)
     enforce = host.read_attribute(f"{SELINUX}/enforce")
     return KernelFacts(
         release=release,
         is_windows="microsoft" in release.lower() or host.stat(DXG) is not None,
         is_driver_loaded=host.stat(AMDGPU_DRIVER) is not None,
-        driver_version=host.read_attribute(DRIVER_VERSION),
+        driver_version=driver,
+        releases=read_releases(host, driver),
         dkms_kernels=tuple(sorted(_dkms_kernels(host))),
         has_dkms=bool(host.names(DKMS)),
         secure_boot=_read_secure_boot(host),
