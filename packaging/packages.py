@@ -111,6 +111,7 @@ PACKAGES = (
         files=(
             ("systemd", "usr/lib/systemd/system"),
             ("udev", "usr/lib/udev/rules.d"),
+            ("monitoring", "usr/share/amd-container-toolkit/monitoring"),
             ("files/is-what-1-left", f"{LIBRARY}/is-what-1-left"),
         ),
         programs=(("amd-ctk", "amd_ctk.cli"),),

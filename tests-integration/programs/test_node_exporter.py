@@ -9,7 +9,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,12 +57,28 @@ def test_the_node_exporter_serves_the_usage(tmp_path):
     assert "# HELP gpu_used_vram Video memory in use in MiB." in lines
 
 
-@contextmanager
-def exporter(directory: Path) -> Iterator[Callable[[], str]]:
-    """Serve the files in a directory, and yield what reads the metrics."""
+class Metrics:
+    """Reads what is served at an address."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def __call__(self) -> str:
+        """Return the metrics."""
+        return fetch(f"http://{self.address}/metrics")
+
+
+def free_address() -> str:
+    """Return an address of this machine at which nobody listens."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{found.getsockname()[1]}"
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+@contextmanager
+def exporter(directory: Path) -> Iterator[Metrics]:
+    """Serve the files in a directory, and yield what reads the metrics."""
+    address = free_address()
     words = (
         "--collector.disable-defaults",
         "--collector.textfile",
@@ -71,7 +87,7 @@ def exporter(directory: Path) -> Iterator[Callable[[], str]]:
     )
     running = subprocess.Popen([str(EXPORTER), *words], stderr=subprocess.DEVNULL)
     try:
-        yield lambda: fetch(f"http://{address}/metrics")
+        yield Metrics(address)
     finally:
         running.kill()
         running.wait()

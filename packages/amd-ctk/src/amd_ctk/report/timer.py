@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 from amd_ctk.programs import ask
 from amd_device_spec.settings import read_settings
+from amd_gpu_tracker.states.find import find_states
+from amd_gpu_tracker.states.metrics import format_state_metrics
 from amd_gpu_tracker.tracker import Tracker
 from amd_gpu_tracker.usage.documents import format_prometheus
 from amdgpu_discovery.errors import ToolkitError
@@ -40,9 +44,13 @@ def disable_timer(host: Host, *, history: bool) -> None:
 
 def take_look(host: Host) -> None:
     """Add a look to every running reservation, and write the metrics where the node exporter is installed."""
-    usage = Tracker(host).take_look(keep_days=read_settings(host).history_days)
-    if host.stat(TEXTFILES) is not None:
-        replace_file(host.path(METRICS), f"{format_prometheus(usage)}\n".encode())
+    tracker = Tracker(host)
+    usage = tracker.take_look(keep_days=read_settings(host).history_days)
+    if host.stat(TEXTFILES) is None:
+        return
+    waiting = [ticket.since for ticket in tracker.waiting()]
+    states = format_state_metrics(find_states(host), waiting_since=waiting, now=time.time())
+    replace_file(host.path(METRICS), f"{format_prometheus(usage)}\n{states}\n".encode(), mode=0o644)
 
 
 def _switch(verb: str) -> None:
