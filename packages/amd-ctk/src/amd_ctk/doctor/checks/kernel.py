@@ -86,7 +86,7 @@ def check_secure_boot(facts: Facts) -> Finding | None:
 @check(
     "packages",
     why="a package that was refused half-way leaves a driver or a program out; apt refuses what is for another release",
-    see="how-to/install.md#from-packages",
+    see="how-to/install.md#from-package-files",
 )
 def check_packages(facts: Facts) -> Finding | None:
     """Are AMD's packages installed whole, and for this release?"""
