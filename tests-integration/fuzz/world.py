@@ -67,6 +67,7 @@ class World:
         self.environment = {"AMD_CTK_HOST_ROOT": host.root, "PATH": PATH, "HOME": os.fspath(self.directory)}
         _write_bundle(self.directory / "bundle")
         _write_layout(self.directory / "image")
+        _write_archive(self.directory / "saved.tar")
         for call in self._set_up():
             outcome = call_entry(call[0], call[1:], self.environment)
             assert outcome.code == 0, (call, outcome.output)
@@ -133,7 +134,7 @@ class World:
         create = ("amd-container-runtime", "--root", f"{self.directory}/state", "create", "--bundle", bundle, "fuzzed")
         status = (("amd-gpu-tracker", "status", "--wide"), ("amd-gpu-tracker", "status", "--json"))
         validate = ("amd-ctk", "cdi", "validate", "--path")
-        image = f"oci:{self.directory}/image"
+        image, archive = f"oci:{self.directory}/image", f"docker-archive:{self.directory}/saved.tar"
         page = f"--html={self.directory}/page.html"
         reports = tuple(("amd-ctk", "report", "--since=2020-01-01", word) for word in ("--by=image", "--csv", page))
         listed = (("amd-ctk", "gpu", "list", "--json"), ("amd-ctk", "cdi", "generate", "--output=-"))
@@ -171,11 +172,25 @@ class World:
                 self._file("image", f"image/{name}", ("amd-ctk", "image", "check", "--deep", image))
                 for name in _layout_files(self.directory)
             ),
+            self._file("archive", "saved.tar", ("amd-ctk", "image", "targets", "--deep", archive)),
             *(self._file("sysfs", name, *listed, create) for name in _sysfs_files(self.directory)),
         )
 
     def _file(self, parser: str, path: str, *calls: Call) -> Input:
         return Input(parser, path, ((self.directory / path).read_bytes(),), calls)
+
+
+def _write_archive(path: Path) -> None:
+    """Write an image as `docker save` does."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("opt/x_gfx90a.co"))
+    manifest = json.dumps([{"Config": "c.json", "Layers": ["0.tar"]}]).encode()
+    with tarfile.open(path, mode="w") as archive:
+        for name, content in {"0.tar": layer.getvalue(), "c.json": b"{}", "manifest.json": manifest}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
 
 
 def _layout_files(directory: Path) -> list[str]:
