@@ -39,6 +39,14 @@ GRPC = "grpcio>=1.60"
 LONG_ENOUGH = 60
 # Rules change between releases; a new one must not stop a change that has nothing to do with it.
 LINTER = "ruff==0.17.5"
+# Carries the forge's own schemas of workflows and forms.
+FORGE_TOOL = "check-jsonschema>=0.33"
+FORGE_FILES = {
+    "vendor.github-workflows": ".github/workflows/*.yml",
+    "vendor.github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
+    "vendor.github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "vendor.dependabot": ".github/dependabot.yml",
+}
 # The page of commands is made from Typer's inside, which changes.
 SITE_TOOLS = (
     *("mkdocs==1.6.1", "mkdocs-material==9.8.1"),
@@ -65,10 +73,11 @@ TYPED = (
 @nox.session(reuse_venv=True)
 def lint(session: nox.Session) -> None:
     """Check style, formatting, imports, and that no code looks into a message. Example: nox -s lint -- --fix"""
-    session.install(LINTER)
+    session.install(LINTER, FORGE_TOOL)
     session.run("ruff", "check", *session.posargs, ".")
     session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]), ".")
     session.run("python", "checks/import_circles.py", *(f"packages/{name}/src" for name in NEEDS))
+    check_forge(session)
     session.run("python", "checks/messages.py", *(f"packages/{name}/src" for name in NEEDS))
 
 
@@ -359,6 +368,16 @@ def demo(session: nox.Session) -> None:
     """Show a container under --runtime=amd and what it sees, as root. Example: nox -s demo -- 0-2"""
     install_editable(session)
     session.run("python", "tests-integration/demo.py", *session.posargs)
+
+
+def check_forge(session: nox.Session) -> None:
+    """Check what a forge reads; actionlint looks closer, where it is installed."""
+    for schema, files in FORGE_FILES.items():
+        session.run("check-jsonschema", "--quiet", "--builtin-schema", schema, *map(str, sorted(Path().glob(files))))
+    if shutil.which("actionlint"):
+        session.run("actionlint", external=True)
+    else:
+        session.log("actionlint is not installed: workflows are compared with their schema only")
 
 
 def run_pytest(session: nox.Session, *words: str, env: dict[str, str] | None = None) -> None:

@@ -15,12 +15,14 @@ from pathlib import Path
 import bundle
 from debian import build_debs
 from packages import REPOSITORY, ROOT, read_version
+from provenance import write_provenance
 from redhat import build_rpms
 from repositories import build_repositories
 from sbom import write_sbom
 from wheels import build_wheels
 
 SBOM = "amd-container-toolkit.cdx.json"
+PROVENANCE = "amd-container-toolkit.intoto.json"
 # What makes, checks and signs packages, and which package of Debian brings it.
 PROGRAMS = {
     "dpkg-deb": "dpkg",
@@ -47,6 +49,7 @@ def main(directory: Path, key: str, address: str = REPOSITORY) -> None:
     subprocess.run(["lintian", "--fail-on=warning", *debs], check=True)
     subprocess.run(["rpmlint", "--config", ROOT / "packaging/rpmlint.toml", *rpms], check=True)
     sign_rpms(rpms, key)
+    write_provenance(directory / PROVENANCE, sorted(directory.glob("*.*")))
     sums = directory / "SHA256SUMS"
     sums.write_text("".join(f"{digest}  {name}\n" for name, digest in _digests(directory).items()), encoding="utf-8")
     subprocess.run(["gpg", "--batch", "--local-user", key, "--armor", "--detach-sign", sums], check=True)

@@ -10,6 +10,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
+from email.utils import formatdate
 from pathlib import Path
 
 from packages import source_date
@@ -28,6 +30,9 @@ RELEASE = {
     "Architectures": ARCHITECTURES,
     "Components": "main",
 }
+# For how long apt believes a repository of a server, in seconds: somebody who keeps a victim on an old one keeps known
+# holes open. `resign.py` renews it each week. A directory of the machine has nobody who would renew it.
+VALID = 30 * 24 * 3600
 # apt looks for an index only if Release lists it uncompressed, too.
 LAYOUT = """
 Dir::ArchiveDir "{directory}";
@@ -58,7 +63,8 @@ def build_repositories(directory: Path, packages: Path, *, key: str, address: st
     """
     directory.mkdir(parents=True)
     _gpg(key, "--armor", "--export", "--output", directory / f"{NAME}.asc", key)
-    _build_apt(directory / "apt", sorted(packages.glob("*.deb")), key)
+    _build_apt(directory / "apt", sorted(packages.glob("*.deb")))
+    sign_apt(directory / "apt", key, expires=not address.startswith("file:"))
     _write(directory / f"{NAME}.sources", SOURCES.format(address=address, suite=SUITE, name=NAME))
     for family in FAMILIES:
         _build_dnf(directory / "rpm" / family.name, sorted(packages.glob(f"*-1{family.dist}.noarch.rpm")), key)
@@ -66,7 +72,17 @@ def build_repositories(directory: Path, packages: Path, *, key: str, address: st
         _write(directory / "rpm" / f"{NAME}-{family.name}.repo", repo)
 
 
-def _build_apt(directory: Path, debs: list[Path], key: str) -> None:
+def sign_apt(directory: Path, key: str, *, expires: bool) -> None:
+    """Date and sign the indexes of an apt repository, also over an earlier signature."""
+    dists = directory / "dists" / SUITE
+    for name in ("Release", "InRelease", "Release.gpg"):
+        (dists / name).unlink(missing_ok=True)
+    _write(dists / "Release", _run("apt-ftparchive", *_release_options(expires=expires), "release", dists))
+    _gpg(key, "--clearsign", "--output", dists / "InRelease", dists / "Release")
+    _gpg(key, "--armor", "--detach-sign", "--output", dists / "Release.gpg", dists / "Release")
+
+
+def _build_apt(directory: Path, debs: list[Path]) -> None:
     dists = directory / "dists" / SUITE
     for architecture in ARCHITECTURES.split():
         (dists / "main" / f"binary-{architecture}").mkdir(parents=True)
@@ -75,14 +91,12 @@ def _build_apt(directory: Path, debs: list[Path], key: str) -> None:
         layout.write(LAYOUT.format(directory=directory, suite=SUITE, architectures=ARCHITECTURES))
         layout.flush()
         _run("apt-ftparchive", "--quiet=2", "generate", layout.name)
-    _write(dists / "Release", _run("apt-ftparchive", *_release_options(), "release", dists))
-    _gpg(key, "--clearsign", "--output", dists / "InRelease", dists / "Release")
-    _gpg(key, "--armor", "--detach-sign", "--output", dists / "Release.gpg", dists / "Release")
 
 
-def _release_options() -> list[str]:
+def _release_options(*, expires: bool) -> list[str]:
     # By its hash an index can be fetched while the next release is copied over it.
-    options = {"DoByHash": "true", **{f"Release::{field}": value for field, value in RELEASE.items()}}
+    until = {"Valid-Until": formatdate(time.time() + VALID, usegmt=True)} if expires else {}
+    options = {"DoByHash": "true", **{f"Release::{field}": value for field, value in (RELEASE | until).items()}}
     return [word for name, value in options.items() for word in ("-o", f"APT::FTPArchive::{name}={value}")]
 
 

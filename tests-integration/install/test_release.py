@@ -11,6 +11,8 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
@@ -140,7 +142,7 @@ def test_a_release_has_every_kind_of_package(released):
     kinds = [path.name.rpartition(".")[2] for path in released.iterdir()]
 
     assert {kind: kinds.count(kind) for kind in sorted(set(kinds))} == {
-        "SHA256SUMS": 1, "asc": 1, "deb": 6, "gz": 5, "json": 1, "repository": 1, "rpm": 18, "whl": 5,
+        "SHA256SUMS": 1, "asc": 1, "deb": 6, "gz": 5, "json": 2, "repository": 1, "rpm": 18, "whl": 5,
     }  # fmt: skip
 
 
@@ -211,6 +213,43 @@ def test_the_bill_of_materials_lists_the_packages_and_every_wheel_that_packages_
     assert parts["tomlkit"]["hashes"][0]["content"].startswith("05562412163a3037b9")
     assert parts["click"]["licenses"] == [{"license": {"name": "BSD License"}}]
     assert carried["amd-ctk"] == ["tomlkit"]
+
+
+def test_the_provenance_names_the_commit_and_every_file(released, checkout):
+    statement = json.loads((released / "amd-container-toolkit.intoto.json").read_text())
+
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True, check=True)
+    sources = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    own = {"amd-container-toolkit.intoto.json", "SHA256SUMS", "SHA256SUMS.asc", "repository"}
+    assert (statement["_type"], sources[0]["digest"]) == (
+        "https://in-toto.io/Statement/v1", {"gitCommit": head.stdout.strip()},
+    )  # fmt: skip
+    assert {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]} == {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in released.iterdir()
+        if path.name not in own
+    }
+
+
+def test_a_repository_of_a_server_expires_after_thirty_days_and_is_signed_again(released, checkout, gpg, tmp_path):
+    repository = shutil.copytree(released / "repository", tmp_path / "repository")
+    release = repository / "apt/dists/stable/Release"
+    before = read_dates(release)
+    # The two are written by two programs, one after the other.
+    assert timedelta(0) <= timedelta(days=30) - (before["Valid-Until"] - before["Date"]) < timedelta(minutes=5)
+
+    time.sleep(1.1)
+    words = [sys.executable, checkout / "packaging/resign.py", repository, KEY]
+    subprocess.run(words, env=gpg, check=True)
+
+    assert read_dates(release)["Valid-Until"] > before["Valid-Until"]
+    subprocess.run(["gpg", "--verify", f"{release}.gpg", release], env=gpg, check=True)
+
+
+def read_dates(release):
+    """Return the dates of a Release file."""
+    fields = dict(line.split(": ", 1) for line in release.read_text().splitlines() if ": " in line)
+    return {name: parsedate_to_datetime(fields[name]) for name in ("Date", "Valid-Until")}
 
 
 @pytest.mark.parametrize("suite", ["bookworm", "trixie"])
