@@ -10,8 +10,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
-from email.utils import formatdate
 from pathlib import Path
 
 from packages import source_date
@@ -95,7 +93,7 @@ def _build_apt(directory: Path, debs: list[Path]) -> None:
 
 def _release_options(*, expires: bool) -> list[str]:
     # By its hash an index can be fetched while the next release is copied over it.
-    until = {"Valid-Until": formatdate(time.time() + VALID, usegmt=True)} if expires else {}
+    until = {"ValidTime": f"{VALID}"} if expires else {}
     options = {"DoByHash": "true", **{f"Release::{field}": value for field, value in (RELEASE | until).items()}}
     return [word for name, value in options.items() for word in ("-o", f"APT::FTPArchive::{name}={value}")]
 

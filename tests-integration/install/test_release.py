@@ -206,7 +206,7 @@ def test_the_bill_of_materials_lists_the_packages_and_every_wheel_that_packages_
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     assert sorted(parts) == [
         *("amd-container-runtime", "amd-ctk", "amd-device-spec", "amd-gpu-tracker", "amdgpu-discovery", "attrs"),
-        *("click", "filelock", "jsonschema", "pyrsistent", "pyudev", "ruamel-yaml", "tomlkit", "typer-slim"),
+        *("click", "filelock", "jsonschema", "pyrsistent", "pyudev", "rich", "ruamel-yaml", "tomlkit", "typer-slim"),
         "typing-extensions",
     ]
     assert parts["tomlkit"]["purl"] == "pkg:pypi/tomlkit@0.15.2"
@@ -225,9 +225,7 @@ def test_the_provenance_names_the_commit_and_every_file(released, checkout):
         "https://in-toto.io/Statement/v1", {"gitCommit": head.stdout.strip()},
     )  # fmt: skip
     assert {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]} == {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in released.iterdir()
-        if path.name not in own
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in released.iterdir() if path.name not in own
     }
 
 
