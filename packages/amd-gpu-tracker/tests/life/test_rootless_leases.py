@@ -174,6 +174,7 @@ def test_a_waiter_is_told_which_user_keeps_it_waiting(machine, rootless):
     assert said == [f"waiting for 1 GPU: 0 free of 4; {hint}"]
 
 
+LET_USERS = "the administrator lets users reserve them with 'amd-ctk users allow'"
 ONLY_FOR_ROOT = {
     "free:1": "free:1: 0-3 are exclusive, which only containers of root can reserve",
     "auto:2": "auto:2: 0-3 are exclusive, which only containers of root can reserve",
@@ -191,7 +192,7 @@ def test_a_job_of_a_user_for_which_there_will_never_be_a_gpu_is_refused_at_once(
     for ask in (Tracker(machine.host).wait, Tracker(machine.host).hold):
         with pytest.raises(GpusRefused) as refusal:
             ask("job", request_)
-        assert str(refusal.value) == sentence
+        assert str(refusal.value) == f"{sentence} ({LET_USERS})"
 
 
 def test_a_job_of_a_user_gets_a_shared_gpu_beside_exclusive_ones(machine, rootless, monkeypatch):

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_blocking_user, why_not
 from amd_gpu_tracker.claims.claim import look_again, new_lease, read_own_lease, refused
-from amd_gpu_tracker.claims.conflicts import require_readable
+from amd_gpu_tracker.claims.conflicts import LET_USERS, require_readable
 from amd_gpu_tracker.claims.reservation import read_current_policy
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name
@@ -163,6 +163,9 @@ def _find_shares(gpu: Gpu, leases: Sequence[UserLease]) -> tuple[UserLease, ...]
 
 
 def _hint(candidates: Sequence[Candidate], choice: Choice) -> str:
+    for_root = [each.gpu for each in candidates if each.obstacle == FOR_ROOT_ONLY]
+    if only_for_root(choice, [each.gpu for each in candidates], for_root):
+        return LET_USERS
     uid = find_blocking_user(candidates, choice)
     return "" if uid is None else f"to leave out the containers of user {uid}, run 'amd-ctk gpu-tracker ignore {uid}'"
 

@@ -122,9 +122,10 @@ def refused(state: State, claim: Claim, message: str, *, hint: str = "") -> Gpus
 def refuse_exclusive(state: State, claim: Claim, exclusive: Sequence[GpuLocation]) -> None:
     """Raise GpusRefused where a rootless claim is for GPUs that are exclusive."""
     if exclusive:
-        from amd_gpu_tracker.claims.conflicts import rootless_refusal
+        from amd_gpu_tracker.claims.conflicts import LET_USERS, rootless_refusal
 
-        raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]))
+        hint = LET_USERS if BY_API in claim.ways else ""
+        raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]), hint=hint)
 
 
 def look_again(state: State, claim: Claim, own: Lease | None) -> None:

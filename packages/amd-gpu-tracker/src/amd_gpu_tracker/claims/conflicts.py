@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     # What a container or job is called, and the numbers of the GPUs that it uses.
     Use = tuple[str, Sequence[int]]
 
+# What lets users reserve them all the same.
+LET_USERS = "the administrator lets users reserve them with 'amd-ctk users allow'"
 HINT = "run 'amd-ctk swarm status' to see which containers use the GPUs"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from amd_gpu_tracker.claims.choice import find_users, find_wanted, only_for_root, read_other_leases
-from amd_gpu_tracker.claims.conflicts import rootless_refusal
+from amd_gpu_tracker.claims.conflicts import LET_USERS, rootless_refusal
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.liveness import judge
@@ -97,7 +97,7 @@ def _require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[C
     exclusive: list[Any] = list(policy.exclusive_among(wanted)) if state.is_rootless else []
     never = only_for_root(choice, wanted, exclusive) if choice else ""
     if exclusive and (never or not choice):
-        raise GpusRefused(never or rootless_refusal([gpu.number for gpu in exclusive]))
+        raise GpusRefused(never or rootless_refusal([gpu.number for gpu in exclusive]), hint=LET_USERS)
     return choice, wanted
 
 

@@ -1,0 +1,132 @@
+"""People of a Debian 13 that boots, with the packages: systemd listens, starts the service, and starts it again."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+from amdgpu_discovery.simulate import build_host
+from support.debian_root import booted_root
+from support.debs import META_PACKAGE, build_debs
+from support.installed import require_root
+from support.system import System
+
+pytestmark = [pytest.mark.e2e, pytest.mark.engines]
+
+ROOT = "/run/shared/host"
+SOCKET = f"{ROOT}/run/amd-container-toolkit/gpus.socket"
+# The units serve a simulated host; everything else in them stays in force.
+DROP_INS = {
+    "socket": f"[Socket]\nListenStream=\nListenStream={SOCKET}\n",
+    "service": f"[Service]\nEnvironment=AMD_CTK_HOST_ROOT={ROOT}\nReadWritePaths=/run/shared\n",
+}
+SECONDS = 90
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory):
+    """Return a system with eight exclusive MI210, the toolkit, and two people."""
+    require_root()
+    system = System(tmp_path_factory.mktemp("people") / "system", booted_root())
+    try:
+        build_host(system.shared / "host", "mi210-8")
+        for deb in build_debs(tmp_path_factory.mktemp("debs")).glob("*.deb"):
+            if not deb.name.startswith(META_PACKAGE):
+                shutil.copy(deb, system.shared)
+        system.run("dpkg --force-unsafe-io --install /run/shared/*.deb")
+        for kind, text in DROP_INS.items():
+            system.write(f"/etc/systemd/system/amd-gpu-tracker.{kind}.d/simulated.conf", text)
+        system.run("useradd alice; useradd bob; chmod 755 /run/shared; systemctl daemon-reload")
+        as_root(system, "gpu-tracker enable; amd-ctk gpu-tracker all exclusive")
+        yield system
+    finally:
+        system.stop()
+
+
+def as_root(system, words, *, check=True):
+    return system.run(f"export AMD_CTK_HOST_ROOT={ROOT}; amd-ctk {words}", check=check)
+
+
+def as_user(system, user, words, *, check=True):
+    command = f"setpriv --reuid={user} --regid={user} --init-groups env AMD_CTK_HOST_ROOT={ROOT} amd-ctk {words}"
+    return system.run(command, check=check)
+
+
+def wait_until(condition):
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def is_active(system, unit):
+    return system.run(f"systemctl is-active {unit}", check=False).strip()
+
+
+def test_packages_enable_nothing(system):
+    assert system.run("systemctl is-enabled amd-gpu-tracker.socket", check=False) == "disabled\n"
+    assert is_active(system, "amd-gpu-tracker.socket") == "inactive"
+
+
+def test_the_first_request_starts_the_service(system):
+    as_root(system, "users allow everyone --gpus=6")
+    # On a simulated host the command does not touch systemd.
+    system.run("systemctl enable --now amd-gpu-tracker.socket")
+    assert is_active(system, "amd-gpu-tracker.service") == "inactive"
+
+    said = as_user(system, "alice", "run --gpus=free:6 -- sh -c 'id -un; echo $AMD_VISIBLE_DEVICES'")
+
+    assert said == "GPUs 0, 1, 2, 3, 4 and 5\nalice\n0,1,2,3,4,5\n"
+    assert is_active(system, "amd-gpu-tracker.service") == "active"
+
+
+def test_a_service_that_is_killed_thirty_times_answers_every_time(system):
+    for _ in range(30):
+        system.run("systemctl kill --signal=KILL amd-gpu-tracker.service", check=False)
+        assert as_user(system, "alice", "run --gpus=free:1 -- echo ran") == "GPU 0\nran\n"
+
+
+def test_who_waits_keeps_the_place_while_the_service_is_killed(system):
+    system.run("rm -f /run/bob")
+    as_user(system, "alice", "reserve free:6 --for=1h --name=held")
+    as_user(
+        system, "bob", "run --gpus=free:4 --wait --name=later -- sh -c 'echo $AMD_VISIBLE_DEVICES' >/run/bob 2>&1 &"
+    )
+    wait_until(lambda: "waiting for 4 GPUs" in system.run("cat /run/bob"))
+    for _ in range(10):
+        system.run("systemctl kill --signal=KILL amd-gpu-tracker.service", check=False)
+
+    listed = as_user(system, "alice", "queue list")
+    as_user(system, "alice", "release held")
+
+    assert [line.split()[:2] for line in listed.splitlines()] == [
+        ["Person", "Name"],
+        ["alice", "held"],
+        [],
+        ["Place", "Person"],
+        ["1", "bob"],
+    ]
+    wait_until(lambda: system.run("cat /run/bob").endswith("\n0,1,2,3\n"))
+
+
+def test_the_journal_has_what_happened(system):
+    journal = system.run("journalctl --unit=amd-gpu-tracker --output=cat")
+
+    assert "granted: job later of user " in journal
+    assert "released: " in journal
+
+
+def test_who_is_denied_has_nothing_and_running_jobs_go_on(system):
+    as_user(system, "alice", "run --gpus=0 --name=long -- sleep 600 >/dev/null 2>&1 &")
+    wait_until(lambda: "long" in as_root(system, "queue list"))
+
+    as_root(system, "users deny --all")
+    system.run("systemctl disable --now amd-gpu-tracker.socket; systemctl stop amd-gpu-tracker.service")
+
+    assert "needs root" in as_user(system, "bob", "run --gpus=0 -- true", check=False)
+    assert "long" in as_root(system, "queue list")
+    system.run("pkill -x -U alice sleep")
+    wait_until(lambda: "long" not in as_root(system, "queue list"))
+    assert system.run(f"ls {SOCKET}", check=False).startswith("ls: cannot access")
