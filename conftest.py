@@ -15,3 +15,6 @@ def pytest_sessionstart() -> None:
     """A terminal that is closed stops the engines that tests have started, as Ctrl-C does."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
+    # What a shell without job control starts in the background ignores Ctrl-C, and so would the programs of tests.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -156,8 +156,9 @@ def test_what_is_read_without_typer_is_what_typer_reads(words):
     command = Commands()["run"]
     context = command.make_context("run", respell(command, words))
 
-    options = {"gpus": "auto:1", "wait": None, "name": "", "unit": False, **parsed[0]}
-    assert context.params == {**options, "words": tuple(parsed[1])}
+    options = {"gpus": "auto:1", "wait": None, "name": "", "unit": False, "reservation": "", **parsed[0]}
+    read = {**context.params, "words": list(context.params["words"])}
+    assert read == {**options, "words": parsed[1]}
 
 
 def seen_on_a_terminal(directory, words):
