@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from amd_gpu_tracker.broker.client import ask
-from amd_gpu_tracker.broker.people import parse_permissions
+from amd_gpu_tracker.broker.people import Permission, parse_permissions
 from amd_gpu_tracker.broker.protocol import RUN, SOCKET, Request
 from amd_gpu_tracker.broker.serve import serve
 from amd_gpu_tracker.broker.terms import Terms
@@ -68,6 +68,10 @@ class Broker:
     def lines(self) -> list[str]:
         with open(self.log, encoding="utf-8") as file:
             return file.read().splitlines()
+
+    def terms(self) -> tuple[Permission, ...]:
+        """Return who may what now."""
+        return self._terms(self.host).permissions
 
     def _terms(self, _: Host) -> Terms:
         with open(self._said, encoding="utf-8") as file:

@@ -118,6 +118,8 @@ class Desk:
         terms = self._read_terms(strict=True)
         permission = self._require_permission(terms, client, person)
         if again := self._grants.give_again(job, client.peer.process):
+            # A broker that was killed had given them already, and perhaps left the ticket.
+            self.line.forget(client.peer.uid, request.name)
             return Answer(kind=GRANTED, numbers=again.numbers, environment=again.environment)
         if client.is_gone():
             return None

@@ -88,6 +88,11 @@ class Line:
             self._remove(place)
             self._log(f"gave up: {_title(place)}")
 
+    def forget(self, owner: int, name: str) -> None:
+        """Drop the place of a job that has its GPUs."""
+        for place in self.find(owner, name):
+            self._remove(place)
+
     def cancel(self, place: Place) -> None:
         """Take a job out of the line."""
         self._remove(place)
