@@ -5,7 +5,6 @@ Example: python tests-integration/fuzz/campaign.py --minutes 10 --parser cdi --p
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import random
 import sys
@@ -15,7 +14,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import typer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -136,34 +137,30 @@ class Campaign:
             print(f"{self.played.total()} rounds, {len(self.faults)} faults in {self.seconds:.0f} s", flush=True)
 
 
-def main(words: list[str]) -> int:
-    """Play the corpus, and rounds until the time is over; return whether there were faults."""
-    options = _options().parse_args(words)
+def main(
+    *,
+    minutes: Annotated[float, typer.Option(help="For how long rounds are played.")] = 5,
+    rounds: Annotated[int, typer.Option(help="End after so many, if that is earlier.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed plays the same rounds.")] = 1,
+    parser: Annotated[list[str] | None, typer.Option(help="Only this one; may be given several times.")] = None,
+) -> None:
+    """Change what programs parse and call them: the corpus first, then rounds until the time is over."""
     import_programs()
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory:
         world = World(Path(directory) / "world")
-        parsers = options.parser or sorted({each.parser for each in world.inputs})
+        parsers = parser or sorted({each.parser for each in world.inputs})
         kept, campaign = Campaign(), Campaign()
         for chosen, fault in play_corpus(world, parsers):
             kept.note(chosen, fault)
-        for chosen, fault in play_rounds(world, parsers, options.seed, batch=min(BATCH, options.rounds or BATCH)):
+        for chosen, fault in play_rounds(world, parsers, seed, batch=min(BATCH, rounds or BATCH)):
             campaign.note(chosen, fault)
-            if campaign.seconds > 60 * options.minutes or campaign.played.total() == options.rounds:
+            if campaign.seconds > 60 * minutes or campaign.played.total() == rounds:
                 break
     faults = len({**kept.faults, **campaign.faults})
     print(f"corpus: {kept.played.total()} calls")
-    print(f"seed {options.seed}:", ", ".join(f"{name} {count}" for name, count in sorted(campaign.played.items())))
+    print(f"seed {seed}:", ", ".join(f"{name} {count}" for name, count in sorted(campaign.played.items())))
     print(f"{campaign.played.total()} rounds, {faults} faults")
-    return int(bool(faults))
-
-
-def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=5)
-    parser.add_argument("--rounds", type=int, default=0, help="end after so many, if that is earlier")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--parser", action="append", default=[], help="only this one; may be given several times")
-    return parser
+    raise typer.Exit(int(bool(faults)))
 
 
 def _keep(fault: Fault) -> None:
@@ -175,4 +172,4 @@ def _keep(fault: Fault) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    typer.run(main)

@@ -13,9 +13,9 @@ from amd_device_spec.settings import (
     check_settings,
     format_compiled,
     is_setting,
-    nearest_key,
     parse_compiled,
     stamp,
+    unknown_setting,
 )
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import make_directories, remove_file, replace_file
@@ -47,7 +47,8 @@ def unset_setting(host: Host, key: str) -> bool:
     document = _read_document(host)
     # An unknown key in the file can be removed too.
     if document.get((key,)) is ABSENT and not is_setting(key):
-        raise SettingsError(f"there is no setting {key}", hint=f"did you mean {nearest_key(key)}?")
+        message, hint = unknown_setting(key)
+        raise SettingsError(message, hint=hint)
     return _write(host, document, document.remove((key,)))
 
 

@@ -85,7 +85,7 @@ def test_a_refresh_follows_each_change_and_is_repeated_until_it_succeeds(machine
 
 
 def test_events_of_this_machine_say_nothing_of_a_simulated_one(machine):
-    assert find_waiting(machine) is time.sleep
+    assert find_waiting(machine) == (time.sleep, "")
 
 
 class StandInMonitor:
@@ -114,8 +114,9 @@ class StandInMonitor:
 def test_an_event_of_udev_ends_the_wait_once_events_pause(monkeypatch):
     monitor = StandInMonitor()
     monkeypatch.setitem(sys.modules, "pyudev", SimpleNamespace(Context=object, Monitor=monitor))
-    wait = find_waiting(Host("/"))
+    wait, obstacle = find_waiting(Host("/"))
 
+    assert obstacle == ""
     wait(5.0)
 
     # The first look may take the whole interval, each further one a fifth of a second.
@@ -125,12 +126,12 @@ def test_an_event_of_udev_ends_the_wait_once_events_pause(monkeypatch):
 def test_without_pyudev_the_interval_alone_must_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyudev", None)
 
-    assert find_waiting(Host("/")) is time.sleep
+    assert find_waiting(Host("/")) == (time.sleep, "pyudev is not installed (pip install 'amd-ctk[udev]')")
 
 
 def test_the_real_pyudev_waits_no_longer_than_it_is_told():
     pytest.importorskip("pyudev", reason="pyudev is not installed, or finds no libudev", exc_type=ImportError)
-    wait = find_waiting(Host("/"))
+    wait, _ = find_waiting(Host("/"))
 
     # It ends by itself; where events cannot be heard it is the same to its caller.
     assert wait(0.01) is None

@@ -161,6 +161,7 @@ def test_compiling_without_a_config_takes_the_old_form_away(served: Host, config
     ("words", "sentence"),
     [
         (["set", "unknown-gpu", "error"], "there is no setting unknown-gpu (did you mean unknown-gpus?)"),
+        (["set", "foo", "1"], "there is no setting foo ('amd-ctk config show' lists them)"),
         (["unset", "loglevel"], "there is no setting loglevel (did you mean log-level?)"),
         (["show", "swarm"], "there is no setting swarm (did you mean swarm-resources?)"),
         (["set", "log-level", "loud"], 'log-level cannot be "loud" (it is one of info, debug, warn, error)'),

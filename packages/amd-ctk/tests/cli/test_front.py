@@ -122,6 +122,11 @@ RUN = [
     "run /etc/passwd",
     "run --unit=1 -- true",
     "run --gpus",
+    "run --count 2 -- printenv AMD_VISIBLE_DEVICES",
+    "run --count=0 -- true",
+    "run --count=two -- true",
+    "run --count=9 -- true",
+    "run --count=1 --gpus=1 -- true",
     "run --",
     "run",
     "run --help",
@@ -144,7 +149,20 @@ def test_both_run_a_job_in_the_same_way(tmp_path, both, amd_ctk, words):
     assert directly == through_typer
 
 
-SPELLINGS = ["--gpus", "--gpus=1", "--name=a", "--wait", "--wait=", "--unit", "--", "-x", "0", "sh"]
+SPELLINGS = [
+    "--gpus",
+    "--gpus=1",
+    "--count=2",
+    "--count=x",
+    "--name=a",
+    "--wait",
+    "--wait=",
+    "--unit",
+    "--",
+    "-x",
+    "0",
+    "sh",
+]
 
 
 @given(st.lists(st.sampled_from(SPELLINGS)))
@@ -156,9 +174,9 @@ def test_what_is_read_without_typer_is_what_typer_reads(words):
     command = Commands()["run"]
     context = command.make_context("run", respell(command, words))
 
-    options = {"gpus": "auto:1", "wait": None, "name": "", "unit": False, "reservation": "", **parsed[0]}
+    defaults = {"gpus": None, "count": None, "wait": None, "name": "", "unit": False, "reservation": ""}
     read = {**context.params, "words": list(context.params["words"])}
-    assert read == {**options, "words": parsed[1]}
+    assert read == {**defaults, **parsed[0], "words": parsed[1]}
 
 
 def seen_on_a_terminal(directory, words):

@@ -201,6 +201,19 @@ def test_in_a_job_of_slurm_the_gpus_of_the_job_count(tracked, amd_ctk, tmp_path)
     )
 
 
+def test_a_number_is_that_of_a_gpu_and_a_count_is_asked_for_by_its_own_option(tracked, amd_ctk):
+    numbered = amd_ctk("run", "--gpus", "2", "--", "printenv", "AMD_VISIBLE_DEVICES")
+    counted = amd_ctk("run", "--count", "2", "--", "printenv", "AMD_VISIBLE_DEVICES")
+    both = amd_ctk("run", "--gpus=2", "--count=2", "--", "true")
+
+    assert (numbered.stdout, numbered.stderr) == (
+        "2\n",
+        "--gpus 2 is GPU number 2; for 2 free GPUs use --count 2\nGPU 2\n",
+    )
+    assert (counted.stdout, counted.stderr) == ("0,1\n", "GPUs 0 and 1\n")
+    assert (both.returncode, both.stderr) == (2, "--gpus and --count exclude each other (leave out one of them)\n")
+
+
 def test_without_a_gpu_there_is_no_reservation_to_hand_on(tracked, amd_ctk):
     answer = amd_ctk("run", "--gpus=", "--", "env", AMD_CTK_RESERVATION="outer.0123")
 

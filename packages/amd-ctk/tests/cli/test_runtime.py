@@ -27,6 +27,7 @@ FRESH = """\
 }
 """
 UPDATED = "Updated the config file: /etc/docker/daemon.json\nPlease restart docker daemon\n"
+REMOVED = "Removed the config file: /etc/docker/daemon.json\nPlease restart docker daemon\n"
 LOADING = "Loading configuration from: /etc/docker/daemon.json\n"
 # As a vendor's own tools and an administrator leave it.
 NVIDIA = """\
@@ -68,7 +69,7 @@ def test_the_transcript_of_the_guide(configure, daemon_json: Path) -> None:
     assert json.loads(daemon_json.read_text())["default-runtime"] == "amd"
     assert configure("--unset-as-default").stdout == LOADING + "Removed amd as the default runtime\n" + UPDATED
     assert daemon_json.read_text() == FRESH
-    assert configure("--remove").stdout == LOADING + UPDATED
+    assert configure("--remove").stdout == LOADING + REMOVED
     assert not daemon_json.exists()
     assert configure("--remove").stdout == ""
 
@@ -423,10 +424,10 @@ def test_every_engine_can_be_left_at_once(configure, daemon_json: Path, tmp_path
 
     assert answer.returncode == 1
     assert answer.stderr.startswith("failed to init config for runtime engine: crio | err: ")
-    assert [line for line in answer.stdout.splitlines() if line.startswith("Updated")] == [
-        "Updated the config file: /etc/docker/daemon.json",
-        "Updated the config file: /etc/containers/containers.conf.d/99-amd.conf",
-        "Updated the config file: /etc/containerd/config.toml",
+    assert [line for line in answer.stdout.splitlines() if line.startswith("Removed")] == [
+        "Removed the config file: /etc/docker/daemon.json",
+        "Removed the config file: /etc/containers/containers.conf.d/99-amd.conf",
+        "Removed the config file: /etc/containerd/config.toml",
     ]
     assert not daemon_json.exists()
 

@@ -88,7 +88,9 @@ def test_an_engine_gets_a_file_of_our_own_and_loses_it_again(
     assert configure(f"--runtime={engine}").stdout == (
         f"Loading configuration from: {path}\nThe config file is up to date: {path}\n"
     )
-    assert configure(f"--runtime={engine}", "--remove").stdout == f"Loading configuration from: {path}\n{updated}"
+    assert configure(f"--runtime={engine}", "--remove").stdout == (
+        f"Loading configuration from: {path}\nRemoved the config file: {path}\n{restart}"
+    )
     assert not Path(f"{root}{path}").exists()
 
 

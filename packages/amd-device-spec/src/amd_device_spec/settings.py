@@ -156,7 +156,7 @@ def check_settings(values: Mapping[str, Any], where: str) -> Settings:
 def problem(key: str, value: object) -> tuple[str, str] | None:
     """Return what is wrong with a key or its value and a hint, None where nothing is."""
     if not is_setting(key):
-        return f"there is no setting {key}", f"did you mean {nearest_key(key)}?"
+        return unknown_setting(key)
     if key in (GROUPS, USERS):
         return _problem_of_groups(value) if key == GROUPS else _problem_of_users(value)
     if key in KINDS or key in AMOUNTS:
@@ -180,12 +180,13 @@ def is_setting(key: str) -> bool:
     return "_" not in key and key.replace("-", "_") in Settings._fields
 
 
-def nearest_key(key: str) -> str:
-    """Return the key that somebody who wrote `key` most likely meant."""
+def unknown_setting(key: str) -> tuple[str, str]:
+    """Return what is wrong with a key that is no setting, and what to do: the one that was meant, if one is near."""
     from difflib import get_close_matches
 
     keys = [field.replace("_", "-") for field in Settings._fields]
-    return get_close_matches(key.replace("_", "-").lower(), keys, n=1, cutoff=0)[0]
+    near = get_close_matches(key.replace("_", "-").lower(), keys, n=1, cutoff=0.5)
+    return f"there is no setting {key}", f"did you mean {near[0]}?" if near else "'amd-ctk config show' lists them"
 
 
 def default(key: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.errors import reason
 from amdgpu_discovery.kfd_topology import read_generation
 
 TYPE_CHECKING = False
@@ -39,9 +40,19 @@ def read_fingerprint(host: Host) -> tuple[object, ...]:
     return (read_generation(host), *addresses, *partitions, *nodes, host.stat("/dev/kfd") is not None)
 
 
-def find_waiting(host: Host) -> Wait:
-    """Return a function that waits some seconds, or less where an event says that it may be time to look."""
-    return _wait_for_events() or time.sleep if host.is_this_machine else time.sleep
+def find_waiting(host: Host) -> tuple[Wait, str]:
+    """Return a function that waits some seconds, or less where an event says that it may be time to look.
+
+    With it a sentence about why no event can be heard, "" where they can.
+    """
+    if not host.is_this_machine:
+        return time.sleep, ""
+    try:
+        return _wait_for_events(), ""
+    except ImportError:
+        return time.sleep, "pyudev is not installed (pip install 'amd-ctk[udev]')"
+    except OSError as error:
+        return time.sleep, f"the kernel's events cannot be heard: {reason(error)}"
 
 
 def watch(host: Host, refresh: Callable[[], bool], *, wait: Wait, interval: float, rounds: int | None = None) -> None:
@@ -59,17 +70,14 @@ def watch(host: Host, refresh: Callable[[], bool], *, wait: Wait, interval: floa
         wait(interval)
 
 
-def _wait_for_events() -> Wait | None:
-    """Return a wait that the kernel's events end, None where they cannot be heard."""
-    try:
-        import pyudev
+def _wait_for_events() -> Wait:
+    """Return a wait that the kernel's events end; ImportError or OSError where they cannot be heard."""
+    import pyudev
 
-        monitor: Any = pyudev.Monitor.from_netlink(pyudev.Context(), source="udev")
-        for subsystem in SUBSYSTEMS:
-            monitor.filter_by(subsystem)
-        monitor.start()
-    except (ImportError, OSError):
-        return None
+    monitor: Any = pyudev.Monitor.from_netlink(pyudev.Context(), source="udev")
+    for subsystem in SUBSYSTEMS:
+        monitor.filter_by(subsystem)
+    monitor.start()
     return lambda seconds: _drain(monitor, seconds)
 
 

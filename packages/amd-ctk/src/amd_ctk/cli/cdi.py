@@ -181,7 +181,10 @@ def watch(
     # A service manager ends a service with SIGTERM; that is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     host = host_to_change(context)
-    watch_gpus(host, lambda: refresh_and_report(host), wait=find_waiting(host), interval=interval)
+    wait, obstacle = find_waiting(host)
+    if obstacle:
+        print(f"GPUs are looked at every {interval:g} seconds only, because {obstacle}", file=sys.stderr, flush=True)
+    watch_gpus(host, lambda: refresh_and_report(host), wait=wait, interval=interval)
 
 
 @app.command("remove")

@@ -9,6 +9,7 @@ import typer
 
 from amd_ctk.cli import offers
 from amd_ctk.cli.context import announce, host_of
+from amd_ctk.wrapped import print_wrapped
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
@@ -63,7 +64,10 @@ def doctor(
             facts, results = _examine(host, container, *names)
         if bundle:
             _write_bundle(host, facts, results, bundle, with_serials=with_serials)
-    print(format_json(results) if as_json else format_results(results, verbose=verbose))
+    if as_json:
+        print(format_json(results))
+    else:
+        print_wrapped(format_results(results, verbose=verbose))
     if not is_healthy(results):
         raise typer.Exit(1)
 

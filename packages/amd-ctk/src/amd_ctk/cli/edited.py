@@ -28,8 +28,9 @@ def print_difference(edited: Edited) -> None:
 
 
 def print_written(edited: Edited) -> None:
-    """Print which file was written, or that it did not have to be."""
-    print(f"Updated the config file: {edited.file.shown}" if edited.changed else up_to_date(edited), flush=True)
+    """Print which file was written or removed, or that it did not have to be."""
+    done = "Removed" if edited.new is None else "Updated"
+    print(f"{done} the config file: {edited.file.shown}" if edited.changed else up_to_date(edited), flush=True)
 
 
 def ask_for_restart(edited: Edited, engine: Engine) -> None:

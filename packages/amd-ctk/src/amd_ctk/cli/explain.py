@@ -9,6 +9,7 @@ import typer
 
 from amd_ctk.cli import offers
 from amd_ctk.cli.context import host_of
+from amd_ctk.wrapped import print_wrapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ def explain(
 
     described = Container(environment=tuple(env or ()), devices=tuple(device or ()), privileged=privileged, user=user)
     explanation = _explain(host_of(context), words or [], described, container=container, bundle=bundle)
-    print(format_json(explanation) if as_json else format_explanation(explanation))
+    if as_json:
+        print(format_json(explanation))
+    else:
+        print_wrapped(format_explanation(explanation))
     if explanation.plan.refusals:
         raise typer.Exit(explanation.plan.refusals[0].exit_code)
     if explanation.lacks_gpus:

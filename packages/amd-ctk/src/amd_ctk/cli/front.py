@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 UNIT = "--unit"
-VALUE_OPTIONS = ("--gpus", "--name", "--reservation")
+COUNT = "--count"
+VALUE_OPTIONS = ("--gpus", COUNT, "--name", "--reservation")
 RUN_OPTIONS = (*VALUE_OPTIONS, "--wait", UNIT)
 
 
@@ -31,10 +32,10 @@ def find_answer(words: list[str]) -> Callable[[], object] | None:
     return None if answer is None else lambda: report_failures(lambda: answer(host_from_environment(os.environ)))
 
 
-def parse_run(words: Sequence[str]) -> tuple[dict[str, str | bool], list[str]] | None:
+def parse_run(words: Sequence[str]) -> tuple[dict[str, str | int], list[str]] | None:
     """Return the options of `amd-ctk run` and its command; None where anything about them is in doubt."""
     rest = list(words)
-    options: dict[str, str | bool] = {}
+    options: dict[str, str | int] = {}
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
         if word == "--":
@@ -44,8 +45,14 @@ def parse_run(words: Sequence[str]) -> tuple[dict[str, str | bool], list[str]] |
             value = rest.pop(0) if rest else ""
         if name not in RUN_OPTIONS or value.startswith("-") or (name == UNIT and equals):
             return None
-        options[name.removeprefix("--")] = value if name != UNIT else True
+        if name == COUNT and not _is_count(value):
+            return None
+        options[name.removeprefix("--")] = True if name == UNIT else int(value) if name == COUNT else value
     return (options, rest) if rest else None
+
+
+def _is_count(value: str) -> bool:
+    return value.isascii() and value.isdecimal() and len(value) < 10 and not value.startswith("0")
 
 
 def _find_run(words: list[str]) -> Callable[[Host], object] | None:

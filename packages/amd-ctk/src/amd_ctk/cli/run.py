@@ -38,8 +38,9 @@ def run(
     words: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What is run, with its arguments.")],
     *,
     gpus: Annotated[
-        str, typer.Option(metavar="REQUEST", help="Which GPUs, or how many, as in AMD_VISIBLE_DEVICES.")
-    ] = "auto:1",
+        str | None, typer.Option(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES. Default: auto:1.")
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", metavar="COUNT", min=1, help="How many free GPUs.")] = None,
     wait: Annotated[
         str | None, typer.Option(WAIT, metavar="[=DURATION]", help="Wait in line, at most 30s, 10m or 2h.")
     ] = None,
@@ -58,4 +59,4 @@ def run(
     """
     from amd_ctk.job.run import run_job
 
-    run_job(host_of(context), words, gpus=gpus, wait=wait, name=name, reservation=reservation, unit=unit)
+    run_job(host_of(context), words, gpus=gpus, count=count, wait=wait, name=name, reservation=reservation, unit=unit)

@@ -9,7 +9,7 @@ from amd_ctk.job.service import hold, require_service
 from amd_ctk.job.start import become, end_by, require_command, require_program
 from amd_ctk.job.words import SYSTEMD_RUN, default_name, in_unit, not_told, with_token
 from amd_ctk.stderr import say
-from amd_gpu_tracker.errors import NotPermitted
+from amd_gpu_tracker.errors import NotPermitted, OptionsExcluded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def run_job(
     host: Host,
     words: Sequence[str],
     *,
-    gpus: str = ONE_FREE_GPU,
+    gpus: str | None = None,
+    count: int | None = None,
     wait: str | None = None,
     name: str = "",
     reservation: str = "",
@@ -37,13 +38,15 @@ def run_job(
 ) -> None:
     """Reserve GPUs and become the command of these `words`.
 
-    With `wait` stand in line for so long, "" for ever. With `unit` the command can open no other GPU. With
-    `reservation` it has the GPUs of that.
+    `gpus` names or chooses them, `count` says how many free ones; OptionsExcluded where both are given. With `wait`
+    stand in line for so long, "" for ever. With `unit` the command can open no other GPU. With `reservation` it has
+    the GPUs of that.
     """
+    request = _request_of(gpus, count)
     _require_root_for(unit)
     _check_command(words, wait, unit=unit)
     try:
-        held = _reserve(host, name or default_name(words, os.getpid()), gpus, wait, reservation)
+        held = _reserve(host, name or default_name(words, os.getpid()), request, wait, reservation)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
     command = with_token(words)
@@ -52,6 +55,17 @@ def run_job(
     except BaseException:
         held.release()
         raise
+
+
+def _request_of(gpus: str | None, count: int | None) -> str:
+    """Return the request that the options make; say that a number alone is the number of a GPU, unlike in Docker."""
+    if gpus is None:
+        return ONE_FREE_GPU if count is None else f"auto:{count}"
+    if count is not None:
+        raise OptionsExcluded("--gpus", "--count")
+    if gpus.isdecimal() and int(gpus):
+        say(f"--gpus {gpus} is GPU number {gpus}; for {gpus} free GPU{'' if gpus == '1' else 's'} use --count {gpus}")
+    return gpus
 
 
 def _check_command(words: Sequence[str], wait: str | None, *, unit: bool) -> None:

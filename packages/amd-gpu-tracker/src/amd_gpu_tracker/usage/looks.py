@@ -5,7 +5,7 @@ from __future__ import annotations
 import posix
 import time
 
-from amd_gpu_tracker.errors import needs_root
+from amd_gpu_tracker.errors import NotPermitted
 from amd_gpu_tracker.life.status import read_status_with_leases
 from amd_gpu_tracker.usage.join import join_usage
 from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, can_keep, raise_peaks, read_peaks, write_peaks
@@ -49,7 +49,7 @@ class UsageLooks:
     def require_peaks(self) -> None:
         """Refuse to go on where peaks are not shown; NotPermitted."""
         if not self.keeps_peaks:
-            raise needs_root()
+            raise NotPermitted("only root may see the peaks", hint="run the command with sudo")
 
     def look(self) -> Usage:
         """Return who uses what now. Errors as `find_gpus`; GpusChanged where the GPUs are not those tracked."""

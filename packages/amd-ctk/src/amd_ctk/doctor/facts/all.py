@@ -58,7 +58,7 @@ def read_facts(
 
     Where an `engine` is named, others are not asked. `user` is the one whose rootless containers are looked at.
     Programs that may keep one waiting are asked meanwhile. What is waited for, engines and then the container, shares
-    SECONDS, so that the command ends within three whatever does not answer.
+    SECONDS, so that the command ends within nine whatever does not answer.
     """
     specs = read_spec_files(host)
     host = BrokenHost(host.root)

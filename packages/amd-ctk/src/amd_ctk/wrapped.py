@@ -1,0 +1,44 @@
+"""Lines of text on a terminal: one that is too long goes on below its last column, and no word is broken."""
+
+from __future__ import annotations
+
+import re
+
+from amd_gpu_tracker.show.standard_output import is_terminal
+
+# Up to the last column of a line: its columns are two blanks apart.
+COLUMNS = re.compile(r"(?:.*\S)?(?:  +)")
+# What people copy stays one line; the terminal breaks it and copies it whole.
+COMMAND = "fix: "
+
+
+def print_wrapped(text: str) -> None:
+    """Print lines, on a terminal wrapped to its width."""
+    if is_terminal():
+        import shutil
+
+        text = wrap_lines(text, shutil.get_terminal_size().columns)
+    print(text)
+
+
+def wrap_lines(text: str, width: int) -> str:
+    """Return lines of at most `width` characters; longer are commands and words of that length."""
+    return "\n".join(part for line in text.split("\n") for part in _wrap(line, width))
+
+
+def _wrap(line: str, width: int) -> list[str]:
+    if len(line) <= width or line.lstrip().startswith(COMMAND):
+        return [line]
+    import textwrap
+
+    columns = COLUMNS.match(line[: width // 2])
+    hanging = columns.end() if columns else 0
+    return textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+        replace_whitespace=False,
+    )

@@ -1,0 +1,34 @@
+"""Lines that are too long for a terminal."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amd_ctk.wrapped import wrap_lines
+
+LINE = "docker-file  bad          the runtime amd is not in /etc/docker/daemon.json, so Docker does not know it"
+
+
+def test_a_line_goes_on_below_its_last_column():
+    assert wrap_lines(f"kfd  ok\n{LINE}", 60) == (
+        "kfd  ok\n"
+        "docker-file  bad          the runtime amd is not in\n"
+        "                          /etc/docker/daemon.json, so Docker\n"
+        "                          does not know it"
+    )
+
+
+def test_a_command_stays_whole_for_those_who_copy_it():
+    command = "                          fix: sudo amd-ctk runtime configure --runtime=docker --restart"
+
+    assert wrap_lines(command, 60) == command
+
+
+@given(st.lists(st.text("ab -/", max_size=30)).map("".join), st.integers(10, 80))
+def test_no_word_is_broken_or_lost(text, width):
+    wrapped = wrap_lines(text, width)
+
+    assert wrapped.split() == text.split()
+    longest = max(map(len, text.split()), default=0)
+    assert all(len(line) <= width or len(line.split()) == 1 for line in wrapped.split("\n")) or longest > width // 2
