@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from amd_gpu_tracker.broker.protocol import CANCEL, RELEASE, RESERVE, Request
+from amd_gpu_tracker.show.table import format_status
 from amd_gpu_tracker.tracker import Tracker
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 
@@ -36,7 +37,7 @@ def test_who_waits_is_told_whose_jobs_are_before(person):
 
     carol = person(CAROL, run("mine", "free:1"))
 
-    assert carol.line() == "waiting for 1 GPU: 0 free of 8, 1 job before this one (user 40002's sweep-3: 8 GPUs)"
+    assert carol.line() == "waiting for 1 GPU: 0 free of 8, 1 job before this one (40002's sweep-3: 8 GPUs)"
 
 
 def test_without_permission_nobody_has_gpus(broker, person):
@@ -257,6 +258,23 @@ def test_jobs_of_everybody_are_listed_for_everybody(host, person):
 
     assert [(ticket.name, ticket.person) for ticket in tickets] == [("b", BOB), ("c", CAROL)]
     assert [(use.container_id, use.person) for use in uses] == [("40001/a", ALICE)]
+
+
+def test_a_refusal_names_the_person_who_has_the_gpu(person):
+    person(ALICE, run("train", "0")).line()
+
+    refused = person(BOB, run("b", "0", wait=False))
+
+    assert refused.line() == "1: GPUs [0] are exclusive and already in use"
+    assert refused.line() == "GPU 0 is in use by job train of user 40001"
+
+
+def test_a_wide_status_says_whose_job_it_is(host, person):
+    person(1, run("train", "0")).line()
+
+    table = format_status(Tracker(host).status(), names={})
+
+    assert table.splitlines()[3].split()[:5] == ["0", "0x93BB3629C01AEA1C", "Exclusive", "1/train", "daemon"]
 
 
 def test_what_happened_is_on_record(broker, person):

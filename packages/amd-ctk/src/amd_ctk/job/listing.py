@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from amd_ctk.job.people import name_of_person
 from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.show.people import name_of_person
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.value import Value
 
@@ -100,10 +100,14 @@ def _table(rows: Iterable[tuple[str, ...]]) -> str:
 def _running_row(job: RunningJob, now: float) -> tuple[str, ...]:
     had = format_seconds(max(0.0, now - job.since))
     numbers = ",".join(map(str, job.numbers))
-    return printable(name_of_person(job.person)) or "-", printable(job.name), str(len(job.numbers)), numbers, had
+    return _person(job.person), printable(job.name), str(len(job.numbers)), numbers, had
+
+
+def _person(uid: int | None) -> str:
+    return "-" if uid is None else printable(name_of_person(uid))
 
 
 def _waiting_row(place: int, ticket: Ticket, now: float) -> tuple[str, ...]:
     waited = format_seconds(max(0.0, now - ticket.since))
-    person = printable(name_of_person(ticket.person))
+    person = _person(ticket.person)
     return str(place), person, ticket.name, str(ticket.count), printable(ticket.request), waited, str(ticket.waiter.pid)

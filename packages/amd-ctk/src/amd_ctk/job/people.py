@@ -23,13 +23,3 @@ def find_owner(user: str) -> int | None:
         return pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError):
         raise NoSuchUser(f"there is no user {user[:64]!r}", hint="name a user, or write the number") from None
-
-
-def name_of_person(uid: int | None) -> str:
-    """Return the name of a person, the number where the system does not know one, "" for nobody."""
-    if uid is None:
-        return ""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return str(uid)

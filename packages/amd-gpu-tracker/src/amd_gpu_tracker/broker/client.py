@@ -141,18 +141,11 @@ def with_names(answer: Answer) -> str:
     """Return the message of an answer with the names of people."""
     message = answer.message
     for uid in answer.people:
-        message = message.replace(f"{{{uid}}}", name_of_user(uid))
+        # Mostly nobody else is named.
+        from amd_gpu_tracker.show.people import name_of_person
+
+        message = message.replace(f"{{{uid}}}", name_of_person(uid))
     return message
-
-
-def name_of_user(uid: int) -> str:
-    """Return the name of a user by the system's name service, or the number where it has none."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
 
 
 def _accepted(answer: Answer) -> Answer:

@@ -53,7 +53,13 @@ def users_of(gpus: Iterable[GpuLocation], living: Iterable[Lease]) -> list[tuple
 
 
 def called(ways: Collection[str], container_id: str, name: str = "") -> str:
-    """Return what sentences call the holder of a lease, with the `name` that its engine gave a container."""
+    """Return what sentences call the holder of a lease, with the `name` that its engine gave a container.
+
+    A person is a number here: a container start looks up no names.
+    """
+    owner, is_owned, job = container_id.rpartition("/")
+    if BY_API in ways and is_owned:
+        return f"job {job} of user {owner}"
     kind = "job" if BY_API in ways else "container"
     return f"{kind} {container_id} ({name})" if name else f"{kind} {container_id}"
 

@@ -101,10 +101,21 @@ def _columns(use: ContainerUse, names: Mapping[str, str] | None, now: float | No
         return (use.container_id,)
     return (
         use.container_id,
-        names.get(use.container_id) or "-",
+        _name_cell(use, names),
         format_time(use.since) if now is None else format_age(now - use.since),
         ", ".join([*use.ways, *([f"{use.vram_mb} MiB"] if use.vram_mb else [])]),
     )
+
+
+def _name_cell(use: ContainerUse, names: Mapping[str, str]) -> str:
+    """Return what an engine calls a container, and whose it is where that is a person."""
+    name = names.get(use.container_id) or ""
+    if not use.person:
+        return name or "-"
+    from amd_gpu_tracker.show.people import name_of_person
+
+    person = name_of_person(use.person)
+    return f"{name} ({person})" if name else person
 
 
 def _line(columns: Sequence[str]) -> str:
