@@ -20,7 +20,7 @@ def installed_units(tmp_path):
     """Return the units as they would be on a machine whose amd-ctk is the one under test."""
     for name in UNITS:
         text = (PACKAGING / "systemd" / name).read_text()
-        assert "/usr/bin/amd-ctk " in text or name.endswith(".timer")
+        assert "/usr/bin/amd-ctk " in text or name.endswith((".timer", ".socket"))
         (tmp_path / name).write_text(text.replace("/usr/bin/amd-ctk", str(our_program("amd-ctk"))))
     return [tmp_path / name for name in UNITS]
 
