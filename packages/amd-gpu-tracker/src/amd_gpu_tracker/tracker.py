@@ -279,9 +279,12 @@ class Tracker:
         at the end of the block.
         """
         from amd_gpu_tracker.waiting.queue import Queue
+        from amd_gpu_tracker.waiting.tickets import Tickets
         from amd_gpu_tracker.waiting.turn import find_contested, require_no_queue
 
-        require_no_queue(Queue(self._state, self._processes), find_contested(self._state, request, self._rules))
+        served = Tickets(State(self._host), self._processes)
+        contested = find_contested(self._state, request, self._rules)
+        require_no_queue(Queue(self._state, self._processes), served, contested)
         return self._hold(name, request, pid=pid)
 
     def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Tell = keep_quiet) -> Reservation:

@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from amd_gpu_tracker.broker.protocol import CANCEL, RELEASE, RESERVE, Request
+from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.show.table import format_status
 from amd_gpu_tracker.tracker import Tracker
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
@@ -179,6 +180,15 @@ def test_nobody_is_overtaken_by_one_who_wants_less(person):
     assert wide.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
     wide.end()
     assert narrow.line() == "got (0,)"
+
+
+def test_a_program_of_root_that_does_not_wait_overtakes_nobody(host, person):
+    person(ALICE, run("a", "free:7")).line()
+    person(BOB, run("b", "free:2")).line()
+
+    with pytest.raises(GpusRefused) as refusal:
+        Tracker(host).hold("program", "free:1")
+    assert str(refusal.value) == "1 job waits for GPUs before this one ('amd-ctk run --wait' waits in line)"
 
 
 def test_who_was_stopped_holds_up_nobody(person):

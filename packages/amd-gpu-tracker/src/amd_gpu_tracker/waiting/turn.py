@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.waiting.ticket import Ticket
+    from amd_gpu_tracker.waiting.tickets import Tickets
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
 
@@ -64,9 +65,13 @@ def wait_in_line(
     return line.serve(try_now, lambda reservation: reservation.release())
 
 
-def require_no_queue(queue: Queue, among: Container[int]) -> None:
-    """Raise GpusRefused where jobs wait for one of these GPUs; one that was stopped holds up nobody."""
-    waiting = sum(ticket.holds_up(among) and not queue.is_stopped(ticket) for ticket in queue.waiting())
+def require_no_queue(queue: Queue, served: Tickets, among: Container[int]) -> None:
+    """Raise GpusRefused where jobs wait for one of these GPUs; one that was stopped holds up nobody.
+
+    `served` are the tickets of those who wait through the service.
+    """
+    tickets = [ticket for ticket in (*queue.waiting(), *served.waiting()) if ticket.holds_up(among)]
+    waiting = sum(not queue.is_stopped(ticket) for ticket in tickets)
     if waiting:
         who = "1 job waits" if waiting == 1 else f"{waiting} jobs wait"
         raise GpusRefused(f"{who} for GPUs before this one", hint="'amd-ctk run --wait' waits in line")
