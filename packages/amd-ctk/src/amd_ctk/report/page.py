@@ -31,7 +31,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 h1 { font-size: 1.4rem; } svg { width: 100%; height: auto; min-width: 40rem; } .scroll { overflow-x: auto; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .grid { stroke: var(--line); }
 table { border-collapse: collapse; width: 100%; } th, td { padding: .25rem .6rem; text-align: right; }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
+th:first-child, td:first-child { text-align: left; min-width: 7rem; overflow-wrap: anywhere; }
 tr { border-bottom: 1px solid var(--line); }
 .key { display: inline-block; margin-right: 1rem; } .key i { display: inline-block; width: .8rem; height: .8rem;
   border-radius: 2px; margin-right: .3rem; }
