@@ -7,10 +7,13 @@ import signal
 
 import pytest
 
+from amd_gpu_tracker.broker.client import ask
 from amd_gpu_tracker.broker.protocol import CANCEL, RELEASE, RESERVE, Request
+from amd_gpu_tracker.claims.container import StartingContainer, claim_container
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.show.table import format_status
 from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 
 NO_GPUS = "3: you may not reserve GPUs on this host (ask the administrator for 'amd-ctk users allow 40002')"
@@ -285,6 +288,21 @@ def test_a_wide_status_says_whose_job_it_is(host, person):
     table = format_status(Tracker(host).status(), names={})
 
     assert table.splitlines()[3].split()[:5] == ["0", "0x93BB3629C01AEA1C", "Exclusive", "1/train", "daemon"]
+
+
+def test_a_container_with_the_token_is_the_persons_and_counts_once(host, broker, person):
+    broker.say("fifo", "alice=40001:gpus=2")
+    answer = ask(broker.socket, run("train", "0", behind=ALICE))
+    spec = {"process": {"env": [f"AMD_CTK_RESERVATION={answer.environment['AMD_CTK_RESERVATION']}"]}}
+    container = StartingContainer(container_id="c1", spec=spec, bundle="/b")
+
+    claim = claim_container(host, container, granted=locate_gpus(host)[:1])
+
+    assert claim.reserve()
+    uses = Tracker(host).status().gpus[0].containers
+    assert [(use.container_id, use.person) for use in uses] == [("train", ALICE), ("c1", ALICE)]
+    assert person(ALICE, run("second", "free:1", wait=False)).line() == "got (1,)"
+    assert person(ALICE, run("third", "free:1", wait=False)).line().startswith("1: you have 2 of 2 GPUs")
 
 
 def test_what_happened_is_on_record(broker, person):
