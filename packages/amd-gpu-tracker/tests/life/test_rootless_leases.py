@@ -10,10 +10,14 @@ import pytest
 
 from amd_gpu_tracker import tracker
 from amd_gpu_tracker.claims import accessibility, choice
+from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import GpusRefused, StateError, WaitOver
+from amd_gpu_tracker.records.lease import TOKEN
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.numbering import locate_gpus
 
 
 @pytest.fixture
@@ -36,6 +40,32 @@ def test_a_gpu_that_a_rootless_container_had_is_made_exclusive(machine, rootless
     machine.kill(rootless.create("rootless", [1]))
 
     assert machine.tracker.set_accessibility("1", exclusive=True).changed == (1,)
+
+
+def test_a_rootless_container_is_given_exclusive_gpus_with_the_token_of_roots_service(machine, rootless):
+    machine.tracker.set_accessibility("all", exclusive=True)
+    token = machine.tracker.hold("1000/train", "0,1", pid=machine.start_process()).environment[TOKEN]
+
+    def claim(container_id, request, given=token):
+        gpus = locate_gpus(machine.host)
+        return reserve(
+            rootless.state,
+            Claim(
+                holder=machine.holder(container_id, creator=machine.start_process()),
+                wanted=[gpus[number] for number in request],
+                ways=("env",),
+                environment=[f"{TOKEN}={given}"],
+            ),
+            processes=machine.processes,
+            lock=LibraryLock,
+        )
+
+    for request, given in (([0, 2], token), ([0], f"{token}x"), ([0], "")):
+        with pytest.raises(GpusRefused, match="only containers of root can reserve"):
+            claim("c0", request, given)
+    assert claim("c1", [0, 1])
+    with pytest.raises(GpusRefused, match="GPU 0 is in use by container c1"):
+        claim("c2", [0])
 
 
 def test_a_gpu_that_is_exclusive_stays_so_whatever_users_write(machine, rootless):

@@ -119,8 +119,11 @@ def refused(state: State, claim: Claim, message: str, *, hint: str = "") -> Gpus
     return GpusRefused(message, hint=hint)
 
 
-def refuse_exclusive(state: State, claim: Claim, exclusive: Sequence[GpuLocation]) -> None:
-    """Raise GpusRefused where a rootless claim is for GPUs that are exclusive."""
+def refuse_exclusive(
+    state: State, claim: Claim, exclusive: Sequence[GpuLocation], handed_on: Lease | None = None
+) -> None:
+    """Raise GpusRefused where a rootless claim is for GPUs that are exclusive, and that were not `handed_on` to it."""
+    exclusive = [gpu for gpu in exclusive if handed_on is None or gpu.key not in handed_on.gpus]
     if exclusive:
         from amd_gpu_tracker.claims.conflicts import LET_USERS, rootless_refusal
 
@@ -128,10 +131,10 @@ def refuse_exclusive(state: State, claim: Claim, exclusive: Sequence[GpuLocation
         raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]), hint=hint)
 
 
-def look_again(state: State, claim: Claim, own: Lease | None) -> None:
+def look_again(state: State, claim: Claim, own: Lease | None, handed_on: Lease | None = None) -> None:
     """Withdraw a rootless claim if root, who has another lock, made one of its GPUs exclusive meanwhile."""
     try:
-        refuse_exclusive(state, claim, state.read_policy().exclusive_among(claim.wanted))
+        refuse_exclusive(state, claim, state.read_policy().exclusive_among(claim.wanted), handed_on)
     except BaseException:
         if own:
             state.write_lease(own)

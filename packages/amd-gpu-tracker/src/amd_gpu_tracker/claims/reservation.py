@@ -113,7 +113,7 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
     exclusive = policy.exclusive_among(claim.wanted)
     if claim.kinds or exclusive:
         if state.is_rootless:
-            refuse_exclusive(state, claim, exclusive)
+            refuse_exclusive(state, claim, exclusive, handed_on)
         _refuse_conflicts(state, claim, exclusive, _scan_rivals(state, claim, processes, others, swept))
     elif swept:
         # Most claims do not wait for this, nor for what finds conflicts.
@@ -122,7 +122,7 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
         prune_leases(state, processes, swept)
     state.write_lease(extended_lease(own, claim) if own else new_lease(claim, processes))
     if state.is_rootless:
-        look_again(state, claim, own)
+        look_again(state, claim, own, handed_on)
     return True
 
 
@@ -138,7 +138,14 @@ def _find_handed_on(state: State, claim: Claim, processes: Processes) -> Lease |
     # Few containers are given a reservation.
     from amd_gpu_tracker.claims.handover import find_handed_on
 
-    return find_handed_on(state, entry.partition("=")[2], processes)
+    token = entry.partition("=")[2]
+    found = find_handed_on(state, token, processes)
+    if found is None and state.is_rootless:
+        # The service of root gives users their GPUs.
+        from amd_gpu_tracker.records.state import State
+
+        found = find_handed_on(State(state.host), token, processes)
+    return found
 
 
 def _scan_rivals(
