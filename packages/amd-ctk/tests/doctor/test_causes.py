@@ -276,6 +276,16 @@ def test_partitions_without_nodes_are_told_apart(machine):
     assert spoilt.bad() == ["partitions"]
 
 
+def test_two_partitions_of_a_gpu_are_partitions(machine):
+    halved = machine()
+    profile = load_profile("mi300x-8").with_every_gpu(partitions=2)
+    build_host(halved.host.root, profile, with_links=False)
+
+    (result,) = halved.examine(only=["partitions"])
+
+    assert (result.finding.state, result.finding.words) == ("ok", "all 16 partitions have their nodes")
+
+
 def test_who_keeps_gpus_from_another_partition_mode_is_named(machine):
     in_use = machine("mi300x-8")
     tracker = Tracker(in_use.host)
