@@ -442,6 +442,15 @@ def test_a_user_of_rootless_podman_for_whom_all_is_well_has_nothing_bad(machine)
     assert [states[f"podman-{name}"] for name in ("file", "user", "nodes")] == ["note", "ok", "note"]
 
 
+@pytest.mark.parametrize(("engine", "checks"), [("", []), ("podman", ["podman-user"])])
+def test_a_user_without_containers_of_podman_counts_where_podman_is_meant(machine, engine, checks):
+    made = machine()
+    podman_user(made)
+    made.remove("/home/u1/.local/share/containers")
+
+    assert [result.check for result in made.examine(only=["podman-user"], engine=engine)] == checks
+
+
 @pytest.mark.parametrize(
     ("spoil", "check", "words", "fix"),
     [
