@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 
 PROGRAMS = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Where an engine does not answer; a machine that does much else may take several times as long.
-PATIENCE = 10.0
+PATIENCE = 40.0
 # What the command takes itself, however busy the machine is.
 PROCESSOR_SECONDS = 1.5
 
@@ -113,7 +113,7 @@ def test_an_engine_that_does_not_answer_is_not_waited_for(mi300x, tmp_path):
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == (
         "driver  ok           amdgpu 6.8.5 is loaded\n"
-        "docker  not checked  the docker daemon does not answer: docker gave no answer within 2 seconds\n"
+        "docker  not checked  the docker daemon does not answer: docker gave no answer within 8 seconds\n"
         f"                     needs: an engine at unix://{tmp_path}/silent.sock, or: unset DOCKER_HOST\n"
         "2 checks: 1 ok, 0 bad, 0 notes, 1 not checked\n"
     )

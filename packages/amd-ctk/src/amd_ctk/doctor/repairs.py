@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from difflib import unified_diff
 from functools import partial
 
-from amd_ctk.cdi.generate_options import read_all_generate_options
+from amd_ctk.cdi.generate_options import GenerateOptions, read_all_generate_options
 from amd_ctk.cdi.specs import make_spec, write_spec
 from amd_ctk.doctor.advice import TRIGGER
 from amd_ctk.doctor.check import OK
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.run import Result
 from amd_ctk.programs import ask
 from amd_ctk.settings_file import compile_settings
 from amd_device_spec.cdi_text import format_spec
@@ -17,16 +20,8 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from amd_ctk.cdi.generate_options import GenerateOptions
-    from amd_ctk.doctor.facts.all import Facts
-    from amd_ctk.doctor.run import Result
-    from amdgpu_discovery.host import Host
 
 MOST_LINES = 200
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from amd_ctk.doctor.check import Check, Finding
 from amd_ctk.doctor.checks import cdi, docker, gpus, inside, inside_image, kernel, podman, slurm, toolkit
+from amd_ctk.doctor.facts.all import Facts
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from amd_ctk.doctor.facts.all import Facts
 
 CHECKS = {
     found.name: found

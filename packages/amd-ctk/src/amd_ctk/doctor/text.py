@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from amd_ctk.doctor.check import BAD, NOT_CHECKED, NOTE, OK
+from amd_ctk.doctor.run import Result
 from amd_gpu_tracker.records.plain_text import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_ctk.doctor.run import Result
 
 STATES = (OK, BAD, NOTE, NOT_CHECKED)
 # What `--json` prints is of this version; see schema/doctor.json.

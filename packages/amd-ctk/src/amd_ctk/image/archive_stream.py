@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from tarfile import ReadError
 
-from amd_ctk.image.bounds import LARGEST_LAYER, Counter, ImageError
-from amd_ctk.image.compression import LONGEST_MAGIC, Beginning, compression_of
+from amd_ctk.image.bounds import LARGEST_LAYER, Counter, ImageError, Progress
+from amd_ctk.image.compression import LONGEST_MAGIC, Beginning, Readable, compression_of
 from amd_ctk.image.sources import open_source
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.image.bounds import Progress
-    from amd_ctk.image.compression import Readable
 
 # Of one archive: names, records of pax, maps of sparse files. A member has two or three KiB at most.
 LARGEST_HEADERS = 16 * 1024 * 1024

@@ -47,7 +47,7 @@ class Progress:
         self._began = time.process_time()
 
     def bound_time(self) -> None:
-        """Raise ImageError where an image costs more than one of its size may: bzip2 packs 900 GB of zeros into 1 MB."""
+        """Raise ImageError where an image costs more than one of its size may: 1 MB of bzip2 may be 900 GB."""
         if time.process_time() - self._began > PATIENCE + SECONDS_OF_MIB * self.taken / MEBIBYTE:
             raise ImageError("reading it takes more processor time than any image of its size needs")
 

@@ -5,10 +5,13 @@ By its code, its requirements, its annotations and its processor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amd_ctk.image.bounds import ImageError
-from amd_ctk.image.contents import targets_of
+from amd_ctk.image.contents import Image, targets_of
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.requirements.check import check_requirements
 from amdgpu_discovery.requirements.errors import RequirementError
 from amdgpu_discovery.requirements.facts import ContainerFacts, read_facts
@@ -16,13 +19,6 @@ from amdgpu_discovery.requirements.grammar import find_requirements
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.targets import belongs_to
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_ctk.image.contents import Image
-    from amdgpu_discovery.host import Host
 
 # In labels and annotations of images: targets, with white space or commas between them.
 TARGETS_ANNOTATION = "com.amd.gpu.targets"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from io import FileIO
+from typing import Protocol
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
+from amd_ctk.image.bounds import Counter
 
-    from amd_ctk.image.bounds import Counter
 
-    class Readable(Protocol):
-        """A file that is open, or a stream."""
+class Readable(Protocol):
+    """A file that is open, or a stream."""
 
-        def read(self, size: int, /) -> bytes | None:
-            """Return at most `size` bytes."""
+    def read(self, size: int, /) -> bytes | None:
+        """Return at most `size` bytes."""
 
 
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from amd_ctk.image.bounds import ImageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # OCI distribution specification: registries take manifests of at least this size, and engines refuse larger ones.
 LARGEST_DOCUMENT = 4 * 1024 * 1024

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Iterable
 
 from amd_ctk.image.bounds import LARGEST_KEPT, ImageError
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # LLVM's processors from gfx600 on. Anything may follow: MIOpen adds the number of compute units (gfx90a68.kdb).
 # SPIR-V is compiled for the GPU on which it is loaded.

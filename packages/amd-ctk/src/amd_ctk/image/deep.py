@@ -6,14 +6,11 @@ clang names each object of a bundle by its triple and target (LLVM, "Clang Offlo
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.compressed_bundles import MAGIC, MOST_NEEDED, beginning_of_bundle
 from amd_ctk.image.contents import TARGET, UNREADABLE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ELF = b"\x7fELF"
 BUNDLED = re.compile(rb"(?:amdgcn|spirv64)-amd-amdhsa-(?:unknown)?-(gfx[0-9a-f-]{3,12}(?:generic)?|amdgcnspirv)")

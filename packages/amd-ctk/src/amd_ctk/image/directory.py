@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import BinaryIO
 
-from amd_ctk.image.bounds import STEP, Counter, ImageError
+from amd_ctk.image.bounds import STEP, Counter, ImageError, Progress
 from amd_ctk.image.contents import LayerContents
 from amd_ctk.image.deep import ELF, Programs
 from amdgpu_discovery.errors import reason
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import BinaryIO
-
-    from amd_ctk.image.bounds import Progress
 
 CHUNK = 1 << 18
 

@@ -8,23 +8,17 @@ import tarfile
 import zlib
 from lzma import LZMAError
 from tempfile import TemporaryFile
+from typing import IO, Any
 
 from amd_ctk.image.archive_stream import ArchiveStream
-from amd_ctk.image.bounds import MOST_LAYERS, ImageError
+from amd_ctk.image.bounds import MOST_LAYERS, ImageError, Progress
+from amd_ctk.image.compression import Readable
 from amd_ctk.image.configuration import LARGEST_DOCUMENT, environment_of, labels_of, parse_document
 from amd_ctk.image.contents import Image, LayerContents
 from amd_ctk.image.sources import PIECE
 from amd_ctk.image.tar_header import EXTENSIONS
 from amd_ctk.image.tar_layer import read_layer
 from amdgpu_discovery.errors import reason
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import subprocess
-    from typing import IO, Any
-
-    from amd_ctk.image.bounds import Progress
-    from amd_ctk.image.compression import Readable
 
 MANIFEST = "manifest.json"
 # What else old versions of Docker write says nothing.

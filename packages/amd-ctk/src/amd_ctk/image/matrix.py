@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import Any
 
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.check import TARGETS_ANNOTATION
-from amd_ctk.image.template import PATTERNS, requirements_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from amd_ctk.image.template import Template
+from amd_ctk.image.template import PATTERNS, Template, requirements_of
 
 # BuildKit makes one build of each.
 MOST_IMAGES = 1000

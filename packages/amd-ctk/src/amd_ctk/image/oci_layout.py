@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
+from io import FileIO
+from typing import Any
 
-from amd_ctk.image.bounds import MOST_LAYERS, ImageError
+from amd_ctk.image.bounds import MOST_LAYERS, ImageError, Progress
 from amd_ctk.image.configuration import (
     LARGEST_DOCUMENT,
     environment_of,
@@ -16,20 +18,11 @@ from amd_ctk.image.configuration import (
     parse_document,
     texts_in,
 )
-from amd_ctk.image.contents import Image
-from amd_ctk.image.oci_index import DEEPEST, INDEX, TAG, Walk, cpu_of, merge, runs_on_amd64
+from amd_ctk.image.contents import Image, LayerContents
+from amd_ctk.image.oci_index import DEEPEST, INDEX, TAG, Entry, Walk, cpu_of, merge, runs_on_amd64
 from amd_ctk.image.tar_layer import read_layer
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from io import FileIO
-    from typing import Any
-
-    from amd_ctk.image.bounds import Progress
-    from amd_ctk.image.contents import LayerContents
-    from amd_ctk.image.oci_index import Entry
 
 # A digest becomes a path, so it is nothing but this.
 DIGEST = re.compile(r"(sha256|sha512):[0-9a-f]{64,128}")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from amd_ctk.image.bounds import ImageError
+from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.contents import Image
 from amd_ctk.image.directory import read_directory
 from amd_ctk.image.docker_archive import read_archive_file, read_saved
 from amd_ctk.image.oci_layout import read_oci_layout
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.image.bounds import Progress
 
 FORMS = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME"
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import zlib
 from bz2 import BZ2Decompressor
+from collections.abc import Callable, Iterator
 from gzip import GzipFile
 from lzma import FORMAT_XZ, LZMADecompressor, LZMAError
+from typing import Any
 
-from amd_ctk.image.bounds import ImageError
+from amd_ctk.image.bounds import Counter, ImageError
+from amd_ctk.image.compression import Beginning
 from amd_ctk.image.zstd import ZstdMissing, zstd_pieces
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-    from amd_ctk.image.bounds import Counter
-    from amd_ctk.image.compression import Beginning
 
 PIECE = 1 << 18
 # Of compressed content.

@@ -6,13 +6,14 @@ for all of it (decision 32).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from zlib import adler32
 
-from amd_ctk.image.bounds import Counter, ImageError
-from amd_ctk.image.compression import LONGEST_MAGIC, Beginning, compression_of
+from amd_ctk.image.bounds import Counter, ImageError, Progress
+from amd_ctk.image.compression import LONGEST_MAGIC, Beginning, Readable, compression_of
 from amd_ctk.image.contents import LayerContents
 from amd_ctk.image.deep import ELF, Programs
-from amd_ctk.image.sources import damages, open_source
+from amd_ctk.image.sources import PlainFile, Source, damages, open_source
 from amd_ctk.image.tar_header import (
     BLOCK,
     CHECKSUM,
@@ -36,14 +37,6 @@ from amd_ctk.image.tar_header import (
     parse_size,
     size_in,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from amd_ctk.image.bounds import Progress
-    from amd_ctk.image.compression import Readable
-    from amd_ctk.image.sources import PlainFile, Source
 
 # Of a name, or of the records of pax, which are read as a whole.
 LARGEST_EXTENSION = 1024 * 1024

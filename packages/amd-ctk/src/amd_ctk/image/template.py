@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import TARGET
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FAMILY = r"gfx[0-9]{1,3}[Xx]"
 PATTERNS = {

@@ -5,6 +5,7 @@ dpkg and rpm need the library, so every distribution with packages of either kin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from ctypes import (
     CDLL,
     POINTER,
@@ -18,15 +19,10 @@ from ctypes import (
     create_string_buffer,
     string_at,
 )
+from typing import Any
 
 from amd_ctk.image.bounds import ImageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from amd_ctk.image.compression import Readable
+from amd_ctk.image.compression import Readable
 
 LIBRARY = "libzstd.so.1"
 INPUT = 1 << 17

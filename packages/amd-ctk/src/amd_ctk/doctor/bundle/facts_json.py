@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amd_ctk.doctor.bundle.typed_json import format_value, parse_value
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.cdi import CdiFacts, SpecProblem
@@ -23,12 +25,7 @@ from amd_ctk.slurm.status import NodeGpu, SlurmStatus
 from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.driver_versions import DriverReleases
 from amdgpu_discovery.gpu import DeviceNode, DeviceNumber, Gpu, PciAddress, UnnumberedGpu
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from amdgpu_discovery.value import Value
+from amdgpu_discovery.value import Value
 
 # Every class that a field of Facts may have, near or far.
 TYPES: dict[str, type[Value]] = {

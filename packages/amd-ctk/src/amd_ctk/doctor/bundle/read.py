@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import lzma
 import tarfile
+from typing import Any
 
 from amd_ctk.doctor.bundle.members import (
     LARGEST_MEMBER,
@@ -15,10 +16,6 @@ from amd_ctk.doctor.bundle.members import (
 )
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.plain_files import read_plain_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # What unpacking may use of memory; xz allows its archives to ask for gigabytes.
 MEMORY = 256 * 1024 * 1024

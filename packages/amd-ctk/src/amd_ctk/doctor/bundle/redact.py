@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import format_smi_uuid
+from amdgpu_discovery.simulate import Profile
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from amdgpu_discovery.host import Host
-    from amdgpu_discovery.simulate import Profile
 
 # Of a URL: tcp://user:password@host. A password may have "@" and "/" in it, so it ends at the last one of a word.
 CREDENTIALS = re.compile(r"://[^\s\"']+@")

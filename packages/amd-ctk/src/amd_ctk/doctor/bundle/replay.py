@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from typing import Any
 
 from amd_ctk.doctor.bundle.facts_json import parse_facts
 from amd_ctk.doctor.bundle.members import FACTS, BundleError
 from amd_ctk.doctor.bundle.read import read_members
-from amd_ctk.doctor.run import run_checks
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from amd_ctk.doctor.run import Result
+from amd_ctk.doctor.run import Result, run_checks
 
 
 def replay_bundle(path: str, *, only: Iterable[str] = (), skip: Iterable[str] = (), engine: str = "") -> list[Result]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.value import Value
+from collections.abc import Mapping
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+from amdgpu_discovery.value import Value
 
 PLAIN: dict[str, type] = {"int": int, "str": str, "bool": bool}
 OR_NONE = " | None"

@@ -9,6 +9,8 @@ import errno
 import io
 import json
 import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from amd_ctk.doctor.bundle.facts_json import format_facts
 from amd_ctk.doctor.bundle.members import (
@@ -23,6 +25,8 @@ from amd_ctk.doctor.bundle.members import (
     BundleError,
 )
 from amd_ctk.doctor.bundle.redact import Redaction, read_serials, serials_of, without_credentials
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.run import Result
 from amd_ctk.doctor.text import format_json
 from amd_ctk.documents.toml_document import TomlDocument
 from amd_device_spec.cdi_text import BrokenText, parse_spec
@@ -30,20 +34,11 @@ from amd_device_spec.settings import CONFIG_FILE, is_setting
 from amd_device_spec.validate import form_problems
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import exists, is_file, write_new_file
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.simulate import record_profile
+from amdgpu_discovery.simulate import Profile, record_profile
 from amdgpu_discovery.simulate.profile_json import format_profile
 from amdgpu_discovery.simulate.serials import FIRST_MADE_UP, without_serials
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
-    from amd_ctk.doctor.facts.all import Facts
-    from amd_ctk.doctor.run import Result
-    from amdgpu_discovery.host import Host
-    from amdgpu_discovery.simulate import Profile
 
 LOG_FILE = "/var/log/amd-container-runtime.log"
 MOST_LINES = 200

@@ -19,15 +19,11 @@ from amd_ctk.doctor.facts.packages import PackageFacts, read_packages
 from amd_ctk.doctor.facts.podman import PodmanFacts, read_podman
 from amd_ctk.doctor.facts.slurm import SlurmFacts, read_slurm
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
+from amd_ctk.doctor.facts.users import User
 from amd_ctk.explain.running import SECONDS, Asked, ask_engines
 from amd_device_spec.slurm_job import NODE
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.doctor.facts.users import User
-    from amdgpu_discovery.host import Host
-
 
 # What a container gets where an engine has used up the time; it answers in a tenth of that.
 LEAST_SECONDS = 0.3

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.host import Host
+import os
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import os
+from amdgpu_discovery.host import Host
 
 
 class BrokenHost(Host):

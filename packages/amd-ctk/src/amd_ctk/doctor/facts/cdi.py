@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from amd_ctk.cdi.engine_devices import SPEC_SUFFIXES, resolve_devices
+from amd_ctk.cdi.engine_devices import SPEC_SUFFIXES, SpecFile, resolve_devices
 from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, find_generate_options, read_all_generate_options
 from amd_ctk.cdi.validation import find_problems
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_names import DEVICE_CLASS, VENDOR
 from amd_device_spec.cdi_version import VERSIONS
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.cdi.engine_devices import SpecFile
-    from amdgpu_discovery.host import Host
 
 KIND = f"{VENDOR}/{DEVICE_CLASS}"
 

@@ -7,10 +7,7 @@ from functools import partial
 from amd_ctk.doctor.facts.engine_files import EngineFileFacts, read_engine_files
 from amd_ctk.documents.toml_document import TomlDocument
 from amd_ctk.engines.containerd import CONTAINERD, DROP_IN, MAIN_FILE, find_drop_in_layout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 
 def read_containerd(host: Host) -> EngineFileFacts:

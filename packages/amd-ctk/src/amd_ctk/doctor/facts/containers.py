@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
+from amd_ctk.doctor.facts.gpus import GpuFacts
 from amd_ctk.explain.bundle import read_bundle
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.running import find_running_containers
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from amd_ctk.doctor.facts.gpus import GpuFacts
-    from amdgpu_discovery.host import Host
 
 
 class StaleContainer(Value):

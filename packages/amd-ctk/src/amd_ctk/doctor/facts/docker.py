@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.docker_endpoint import Endpoint, find_endpoint
+from amd_ctk.doctor.facts.users import User
 from amd_ctk.engines.docker import DOCKER
 from amd_ctk.explain.running import SECONDS
-from amd_ctk.programs import ask, parse_version
+from amd_ctk.programs import Answer, ask, parse_version
 from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from amd_ctk.doctor.facts.users import User
-    from amd_ctk.programs import Answer
-    from amdgpu_discovery.host import Host
 
 CONFIGURE = "sudo amd-ctk runtime configure"
 # What rootless Docker reads in its user's home directory.

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.programs import ask
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 LONGEST = 200

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM
-from amd_ctk.documents.document import ABSENT, DocumentError
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
+from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from amd_ctk.configuration.engine import Engine
-    from amd_ctk.documents.document import Document, KeyPath
-    from amdgpu_discovery.host import Host
 
 # The longest that come with an engine have 30 KiB, most of it comments.
 LARGEST = 128 * 1024

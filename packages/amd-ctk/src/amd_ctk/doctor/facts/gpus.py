@@ -5,20 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator, Sequence
 
 from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH, find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
 from amdgpu_discovery.errors import DeviceNodeError, DriverUnavailable, GpusHidden, ToolkitError, reason
-from amdgpu_discovery.gpu import DeviceNode
+from amdgpu_discovery.gpu import DeviceNode, Gpu, UnnumberedGpu
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
-    from amdgpu_discovery.host import Host
 
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 PCI_DEVICES = "/sys/bus/pci/devices"

@@ -11,6 +11,7 @@ from amd_ctk.doctor.inside.find import find_first_process
 from amd_ctk.doctor.inside.image_files import look_at_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
 from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running, start_time
+from amd_ctk.explain.running import Asked
 from amd_ctk.explain.visible_inside import FILTERS
 from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
 from amd_gpu_tracker.life.processes import Processes
@@ -18,13 +19,9 @@ from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.device_nodes import KFD_NUMBER
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.targets import OVERRIDE
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.explain.running import Asked
-    from amdgpu_discovery.host import Host
 
 NUMA_NODES = "/sys/devices/system/node"
 # A container with a user namespace can mount 100,000 times, and each path may have 4096 bytes.

@@ -5,12 +5,8 @@ from __future__ import annotations
 from amdgpu_discovery.driver_versions import DRIVER_VERSION, DriverReleases, read_releases
 from amdgpu_discovery.drm import AMDGPU_DRIVER
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.host import IDENTITY_UID_MAP
+from amdgpu_discovery.host import IDENTITY_UID_MAP, Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
 
 # Linux: security/selinux/selinuxfs.c.
 SELINUX = "/sys/fs/selinux"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from amdgpu_discovery.host import Host
 
 STATUS = "/var/lib/dpkg/status"
 SOURCES_D = "/etc/apt/sources.list.d"

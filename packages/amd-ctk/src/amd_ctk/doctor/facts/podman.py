@@ -10,11 +10,8 @@ from amd_ctk.doctor.facts.users import User
 from amd_ctk.engines.podman import PODMAN
 from amd_ctk.explain.engine_view import podman_files
 from amd_ctk.programs import ask, parse_version
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
 
 RANGES = ("/etc/subuid", "/etc/subgid")
 NSSWITCH = "/etc/nsswitch.conf"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from amd_ctk.slurm.status import SlurmStatus, read_status
 from amd_device_spec.slurm.conf import GRES_CONF, SLURM_CONF, find_conf
 from amd_device_spec.slurm.job_gpus import read_device_files
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.host import Host
 
 
 class SlurmFacts(Value):

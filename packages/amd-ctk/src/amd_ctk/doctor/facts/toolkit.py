@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from amd_ctk.cdi.specs import find_groups
 from amd_ctk.configuration.runtime_program import NoRuntimeProgram, find_runtime_program
@@ -14,20 +16,13 @@ from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.status import read_status
+from amd_gpu_tracker.life.status import ContainerUse, read_status
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.show.listing import cut_id
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    from amd_gpu_tracker.life.status import ContainerUse
-    from amdgpu_discovery.host import Host
 
 SUDOERS = "/etc/sudoers"
 SUDOERS_D = "/etc/sudoers.d"

@@ -10,15 +10,9 @@ import ctypes
 import os
 import struct
 import sys
+from collections.abc import Callable
 
-from amd_ctk.doctor.inside.process import require_running
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import ctypes
-    from collections.abc import Callable
-
-    from amd_ctk.doctor.inside.process import ContainerProcess
+from amd_ctk.doctor.inside.process import ContainerProcess, require_running
 
 # linux/prctl.h, linux/sched.h, linux/capability.h
 PR_SET_DUMPABLE = 4

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping
 from itertools import islice
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 # In the container's own words; what looks like anything else is not taken into advice.
 HOME = re.compile(r"/[\w./-]{1,200}", re.ASCII)

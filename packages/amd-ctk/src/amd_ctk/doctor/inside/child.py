@@ -11,19 +11,14 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
+from typing import Any
 
 from amd_ctk.doctor.inside.become import become
-from amd_ctk.doctor.inside.process import parse_status
+from amd_ctk.doctor.inside.process import ContainerProcess, parse_status
 from amd_ctk.doctor.inside.reopen import open_own_files
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from amd_ctk.doctor.inside.process import ContainerProcess
 
 LARGEST_ANSWER = 4 * 1024 * 1024
 # linux/prctl.h

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from amd_ctk.explain.running import find_running
+from amd_ctk.explain.running import Asked, find_running
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import read_file
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.explain.running import Asked
-    from amd_gpu_tracker.records.lease import ProcessId
-    from amdgpu_discovery.host import Host
 
 
 class NoContainer(ToolkitError):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 from amd_ctk.doctor.inside.caches import find_compiled
 from amd_ctk.doctor.inside.reopen import held, reopen
 from amd_ctk.image.contents import TARGET
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 OPT = "/opt"
 VERSION = ".info/version"

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 from amd_ctk.doctor.inside.reopen import held, reopen
 from amd_ctk.explain.node_access import NodeAccess
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 DRI = "/dev/dri"
 RENDER = "renderD"

@@ -6,11 +6,8 @@ A path may lead elsewhere between the two, so what was looked at is opened again
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def open_own_files() -> int:

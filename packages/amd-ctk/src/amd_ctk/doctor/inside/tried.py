@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.doctor.facts.all import Facts
-    from amd_ctk.doctor.inside.nodes import TriedNode
-    from amdgpu_discovery.gpu import Gpu
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.inside.nodes import TriedNode
+from amdgpu_discovery.gpu import Gpu
 
 # Each has a check of its own.
 SAID_ELSEWHERE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENOTDIR)
