@@ -144,6 +144,19 @@ def test_a_flood_of_connections_of_one_user_keeps_no_other_out(broker, person):
         os.waitpid(flooding, 0)
 
 
+def test_who_sends_on_and_on_loses_its_connection(host, broker, person):
+    person(ALICE, run("a", "0")).line()
+    noisy = connect(broker.socket)
+    noisy.sendall(format_request(run("noisy", "0")))
+    assert b"waiting" in noisy.recv(4096)
+    noisy.sendall(b"more")
+
+    noisy.settimeout(60)
+    assert noisy.recv(1) == b""
+    noisy.close()
+    assert person(BOB, run("b", "1")).line() == "got (1,)"
+
+
 def test_who_never_reads_loses_its_connection_and_delays_nobody(broker, person):
     person(ALICE, run("a", "free:8")).line()
     deaf = connect(broker.socket)

@@ -57,7 +57,8 @@ class Connection:
             self.is_closed = True
             return None
         if self.has_asked:
-            # One request for each connection; what comes behind it is not kept.
+            # One request for each connection: who sends on and on would keep this busy.
+            self.is_closed = True
             return None
         self._incoming += more
         line, end, _ = self._incoming.partition(b"\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.desk import Desk
@@ -36,4 +37,6 @@ def serve(host: Host, find_terms: FindTerms, *, listen: str = "") -> None:
 
 def _log(sentence: str) -> None:
     """Write a line for audits; systemd takes standard error into the journal."""
-    print(one_line(sentence), file=sys.stderr, flush=True)
+    # A journal that starts again must not take the service along.
+    with suppress(OSError):
+        print(one_line(sentence), file=sys.stderr, flush=True)

@@ -40,7 +40,17 @@ class Server:
     """Who is connected, and when to look."""
 
     __slots__ = (
-        *("_accepts_at", "_clients", "_desk", "_idle_since", "_idle_seconds", "_is_over", "_listener", "_processes"),
+        *(
+            "_accepts_at",
+            "_clients",
+            "_desk",
+            "_has_trouble",
+            "_idle_since",
+            "_idle_seconds",
+            "_is_over",
+            "_listener",
+            "_processes",
+        ),
         *("_state", "_stop", "_wakes"),
     )
 
@@ -64,6 +74,8 @@ class Server:
         self._idle_since = time.monotonic()
         self._accepts_at = 0.0
         self._is_over = False
+        # Whether those who wait could not be looked at the last time.
+        self._has_trouble = False
         self._stop, stopping = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(stopping, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -95,9 +107,10 @@ class Server:
         self._wakes.watch((state.leases_directory, f"{state.run_directory}/waiting", policy, settings))
         try:
             self._desk.serve()
+            self._has_trouble = False
         except ToolkitError:
             # Whatever is wrong with the tracker is told to those who ask; it is looked at again after a while.
-            self._desk.is_changed = False
+            self._has_trouble = True
         self._wakes.follow(self._desk.view.holders)
 
     def _poll(self) -> set[int]:
@@ -122,7 +135,7 @@ class Server:
         due += [self._accepts_at] if self._accepts_at > now else []
         line = self._desk.line
         if len(line):
-            is_untold = self._wakes.is_blind or line.has_stopped or self._desk.view.has_user_leases
+            is_untold = self._has_trouble or self._wakes.is_blind or line.has_stopped or self._desk.view.has_user_leases
             due += [now + LOOK_SECONDS] if is_untold else []
             due += [now + ABSENCE_SECONDS] if line.has_absent() else []
             due += [at for at in (line.next_tell(),) if at is not None]
