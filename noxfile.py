@@ -139,7 +139,7 @@ def slurm(session: nox.Session) -> None:
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed beside Slurm.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
-    pages = {"AMD_SLURM_PAGE": "docs/reference/slurm.md", "AMD_MAKESPAN_PAGE": "docs/how-to/any-free-gpu.md"}
+    pages = {"AMD_SLURM_PAGE": "docs/reference/slurm.md", "AMD_MAKESPAN_PAGE": "docs/maintain/queue.md"}
     pages = {} if session.posargs else pages
     run_pytest(session, *STOP_ENGINES, "tests-integration/slurm", *session.posargs, env=pages)
 
@@ -173,7 +173,7 @@ def choices(session: nox.Session) -> None:
     run_pytest(session, *ON_EVERY_CORE, "--timeout=0", *whole, *session.posargs, env=many)
     # It measures, so it runs alone.
     many = {"AMD_CHOICE_CONTAINERS": "200", "AMD_CHOICE_ROUNDS": "50"}
-    page = {} if session.posargs else {"AMD_CHOICE_PAGE": "docs/how-to/any-free-gpu.md"}
+    page = {} if session.posargs else {"AMD_CHOICE_PAGE": "docs/maintain/queue.md"}
     run_pytest(session, "tests-integration/tracker/test_choices_at_once.py", *session.posargs, env=many | page)
 
 

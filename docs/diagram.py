@@ -39,7 +39,7 @@ def draw_diagram(source: str) -> str:
 
 
 def draw_terminal(title: str, lines: Iterable[str]) -> str:
-    """Return the picture of a terminal, narrow enough for a phone; what follows `$ ` or five blanks was typed."""
+    """Return the picture of a terminal, narrow enough for a phone; what follows `$ `, or begins with an option, was typed."""
     shown = [part for line in lines for part in _fold(line)]
     width, top = COLUMNS * CHARACTER + 2 * MARGIN, 44
     body = [
@@ -51,7 +51,7 @@ def draw_terminal(title: str, lines: Iterable[str]) -> str:
         if line.startswith("$ "):
             body.append(_text(MARGIN, y, "$", "prompt", fixed=True))
             body.append(_text(MARGIN + 2 * CHARACTER, y, line[2:], "command", fixed=True))
-        elif line.startswith("     "):
+        elif line.startswith("    -"):
             body.append(_text(MARGIN + 4 * CHARACTER, y, line.strip(), "command", fixed=True))
         elif line:
             indent = len(line) - len(line.lstrip())

@@ -32,10 +32,10 @@ def main(arguments: list[str]) -> int:
 
 
 def shown_commands() -> list[str]:
-    """Return what the first page shows of Docker, as a terminal has it: a command that goes on has no second prompt."""
+    """Return what the first page shows of Docker, as a terminal has it."""
     shown = SHOWN.search(README.read_text(encoding="utf-8"))
     assert shown, "README.md shows no docker run with its output"
-    return [line.removeprefix(">") for line in shown[1].rstrip(".\n").splitlines()]
+    return shown[1].rstrip(".\n").splitlines()
 
 
 def _sources() -> list[Path]:
