@@ -39,7 +39,7 @@ def draw_diagram(source: str) -> str:
 
 
 def draw_terminal(title: str, lines: Iterable[str]) -> str:
-    """Return the picture of a terminal, narrow enough for a phone; what follows `$ `, or begins with an option, was typed."""
+    """Return the picture of a terminal, narrow enough for a phone; typed are lines of `$ ` and of options."""
     shown = [part for line in lines for part in _fold(line)]
     width, top = COLUMNS * CHARACTER + 2 * MARGIN, 44
     body = [
