@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from amd_container_runtime.create import add_requested_gpus
 from amd_container_runtime.report import Log
 from amd_container_runtime.runc import parse_call
-from amd_ctk.explain.plan import plan_start
+from amd_ctk.explain.plan import preview_start
 from amd_device_spec.settings import Settings
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
@@ -61,7 +61,7 @@ class Scene:
         return json.loads((self.bundle / "config.json").read_bytes())
 
     def explain(self, spec, chosen):
-        plan = plan_start(spec, self.host, chosen, container_id="c1")
+        plan = preview_start(spec, self.host, chosen, container_id="c1")
         return str(plan.refusals[0]) if plan.refusals else plan.spec
 
 

@@ -249,7 +249,7 @@ def test_a_host_root_that_is_gone_stops_create_and_not_delete(runtime):
 
 def test_a_bug_is_reported_to_the_engine_and_shows_its_trace(runtime):
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
-    broken = "import amd_container_runtime.create as c; c.requested_gpus = lambda *_, **__: 1 / 0; "
+    broken = "import amd_container_runtime.create as c; c.plan_start = lambda *_, **__: 1 / 0; "
 
     answer = subprocess.run(
         [

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_device_spec.grant import Grant, decide_grant, grant_on_host
 from amd_device_spec.request import GpuRequest, VramRequest, is_permitted, requested_gpus
 from amd_device_spec.settings import Settings
+from amd_device_spec.start.plan import Grant, decide_grant, grant_on_host
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_discovery.gpu import GpuLocation, PciAddress, UnnumberedGpu
 from amdgpu_discovery.simulate import build_host, load_profile

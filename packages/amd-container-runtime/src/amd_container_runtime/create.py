@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import posix
 
-from amd_device_spec.grant import grant_on_host
-from amd_device_spec.oci import VRAM_VARIABLES, add_edits, build_edits, is_edited
-from amd_device_spec.request import VISIBLE_DEVICES, is_permitted, keep_last_request, name_chosen_gpus, requested_gpus
+from amd_device_spec.oci import is_edited
+from amd_device_spec.start.plan import edit_spec, plan_start
 from amd_gpu_tracker import may_be_tracking
-from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
 from amdgpu_discovery.errors import FileError, SpecError, ToolkitError, reason
 from amdgpu_discovery.files import absolute, behind_links, directory_of, put_in_place, write_beside
-from amdgpu_discovery.host import is_user_namespace
 from amdgpu_discovery.oci_spec import names_requirements, read_spec
 from amdgpu_discovery.plain_json import dumps
 
@@ -22,13 +19,10 @@ if TYPE_CHECKING:
 
     from amd_container_runtime.report import Log
     from amd_container_runtime.runc import Call
-    from amd_device_spec.grant import Grant
-    from amd_device_spec.oci import Edits
-    from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amd_device_spec.slurm_job import Job
+    from amd_device_spec.start.plan import StartPlan
     from amd_gpu_tracker import ContainerClaim
-    from amdgpu_discovery.gpu import DeviceNode, GpuLocation
+    from amdgpu_discovery.gpu import DeviceNode
     from amdgpu_discovery.host import Host
 
 
@@ -107,21 +101,26 @@ def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> 
 
 
 def _add(start: Start) -> None:
-    request = _permitted(start, requested_gpus(start.spec, start.settings))
+    plan = plan_start(start.spec, start.host, start.settings)
+    if plan.request is None:
+        _say_all(start, plan.notes)
     # What an earlier start put in is neither asked for nor given by the engine.
     changed = _remove_earlier_edits(start.spec)
-    granted, claim = _grant(start, request)
+    claim = _claim(start, plan)
+    if claim and plan.needs_tracker:
+        plan = plan.with_gpus(claim.gpus)
     try:
-        _check_image(start, granted, claim)
-        nodes = find_device_nodes(start.host, granted.gpus)
-        closed = closed_nodes(nodes, start.spec)
-        changed = add_edits(start.spec, _edits(start, nodes, closed, granted, claim)) or changed
-        if request and request.job and granted.gpus:
-            changed = _remove_filters(start, request.job) or changed
-        changed = keep_last_request(start.spec) or changed
-        if granted.choice:
-            changed = name_chosen_gpus(start.spec, granted.gpus)
-        if changed:
+        _check_image(start, plan, claim)
+        edited = edit_spec(
+            start.spec,
+            plan,
+            start.host,
+            start.settings,
+            bind=lambda closed: _open_sources(start, closed),
+            poststop=claim.poststop_hooks if claim else (),
+            vram_total_mb=claim.vram_total_mb if claim else 0,
+        )
+        if changed or edited.is_changed:
             start.bundle.write()
         # Where it is refused because it runs already, runc says so, and its bundle and its GPUs stay as they are.
         is_given = claim is None or claim.reserve()
@@ -132,15 +131,9 @@ def _add(start: Start) -> None:
         raise
     finally:
         start.bundle.discard()
-    if request and is_given:
-        _log_grant(start, granted, closed_nodes_note(closed, start.spec))
-
-
-def _remove_filters(start: Start, job: Job) -> bool:
-    # Few containers are started by Slurm.
-    from amd_device_spec.slurm.filters import remove_filters
-
-    return remove_filters(start.spec, job, start.settings)
+    if plan.request and is_given:
+        _say_all(start, (*plan.notes, *edited.notes))
+        _log_grant(start, plan)
 
 
 def _remove_earlier_edits(spec: dict[str, Any]) -> bool:
@@ -161,33 +154,15 @@ def _withdraw(claim: ContainerClaim | None) -> None:
         return
 
 
-def _permitted(start: Start, request: GpuRequest | None) -> GpuRequest | None:
-    """Return the request if this host lets containers ask by environment, else None."""
-    if request is None or is_permitted(start.spec, start.settings):
-        return request
-    policy = start.settings.visible_devices_env
-    start.say("warn", f"{VISIBLE_DEVICES} and Swarm resources are ignored because visible-devices-env is {policy}")
-    return None
-
-
-def _grant(start: Start, request: GpuRequest | None) -> tuple[Grant, ContainerClaim | None]:
-    """Return which GPUs the container gets, and what it has to reserve or, of memory, has reserved."""
-    tracked = may_be_tracking(start.host)
-    granted, gpus = grant_on_host(request, start.host, start.settings)
+def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
+    """Return what the container has to reserve or, where its GPUs had to be chosen, has reserved; None for nothing."""
     # A container that asked for nothing may have been given GPUs by its engine.
-    claim = _claim(start, granted, gpus) if tracked or granted.vram or granted.candidates else None
-    if granted.vram and claim:
-        _drop_limits_of_others(start.spec)
-    if (granted.vram or granted.candidates) and claim:
-        granted = granted.replace(gpus=claim.gpus)
-    return granted, claim
-
-
-def _claim(start: Start, granted: Grant, gpus: Sequence[GpuLocation]) -> ContainerClaim | None:
+    if not (plan.needs_tracker or may_be_tracking(start.host)):
+        return None
     # Most hosts do not track GPUs.
     from amd_gpu_tracker import StartingContainer, claim_container
 
-    call = start.call
+    call, grant = start.call, plan.grant
     container = StartingContainer(
         container_id=call.container_id,
         spec=start.spec,
@@ -195,67 +170,43 @@ def _claim(start: Start, granted: Grant, gpus: Sequence[GpuLocation]) -> Contain
         root=call.root,
         pid_file=absolute(call.pid_file) if call.pid_file else "",
     )
-    vram_mb = granted.vram.mib if granted.vram else 0
     return claim_container(
         start.host,
         container,
-        granted=granted.gpus,
-        located=gpus,
-        kinds=granted.kinds,
-        vram_mb=vram_mb,
-        choice=granted.choice,
-        candidates=granted.candidates,
+        granted=grant.gpus,
+        located=plan.located,
+        kinds=grant.kinds,
+        vram_mb=grant.vram.mib if grant.vram else 0,
+        choice=grant.choice,
+        candidates=grant.candidates,
         privileged_claims_all=start.settings.privileged_claims == "all",
     )
 
 
-def _check_image(start: Start, granted: Grant, claim: ContainerClaim | None) -> None:
+def _check_image(start: Start, plan: StartPlan, claim: ContainerClaim | None) -> None:
     """Refuse a container whose image requires other GPUs, or note it."""
     if not names_requirements(start.spec):
         return
     # Few images require anything.
     from amd_container_runtime.image_requirements import check_image
 
-    for note in check_image(start.host, start.spec, start.settings, claim.gpus if claim else granted.gpus):
+    for note in check_image(start.host, start.spec, start.settings, claim.gpus if claim else plan.grant.gpus):
         start.say("warn", note)
-
-
-def _drop_limits_of_others(spec: dict[str, Any]) -> None:
-    """Leave no memory limit in the environment that an image or a user wrote there."""
-    environment = spec["process"]["env"]
-    environment[:] = [variable for variable in environment if variable.partition("=")[0] not in VRAM_VARIABLES]
-
-
-def _edits(
-    start: Start,
-    nodes: Sequence[DeviceNode],
-    closed: Sequence[DeviceNode],
-    granted: Grant,
-    claim: ContainerClaim | None,
-) -> Edits:
-    return build_edits(
-        nodes,
-        keep_host_mode=start.settings.device_mode == "host",
-        sources=_open_sources(start, closed),
-        poststop=claim.poststop_hooks if claim else (),
-        vram_mb=granted.vram.mib if granted.vram else 0,
-        vram_total_mb=claim.vram_total_mb if claim else 0,
-        vram_headroom_mb=start.settings.swarm_vram_headroom,
-    )
 
 
 def _open_sources(start: Start, closed: Sequence[DeviceNode]) -> dict[str, str]:
     """Return by their paths what is bound in place of nodes that would be closed, {} where nothing can be."""
-    if not closed or start.settings.device_mode == "host" or is_user_namespace():
-        return {}
     from amd_container_runtime.private_nodes import make_private_nodes
 
     return make_private_nodes(start.host, closed)
 
 
-def _log_grant(start: Start, granted: Grant, closed_nodes: str) -> None:
-    for note in filter(None, (*granted.notes, closed_nodes)):
+def _say_all(start: Start, notes: Sequence[str]) -> None:
+    for note in notes:
         start.say("warn", note)
-    numbers = f"[{' '.join(str(gpu.number) for gpu in granted.gpus)}]"
-    chosen_for = {"chosen_for": granted.choice.text} if granted.choice else {}
+
+
+def _log_grant(start: Start, plan: StartPlan) -> None:
+    numbers = f"[{' '.join(str(gpu.number) for gpu in plan.grant.gpus)}]"
+    chosen_for = {"chosen_for": plan.grant.choice.text} if plan.grant.choice else {}
     start.say("info", "Requested GPUs for container", gpu_indices=numbers, **chosen_for)

@@ -21,17 +21,19 @@ if TYPE_CHECKING:
     from amd_device_spec.cdi_text import format_spec as format_spec
     from amd_device_spec.cdi_text import parse_spec as parse_spec
     from amd_device_spec.errors import SpecError as SpecError
-    from amd_device_spec.grant import Grant as Grant
-    from amd_device_spec.grant import decide_grant as decide_grant
     from amd_device_spec.oci import Edits as Edits
     from amd_device_spec.oci import build_edits as build_edits
     from amd_device_spec.oci_annotation import apply_edits as apply_edits
     from amd_device_spec.oci_annotation import remove_edits as remove_edits
     from amd_device_spec.request import GpuRequest as GpuRequest
+    from amd_device_spec.request import Grant as Grant
     from amd_device_spec.request import requested_gpus as requested_gpus
     from amd_device_spec.settings import Settings as Settings
     from amd_device_spec.settings import SettingsError as SettingsError
     from amd_device_spec.settings import read_settings as read_settings
+    from amd_device_spec.start.plan import StartPlan as StartPlan
+    from amd_device_spec.start.plan import decide_grant as decide_grant
+    from amd_device_spec.start.plan import plan_start as plan_start
     from amd_device_spec.validate import Problem as Problem
     from amd_device_spec.validate import form_problems as form_problems
     from amd_device_spec.validate_host import host_problems as host_problems
@@ -50,8 +52,10 @@ _MODULE_BY_NAME = {
     "remove_edits": "oci_annotation",
     "GpuRequest": "request",
     "requested_gpus": "request",
-    "Grant": "grant",
-    "decide_grant": "grant",
+    "Grant": "request",
+    "StartPlan": "start.plan",
+    "plan_start": "start.plan",
+    "decide_grant": "start.plan",
     "Settings": "settings",
     "read_settings": "settings",
     "SettingsError": "settings",

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
+from amd_device_spec.request import Grant
 from amdgpu_discovery.choices.candidates import find_candidates
 from amdgpu_discovery.choices.grammar import Choice, parse_choice
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.selection import ALL, split_items
-from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_device_spec.grant import Node
+    from amd_device_spec.request import Node
     from amd_device_spec.settings import Settings
     from amdgpu_discovery.gpu import Gpu, GpuLocation
 
 EVERY_GPU = Choice(text=ALL, word=ALL, count=0)
 
 
-class ChoiceGrant(Value):
-    """What a choice gets: GPUs, or `candidates` among which the GPU Tracker chooses; as `Grant` has them."""
-
-    gpus: tuple[GpuLocation, ...]
-    choice: Choice | None = None
-    candidates: tuple[Gpu, ...] = ()
-
-
-def grant_choice(request: str, node: Node) -> ChoiceGrant | None:
+def grant_choice(request: str, node: Node) -> Grant | None:
     """Grant all GPUs that fit, or let the GPU Tracker choose; None where the request names GPUs. RequestError."""
     choice = parse_choice(request)
     if choice is None:
         is_all = [item.lower() for item in split_items(request)] == [ALL]
-        return ChoiceGrant(gpus=_located(_find_candidates(EVERY_GPU, node), node)) if is_all and node.gpus else None
+        return Grant(gpus=_located(_find_candidates(EVERY_GPU, node), node)) if is_all and node.gpus else None
     candidates = _find_candidates(choice, node)
     if choice.needs_tracker:
-        return ChoiceGrant(gpus=(), choice=choice, candidates=tuple(candidates))
-    return ChoiceGrant(gpus=_located(candidates, node), choice=choice)
+        return Grant(gpus=(), choice=choice, candidates=tuple(candidates))
+    return Grant(gpus=_located(candidates, node), choice=choice)
 
 
 def choice_rules(settings: Settings) -> ChoiceRules:

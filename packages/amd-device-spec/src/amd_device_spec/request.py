@@ -1,5 +1,6 @@
-"""What a container asks for, read from the environment of its OCI spec as docs/reference/requests.md says.
+"""What a container asks for and what it is granted.
 
+Requests are read from the environment of an OCI spec, as docs/reference/requests.md says.
 `AMD_VISIBLE_DEVICES` is the user's request. Docker Swarm sets `DOCKER_RESOURCE_<KIND>` for each generic resource of a
 task. An image can set both, and nothing in a spec tells who did, so a resource is read only if this node advertises its
 kind (docs/decisions/0003-swarm-has-the-last-word.md).
@@ -14,12 +15,13 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from amd_device_spec.settings import Settings
     from amd_device_spec.slurm_job import Job
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.gpu import Gpu, GpuLocation, UnnumberedGpu
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 SLURM_PREFIX = "SLURM"
@@ -81,6 +83,35 @@ class GpuRequest(Value):
     def names_identities(self) -> bool:
         """Return whether any of this may name a GPU by its id or address, so that numbers alone do not settle it."""
         return bool(self.resources or self.unadvertised) or not names_numbers(self.visible or "")
+
+
+class Grant(Value):
+    """What a request gets on this host.
+
+    Attributes:
+        gpus: The GPUs, by number.
+        notes: A sentence for the log about each thing that was ignored.
+        kinds: The resource kinds by which Swarm chose.
+        vram: Memory of a GPU (in MiB) that the GPU Tracker has yet to choose; then there are no `gpus`.
+        choice: What was asked for, where the request said that and named no GPUs.
+        candidates: The GPUs among which the GPU Tracker has yet to choose; then there are no `gpus`.
+    """
+
+    gpus: tuple[GpuLocation, ...]
+    notes: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    vram: VramRequest | None = None
+    choice: Choice | None = None
+    candidates: tuple[Gpu, ...] = ()
+
+
+class Node(Value):
+    """What a request is held against: the GPUs, the administrator's settings, and what finds out more about GPUs."""
+
+    gpus: Sequence[GpuLocation]
+    settings: Settings
+    unnumbered: Callable[[], Sequence[UnnumberedGpu]]
+    described: Callable[[], Sequence[Gpu]]
 
 
 def requested_gpus(spec: dict[str, Any], settings: Settings) -> GpuRequest | None:

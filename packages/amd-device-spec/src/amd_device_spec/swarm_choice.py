@@ -24,8 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amd_device_spec.grant import Node
-    from amd_device_spec.request import GpuRequest
+    from amd_device_spec.request import GpuRequest, Node
     from amd_device_spec.settings import Settings
 
 # Swarm's amounts are 64-bit integers.

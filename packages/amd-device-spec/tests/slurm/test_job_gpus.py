@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from amd_device_spec.grant import grant_in_job, grant_on_host
 from amd_device_spec.request import requested_gpus
 from amd_device_spec.settings import Settings
-from amd_device_spec.slurm.job_gpus import rules_in_job
+from amd_device_spec.slurm.job_gpus import grant_in_job, rules_in_job
+from amd_device_spec.start.plan import decide_grant, grant_on_host
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
@@ -207,6 +207,8 @@ def got(request, gpus, host):
     if request is None or request.asks_for_nothing:
         return []
     try:
-        return [gpu.number for gpu in grant_in_job(request, request.job, gpus, host, Settings()).gpus]
+        decide = lambda allowed: decide_grant(request, allowed, Settings())  # noqa: E731
+        granted = grant_in_job(request, request.job, gpus, host, Settings(), decide=decide)
+        return [gpu.number for gpu in granted.gpus]
     except RequestError:
         return None

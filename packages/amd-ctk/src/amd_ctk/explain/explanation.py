@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import find_runtime, translate_gpus
-from amd_ctk.explain.plan import Plan, check_image, find_given, plan_start
+from amd_ctk.explain.plan import Plan, check_image, find_given, preview_start
 from amd_ctk.explain.usable import UsableGpus, find_usable, with_host_nodes
 from amd_ctk.explain.variables import Line, describe_variables
 from amd_ctk.explain.visible_inside import look_inside
-from amd_device_spec.grant import Grant
-from amd_device_spec.request import VISIBLE_DEVICES
+from amd_device_spec.request import VISIBLE_DEVICES, Grant
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
@@ -78,7 +77,7 @@ def explain_spec(
 
     `container` is what an engine made the spec of, where that is known.
     """
-    plan = plan_start(spec, host, read_settings(host), container_id=container_id)
+    plan = preview_start(spec, host, read_settings(host), container_id=container_id)
     return _explain(plan, spec, host, container)
 
 

@@ -1,34 +1,22 @@
-"""What the runtime would make of a container's spec: its own functions, in its own order, and nothing written.
+"""What the runtime would make of a container's spec: its own plan and its own edits, and nothing written.
 
-A test holds this against what `amd-container-runtime create` writes, for made-up requests on made-up hosts.
+What a start asks of the GPU Tracker is asked for an answer only. A test holds this against what
+`amd-container-runtime create` writes, for made-up requests on made-up hosts.
 """
 
 from __future__ import annotations
 
 from copy import deepcopy
 
-from amd_ctk.explain.chosen import plan_choice
-from amd_ctk.explain.memory import memory_of, plan_memory
-from amd_ctk.explain.reservation import refusal_of_tracker
-from amd_device_spec.grant import Grant, grant_on_host
-from amd_device_spec.oci import PRIVATE_NODES, Edits, add_edits, build_edits
+from amd_device_spec.oci import PRIVATE_NODES, Edits
 from amd_device_spec.oci_annotation import remove_edits
-from amd_device_spec.request import (
-    VISIBLE_DEVICES,
-    GpuRequest,
-    is_permitted,
-    keep_last_request,
-    name_chosen_gpus,
-    requested_gpus,
-)
-from amd_device_spec.slurm.filters import remove_filters
+from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, Grant, is_permitted, requested_gpus
+from amd_device_spec.start.plan import StartPlan, edit_spec, plan_start
 from amd_gpu_tracker import may_be_tracking
-from amd_gpu_tracker.claims.hook_entries import release_hook
-from amd_gpu_tracker.records.state import open_state
-from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
+from amd_gpu_tracker.claims.preview import preview_choice, preview_memory, preview_poststop, preview_refusal
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, SpecError, ToolkitError
-from amdgpu_discovery.host import is_user_namespace, read_environment
+from amdgpu_discovery.gpu import MEBIBYTE, Gpu
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, names_gpus, names_requirements
 from amdgpu_discovery.requirements.check import check_container
@@ -68,19 +56,25 @@ class Plan(Value):
         return sorted((*self.granted.gpus, *self.given), key=lambda gpu: gpu.number)
 
 
-def plan_start(spec: dict[str, Any], host: Host, settings: Settings, *, container_id: str = "") -> Plan:
+def preview_start(spec: dict[str, Any], host: Host, settings: Settings, *, container_id: str = "") -> Plan:
     """Return what the runtime would do with a container of this spec, which is not changed; SpecError, FileError."""
-    asked = requested_gpus(spec, settings)
-    request = asked if asked and is_permitted(spec, settings) else None
-    notes = () if request is asked else (_not_permitted(settings),)
-    plan = Plan(request=request, spec=_copy(spec), notes=notes)
-    remove_edits(plan.spec)
+    # As it would be written.
+    edited = _copy(spec)
+    remove_edits(edited)
+    decided = StartPlan(request=_permitted_request(spec, settings))
     try:
-        return _plan(plan, host, settings, container_id)
+        decided = plan_start(spec, host, settings)
+        return _preview(decided, edited, host, settings, container_id)
     except SpecError:
         raise
     except ToolkitError as error:
-        return plan.replace(spec=deepcopy(spec), refusals=(error, *_further_refusals(error, request, host)))
+        refusals = (error, *_further_refusals(error, decided.request, host))
+        notes = () if decided.request else decided.notes
+        return Plan(request=decided.request, spec=deepcopy(spec), notes=notes, refusals=refusals)
+
+
+def _permitted_request(spec: dict[str, Any], settings: Settings) -> GpuRequest | None:
+    return requested_gpus(spec, settings) if is_permitted(spec, settings) else None
 
 
 def _copy(spec: dict[str, Any]) -> dict[str, Any]:
@@ -90,25 +84,49 @@ def _copy(spec: dict[str, Any]) -> dict[str, Any]:
         raise FileError("the container's config.json is nested too deeply") from error
 
 
-def _plan(plan: Plan, host: Host, settings: Settings, container_id: str) -> Plan:
-    granted, located = grant_on_host(plan.request, host, settings)
-    if granted.vram:
-        granted = plan_memory(plan.spec, host, granted, granted.vram)
-    elif granted.choice and granted.candidates:
-        claims_all = settings.privileged_claims == "all" and is_privileged(plan.spec)
-        granted = plan_choice(plan.spec, host, granted, located, claims_all=claims_all)
-    else:
-        plan = plan.replace(given=tuple(find_given(plan.spec, host, located, granted)))
-    plan = plan.replace(granted=granted, notes=(*plan.notes, *granted.notes))
+def _preview(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Settings, container_id: str) -> Plan:
+    decided = _with_chosen_gpus(decided, spec, host, settings)
+    grant, located = decided.grant, decided.located
+    given = () if decided.needs_tracker else tuple(find_given(spec, host, located, grant))
+    plan = Plan(request=decided.request, granted=grant, given=given, spec=spec, notes=decided.notes)
     claimed = _find_claimed(plan, host, located, settings)
     # Memory and what is chosen are always reserved; what else is claimed only where it is tracked.
-    is_chosen = bool(granted.vram or granted.candidates)
-    has_claim = is_chosen or (may_be_tracking(host) and bool(claimed))
+    has_claim = decided.needs_tracker or (may_be_tracking(host) and bool(claimed))
     notes = check_image(plan, host, settings, (*plan.gpus, *(claimed if has_claim else ())))
-    plan = _plan_edits(plan.replace(notes=(*plan.notes, *notes)), host, settings, has_claim=has_claim)
-    if not is_chosen and (refusal := refusal_of_tracker(host, claimed, container_id)):
-        return plan.replace(refusals=(refusal,))
-    return plan
+    edited = edit_spec(
+        spec,
+        decided,
+        host,
+        settings,
+        bind=lambda closed: _private_nodes(closed, host),
+        poststop=preview_poststop(host) if has_claim else (),
+        vram_total_mb=_memory_of(grant),
+    )
+    refusal = None if decided.needs_tracker or not has_claim else preview_refusal(host, claimed, container_id)
+    return plan.replace(
+        nodes=edited.nodes,
+        edits=edited.edits,
+        notes=(*plan.notes, *notes, *edited.notes),
+        refusals=(refusal,) if refusal else (),
+    )
+
+
+def _with_chosen_gpus(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Settings) -> StartPlan:
+    """Return the plan with the GPUs that the GPU Tracker would choose now, where it has to choose some."""
+    grant = decided.grant
+    if grant.vram:
+        return decided.with_gpus([preview_memory(spec, host, str(grant.vram), grant.vram.mib)])
+    if grant.choice and grant.candidates:
+        claims_all = settings.privileged_claims == "all" and is_privileged(spec)
+        chosen = preview_choice(spec, host, grant.choice, grant.candidates, decided.located, claims_all=claims_all)
+        return decided.with_gpus(chosen)
+    return decided
+
+
+def _memory_of(granted: Grant) -> int:
+    """Return how much memory the GPU has of which a part is granted, in MiB; 0 where whole GPUs are."""
+    gpus = granted.gpus if granted.vram else ()
+    return sum((gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus if isinstance(gpu, Gpu))
 
 
 def check_image(plan: Plan, host: Host, settings: Settings, gpus: Sequence[GpuLocation]) -> list[str]:
@@ -145,33 +163,8 @@ def find_given(spec: dict[str, Any], host: Host, located: Sequence[GpuLocation],
     return [gpu for gpu in gpus_in_spec(spec, gpus) if gpu.number not in numbers]
 
 
-def _plan_edits(plan: Plan, host: Host, settings: Settings, *, has_claim: bool) -> Plan:
-    nodes = find_device_nodes(host, plan.granted.gpus)
-    closed = closed_nodes(nodes, plan.spec)
-    state = open_state(host, read_environment())
-    edits = build_edits(
-        nodes,
-        keep_host_mode=settings.device_mode == "host",
-        sources=_sources(closed, host, settings),
-        poststop=[release_hook(host, state.run_directory if state.is_rootless else "")] if has_claim else (),
-        vram_mb=plan.granted.vram.mib if plan.granted.vram else 0,
-        vram_total_mb=memory_of(plan.granted),
-        vram_headroom_mb=settings.swarm_vram_headroom,
-    )
-    add_edits(plan.spec, edits)
-    keep_last_request(plan.spec)
-    if plan.granted.choice:
-        name_chosen_gpus(plan.spec, plan.granted.gpus)
-    if plan.request and plan.request.job and plan.granted.gpus:
-        remove_filters(plan.spec, plan.request.job, settings)
-    note = closed_nodes_note(closed, plan.spec)
-    return plan.replace(nodes=tuple(nodes), edits=edits, notes=(*plan.notes, *([note] if note else [])))
-
-
-def _sources(closed: Sequence[DeviceNode], host: Host, settings: Settings) -> dict[str, str]:
+def _private_nodes(closed: Sequence[DeviceNode], host: Host) -> dict[str, str]:
     """Return the private nodes that the runtime would have made."""
-    if settings.device_mode == "host" or is_user_namespace():
-        return {}
     return {node.path: f"{host.path(PRIVATE_NODES)}/{node.major}:{node.minor}" for node in closed}
 
 
@@ -180,8 +173,3 @@ def _locate_gpus(host: Host) -> list[GpuLocation]:
         return locate_gpus(host)
     except DriverUnavailable:
         return []
-
-
-def _not_permitted(settings: Settings) -> str:
-    policy = settings.visible_devices_env
-    return f"{VISIBLE_DEVICES} and Swarm resources are ignored because visible-devices-env is {policy}"

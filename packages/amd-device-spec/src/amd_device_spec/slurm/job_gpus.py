@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_device_spec.request import SLURM_PREFIX
+from amd_device_spec.request import SLURM_PREFIX, VISIBLE_DEVICES, Grant, with_variable
 from amd_device_spec.slurm.conf import (
     GRES_CONF,
     HINT,
@@ -27,8 +27,10 @@ from amdgpu_discovery.unknown_gpus import format_numbers, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from amd_device_spec.request import GpuRequest
+    from amd_device_spec.settings import Settings
     from amd_device_spec.slurm_job import Job
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
@@ -52,6 +54,34 @@ def rules_in_job(rules: ChoiceRules, request: str, host: Host, environment: Mapp
         error = no_gpu_of_job()
         raise RequestError(f"{shown(request)}: {error.message}", hint=error.hint)
     return rules.replace(numbers=tuple(gpu.number for gpu in allowed)) if len(allowed) < len(gpus) else rules
+
+
+def grant_in_job(
+    request: GpuRequest,
+    job: Job,
+    gpus: Sequence[GpuLocation],
+    host: Host,
+    settings: Settings,
+    *,
+    decide: Callable[[Sequence[GpuLocation]], Grant],
+) -> Grant:
+    """Return what a request gets in a job: the job's GPUs, or those that `decide` gives of them where it names some.
+
+    Errors as of `decide`; SlurmError where nobody can tell which GPUs the job has. `gpus` are those that this process
+    may use.
+    """
+    allowed = find_gpus_of_job(job, gpus, host)
+    if not (request.is_named or request.unadvertised):
+        return Grant(gpus=tuple(allowed))
+    if gpus and not allowed:
+        problem = with_variable(VISIBLE_DEVICES, request.visible or "", no_gpu_of_job())
+        if settings.unknown_gpus == "error":
+            raise problem
+        return Grant(gpus=(), notes=(problem.message,))
+    try:
+        return decide(allowed)
+    except RequestError as error:
+        raise with_gpus_of_job(error, [gpu.number for gpu in allowed]) from error
 
 
 def no_gpu_of_job() -> RequestError:

@@ -1,12 +1,29 @@
-"""Decide which GPUs a container's request gets: by the rules, and on a host as it is now.
+"""Decide what a container that starts gets: by the rules, on a host as it is now. Nothing is written.
 
+The runtime acts on the plan, and `amd-ctk explain` tells it. What the GPU Tracker has yet to choose is completed by it.
 The rules, and what an image can do by them, are in docs/reference/requests.md.
 """
 
 from __future__ import annotations
 
-from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES, by_user, with_variable
+from amd_device_spec.oci import VRAM_VARIABLES, Edits, add_edits, build_edits
+from amd_device_spec.request import (
+    SWARM_PREFIX,
+    VISIBLE_DEVICES,
+    GpuRequest,
+    Grant,
+    Node,
+    by_user,
+    is_permitted,
+    keep_last_request,
+    name_chosen_gpus,
+    requested_gpus,
+    with_variable,
+)
+from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, RequestError
+from amdgpu_discovery.gpu import DeviceNode, GpuLocation
+from amdgpu_discovery.host import is_user_namespace
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import ALL, may_be_choice, resolve
 from amdgpu_discovery.value import Value
@@ -14,45 +31,112 @@ from amdgpu_discovery.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
-    from amd_device_spec.request import GpuRequest, VramRequest
     from amd_device_spec.settings import Settings
-    from amd_device_spec.slurm_job import Job
-    from amdgpu_discovery.choices.grammar import Choice
-    from amdgpu_discovery.gpu import Gpu, GpuLocation, UnnumberedGpu
+    from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
     from amdgpu_discovery.host import Host
+
+    # Returns by the path of each node that would be closed what is bound in its place.
+    Bind = Callable[[Sequence[DeviceNode]], dict[str, str]]
 
 # How many things that were ignored the log says one by one: a request can name a thousand unknown GPUs.
 MOST_NOTES = 8
 
 
-class Grant(Value):
-    """What a request gets on this host.
+class StartPlan(Value):
+    """What a container that starts gets.
 
     Attributes:
-        gpus: The GPUs, by number.
-        notes: A sentence for the log about each thing that was ignored.
-        kinds: The resource kinds by which Swarm chose.
-        vram: Memory of a GPU (in MiB) that the GPU Tracker has yet to choose; then there are no `gpus`.
-        choice: What was asked for, where the request said that and named no GPUs.
-        candidates: The GPUs among which the GPU Tracker has yet to choose; then there are no `gpus`.
+        request: What it asks for; None where nothing is asked, or nothing may be.
+        grant: The GPUs, or what the GPU Tracker has yet to choose.
+        located: The GPUs of the host, as far as they were looked at.
+        notes: A sentence for the log about each thing that is ignored.
     """
 
-    gpus: tuple[GpuLocation, ...]
+    request: GpuRequest | None = None
+    grant: Grant = Grant(gpus=())
+    located: tuple[GpuLocation, ...] = ()
     notes: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    vram: VramRequest | None = None
-    choice: Choice | None = None
-    candidates: tuple[Gpu, ...] = ()
+
+    @property
+    def needs_tracker(self) -> bool:
+        """Return whether the GPU Tracker has to choose its GPUs."""
+        return bool(self.grant.vram or self.grant.candidates)
+
+    def with_gpus(self, gpus: Iterable[GpuLocation]) -> StartPlan:
+        """Return the plan with the GPUs that the GPU Tracker chose."""
+        return self.replace(grant=self.grant.replace(gpus=tuple(gpus)))
 
 
-class Node(Value):
-    """What a request is held against: the GPUs, the administrator's settings, and what finds out more about GPUs."""
+class EditedSpec(Value):
+    """What was put into a spec: the nodes and edits, whether anything changed, and what the log says of it."""
 
-    gpus: Sequence[GpuLocation]
-    settings: Settings
-    unnumbered: Callable[[], Sequence[UnnumberedGpu]]
-    described: Callable[[], Sequence[Gpu]]
+    nodes: tuple[DeviceNode, ...]
+    edits: Edits
+    is_changed: bool
+    notes: tuple[str, ...]
+
+
+def plan_start(spec: dict[str, Any], host: Host, settings: Settings) -> StartPlan:
+    """Return what a container of this `spec` gets; RequestError and others where it cannot have what it asks for."""
+    request = requested_gpus(spec, settings)
+    if request is not None and not is_permitted(spec, settings):
+        policy = settings.visible_devices_env
+        note = f"{VISIBLE_DEVICES} and Swarm resources are ignored because visible-devices-env is {policy}"
+        return StartPlan(notes=(note,))
+    grant, located = grant_on_host(request, host, settings)
+    return StartPlan(request=request, grant=grant, located=tuple(located), notes=grant.notes)
+
+
+def edit_spec(
+    spec: dict[str, Any],
+    plan: StartPlan,
+    host: Host,
+    settings: Settings,
+    *,
+    bind: Bind,
+    poststop: Sequence[dict[str, Any]] = (),
+    vram_total_mb: int = 0,
+) -> EditedSpec:
+    """Put what a plan gives into a spec; SpecError, RequestError. `bind` is asked about nodes that would be closed."""
+    grant = plan.grant
+    if grant.vram:
+        _drop_limits_of_others(spec)
+    nodes = find_device_nodes(host, grant.gpus)
+    closed = closed_nodes(nodes, spec)
+    is_bound = closed and settings.device_mode != "host" and not is_user_namespace()
+    edits = build_edits(
+        nodes,
+        keep_host_mode=settings.device_mode == "host",
+        sources=bind(closed) if is_bound else {},
+        poststop=poststop,
+        vram_mb=grant.vram.mib if grant.vram else 0,
+        vram_total_mb=vram_total_mb,
+        vram_headroom_mb=settings.swarm_vram_headroom,
+    )
+    is_changed = add_edits(spec, edits)
+    is_changed = _remove_filters(spec, plan, settings) or is_changed
+    is_changed = keep_last_request(spec) or is_changed
+    if grant.choice:
+        is_changed = name_chosen_gpus(spec, grant.gpus)
+    note = closed_nodes_note(closed, spec)
+    return EditedSpec(nodes=tuple(nodes), edits=edits, is_changed=is_changed, notes=(note,) if note else ())
+
+
+def _drop_limits_of_others(spec: dict[str, Any]) -> None:
+    """Leave no memory limit in the environment that an image or a user wrote there."""
+    environment = spec["process"]["env"]
+    environment[:] = [variable for variable in environment if variable.partition("=")[0] not in VRAM_VARIABLES]
+
+
+def _remove_filters(spec: dict[str, Any], plan: StartPlan, settings: Settings) -> bool:
+    if plan.request is None or plan.request.job is None or not plan.grant.gpus:
+        return False
+    # Few containers are started by Slurm.
+    from amd_device_spec.slurm.filters import remove_filters
+
+    return remove_filters(spec, plan.request.job, settings)
 
 
 def grant_on_host(request: GpuRequest | None, host: Host, settings: Settings) -> tuple[Grant, list[GpuLocation]]:
@@ -95,38 +179,6 @@ def decide_grant(
     return granted.replace(notes=(*granted.notes, *choice.notes), kinds=choice.kinds, vram=choice.vram)
 
 
-def grant_in_job(
-    request: GpuRequest,
-    job: Job,
-    gpus: Sequence[GpuLocation],
-    host: Host,
-    settings: Settings,
-    *,
-    unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple,
-    described: Callable[[], Sequence[Gpu]] = tuple,
-) -> Grant:
-    """Decide what a request gets in a job of Slurm: the job's GPUs, or those of them that it asks for.
-
-    Errors as `decide_grant`; SlurmError where nobody can tell which GPUs the job has. `gpus` are those that this
-    process may use.
-    """
-    # Few containers are started by Slurm.
-    from amd_device_spec.slurm.job_gpus import find_gpus_of_job, no_gpu_of_job, with_gpus_of_job
-
-    allowed = find_gpus_of_job(job, gpus, host)
-    if not (request.is_named or request.unadvertised):
-        return Grant(gpus=tuple(allowed))
-    if gpus and not allowed:
-        problem = with_variable(VISIBLE_DEVICES, request.visible or "", no_gpu_of_job())
-        if settings.unknown_gpus == "error":
-            raise problem
-        return Grant(gpus=(), notes=(problem.message,))
-    try:
-        return decide_grant(request, allowed, settings, unnumbered=unnumbered, described=described)
-    except RequestError as error:
-        raise with_gpus_of_job(error, [gpu.number for gpu in allowed]) from error
-
-
 def _decide_on_host(request: GpuRequest, gpus: list[GpuLocation], host: Host, settings: Settings) -> Grant:
     def unnumbered() -> list[UnnumberedGpu]:
         return _find_unnumbered_gpus(host)
@@ -134,9 +186,15 @@ def _decide_on_host(request: GpuRequest, gpus: list[GpuLocation], host: Host, se
     def described() -> list[Gpu]:
         return _find_gpus(host)
 
+    def decide(allowed: Sequence[GpuLocation]) -> Grant:
+        return decide_grant(request, allowed, settings, unnumbered=unnumbered, described=described)
+
     if request.job is None or request.asks_for_nothing:
-        return decide_grant(request, gpus, settings, unnumbered=unnumbered, described=described)
-    return grant_in_job(request, request.job, gpus, host, settings, unnumbered=unnumbered, described=described)
+        return decide(gpus)
+    # Few containers are started by Slurm.
+    from amd_device_spec.slurm.job_gpus import grant_in_job
+
+    return grant_in_job(request, request.job, gpus, host, settings, decide=decide)
 
 
 def _locate_gpus(request: GpuRequest, host: Host) -> list[GpuLocation]:
@@ -187,8 +245,7 @@ def _grant_choice(value: str, node: Node) -> Grant | None:
     # Most requests name GPUs.
     from amd_device_spec.choice_grant import grant_choice
 
-    granted = grant_choice(value, node)
-    return Grant(**granted.as_dict()) if granted else None
+    return grant_choice(value, node)
 
 
 def _notes_of(variable: str, value: str, problems: Sequence[RequestError], node: Node) -> list[str]:

@@ -1,0 +1,1 @@
+"""What a container that starts gets: the one story that the runtime acts on and `amd-ctk explain` tells."""
