@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+import typer
+
+from amd_ctk.cli.root import app
 from amd_ctk.cli.tree import HELP_BY_COMMAND, Commands
+
+ROOT = typer.main.get_command(app)
 
 
 @pytest.mark.parametrize("name", HELP_BY_COMMAND)
@@ -13,6 +19,37 @@ def test_the_line_of_a_command_is_its_own(name):
 
     assert command.name == name
     assert command.get_short_help_str(limit=200).rstrip(".") == HELP_BY_COMMAND[name].rstrip(".")
+
+
+def all_commands(command, words=()):
+    for name, child in command.commands.items():
+        if not child.hidden:
+            yield " ".join([*words, name]), child
+            if hasattr(child, "commands"):
+                yield from all_commands(child, (*words, name))
+
+
+def test_every_summary_is_whole_in_80_columns():
+    summaries = {words: command.get_short_help_str(limit=200) for words, command in all_commands(ROOT)}
+
+    assert {words: text for words, text in summaries.items() if len(text) > 50} == {}
+
+
+def test_the_value_of_every_option_is_called_by_a_word():
+    helps = {words: command.get_help(typer.Context(command, info_name=words)) for words, command in all_commands(ROOT)}
+
+    assert {words: text for words, text in helps.items() if re.search(r"<(str|int|float|list|tuple|TEXT)", text)} == {}
+    assert {words: text for words, text in helps.items() if re.search(r"\b(TEXT|INTEGER|FLOAT)\b", text)} == {}
+
+
+def test_commands_stand_in_groups_and_none_is_cut(amd_ctk):
+    lines = amd_ctk("--help", COLUMNS="80").stdout.splitlines()
+
+    assert [line for line in lines if line.endswith(":") and line[0] != " "] == [
+        *("Options:", "Containers:", "This host:", "Engines and clusters:", "Settings:")
+    ]
+    assert not [line for line in lines if line.endswith("...") and not line.startswith("Usage")]
+    assert "  run          Run a command with GPUs reserved for it" in lines
 
 
 def test_a_command_is_made_once():

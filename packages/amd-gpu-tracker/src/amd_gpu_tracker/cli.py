@@ -264,7 +264,9 @@ def set_accessibility(tracker: Tracker, words: list[str]) -> None:
 
 def ignore_user(
     context: typer.Context,
-    uid: Annotated[int | None, typer.Argument(min=0, max=LARGEST_UID, help="Number of the user.")] = None,
+    uid: Annotated[
+        int | None, typer.Argument(metavar="UID", min=0, max=LARGEST_UID, help="Number of the user.")
+    ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Read the leases of this user again.")] = False,
 ) -> None:
     """Ignore the leases of a user's rootless containers. Without UID, show which users are ignored."""
@@ -291,7 +293,7 @@ def release(context: typer.Context, container_id: str) -> None:
     print(f"Released GPUs {_list(numbers)} used by container {container_id}", file=sys.stderr)
 
 
-def show_help(context: typer.Context, command: Annotated[str, typer.Argument()] = "") -> None:
+def show_help(context: typer.Context, command: Annotated[str, typer.Argument(metavar="COMMAND")] = "") -> None:
     """Show a list of commands or help for one command."""
     group = context.parent
     if group is None:

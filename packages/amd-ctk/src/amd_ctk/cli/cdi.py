@@ -172,7 +172,7 @@ def watch(
     *,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two checks of the GPUs.")] = 5.0,
 ) -> None:
-    """Keep the generated CDI specs up to date until stopped."""
+    """Keep generated CDI specs up to date until stopped."""
     import signal
 
     from amd_ctk.cdi.watch import find_waiting
@@ -194,7 +194,7 @@ def remove(
     output: Annotated[str, typer.Option(help="Full path of the file.")] = DEFAULT_OUTPUT,
     every: Annotated[bool, typer.Option("--all", help="Remove every generated CDI spec that engines read.")] = False,
 ) -> None:
-    """Remove a generated CDI spec and stop refreshing it."""
+    """Remove a generated spec and stop refreshing it."""
     from amd_ctk.cdi.refresh import find_generated, remove_spec
 
     host = host_to_change(context)

@@ -39,7 +39,7 @@ def show(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Show the current settings and which of them are defaults."""
+    """Show the settings and which are defaults."""
     from amd_ctk.settings_file import is_compiled, read_settings_file
 
     host = host_of(context)
@@ -96,7 +96,10 @@ def unset(context: typer.Context, key: Key) -> None:
 
 @app.command("compile")
 def compile_(context: typer.Context) -> None:
-    """Compile config.toml after editing it by hand, so that container starts read it faster."""
+    """Compile config.toml after you edited it.
+
+    Container starts read the compiled form, which is faster.
+    """
     from amd_ctk.settings_file import compile_settings
 
     if compile_settings(host_to_change(context)):

@@ -46,7 +46,7 @@ def doctor(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say why each check matters.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Find out why containers have no GPU, and say what to do. Nothing is changed without --fix.
+    """Find out why a container has no GPU. Nothing is changed without --fix.
 
     The exit code is 1 where something is bad, 0 where all is well or could not be checked.
     """

@@ -38,11 +38,11 @@ def explain(
     bundle: Annotated[str, typer.Option(help="Explain the container of the OCI bundle in this directory.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Say which GPUs a container would get, and why; nothing is started or changed.
+    """Show which GPUs a container would get, and why.
 
-    Name variables and devices, a whole `docker run` or `podman run` behind --, a service of a Compose file, a
-    running container, or a bundle. The exit code is that of the refusal where the container would not start, and 1
-    where it gets no GPU that it asks for.
+    Nothing is started or changed. Name variables and devices, a whole `docker run` or `podman run` behind --, a service
+    of a Compose file, a running container, or a bundle. The exit code is that of the refusal where the container
+    would not start, and 1 where it gets no GPU that it asks for.
     """
     from amd_ctk.explain.container import Container
     from amd_ctk.explain.text import format_explanation, format_json

@@ -37,9 +37,10 @@ def query(
     ],
     gpus: Annotated[str, typer.Option(help="Which GPUs, as in AMD_VISIBLE_DEVICES.")] = "all",
 ) -> None:
-    """Print facts about GPUs for scripts: a line for each GPU, and of equal lines one.
+    """Print facts about GPUs for scripts.
 
-    The fields are number, gfx, family, model, vram (MiB), partition, pci, driver, rocm, kernel and cpu.
+    There is a line for each GPU, and of equal lines one. The fields are number, gfx, family, model, vram (MiB),
+    partition, pci, driver, rocm, kernel and cpu.
     """
     from amd_ctk.listing import find_listed_gpus
     from amd_ctk.query.fields import format_gpus

@@ -68,7 +68,7 @@ def check(
     deep: Deep = False,
     as_json: Json = False,
 ) -> None:
-    """Check whether an image fits the GPUs and the processor of this host.
+    """Check whether an image fits this host.
 
     Ends with 0 where it fits, 1 where it does not, and 2 where that is not known: the image says nothing about it or
     cannot be read, or there is no driver.
@@ -101,7 +101,7 @@ def pick(
     gpus: Gpus = "all",
     as_json: Json = False,
 ) -> None:
-    """Print the image that fits this host best, of an index or of a list of tags.
+    """Print the image that fits this host best.
 
     Why the others do not fit stands on standard error. Ends with 1 where none fits, and with 2
     where there is nothing to judge or to judge by.
@@ -135,7 +135,7 @@ def matrix(
     rocm: Annotated[str, typer.Option(metavar="LIST", help="Releases of ROCm, such as 6.4,7.2.")] = "",
     version: Annotated[str, typer.Option(metavar="LIST", help="Versions of the image.")] = "",
 ) -> None:
-    """Print a docker-bake.json that builds an image for each combination, named so that 'pick' finds it."""
+    """Print a docker-bake.json for many GPU models."""
     import json
 
     from amd_ctk.image.matrix import build_matrix

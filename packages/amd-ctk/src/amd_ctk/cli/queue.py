@@ -19,7 +19,10 @@ def list_jobs(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Show everybody's jobs: those that have GPUs, and those that wait, in the order in which they came."""
+    """Show who has GPUs, and who waits for some.
+
+    The jobs of all users are shown, in the order in which they came.
+    """
     from amd_ctk.job.listing import print_queue
 
     print_queue(host_of(context), as_json=as_json)
@@ -32,7 +35,10 @@ def cancel(
     *,
     user: Annotated[str, typer.Option(metavar="USER", help="Whose job, for root.")] = "",
 ) -> None:
-    """Take a job out of the queue; its command is not run. A job that has its GPUs is not in the queue any more."""
+    """Take a job out of the queue.
+
+    Its command is not run. A job that has its GPUs is not in the queue any more.
+    """
     from amd_ctk.job.cancelling import cancel_job
     from amd_ctk.job.people import find_owner
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 import amd_gpu_tracker.plain_help  # noqa: F401 - it is enough to import it
 from amd_ctk.cli.failures import report_failures
-from amd_ctk.cli.tree import HELP_BY_COMMAND, Commands
+from amd_ctk.cli.tree import HELP_BY_COMMAND, HELP_BY_GROUP, Commands
 from amd_ctk.cli.words import respell
-from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
+from amd_gpu_tracker.show.standard_output import is_terminal
+from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
 
 
 class RootGroup(TyperGroup):
@@ -27,10 +28,10 @@ class RootGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as Typer calls it
         """Write the list of commands without making them."""
-        width = formatter.width - 6 - max(map(len, HELP_BY_COMMAND))
-        commands = [TyperCommand(name=name, help=text) for name, text in HELP_BY_COMMAND.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl([(command.name, command.get_short_help_str(width)) for command in commands])
+        widest = max(map(len, HELP_BY_COMMAND))
+        for group, commands in HELP_BY_GROUP.items():
+            with formatter.section(group):
+                formatter.write_dl([(f"{name:<{widest}}", text.rstrip(".")) for name, text in commands.items()])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line, which may be spelt as the original takes it."""
@@ -72,12 +73,32 @@ def choose_host(
         bool,
         typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit."),
     ] = False,
+    simulate: Annotated[
+        str, typer.Option("--simulate", metavar="PROFILE", help="Work on a simulated host, such as mi300x-8.")
+    ] = "",
     # RootGroup reads it; the original has it as a global option too.
     debug: Annotated[  # noqa: ARG001
         bool, typer.Option("--debug", "-d", help="Show a stack trace on failure.")
     ] = False,
 ) -> None:
     """Tool to configure AMD Container Toolkit."""
-    if context.invoked_subcommand is None:
+    context.obj = _simulated(context, simulate) if simulate else host_from_environment({ROOT_VARIABLE: host_root})
+    if context.invoked_subcommand is not None:
+        return
+    if is_terminal():
+        from amd_ctk.overview import print_overview
+
+        print_overview(context.obj)
+    else:
         print(context.get_help())
-    context.obj = host_from_environment({ROOT_VARIABLE: host_root})
+
+
+def _simulated(context: typer.Context, profile: str) -> Host:
+    """Return a simulated host that lasts as long as the command."""
+    from tempfile import TemporaryDirectory
+
+    from amdgpu_discovery.simulate import build_host
+
+    directory = TemporaryDirectory(prefix="amd-ctk-")
+    context.call_on_close(directory.cleanup)
+    return build_host(directory.name, profile)

@@ -52,10 +52,11 @@ def run(
         bool, typer.Option("--unit", help="Let the command open no other GPU: run it in a scope of systemd.")
     ] = False,
 ) -> None:
-    """Reserve GPUs, run COMMAND with them, and give them back when it ends.
+    """Run a command with GPUs reserved for it.
 
-    COMMAND sees these GPUs only: AMD_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES are set, and filters of HIP are removed.
-    It may be `docker run` or `podman run`, whose container is given the GPUs. Its exit code is that of this command.
+    The GPUs are given back when COMMAND ends. COMMAND sees these GPUs only: AMD_VISIBLE_DEVICES and
+    ROCR_VISIBLE_DEVICES are set, and filters of HIP are removed. It may be `docker run` or `podman run`, whose
+    container is given the GPUs. Its exit code is that of this command.
     """
     from amd_ctk.job.run import run_job
 

@@ -72,7 +72,7 @@ def configure(
     ] = True,
     restart: Annotated[bool, typer.Option("--restart", help="Restart the engine afterwards.")] = False,
 ) -> None:
-    """Configure a container engine to use the AMD Container Runtime, or remove it."""
+    """Configure an engine for the runtime, or remove it."""
     from amd_ctk.configuration.apply import find_target
     from amd_ctk.configuration.configure_options import ConfigureOptions
 

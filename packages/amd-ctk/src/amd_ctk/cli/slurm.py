@@ -37,7 +37,7 @@ def gres(
     model: Annotated[str, typer.Option("--type", help="Type of the GPUs, if not their model.")] = "",
     node: Node = "",
 ) -> None:
-    """Print gres.conf for the GPUs of this node, in the order of their numbers."""
+    """Print gres.conf for the GPUs of this node."""
     from amd_ctk.slurm.gres import build_gres, format_gres_conf
     from amdgpu_discovery.numbering import require_all_gpus
 
@@ -57,7 +57,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     node: Node = "",
 ) -> None:
-    """Show the GPUs of this node as Slurm's configuration names them, and what is wrong with it."""
+    """Show the GPUs as Slurm is configured for them."""
     from amd_ctk.slurm.status import read_status
     from amd_ctk.slurm.status_text import format_json, format_status
 

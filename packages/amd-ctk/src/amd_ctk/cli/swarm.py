@@ -138,7 +138,7 @@ def status(
     no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Show whole names and ids.")] = False,
     config_path: ConfigPath = "",
 ) -> None:
-    """Show the GPUs that this node has, advertises and has reserved."""
+    """Show what this node has, advertises and reserved."""
     from amd_ctk.swarm.advertisement import read_advertisement
     from amd_ctk.swarm.status_table import format_json
 
@@ -158,7 +158,7 @@ def prune(
     dry_run: DryRun = False,
     keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Keep services that have a failed task.")] = False,
 ) -> None:
-    """Remove finished one-shot services of the swarm; run it on a manager.
+    """Remove finished one-shot services, on a manager.
 
     These are services with the label com.amd.container-toolkit.one-shot=true.
     """
@@ -197,7 +197,7 @@ def submit(
     from_line: Annotated[int, typer.Option("--from-line", min=1, help="Begin at this line of FILE.")] = 1,
     dry_run: DryRun = False,
 ) -> None:
-    """Submit a job for each line of a file: one-shot services, which wait until a node has what they reserve."""
+    """Submit a job for each line of a file."""
     import shlex
 
     from amd_ctk.swarm import jobs
@@ -231,7 +231,7 @@ def constraint(
     gfx: Annotated[str, typer.Option(help="Which of the image's targets.")] = "",
     deep: Annotated[bool, typer.Option("--deep", help="Look into programs and libraries too.")] = False,
 ) -> None:
-    """Print the option of 'docker service create' that keeps an image to nodes with the GPUs it has code for."""
+    """Print the constraint for nodes that fit an image."""
     from amd_ctk.image.bounds import Progress
     from amd_ctk.image.check import told_targets
     from amd_ctk.image.contents import targets_of

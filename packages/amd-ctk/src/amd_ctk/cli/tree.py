@@ -8,26 +8,59 @@ from typing import Any
 
 import typer
 
-# In the order of --help, whose lines these are.
-HELP_BY_COMMAND = {
-    "version": "Show the version.",
-    "doctor": "Find out why containers have no GPU, and say what to do.",
-    "explain": "Say which GPUs a container would get, and why; nothing is started or changed.",
-    "runtime": "runtime related commands for AMD Container Toolkit",
-    "config": "Settings of the AMD Container Toolkit",
-    "cdi": "Container Device Interface related commands",
-    "gpu": "GPU related commands",
-    "image": "Image related commands",
-    "run": "Reserve GPUs, run COMMAND with them, and give them back when it ends.",
-    "reserve": "Reserve GPUs for later.",
-    "release": "Give reserved GPUs back before their time is over.",
-    "queue": "Jobs that have GPUs, and those that wait",
-    "users": "Who may reserve GPUs without root",
-    "report": "Show who used which GPUs, and for how long.",
-    "usage": "Record how busy GPUs are, for reports",
-    "gpu-tracker": "GPU Tracker related commands",
-    "swarm": "Docker Swarm related commands",
-    "slurm": "Slurm related commands",
+# In the order of --help, whose lines these are: at most 50 characters, so that none is cut at 80 columns.
+HELP_BY_GROUP = {
+    "Containers": {
+        "run": "Run a command with GPUs reserved for it.",
+        "explain": "Show which GPUs a container would get, and why.",
+        "image": "Image related commands",
+    },
+    "This host": {
+        "gpu": "GPU related commands",
+        "doctor": "Find out why a container has no GPU.",
+        "gpu-tracker": "GPU Tracker related commands",
+        "queue": "Jobs that have GPUs, and those that wait",
+        "reserve": "Reserve GPUs for later.",
+        "release": "Give reserved GPUs back before their time is over.",
+        "report": "Show who used which GPUs, and for how long.",
+        "usage": "Record how busy GPUs are, for reports",
+    },
+    "Engines and clusters": {
+        "runtime": "runtime related commands for AMD Container Toolkit",
+        "cdi": "Container Device Interface related commands",
+        "swarm": "Docker Swarm related commands",
+        "slurm": "Slurm related commands",
+    },
+    "Settings": {
+        "config": "Settings of the AMD Container Toolkit",
+        "users": "Who may reserve GPUs without root",
+        "version": "Show the version.",
+    },
+}
+HELP_BY_COMMAND = {name: text for commands in HELP_BY_GROUP.values() for name, text in commands.items()}
+# What the value of an option is called in help, for options that do not say so themselves.
+WORD_BY_OPTION = {
+    "--bundle": "DIRECTORY",
+    "--class": "CLASS",
+    "--config-path": "FILE",
+    "--container": "NAME",
+    "--device": "DEVICE",
+    "--from-line": "LINE",
+    "--gfx": "TARGETS",
+    "--gpus": "GPUS",
+    "--interval": "SECONDS",
+    "--kind": "NAME",
+    "--name": "NAME",
+    "--node": "NAME",
+    "--output": "FILE",
+    "--path": "FILE",
+    "--runtime": "ENGINE",
+    "--runtime-name": "NAME",
+    "--runtime-path": "FILE",
+    "--spec-version": "VERSION",
+    "--type": "NAME",
+    "--user": "USER",
+    "--vendor": "VENDOR",
 }
 
 
@@ -60,6 +93,8 @@ def _make(name: str) -> Any:
         add_examples(module.app, name)
         group = typer.main.get_group(module.app)
         group.name = name
+        for command in group.commands.values():
+            _name_values(command)
         return group
     alone = typer.Typer(rich_markup_mode=None, add_completion=False)
     alone.command(
@@ -68,4 +103,15 @@ def _make(name: str) -> Any:
         epilog=examples_of(name),
         context_settings=getattr(module, "SETTINGS", None),
     )(getattr(module, name))
-    return typer.main.get_command(alone)
+    command = typer.main.get_command(alone)
+    _name_values(command)
+    return command
+
+
+def _name_values(command: Any) -> None:
+    """Call the values of a command's options and arguments by words, not by the types that Typer shows."""
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            parameter.metavar = parameter.metavar or parameter.name.upper()
+        elif not parameter.is_flag and parameter.metavar is None:
+            parameter.metavar = next((WORD_BY_OPTION[name] for name in parameter.opts if name in WORD_BY_OPTION), None)

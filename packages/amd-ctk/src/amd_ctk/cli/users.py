@@ -22,12 +22,16 @@ def allow(
     context: typer.Context,
     who: Who,
     *,
-    gpus: Annotated[int | None, typer.Option(min=1, max=MOST_GPUS, help="How many GPUs at once.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option(metavar="COUNT", min=1, max=MOST_GPUS, help="How many GPUs at once.")
+    ] = None,
     groups: Annotated[
         str, typer.Option(metavar="GROUP,...", help="Which GPUs: groups of the setting gpu-groups.")
     ] = "",
 ) -> None:
-    """Let somebody reserve GPUs: 'amd-ctk run', 'reserve' and 'queue' work without root then.
+    """Let somebody reserve GPUs without root.
+
+    'amd-ctk run', 'reserve' and 'queue' then work for them.
 
     What is said about a user counts before what is said about groups, and that before what is said about everyone.
     """

@@ -1,0 +1,91 @@
+"""amd-ctk alone on a terminal, and on a host that is simulated for one command."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.overview import next_command
+from amdgpu_discovery.simulate import build_host
+
+
+@pytest.fixture
+def on_terminal(tmp_path, program):
+    """Return a function that runs amd-ctk on a terminal and returns what is seen."""
+
+    def run(*words):
+        environment = {"PATH": "/nowhere", "AMD_CTK_HOST_ROOT": str(tmp_path / "host"), "TERM": "xterm"}
+        controller, terminal = pty.openpty()
+        with subprocess.Popen([program, *words], env=environment, stdin=terminal, stdout=terminal, stderr=terminal):
+            os.close(terminal)
+            seen = b""
+            try:
+                while part := os.read(controller, 65536):
+                    seen += part
+            except OSError:
+                os.close(controller)
+        return seen.decode().replace("\r\n", "\n")
+
+    return run
+
+
+def test_the_state_of_the_host_and_the_next_command_are_shown(tmp_path, on_terminal, amd_ctk):
+    build_host(tmp_path / "host", "mi210-4", with_links=False)
+    amd_ctk("gpu-tracker", "enable")
+    amd_ctk("runtime", "configure")
+
+    assert on_terminal() == (
+        "Driver   amdgpu 6.10.5\n"
+        "GPUs     4 x MI210\n"
+        "Engines  docker (knows the runtime amd)\n"
+        "Tracker  enabled, 0 of 4 GPUs in use\n"
+        "\n"
+        "Next:    docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.io/rocm/rocm-terminal rocm-smi\n"
+        "Help:    amd-ctk --help\n"
+    )
+
+
+def test_without_a_driver_doctor_is_next(tmp_path, on_terminal):
+    build_host(tmp_path / "host", "no-driver")
+
+    seen = on_terminal()
+
+    assert "GPUs     none\n" in seen
+    assert "Next:    sudo amd-ctk doctor\n" in seen
+
+
+@pytest.mark.parametrize(
+    ("engines", "has_cdi", "command"),
+    [
+        ({"docker": False}, False, "sudo amd-ctk runtime configure"),
+        ({"podman": False}, False, "sudo amd-ctk cdi generate"),
+        ({"podman": False}, True, "amd-ctk gpu list"),
+    ],
+)
+def test_the_next_command_depends_on_what_is_there(engines, has_cdi, command):
+    assert next_command(engines, is_broken=False, has_cdi=has_cdi) == command
+
+
+def test_off_a_terminal_the_help_is_printed(host, amd_ctk):
+    host()
+
+    assert amd_ctk().stdout == amd_ctk("--help").stdout
+
+
+def test_any_command_plays_on_a_simulated_host_that_is_gone_afterwards(tmp_path, amd_ctk):
+    answer = amd_ctk("--simulate", "mi300x-8", "gpu", "list", AMD_CTK_HOST_ROOT="", TMPDIR=str(tmp_path))
+
+    assert (answer.returncode, answer.stdout.splitlines()[0]) == (0, "Found 8 AMD GPU devices")
+    assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_a_profile_that_does_not_exist_is_refused(amd_ctk):
+    answer = amd_ctk("--simulate", "mi300", "gpu", "list", AMD_CTK_HOST_ROOT="")
+
+    assert answer.returncode != 0
+    assert "mi300" in answer.stderr
+    assert "Traceback" not in answer.stderr
