@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 from amd_ctk.engines.known import ENGINES
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
@@ -38,8 +36,10 @@ def print_overview(host: Host) -> None:
 
 def find_engines(host: Host) -> dict[str, bool]:
     """Return the engines of a host, and of each whether it knows the runtime `amd`."""
+    from shutil import which
+
     knows = {name: OUR_RUNTIME in _read(host, engine.config_path) for name, engine in ENGINES.items()}
-    return {name: does for name, does in knows.items() if does or (host.is_this_machine and shutil.which(name))}
+    return {name: does for name, does in knows.items() if does or (host.is_this_machine and which(name))}
 
 
 def format_driver(host: Host, obstacle: str) -> str:
