@@ -52,14 +52,13 @@ def send(path, content):
     """Send anything, and return all that comes back, as JSON where there is something."""
     with connect(path) as connected:
         connected.settimeout(30)
-        try:
-            with suppress(BrokenPipeError):
-                connected.sendall(content)
-            answers = b""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connected.sendall(content)
+        answers = b""
+        # Who is sent away before the request was read is told why, and then that it was not read.
+        with suppress(ConnectionResetError):
             while more := connected.recv(65536):
                 answers += more
-        except ConnectionResetError:
-            return None
         return json.loads(answers.splitlines()[0]) if answers else None
 
 

@@ -8,10 +8,12 @@ from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_bloc
 from amd_gpu_tracker.claims.claim import look_again, new_lease, read_own_lease, refused
 from amd_gpu_tracker.claims.conflicts import LET_USERS, require_readable
 from amd_gpu_tracker.claims.reservation import read_current_policy
+from amd_gpu_tracker.claims.verdicts import name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name
 from amd_gpu_tracker.life.lease_scan import count_once, prune_leases, scan_leases
 from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
+from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.identity import require_same_gpus, require_tracked_gpus
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.choices.candidates import find_candidates
@@ -71,8 +73,9 @@ def reserve_choice(
     GpusChanged as in `reserve`.
     """
     require_tracking(state.read_policy(), choice)
-    # Before the lock is taken: what users wrote must not make others wait for it.
+    # Before the lock is taken: what users wrote, or a driver that hangs, must not make others wait for it.
     others = read_other_leases(state, processes)
+    verdicts = read_verdicts(state.host, gpus)
     state.prepare()
     with lock(state.lock_path):
         stamp, policy = read_current_policy(state, processes)
@@ -83,9 +86,12 @@ def reserve_choice(
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
         scan = prune_leases(state, processes, [other for other in state.lease_paths(locked=True) if other != path])
         require_readable(scan.unreadable)
-        candidates = find_users(gpus, policy, scan, others, is_rootless=state.is_rootless)
+        candidates = with_verdicts(
+            find_users(gpus, policy, scan, others, is_rootless=state.is_rootless), verdicts, read_drains(state.host)
+        )
         chosen = choose(candidates, choice)
         if chosen is None:
+            candidates = name_programs(state.host, candidates, verdicts)
             hint = _hint(candidates, choice)
             raise refused(state, claim, _why_not(state, candidates, choice, scan.living), hint=hint)
         met = claim.replace(wanted=chosen)
@@ -107,9 +113,12 @@ def choose_now(
     require_same_gpus(state.host, policy, locate_gpus(state.host))
     scan = scan_leases(state, processes, state.lease_paths())
     require_readable(scan.unreadable)
-    candidates = find_users(gpus, policy, scan, others, is_rootless=state.is_rootless)
+    verdicts = read_verdicts(state.host, gpus)
+    users = find_users(gpus, policy, scan, others, is_rootless=state.is_rootless)
+    candidates = with_verdicts(users, verdicts, read_drains(state.host))
     chosen = choose(candidates, choice)
     if chosen is None:
+        candidates = name_programs(state.host, candidates, verdicts)
         raise GpusRefused(_why_not(state, candidates, choice, scan.living), hint=_hint(candidates, choice))
     return chosen
 

@@ -31,11 +31,13 @@ class Candidate(Value):
     # What other users wrote of their rootless containers, which must not decide whether a container of root starts.
     shares: tuple[UserLease, ...] = ()
     obstacle: str = ""
+    # Why it is not free although nobody has reserved it: somebody uses it, or something is wrong with it.
+    doubt: str = ""
 
     @property
     def is_free(self) -> bool:
         """Return whether nobody uses it."""
-        return not (self.users or self.shares or self.obstacle)
+        return not (self.users or self.shares or self.obstacle or self.doubt)
 
 
 def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
@@ -43,7 +45,8 @@ def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
 
     Free GPUs and GPUs in use are never mixed: what runs on both has the speed of the slower ones. Among equals, those
     in one XGMI hive come first, then those at one NUMA node, then those with the lowest numbers. Where `auto` finds too
-    few free GPUs, it takes those too that only rootless containers of other users have: any user can write that.
+    few free GPUs, it takes those too that only rootless containers of other users have: any user can write that. GPUs
+    that somebody uses without a reservation, and those with something wrong, come last.
     """
     picks = chain.from_iterable(_best_pick(pool, choice) for pool in _pools(candidates, choice))
     best = next(picks, None)
@@ -81,7 +84,8 @@ def _pools(candidates: Sequence[Candidate], choice: Choice) -> Iterator[list[Can
     yield free
     if choice.word == AUTO:
         usable = [candidate for candidate in candidates if not candidate.obstacle]
-        yield [candidate for candidate in usable if not candidate.users] if free else usable
+        for pool in ([candidate for candidate in usable if not candidate.doubt], usable):
+            yield [candidate for candidate in pool if not candidate.users] if free else pool
 
 
 def _best_pick(pool: Sequence[Candidate], choice: Choice) -> Iterator[list[Candidate]]:
@@ -124,7 +128,7 @@ def _rank(pick: Sequence[Candidate]) -> tuple[int, bool, bool, list[int]]:
 
 
 def _load(candidate: Candidate) -> int:
-    return len(candidate.users) + len(candidate.shares)
+    return len(candidate.users) + len(candidate.shares) + bool(candidate.doubt)
 
 
 def _is_one(values: Sequence[int | None]) -> bool:
@@ -141,7 +145,10 @@ def _taken(candidates: Sequence[Candidate], name_of: Callable[[Lease], str]) -> 
     numbers_by_reason: dict[str, list[int]] = {}
     for candidate in sorted(candidates, key=lambda candidate: not candidate.obstacle):
         if not candidate.is_free:
-            reason = candidate.obstacle or f"in use by {_names(candidate, name_of)}"
+            is_reserved = candidate.users or candidate.shares
+            reason = candidate.obstacle or (
+                f"in use by {_names(candidate, name_of)}" if is_reserved else candidate.doubt
+            )
             numbers_by_reason.setdefault(reason, []).append(candidate.gpu.number)
     reasons = [f"{format_numbers(numbers)} {reason}" for reason, numbers in numbers_by_reason.items()]
     yield from reasons[:NAMES_SHOWN]
@@ -162,5 +169,5 @@ def _names(candidate: Candidate, name_of: Callable[[Lease], str]) -> str:
     names += [
         f"container {shown(each.lease.container_id)} of user {each.uid}" for each in candidate.shares[:NAMES_SHOWN]
     ]
-    more = _load(candidate) - min(len(names), NAMES_SHOWN)
+    more = len(candidate.users) + len(candidate.shares) - min(len(names), NAMES_SHOWN)
     return " and ".join([*names[:NAMES_SHOWN], f"{more} more"] if more > 0 else names)
