@@ -709,7 +709,7 @@ class TestRemovalOfTheDefaultRuntime:
         removed = node("setup", "--remove")
 
         assert (removed.returncode, removed.stderr) == (0, "")
-        assert removed.stdout == SETTINGS_UPDATED + UPDATED + TO_UNLABEL
+        assert removed.stdout == SETTINGS_UPDATED + UPDATED.replace("Updated", "Removed") + TO_UNLABEL
         assert not node.daemon_json.exists()
 
     def test_the_default_of_before_is_restored_and_what_is_not_of_setup_stays(self, node: Node) -> None:
