@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,12 +42,16 @@ LOOKING = ("status", "help", "h")
 
 # Of the jobs that wait.
 MOST_NAMED = 8
+# Nothing tells when a container ends.
+POLL_SECONDS = 1.0
 
 EXAMPLES = {
     "disable": ("disable",),
     "enable": ("enable",),
     "reset": ("reset",),
     "status": ("status", "status --wide", "status --usage", "status --refusals"),
+    "drain": ('drain 5 --reason "fan swap"', "drain 0-3 --wait"),
+    "undrain": ("undrain 5", "undrain all"),
     "ignore": ("ignore 1000", "ignore 1000 --undo"),
     "help": ("help status",),
 }
@@ -161,6 +166,8 @@ def tracker_app(
     )
     for command in (disable, enable, reset, status):
         app.command(command.__name__, epilog=_examples(program, command.__name__))(command)
+    app.command("drain", epilog=_examples(program, "drain"))(drain)
+    app.command("undrain", epilog=_examples(program, "undrain"))(undrain)
     app.command("ignore", epilog=_examples(program, "ignore"))(ignore_user)
     app.command("help", epilog=_examples(program, "help"))(show_help)
     hidden: dict[str, Callable[..., None]] = {"h": show_help, SET: set_gpus, "init": initialize, "release": release}
@@ -260,6 +267,31 @@ def set_accessibility(tracker: Tracker, words: list[str]) -> None:
     _print_change(change, operation)
     if not change.is_complete:
         raise typer.Exit(NotDone.exit_code)
+
+
+def drain(
+    context: typer.Context,
+    gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
+    *,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to those who are refused.")] = "",
+    hours: Annotated[float, typer.Option("--for", metavar="HOURS", min=0, help="End it by itself then.")] = 0,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when nobody has these GPUs any more.")] = False,
+) -> None:
+    """Give nobody these GPUs any more; whoever has one keeps it."""
+    tracker = Tracker(host_of(context), lock=CommandLock)
+    numbers = tracker.drain(gpus, reason=reason, until=time.time() + hours * 3600 if hours else 0)
+    print(f"GPUs {_list(numbers)} are drained")
+    while wait and any(gpu.containers for gpu in tracker.status().gpus if gpu.number in numbers):
+        time.sleep(POLL_SECONDS)
+
+
+def undrain(
+    context: typer.Context,
+    gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
+) -> None:
+    """Give these GPUs out again."""
+    numbers = Tracker(host_of(context), lock=CommandLock).undrain(gpus)
+    print(f"GPUs {_list(numbers)} are given out again" if numbers else "None of these GPUs was drained")
 
 
 def ignore_user(

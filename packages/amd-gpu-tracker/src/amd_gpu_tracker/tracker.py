@@ -156,6 +156,23 @@ class Tracker:
             rules=self._rules,
         )
 
+    def drain(self, request: str, *, reason: str = "", until: float = 0) -> tuple[int, ...]:
+        """Give nobody the GPUs that `request` names any more, and return their numbers; who has one keeps it.
+
+        `reason` is shown to those who are refused; `until` is when it ends by itself, in seconds since 1970 (UTC), 0
+        for never. NotPermitted, RequestError.
+        """
+        from amd_gpu_tracker.claims.draining import drain
+
+        gpus = drain(self._state, request, reason=reason, until=until, by=os.getuid(), lock=self._lock)
+        return tuple(gpu.number for gpu in gpus)
+
+    def undrain(self, request: str) -> tuple[int, ...]:
+        """Give out the GPUs that `request` names again; return the numbers of those that were drained."""
+        from amd_gpu_tracker.claims.draining import undrain
+
+        return tuple(gpu.number for gpu in undrain(self._state, request, lock=self._lock))
+
     def ignored_users(self) -> tuple[int, ...]:
         """Return the users whose leases are not read."""
         return tuple(sorted(read_ignored_users(self._host)))

@@ -110,6 +110,10 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
     passed_over = (path, state.lease_path(handed_on.key)) if handed_on else (path,)
     others = [other for other in state.lease_paths(locked=True) if other not in passed_over]
     swept = _swept(others)
+    if state.has_drains and handed_on is None:
+        from amd_gpu_tracker.claims.draining import refuse_drained
+
+        refuse_drained(state, claim)
     exclusive = policy.exclusive_among(claim.wanted)
     if claim.kinds or exclusive:
         if state.is_rootless:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.claims.claim import new_lease, read_own_lease, refused
 from amd_gpu_tracker.claims.conflicts import HINT, require_readable
+from amd_gpu_tracker.claims.draining import without_drained
 from amd_gpu_tracker.claims.reservation import read_current_policy
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.life.lease_scan import prune_leases
@@ -49,6 +50,7 @@ def reserve_vram(
             return None
         scan = prune_leases(state, processes, [other for other in state.lease_paths() if other != path])
         require_readable(scan.unreadable)
+        gpus = without_drained(state, gpus) if state.has_drains else gpus
         gpu = _choose(state, claim, gpus, free_vram(gpus, vram_mb_by_gpu, scan, policy), vram_mb_by_gpu)
         state.write_lease(new_lease(claim.replace(wanted=[gpu]), processes))
     return gpu

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 # Below it stand `leases/` and the tracker's other files; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
+DRAINS_FILE = "/var/lib/amd-container-toolkit/gpu-tracker-drains.json"
 HISTORY_DIRECTORY = "/var/lib/amd-container-toolkit/history"
 LONGEST_NAME = 200
 # What is left of a container id in a name that would be longer.
@@ -176,6 +177,11 @@ class State:
     def records_history(self) -> bool:
         """Return whether reservations are written down; those of users are not, who can write none of it."""
         return not self.is_rootless and is_directory(f"{self.history_directory}/open")
+
+    @property
+    def has_drains(self) -> bool:
+        """Return whether GPUs may be drained; on most hosts none ever was."""
+        return is_file(self.host.path(DRAINS_FILE))
 
     def write_lease(self, lease: Lease) -> None:
         """Put a lease in its place."""

@@ -1,0 +1,71 @@
+"""Drain GPUs: nobody is given one of them any more, whoever has one keeps it."""
+
+from __future__ import annotations
+
+import time
+
+from amd_gpu_tracker.claims.claim import refused
+from amd_gpu_tracker.errors import needs_root
+from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, read_drains, write_drains
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.selection import select_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from amd_gpu_tracker.claims.claim import Claim, Lock
+    from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.gpu import GpuLocation
+
+HINT = "'amd-ctk gpu-tracker undrain' ends it"
+
+
+def drain(state: State, request: str, *, reason: str, until: float, by: int, lock: Lock) -> list[GpuLocation]:
+    """Drain the GPUs that a request names, and return them; an earlier reason and end are replaced. RequestError."""
+    with _locked(state, lock):
+        gpus = select_gpus(locate_gpus(state.host), request)
+        told = reason[:LONGEST_REASON]
+        drains = {each.key: each for each in read_drains(state.host)}
+        new = (Drain(key=gpu.key, reason=told, since=time.time(), until=until, by=by) for gpu in gpus)
+        write_drains(state.host, {**drains, **{each.key: each for each in new}}.values())
+    return list(gpus)
+
+
+def undrain(state: State, request: str, *, lock: Lock) -> list[GpuLocation]:
+    """Give out the GPUs that a request names again, and return those that were drained. RequestError."""
+    with _locked(state, lock):
+        drains = {each.key: each for each in read_drains(state.host)}
+        gpus = [gpu for gpu in select_gpus(locate_gpus(state.host), request) if gpu.key in drains]
+        if gpus:
+            keys = {gpu.key for gpu in gpus}
+            write_drains(state.host, [each for key, each in drains.items() if key not in keys])
+    return gpus
+
+
+def refuse_drained(state: State, claim: Claim) -> None:
+    """Raise GpusRefused where a claim is for a drained GPU; the caller holds the lock."""
+    drains = {each.key: each for each in read_drains(state.host)}
+    wanted = [gpu for gpu in claim.wanted if gpu.key in drains]
+    if wanted:
+        raise refused(state, claim, _message(wanted, drains[wanted[0].key]), hint=HINT)
+
+
+def without_drained(state: State, gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
+    """Return those of some GPUs that may be given out."""
+    keys = {each.key for each in read_drains(state.host)}
+    return [gpu for gpu in gpus if gpu.key not in keys]
+
+
+def _message(gpus: Sequence[GpuLocation], drained: Drain) -> str:
+    numbers = " and ".join(str(gpu.number) for gpu in gpus)
+    what = f"GPUs {numbers} are" if len(gpus) > 1 else f"GPU {numbers} is"
+    return f"{what} drained{f': {drained.reason}' if drained.reason else ''}"
+
+
+def _locked(state: State, lock: Lock) -> AbstractContextManager[None]:
+    if state.is_rootless:
+        raise needs_root()
+    state.prepare()
+    return lock(state.lock_path)

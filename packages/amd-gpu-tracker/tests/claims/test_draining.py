@@ -1,0 +1,88 @@
+"""Drained GPUs are given to nobody, by no way; who has one keeps it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.errors import GpusRefused
+from amdgpu_discovery.errors import RequestError
+
+
+@pytest.fixture
+def tracker(machine):
+    """Return the tracker of four GPUs."""
+    return machine.tracker
+
+
+def test_a_drained_gpu_is_refused_with_the_reason(machine, tracker):
+    assert tracker.drain("1", reason="fan swap") == (1,)
+
+    with pytest.raises(GpusRefused) as refused:
+        tracker.reserve("a", "0-1")
+
+    assert str(refused.value) == "GPU 1 is drained: fan swap ('amd-ctk gpu-tracker undrain' ends it)"
+    assert tracker.reserve("b", "0,2-3") == (0, 2, 3)
+
+
+def test_who_has_a_drained_gpu_keeps_it_and_nobody_gets_it_after(machine, tracker):
+    tracker.reserve("a", "1")
+    tracker.drain("1")
+
+    assert machine.users()[1] == ["a"]
+    tracker.release("a")
+    with pytest.raises(GpusRefused, match=r"^GPU 1 is drained \("):
+        tracker.reserve("b", "1")
+
+
+def test_a_drain_outlives_boot_and_reset_and_ends_with_undrain(machine, tracker):
+    tracker.drain("1-2", reason="fan swap")
+
+    machine.boot()
+    machine.tracker.reset()
+    with pytest.raises(GpusRefused, match="GPUs 1 and 2 are drained: fan swap"):
+        machine.tracker.reserve("a", "all")
+
+    assert machine.tracker.undrain("all") == (1, 2)
+    assert machine.tracker.reserve("a", "all") == (0, 1, 2, 3)
+
+
+def test_a_drain_that_has_an_end_is_over_then(tracker):
+    tracker.drain("1", until=1.0)
+
+    assert tracker.reserve("a", "1") == (1,)
+
+
+def test_a_gpu_that_does_not_exist_is_not_drained(tracker):
+    with pytest.raises(RequestError, match="GPU 9 does not exist"):
+        tracker.drain("0,9")
+
+    assert tracker.reserve("a", "0") == (0,)
+
+
+def test_no_start_gets_a_gpu_after_the_drain_has_returned(machine, tracker):
+    late: list[str] = []
+    drained = threading.Event()
+
+    def start(name: str) -> None:
+        began_late = drained.is_set()
+        try:
+            Tracker(machine.host, processes=machine.processes).reserve(name, "1")
+        except GpusRefused:
+            return
+        if began_late:
+            late.append(name)
+
+    threads = [threading.Thread(target=start, args=(f"c{number}",)) for number in range(50)]
+    for thread in threads[:25]:
+        thread.start()
+    tracker.drain("1")
+    drained.set()
+    for thread in threads[25:]:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+
+    assert late == []
