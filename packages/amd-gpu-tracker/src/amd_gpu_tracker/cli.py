@@ -273,13 +273,18 @@ def drain(
     context: typer.Context,
     gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
     *,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to those who are refused.")] = "",
-    hours: Annotated[float, typer.Option("--for", metavar="HOURS", min=0, help="End it by itself then.")] = 0,
+    reason: Annotated[str, typer.Option("--reason", metavar="REASON", help="Shown to those who are refused.")] = "",
+    hours: Annotated[
+        float, typer.Option("--for", metavar="HOURS", show_default=False, help="End it by itself then.")
+    ] = 0,
     wait: Annotated[bool, typer.Option("--wait", help="Return when nobody has these GPUs any more.")] = False,
 ) -> None:
-    """Give nobody these GPUs any more; whoever has one keeps it."""
+    """Give these GPUs to nobody any more.
+
+    Whoever has one keeps it.
+    """
     tracker = Tracker(host_of(context), lock=CommandLock)
-    numbers = tracker.drain(gpus, reason=reason, until=time.time() + hours * 3600 if hours else 0)
+    numbers = tracker.drain(gpus, reason=reason, until=time.time() + hours * 3600 if hours > 0 else 0)
     print(f"GPUs {_list(numbers)} are drained")
     while wait and any(gpu.containers for gpu in tracker.status().gpus if gpu.number in numbers):
         time.sleep(POLL_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -160,3 +161,13 @@ def test_a_sick_host_can_be_recorded_and_built_again(host_with, tmp_path):
     }
     again = build_host(tmp_path / "again", recorded, with_links=False)
     assert read_health(again, ADDRESSES) == read_health(host, ADDRESSES)
+
+
+def test_a_file_that_hangs_keeps_no_lock_of_the_caller(tmp_path):
+    os.mkfifo(tmp_path / "hangs")
+    with open(tmp_path / "lock", "w", encoding="utf-8") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        read_in_child([[str(tmp_path / "hangs")]], seconds=0.2)
+
+    with open(tmp_path / "lock", encoding="utf-8") as free:
+        fcntl.flock(free, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,14 +13,16 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from amd_gpu_tracker.claims.claim import Lock
+    from amd_gpu_tracker.claims.verdicts import Verdict
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
 
 
 class AccessibilityChange(Value):
@@ -65,6 +67,7 @@ def change_accessibility(
     # Before the lock is taken: what users wrote must not make others wait for it.
     is_chosen = choice is not None and choice.needs_tracker
     users = read_user_leases(state, processes) if exclusive or is_chosen else UserLeases()
+    verdicts = _read_verdicts(state.host) if is_chosen else {}
     state.prepare()
     with lock(state.lock_path):
         policy = state.read_policy()
@@ -72,7 +75,7 @@ def change_accessibility(
             return AccessibilityChange(tracked=False)
         gpus = locate_gpus(state.host)
         require_same_gpus(state.host, policy, gpus)
-        chosen = _choose(state, choice, users, processes, rules) if choice else ()
+        chosen = _choose(state, choice, users, verdicts=verdicts, processes=processes, rules=rules) if choice else ()
         resolution = Resolution(gpus=chosen, unknown=(), broken_ranges=()) if choice else resolve(gpus, request)
         scan = prune_leases(state, processes, state.lease_paths(locked=True))
         in_use = [gpu for gpu in resolution.gpus if exclusive and scan.count_users(gpu.key) > 1]
@@ -96,7 +99,13 @@ def change_accessibility(
 
 
 def _choose(
-    state: State, choice: Choice, users: UserLeases, processes: Processes, rules: ChoiceRules
+    state: State,
+    choice: Choice,
+    users: UserLeases,
+    *,
+    verdicts: Mapping[int, Verdict],
+    processes: Processes,
+    rules: ChoiceRules,
 ) -> tuple[GpuLocation, ...]:
     """Return the GPUs of a choice. The caller holds the lock, so they stay free until it is done."""
     # Most requests name GPUs.
@@ -107,7 +116,16 @@ def _choose(
     candidates = find_candidates(choice, find_gpus(state.host), rules)
     if not choice.needs_tracker:
         return tuple(candidates)
-    return tuple(choose_now(state, choice, candidates, OtherLeases(of_users=users.proved), processes=processes))
+    others = OtherLeases(of_users=users.proved)
+    return tuple(choose_now(state, choice, candidates, others, processes=processes, verdicts=verdicts))
+
+
+def _read_verdicts(host: Host) -> dict[int, Verdict]:
+    """Return how GPUs are; before the lock is taken, because a driver that hangs must not make others wait for it."""
+    from amd_gpu_tracker.claims.verdicts import read_verdicts
+    from amdgpu_discovery.discover import find_gpus
+
+    return read_verdicts(host, find_gpus(host))
 
 
 def _share_what_users_took(

@@ -26,10 +26,11 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from amd_gpu_tracker.claims.claim import Claim, Lock
+    from amd_gpu_tracker.claims.verdicts import Verdict
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
@@ -102,18 +103,25 @@ def reserve_choice(
 
 
 def choose_now(
-    state: State, choice: Choice, gpus: Sequence[Gpu], others: OtherLeases, *, processes: Processes
+    state: State,
+    choice: Choice,
+    gpus: Sequence[Gpu],
+    others: OtherLeases,
+    *,
+    processes: Processes,
+    verdicts: Mapping[int, Verdict] | None = None,
 ) -> list[Gpu]:
     """Return what a choice would take now; nothing is reserved or written. Errors as `reserve_choice`.
 
-    The `others` were read before the caller took the lock.
+    The `others` were read before the caller took the lock, and so were the `verdicts`; where nobody holds it, they need
+    not be given.
     """
     policy = state.read_policy()
     require_tracking(policy, choice)
     require_same_gpus(state.host, policy, locate_gpus(state.host))
     scan = scan_leases(state, processes, state.lease_paths())
     require_readable(scan.unreadable)
-    verdicts = read_verdicts(state.host, gpus)
+    verdicts = read_verdicts(state.host, gpus) if verdicts is None else verdicts
     users = find_users(gpus, policy, scan, others, is_rootless=state.is_rootless)
     candidates = with_verdicts(users, verdicts, read_drains(state.host))
     chosen = choose(candidates, choice)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Of one attribute: a page, but for the list of bad pages (34 bytes each) and files that grow on a simulated host.
 LARGEST_ATTRIBUTE = 256 * 1024
 LARGEST_ANSWER = 64 * 1024
+# The kernel's own limit for a process that did not ask for more (NR_OPEN of fs.h).
+MOST_DESCRIPTORS = 1024 * 1024
 
 
 class Answer(Value):
@@ -73,6 +75,9 @@ def _read_with_one_child(paths: Sequence[str], answers: dict[str, Answer], until
 def _answer(paths: Sequence[str], writer: int) -> None:
     """Write a line of JSON for each file, and end; the process of the caller must not go on here."""
     try:
+        # It may hang for ever, and with it would whatever lock the caller has open.
+        os.closerange(3, writer)
+        os.closerange(writer + 1, MOST_DESCRIPTORS)
         for path in paths:
             os.write(writer, dumps(_read(path)) + b"\n")
     finally:
