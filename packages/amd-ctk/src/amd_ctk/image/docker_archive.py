@@ -71,7 +71,7 @@ def read_archive(stream: Readable, name: str, progress: Progress, *, deep: bool)
     except RecursionError as error:
         # tarfile calls itself for each header that describes the next one.
         raise ImageError(f"{name} is not an archive of an image: it has too many headers for one member") from error
-    except (tarfile.TarError, EOFError, zlib.error, LZMAError, ValueError) as error:
+    except (tarfile.TarError, EOFError, IndexError, zlib.error, LZMAError, ValueError) as error:
         raise ImageError(f"{name} is not an archive of an image: {error}") from error
     return parts.combine(name)
 
@@ -96,12 +96,23 @@ class BoundedHeader(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> BoundedHeader:
         """Read a header; ReadError for one that is larger than any name, or that no image has."""
         made = super().frombuf(buf, encoding, errors)
-        if ord(made.type) in EXTENSIONS and made.size > LARGEST_HEADER:
-            raise tarfile.ReadError("a name in it is longer than 1 MiB")
-        if made.type == tarfile.GNUTYPE_SPARSE:
-            # No engine writes one, and tarfile ends with an IndexError where the map of one is cut off.
-            raise tarfile.ReadError("a member is a sparse file")
+        _require_bounded(made)
         return made
+
+    @classmethod
+    def _frombuf(cls, buf: Any, encoding: Any, errors: Any, **options: Any) -> Any:
+        # What Python 3.13 reads headers with, and later releases of 3.11 and 3.12.
+        made = super()._frombuf(buf, encoding, errors, **options)  # type: ignore[misc]
+        _require_bounded(made)
+        return made
+
+
+def _require_bounded(made: tarfile.TarInfo) -> None:
+    if ord(made.type) in EXTENSIONS and made.size > LARGEST_HEADER:
+        raise tarfile.ReadError("a name in it is longer than 1 MiB")
+    if made.type == tarfile.GNUTYPE_SPARSE:
+        # No engine writes one, and tarfile ends with an IndexError where the map of one is cut off.
+        raise tarfile.ReadError("a member is a sparse file")
 
 
 class Parts:
