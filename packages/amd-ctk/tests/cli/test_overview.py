@@ -36,7 +36,7 @@ def on_terminal(tmp_path, program):
 def test_the_state_of_the_host_and_the_next_command_are_shown(tmp_path, on_terminal, amd_ctk):
     build_host(tmp_path / "host", "mi210-4", with_links=False)
     amd_ctk("gpu-tracker", "enable")
-    amd_ctk("runtime", "configure")
+    amd_ctk("runtime", "configure", "--no-validate", "--runtime-path=/usr/bin/amd-container-runtime")
 
     assert on_terminal() == (
         "Driver   amdgpu 6.10.5\n"

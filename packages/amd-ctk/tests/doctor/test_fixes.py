@@ -531,7 +531,9 @@ def move(machine, source, target):
 
 
 def run_amd_ctk(machine, *words):
-    environment = {"PATH": "/usr/bin", "HOME": str(machine.root), "AMD_CTK_HOST_ROOT": str(machine.root)}
+    # This distribution is tested without the one that brings the runtime, too.
+    path = f"{os.path.dirname(amd_runtime(machine))}:/usr/bin"
+    environment = {"PATH": path, "HOME": str(machine.root), "AMD_CTK_HOST_ROOT": str(machine.root)}
     subprocess.run([sys.executable, "-m", "amd_ctk", *words], env=environment, check=True, timeout=60)
 
 
