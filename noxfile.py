@@ -129,7 +129,7 @@ def swarm(session: nox.Session) -> None:
     """Run tasks in real swarms of one and of two nodes; write their table. Example: nox -s swarm -- -k two_nodes"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    page = {} if session.posargs else {"AMD_SWARM_PAGE": "docs/reference/swarm.md"}
+    page = {} if session.posargs else {"AMD_SWARM_PAGE": "docs/maintain/test-results.md"}
     run_pytest(session, *STOP_ENGINES, "tests-integration/swarm", *session.posargs, env=page)
 
 
@@ -139,7 +139,7 @@ def slurm(session: nox.Session) -> None:
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed beside Slurm.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
-    pages = {"AMD_SLURM_PAGE": "docs/reference/slurm.md", "AMD_MAKESPAN_PAGE": "docs/maintain/queue.md"}
+    pages = {"AMD_SLURM_PAGE": "docs/maintain/test-results.md", "AMD_MAKESPAN_PAGE": "docs/maintain/queue.md"}
     pages = {} if session.posargs else pages
     run_pytest(session, *STOP_ENGINES, "tests-integration/slurm", *session.posargs, env=pages)
 
@@ -195,7 +195,7 @@ def kernel(session: nox.Session) -> None:
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed there.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
-    page = {} if session.posargs else {"AMD_KERNELS_PAGE": "docs/reference/kernels.md"}
+    page = {} if session.posargs else {"AMD_KERNELS_PAGE": "docs/maintain/test-results.md"}
     run_pytest(session, *STOP_ENGINES, "tests-integration/kernel", *session.posargs, env=page)
 
 
@@ -239,7 +239,7 @@ def install(session: nox.Session) -> None:
     install_wheels(session, *NEEDS)
     session.install("hatchling>=1.22", "pip", *SBOM_TOOLS, *TEST_TOOLS)
     # A part of the tests makes a part of the table.
-    page = {} if session.posargs else {"AMD_PACKAGES_PAGE": "docs/reference/packages.md"}
+    page = {} if session.posargs else {"AMD_PACKAGES_PAGE": "docs/maintain/test-results.md"}
     run_pytest(session, *STOP_ENGINES, "tests-integration/install", *session.posargs, env=page)
 
 

@@ -236,13 +236,14 @@ def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
     """Yield the section of a command and of those below it, in the order in which help shows them."""
     prose, _, as_it_stands = (command.help or "").partition(VERBATIM)
     usage = as_it_stands.replace(VERBATIM, "").strip() or _usage(command, words)
-    yield from (f"{'#' * depth} {words}", "", _sentences(prose), "", "```text", usage, "```", "")
+    examples = (command.epilog or "").removeprefix(f"{VERBATIM}Examples:\n")
+    shown = usage if examples in ("", usage) else f"{usage}\n\n# for example\n{examples}"
+    yield from (f"{'#' * depth} {words}", "", _sentences(prose), "")
+    if shown != f"{words} COMMAND ...":
+        yield from ("```text", shown, "```", "")
     rows = [_parameter_row(parameter) for parameter in command.params if _is_shown(parameter)]
     if rows:
         yield from ("| argument or option | description |", "|---|---|", *rows, "")
-    examples = (command.epilog or "").removeprefix(f"{VERBATIM}Examples:\n")
-    if examples:
-        yield from ("Examples:", "", "```text", examples, "```", "")
     for name, child in getattr(command, "commands", {}).items():
         if not child.hidden:
             yield from _command_lines(child, f"{words} {name}", depth=min(depth + 1, 4))
@@ -270,7 +271,8 @@ def _is_option(parameter: Any) -> bool:
 
 
 def _parameter_row(parameter: Any) -> str:
-    names = ", ".join(f"`{name}`" for name in _names(parameter))
+    # A `|` would end the cell, in code as well.
+    names = ", ".join(f"`{name}`" for name in _names(parameter)).replace("|", "/")
     text = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|")
     default = getattr(parameter.default, "value", parameter.default)
     shown = f" Default: `{default}`." if isinstance(default, str) and default else ""

@@ -1,4 +1,4 @@
-"""A real kernel, its amdgpu driver, cgroup version 2 alone, and nodes that open; see docs/reference/kernels.md."""
+"""A real kernel, its amdgpu driver, cgroup version 2 alone, and nodes that open; see docs/maintain/test-results.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of docs/reference that say what was seen in which system, a row for each test."""
+"""Tables of docs/maintain that say in which system how many tests passed, and which did not."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
     # What a column is called, and the version below it.
     System = tuple[str, str]
+
+
+# The row of those that need no row of their own.
+PASSED = "tests that passed"
 
 
 class Matrix:
@@ -52,8 +56,11 @@ class Matrix:
         answers = EngineAnswers(self._session)
         for system, version in dict.fromkeys((*self._systems.values(), *([self._other] if self._other else []))):
             results = {question: result for (question, asked), result in self._results.items() if asked[0] == system}
+            if results:
+                answers.note(system, version, PASSED, str(list(results.values()).count("yes")))
             for question, result in results.items():
-                answers.note(system, version, question, result)
+                if result != "yes":
+                    answers.note(system, version, question, result)
             # A part of the systems leaves the columns of the others as they are.
             if not results:
                 answers.keep(page, system)

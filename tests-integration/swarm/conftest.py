@@ -45,7 +45,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_sessionfinish() -> None:
-    """Write docs/reference/swarm.md if asked for."""
+    """Write docs/maintain/test-results.md if asked for."""
     MATRIX.write_if_asked("AMD_SWARM_PAGE")
 
 
