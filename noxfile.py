@@ -229,7 +229,7 @@ def images(session: nox.Session) -> None:
     """Read targets of Debian's ROCm in images of real tools; write their table. Example: nox -s images -- -k rand"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    page = {} if session.posargs else {"AMD_IMAGES_PAGE": "docs/how-to/immutable-images.md"}
+    page = {} if session.posargs else {"AMD_IMAGES_PAGE": "docs/maintain/test-results.md"}
     run_pytest(session, *STOP_ENGINES, "tests-integration/images", *session.posargs, env=page)
 
 

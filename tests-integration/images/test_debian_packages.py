@@ -30,7 +30,7 @@ NAME = re.compile(r"gfx[0-9a-f]+(?=[-_.a-z0-9]*\.(?:co|dat|hsaco)$)")
 
 @pytest.fixture(scope="module")
 def answers():
-    """Return what notes a row of the table in docs/how-to/immutable-images.md, which is written if asked for."""
+    """Return what notes a row of the table in docs/maintain/test-results.md, which is written if asked for."""
     answers = EngineAnswers("images")
     yield answers
     if page := os.environ.get("AMD_IMAGES_PAGE"):
