@@ -168,7 +168,7 @@ def profiles_page() -> str:
 
 
 def python_page(package: str) -> str:
-    """Return the page of what a package offers; the site fills each line `:::` in from the docstring."""
+    """Return the page of what a package offers; the site fills `:::` in from the docstrings."""
     module = import_module(package)
     about, _, more = (module.__doc__ or "").partition("\n")
     return "\n".join(
@@ -183,7 +183,12 @@ def python_page(package: str) -> str:
             "[How to use it from Python](../../how-to/python.md) has examples. The site builder fills this page in",
             f"from the docstrings; in a checkout, `python -m pydoc {package}.{module.__all__[0]}` shows the same.",
             "",
-            *(line for name in module.__all__ for line in (f"## {name}", "", f"::: {package}.{name}", "")),
+            f"::: {package}",
+            "    options:",
+            "      heading_level: 2",
+            "      members:",
+            *(f"        - {name}" for name in module.__all__),
+            "",
         ]
     )
 
@@ -241,9 +246,9 @@ def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
     yield from (f"{'#' * depth} {words}", "", _sentences(prose), "")
     if shown != f"{words} COMMAND ...":
         yield from ("```text", shown, "```", "")
-    rows = [_parameter_row(parameter) for parameter in command.params if _is_shown(parameter)]
+    rows = [_parameter_line(parameter) for parameter in command.params if _is_shown(parameter)]
     if rows:
-        yield from ("| argument or option | description |", "|---|---|", *rows, "")
+        yield from (*rows, "")
     for name, child in getattr(command, "commands", {}).items():
         if not child.hidden:
             yield from _command_lines(child, f"{words} {name}", depth=min(depth + 1, 4))
@@ -270,13 +275,12 @@ def _is_option(parameter: Any) -> bool:
     return bool(parameter.opts[0].startswith("-"))
 
 
-def _parameter_row(parameter: Any) -> str:
-    # A `|` would end the cell, in code as well.
-    names = ", ".join(f"`{name}`" for name in _names(parameter)).replace("|", "/")
-    text = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|")
+def _parameter_line(parameter: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in _names(parameter))
+    text = " ".join((getattr(parameter, "help", None) or "").split())
     default = getattr(parameter.default, "value", parameter.default)
     shown = f" Default: `{default}`." if isinstance(default, str) and default else ""
-    return f"| {names} | {text}{shown} |"
+    return f"- {names}: {text}{shown}"
 
 
 def _names(parameter: Any) -> list[str]:
