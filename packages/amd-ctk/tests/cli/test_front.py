@@ -158,6 +158,7 @@ SPELLINGS = [
     "--wait",
     "--wait=",
     "--unit",
+    "--each=x",
     "--",
     "-x",
     "0",
@@ -175,6 +176,7 @@ def test_what_is_read_without_typer_is_what_typer_reads(words):
     context = command.make_context("run", respell(command, words))
 
     defaults = {"gpus": None, "count": None, "wait": None, "name": "", "unit": False, "reservation": ""}
+    defaults |= {"each": "", "output": "", "at_once": None, "from_line": None}
     read = {**context.params, "words": list(context.params["words"])}
     assert read == {**defaults, **parsed[0], "words": parsed[1]}
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.swarm.errors import SwarmError
-from amd_ctk.swarm.jobs import Job, Template, parse_jobs, read_parameters, service_command
+from amd_ctk.parameters import ParametersError, read_parameters
+from amd_ctk.swarm.jobs import Job, Template, parse_jobs, service_command
 from amd_ctk.swarm.resources import Resource
+from amdgpu_discovery.errors import ToolkitError
 
 
 def test_each_line_is_a_job_and_its_words_are_those_of_a_shell():
@@ -34,7 +35,7 @@ def test_each_line_is_a_job_and_its_words_are_those_of_a_shell():
     ],
 )
 def test_what_is_no_list_of_jobs_is_refused(name, text, sentence):
-    with pytest.raises(SwarmError) as refused:
+    with pytest.raises(ToolkitError) as refused:
         parse_jobs(name, text, "params.txt")
 
     assert refused.value.message == sentence
@@ -47,10 +48,10 @@ def test_a_file_is_read_up_to_its_bound(tmp_path):
 
     path.write_bytes(b"1\n" * (1 << 19) + b"1")
 
-    with pytest.raises(SwarmError) as refused:
+    with pytest.raises(ParametersError) as refused:
         read_parameters(str(path))
     assert refused.value.message == f"{path} has more than 1048576 bytes"
-    with pytest.raises(SwarmError) as refused:
+    with pytest.raises(ParametersError) as refused:
         read_parameters("/dev/zero")
     assert refused.value.message == "/dev/zero has more than 1048576 bytes"
 
@@ -67,7 +68,7 @@ def test_what_is_no_text_is_refused(tmp_path, make, sentence):
     path = tmp_path / "params.txt"
     make(path)
 
-    with pytest.raises(SwarmError) as refused:
+    with pytest.raises(ParametersError) as refused:
         read_parameters(str(path))
 
     assert refused.value.message == f"{path} {sentence}"

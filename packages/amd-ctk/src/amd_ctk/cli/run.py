@@ -48,6 +48,16 @@ def run(
     reservation: Annotated[
         str, typer.Option(metavar="NAME", help="Use the GPUs of a reservation, as 'amd-ctk reserve' made it.")
     ] = "",
+    each: Annotated[
+        str, typer.Option(metavar="FILE", help="Run a job for each line of FILE; - is standard input.")
+    ] = "",
+    output: Annotated[str, typer.Option(metavar="DIR", help="Where each job's log goes, as LINE.log.")] = "",
+    at_once: Annotated[
+        int | None, typer.Option("--at-once", metavar="COUNT", min=1, help="How many jobs at once. Default: one a GPU.")
+    ] = None,
+    from_line: Annotated[
+        int | None, typer.Option("--from-line", metavar="LINE", min=1, help="Begin at this line of FILE.")
+    ] = None,
     unit: Annotated[
         bool, typer.Option("--unit", help="Let the command open no other GPU: run it in a scope of systemd.")
     ] = False,
@@ -57,7 +67,17 @@ def run(
     The GPUs are given back when COMMAND ends. COMMAND sees these GPUs only: AMD_VISIBLE_DEVICES and
     ROCR_VISIBLE_DEVICES are set, and filters of HIP are removed. It may be `docker run` or `podman run`, whose
     container is given the GPUs. Its exit code is that of this command.
+
+    With --each, the command runs once for each line of FILE, which stands for {} in it. The exit code is the number of
+    jobs that failed.
     """
     from amd_ctk.job.run import run_job
 
-    run_job(host_of(context), words, gpus=gpus, count=count, wait=wait, name=name, reservation=reservation, unit=unit)
+    host = host_of(context)
+    options: dict[str, Any] = {"gpus": gpus, "count": count, "reservation": reservation, "unit": unit}
+    if each or output or at_once or from_line:
+        from amd_ctk.job.each import parse_each, run_each
+
+        chosen = parse_each(each, output, at_once, from_line)
+        run_each(host, chosen, words, name=name, wait=wait or "", **options)
+    run_job(host, words, name=name, wait=wait, **options)

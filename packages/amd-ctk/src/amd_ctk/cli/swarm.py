@@ -200,6 +200,7 @@ def submit(
     """Submit a job for each line of a file."""
     import shlex
 
+    from amd_ctk.parameters import read_parameters
     from amd_ctk.swarm import jobs
     from amd_gpu_tracker.records.plain_text import printable
 
@@ -209,12 +210,7 @@ def submit(
         image=image,
         command=tuple(command or ()),
     )
-    parsed = jobs.parse_jobs(name, jobs.read_parameters(each), each)
-    chosen = [job for job in parsed if job.line >= from_line]
-    if not chosen:
-        raise SwarmError(
-            f"{each} has no line with parameters from line {from_line} on", hint=f"the last one is {parsed[-1].line}"
-        )
+    chosen = jobs.parse_jobs(name, read_parameters(each), each, first=from_line)
     if dry_run:
         for job in chosen:
             print(printable(shlex.join(jobs.service_command(job, template))))

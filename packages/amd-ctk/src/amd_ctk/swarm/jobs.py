@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-
+from amd_ctk.parameters import lines_from, parse_lines
 from amd_ctk.swarm.docker import docker
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.services import LABEL
-from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -17,8 +14,6 @@ if TYPE_CHECKING:
 
     from amd_ctk.swarm.resources import Resource
 
-STANDARD_INPUT = "-"
-LARGEST_BYTES = 1 << 20
 # As many services in one call; more would keep a manager busy for minutes.
 MOST_JOBS = 1000
 # A service's name is a host name on its networks (moby, daemon/cluster/controllers/plugin and swarmkit's validateName).
@@ -55,35 +50,16 @@ class Template(Value):
     command: tuple[str, ...]
 
 
-def read_parameters(path: str) -> str:
-    """Return the text of a file, `-` for standard input; SwarmError where it is none or too long."""
-    try:
-        if path == STANDARD_INPUT:
-            content = sys.stdin.buffer.read(LARGEST_BYTES + 1)
-        else:
-            # A named pipe waits for its writer, as standard input does.
-            with open(path, "rb") as file:
-                content = file.read(LARGEST_BYTES + 1)
-        if len(content) > LARGEST_BYTES:
-            raise SwarmError(f"{path} has more than {LARGEST_BYTES} bytes", hint="submit it in parts")
-        return content.decode()
-    except OSError as error:
-        raise SwarmError(f"{path} cannot be read: {reason(error)}") from error
-    except UnicodeDecodeError as error:
-        raise SwarmError(f"{path} is not text in UTF-8") from error
-
-
-def parse_jobs(name: str, text: str, where: str) -> list[Job]:
-    """Return a job for each line that is neither empty nor a comment (#); it has words as in a shell. SwarmError."""
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if _has_parameters(line)]
-    if not lines:
-        raise SwarmError(f"{where} has no line with parameters")
+def parse_jobs(name: str, text: str, where: str, *, first: int = 1) -> list[Job]:
+    """Return a job for each line with parameters, from the line `first` on; ParametersError, SwarmError."""
+    lines = parse_lines(text, where)
     if len(lines) > MOST_JOBS:
         raise SwarmError(
             f"{where} has {len(lines)} lines with parameters, {MOST_JOBS} at most", hint="submit it in parts"
         )
-    _require_name(f"{name}-{lines[-1][0]}")
-    return [Job(name=f"{name}-{number}", line=number, words=_split(line, number, where)) for number, line in lines]
+    _require_name(f"{name}-{lines[-1].number}")
+    chosen = lines_from(lines, first, where)
+    return [Job(name=f"{name}-{line.number}", line=line.number, words=line.words) for line in chosen]
 
 
 def require_new_names(jobs: Sequence[Job]) -> None:
@@ -115,20 +91,6 @@ def service_command(job: Job, template: Template) -> list[str]:
     options += [f"--generic-resource={resource}" for resource in template.resources]
     options += [f"--constraint={constraint}" for constraint in template.constraints]
     return ["docker", "service", "create", *options, template.image, *template.command, *job.words]
-
-
-def _has_parameters(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
-
-
-def _split(line: str, number: int, where: str) -> tuple[str, ...]:
-    try:
-        words = tuple(shlex.split(line))
-    except ValueError as error:
-        raise SwarmError(f"line {number} of {where} cannot be split into words: {str(error).lower()}") from error
-    if any("\0" in word for word in words):
-        raise SwarmError(f"line {number} of {where} has a byte of zero")
-    return words
 
 
 def _require_name(longest: str) -> None:

@@ -1,0 +1,226 @@
+"""Run a command once for each line of a file: some at a time, each with GPUs and a log of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import deque
+from contextlib import suppress
+from functools import partial
+
+from amd_ctk.job.run import run_job
+from amd_ctk.job.start import end_by, require_command
+from amd_ctk.job.words import default_name
+from amd_ctk.parameters import lines_from, parse_lines, read_parameters
+from amd_ctk.stderr import say, say_last
+from amd_gpu_tracker.records.plain_text import printable
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import FrameType
+    from typing import Any, NoReturn
+
+    from amd_ctk.parameters import Line
+    from amdgpu_discovery.host import Host
+
+# Where a line stands in the command.
+PLACE = "{}"
+# Exit codes from 126 on mean something else; GNU parallel counts as this does.
+MOST_FAILED = 101
+# Of failed lines, in the last message.
+MOST_NAMED = 20
+# What ends the jobs, too.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HANDLED = (*ENDING, signal.SIGTSTP)
+NEW_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class EachRefused(ToolkitError):
+    """Options of `run` that only go together."""
+
+    exit_code = 2
+
+
+class Each(Value):
+    """What `--each` and the options beside it say.
+
+    Attributes:
+        file: The file with a line for each job, `-` for standard input.
+        output: The directory for the logs.
+        at_once: How many jobs run or wait for GPUs at the same time; 0 for as many as there are GPUs.
+        first: The line to begin with.
+    """
+
+    file: str
+    output: str
+    at_once: int = 0
+    first: int = 1
+
+
+def parse_each(file: str, output: str, at_once: int | None, first: int | None) -> Each:
+    """Return what these options say, of which there is one at least; EachRefused."""
+    if not file:
+        raise EachRefused("--output, --at-once and --from-line are for jobs of --each", hint="add --each=FILE")
+    if not output:
+        raise EachRefused("--each needs a directory for the logs", hint="add --output=DIR")
+    return Each(file=file, output=output, at_once=at_once or 0, first=first or 1)
+
+
+def run_each(host: Host, each: Each, words: Sequence[str], *, name: str, **options: Any) -> NoReturn:
+    """Run a job for each line; end with the number of those that failed, at most 101, or by the signal that came.
+
+    `options` are those of `run_job`. ParametersError, CannotRun and FileError before the first has begun.
+    """
+    lines = lines_from(parse_lines(read_parameters(each.file), each.file), each.first, each.file)
+    if PLACE not in words[0]:
+        require_command(words, options["wait"])
+    _make_directory(each.output)
+    name = name or default_name(words, os.getpid())
+    at_once = each.at_once or len(locate_gpus(host)) or 1
+    waiting = deque(lines)
+    with _Jobs(each.output) as jobs:
+        while jobs.running or (waiting and not jobs.ended_by):
+            if waiting and not jobs.ended_by and len(jobs.running) < at_once:
+                line = waiting.popleft()
+                job = partial(run_job, host, _words_for(line, words), name=f"{name}-{line.number}", **options)
+                jobs.start(line.number, job)
+            else:
+                jobs.wait_for_one()
+    _end(jobs, [*jobs.unfinished, *(line.number for line in waiting)], len(lines))
+
+
+def _make_directory(path: str) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise FileError(
+            f"{path} cannot be made: {reason(error)}", hint="name another directory for the logs"
+        ) from error
+
+
+def _words_for(line: Line, words: Sequence[str]) -> list[str]:
+    """Return the words of a job: the line in place of each {}, or its words at the end where there is none."""
+    if any(PLACE in word for word in words):
+        return [word.replace(PLACE, line.text) for word in words]
+    return [*words, *line.words]
+
+
+def _end(jobs: _Jobs, unfinished: Sequence[int], count: int) -> NoReturn:
+    """Say how it went, and end as that says."""
+    if jobs.ended_by:
+        if unfinished:
+            ended = count - len(unfinished)
+            say(f"Stopped after {ended} of {count} jobs. Go on with --from-line={min(unfinished)}")
+        end_by(jobs.ended_by)
+    failed = sorted(jobs.failed)
+    lines = ", ".join(map(str, failed[:MOST_NAMED])) + (" and more" if len(failed) > MOST_NAMED else "")
+    result = f", {len(failed)} failed: {_plural('line', len(failed))} {lines}" if failed else ""
+    say(f"{count} {_plural('job', count)} ended{result}")
+    sys.exit(min(len(failed), MOST_FAILED))
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+class _Jobs:
+    """The jobs that run, and how others ended; signals that come meanwhile are passed on to them.
+
+    Each leads a process group of its own, so that its descendants get these signals, and each gets them once.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.running: dict[int, int] = {}
+        self.failed: list[int] = []
+        self.unfinished: list[int] = []
+        self.ended_by = 0
+        self._directory = directory
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Jobs:
+        self._before = {number: signal.getsignal(number) for number in HANDLED}
+        for number in ENDING:
+            # Whoever started this with nohup meant the jobs.
+            if self._before[number] != signal.SIG_IGN:
+                signal.signal(number, self._end_all)
+        signal.signal(signal.SIGTSTP, self._stop_all)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def start(self, line: int, run: Callable[[], object]) -> None:
+        """Start the job of a line, whose log is named after it."""
+        # A signal that came before the job is known would not reach it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+        pid = os.fork()
+        if pid == 0:
+            self._become(line, run)
+        self.running[pid] = line
+        # Both sides do it, because either may be the first.
+        with suppress(OSError):
+            os.setpgid(pid, pid)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+
+    def wait_for_one(self) -> None:
+        """Wait until a job ends, and say so where it failed."""
+        pid, status = os.wait()
+        line, code = self.running.pop(pid), os.waitstatus_to_exitcode(status)
+        if self.ended_by:
+            self.unfinished += [line] if code else []
+        elif code:
+            self.failed.append(line)
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
+            say(printable(f"Line {line} {how}: see {self._log(line)}"))
+
+    def _become(self, line: int, run: Callable[[], object]) -> NoReturn:
+        try:
+            os.setpgid(0, 0)
+            self._restore()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+            self._write_to_log(line)
+            run()
+        except ToolkitError as error:
+            say_last(printable(str(error)))
+            os._exit(error.exit_code)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        # What is above this on the stack is the other process's business.
+        os._exit(1)
+
+    def _write_to_log(self, line: int) -> None:
+        path = self._log(line)
+        try:
+            log = os.open(path, NEW_LOG, 0o666)
+        except OSError as error:
+            raise FileError(f"{path} cannot be written: {reason(error)}") from error
+        os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+
+    def _log(self, line: int) -> str:
+        return os.path.join(self._directory, f"{line}.log")
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _end_all(self, number: int, _: FrameType | None) -> None:
+        self.ended_by = number
+        self._tell_all(number)
+
+    def _stop_all(self, *_: object) -> None:
+        # The kernel ignores SIGTSTP in groups without a shell.
+        self._tell_all(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._tell_all(signal.SIGCONT)
+
+    def _tell_all(self, number: int) -> None:
+        for pid in self.running:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, number)

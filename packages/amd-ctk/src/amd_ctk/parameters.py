@@ -1,0 +1,84 @@
+"""A file with the parameters of many jobs: a job for each line, as `run --each` and `swarm submit --each` take it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STANDARD_INPUT = "-"
+LARGEST_BYTES = 1 << 20
+
+
+class ParametersError(ToolkitError):
+    """A file of parameters that cannot be used."""
+
+
+class Line(Value):
+    """A line with parameters.
+
+    Attributes:
+        number: Which line of the file, from 1.
+        text: What it says, without white space around it.
+        words: Its words, as a shell splits them.
+    """
+
+    number: int
+    text: str
+    words: tuple[str, ...]
+
+
+def read_parameters(path: str) -> str:
+    """Return the text of a file, `-` for standard input; ParametersError where it is none or too long."""
+    try:
+        if path == STANDARD_INPUT:
+            content = sys.stdin.buffer.read(LARGEST_BYTES + 1)
+        else:
+            # A named pipe waits for its writer, as standard input does.
+            with open(path, "rb") as file:
+                content = file.read(LARGEST_BYTES + 1)
+        if len(content) > LARGEST_BYTES:
+            raise ParametersError(f"{path} has more than {LARGEST_BYTES} bytes", hint="submit it in parts")
+        return content.decode()
+    except OSError as error:
+        raise ParametersError(f"{path} cannot be read: {reason(error)}") from error
+    except UnicodeDecodeError as error:
+        raise ParametersError(f"{path} is not text in UTF-8") from error
+
+
+def parse_lines(text: str, where: str) -> list[Line]:
+    """Return the lines that are neither empty nor a comment (#); ParametersError."""
+    lines = [
+        Line(number=number, text=line.strip(), words=_split(line, number, where))
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if not lines:
+        raise ParametersError(f"{where} has no line with parameters")
+    return lines
+
+
+def lines_from(lines: Sequence[Line], first: int, where: str) -> list[Line]:
+    """Return the lines from a number on; ParametersError where there is none."""
+    chosen = [line for line in lines if line.number >= first]
+    if not chosen:
+        raise ParametersError(
+            f"{where} has no line with parameters from line {first} on", hint=f"the last one is {lines[-1].number}"
+        )
+    return chosen
+
+
+def _split(line: str, number: int, where: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(line))
+    except ValueError as error:
+        raise ParametersError(f"line {number} of {where} cannot be split into words: {str(error).lower()}") from error
+    if any("\0" in word for word in words):
+        raise ParametersError(f"line {number} of {where} has a byte of zero")
+    return words
