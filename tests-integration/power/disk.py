@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -26,6 +27,10 @@ DAEMON_JSON = '{\n  "log-level": "warn"\n}\n'
 WATCHED = ("etc/docker", "etc/containers", "etc/cdi", "etc/amd-container-toolkit", "var/lib/amd-container-toolkit")
 # Made again wherever it does not fit, which programs see by its stamp; see docs/reference/config.md.
 NOT_COMPARED = ("config.compiled", ".lock")
+# Lines with times, of which a power cut may take the last; see docs/how-to/report.md. What is in them is counted.
+HISTORY = "var/lib/amd-container-toolkit/history/"
+# Of a drain: when it began and ends.
+TIMES = re.compile(r'"(since|until)":[1-9][0-9.]*')
 # What an interrupted write leaves, which nobody reads.
 LEFT_OVER = ".tmp"
 FSTAB = "/dev/vda / ext4 rw 0 1\ntmpfs /srv/host/run tmpfs mode=755 0 0\n"
@@ -114,7 +119,8 @@ def read_files(root: Path) -> dict[str, str]:
     host = root / HOST
     found = (path for directory in WATCHED for path in sorted((host / directory).rglob("*")) if path.is_file())
     kept = (path for path in found if not path.name.endswith((*NOT_COMPARED, LEFT_OVER)))
-    return {os.fspath(path.relative_to(host)): path.read_text(errors="replace") for path in kept}
+    contents = {os.fspath(path.relative_to(host)): path.read_text(errors="replace") for path in kept}
+    return {path: TIMES.sub(r'"\1":1', content) for path, content in contents.items() if not path.startswith(HISTORY)}
 
 
 def _write_bundle(root: Path, name: str, request: str) -> None:

@@ -12,6 +12,8 @@ export {ON_HOST}
 {CTK} gpu list
 {CTK} config show
 {CTK} gpu-tracker status
+{CTK} report
+test -z "$(ls /srv/host/var/lib/amd-container-toolkit/history/open)"
 {CTK} explain -e AMD_VISIBLE_DEVICES=0
 for spec in $(find /srv/host/etc/cdi -name '*.json'); do {CTK} cdi validate --path "$spec"; done
 """
@@ -26,6 +28,7 @@ exit 1
 GOES_ON = f"""
 export {ON_HOST}
 {CTK} gpu-tracker enable || true
+{CTK} gpu-tracker undrain all
 {CTK} gpu-tracker 1 exclusive
 {CTK} cdi generate
 {CTK} cdi refresh

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kernel.image import Image
 from power.disk import copy_disk, make_disk, mounted, on_host, read_files
 from power.machine import Machine
-from power.work import JOBS, ON_HOST, steps
+from power.work import JOBS, ON_HOST, REPORT, read_starts, steps
 
 # They write no file that is compared.
 ONLY_IN_THE_MACHINE = ("create", "upgrade")
@@ -19,13 +19,17 @@ echo $begin $(cut -d ' ' -f 1 /proc/uptime)"""
 
 
 class Saved(NamedTuple):
-    """What every cut begins with, the files after each step of each job, and how many seconds a job takes."""
+    """What every cut begins with, the files after each step of each job, and how many seconds a job takes.
+
+    `starts` is how many reservations the history has.
+    """
 
     image: Image
     disk: Path
     state: Path
     files: dict[str, list[dict[str, str]]]
     seconds: dict[str, float]
+    starts: int
 
 
 def save_machine(image: Image, directory: Path) -> Saved:
@@ -41,9 +45,10 @@ def save_machine(image: Image, directory: Path) -> Saved:
     seconds = {"upgrade": _time(machine, "upgrade")}
     machine.slow_disk()
     seconds |= {job: _time(machine, job) for job in JOBS if job != "upgrade"}
+    starts, _ = read_starts(machine.run(REPORT))
     machine.run("sync")
     machine.save(state)
-    return Saved(image, disk, state, files, seconds)
+    return Saved(image, disk, state, files, seconds, starts)
 
 
 def continue_machine(saved: Saved) -> Machine:

@@ -12,7 +12,7 @@ from power.look import ANSWERS, BOOTED, CLAIM_INSIDE, CLAIM_OUTSIDE, FINISH_UPGR
 from power.machine import Machine
 from power.saved import continue_machine
 from power.tally import CUTS, CUTS_FOR_A_BOOT, note_cut
-from power.work import CUT, JOBS, NOTHING, ON_HOST, SLEEPING, read_progress, script
+from power.work import CUT, JOBS, NOTHING, ON_HOST, REPORT, SLEEPING, read_progress, read_starts, script
 
 pytestmark = [pytest.mark.e2e, pytest.mark.power, pytest.mark.timeout(2 * 3600)]
 
@@ -39,8 +39,8 @@ def test_a_reboot_keeps_what_was_decided_and_forgets_containers(saved):
 
 @pytest.mark.parametrize("number", range(1, CUTS + 1))
 def test_a_power_cut_loses_nothing_confirmed_and_breaks_nothing(saved, number):
-    # In turn, so that each is cut equally often.
-    job = list(JOBS)[number % len(JOBS)]
+    # In turn, so that each is cut equally often, and another one before each boot.
+    job = list(JOBS)[(number + number // CUTS_FOR_A_BOOT) % len(JOBS)]
     machine = continue_machine(saved)
     if job == "upgrade":
         machine.slow_disk(0)
@@ -52,6 +52,10 @@ def test_a_power_cut_loses_nothing_confirmed_and_breaks_nothing(saved, number):
     goes_on = f"{FINISH_UPGRADE if job == 'upgrade' else ''}{GOES_ON}"
     with mounted(machine.disk) as root:
         assert wrong_files(saved, job, progress, read_files(root)) == {}
+        starts, not_read = read_starts(in_root(root, REPORT).stdout)
+        # What had not reached the disk is lost, and may leave half a line.
+        assert saved.starts <= starts <= saved.starts + progress.begun
+        assert not_read <= 1
         if number % CUTS_FOR_A_BOOT:
             in_root(root, ANSWERS)
             in_root(root, f"{goes_on}{CLAIM_OUTSIDE}")

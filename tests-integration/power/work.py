@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ RUN = "amd-container-runtime --root /run/power run --detach --bundle"
 END = " && runc --root /run/power kill c1 KILL && amd-container-runtime --root /run/power delete --force c1"
 SLEEPING = f"{RUN} /srv/bundles/exclusive c1 >/dev/null 2>&1"
 CONFIGURE = f"{CTK} runtime configure --no-validate"
+REPORT = f"{ON_HOST} {CTK} report --json 2>/dev/null"
 # Each begins and ends with the files as SET_UP leaves them.
 JOBS = {
     "exclusive": (
@@ -22,6 +24,11 @@ JOBS = {
         f"{CTK} gpu-tracker 0,2-3 shared",
     ),
     "enable": (f"{CTK} gpu-tracker disable", f"{CTK} gpu-tracker enable", f"{CTK} gpu-tracker 1 exclusive"),
+    "drain": (
+        f"{CTK} gpu-tracker drain 2 --reason 'fan swap'",
+        f"{CTK} gpu-tracker drain 3 --for 48",
+        f"{CTK} gpu-tracker undrain 2-3",
+    ),
     "docker": (f"{CONFIGURE} --set-as-default", f"{CONFIGURE} --remove", CONFIGURE),
     "podman": (f"{CONFIGURE} --runtime=podman", f"{CONFIGURE} --runtime=podman --remove"),
     "settings": (f"{CTK} config set log-level info", f"{CTK} config unset log-level"),
@@ -91,3 +98,9 @@ def read_progress(console: str, job: str) -> Progress:
         if word in latest and name.startswith(f"{job} "):
             latest[word] = int(name.removeprefix(f"{job} "))
     return Progress(latest["confirmed"], latest["begin"])
+
+
+def read_starts(report: str) -> tuple[int, int]:
+    """Return how many reservations a report counts, and how many lines of the history it could not read."""
+    document = json.loads(report)
+    return document["all"]["starts"], document["lines_not_read"]
