@@ -42,6 +42,7 @@ class Machine:
         self.pids = count(101)
         self.user: int | None = None
         self.replaced = 0
+        self.lost_paths: list[str] = []
         self.boot()
 
     def boot(self) -> None:
@@ -131,6 +132,28 @@ class Machine:
         self.count_generation()
         path = self.host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/unique_id")
         Path(path).write_text(f"{self.replaced:016x}\n")
+
+    def lose(self, *numbers: int) -> None:
+        """Take GPUs off the bus, with all that is on their boards; the others keep their minors and nodes."""
+        gpus = locate_gpus(self.host)
+        addresses = {str(gpu.pci_address) for gpu in gpus if gpu.number in numbers}
+        paths = [f"/sys/bus/pci/devices/{address}" for address in addresses]
+        paths += [f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}" for address in addresses]
+        for gpu in gpus:
+            if str(gpu.pci_address) in addresses:
+                paths.append(f"/sys/class/kfd/kfd/topology/nodes/{gpu.kfd_node}")
+                paths += [f"/sys/class/drm/renderD{gpu.render_minor}", f"/sys/class/drm/card{gpu.card_minor}"]
+        for path in paths:
+            os.rename(self.host.path(path), self.directory / f"lost{len(self.lost_paths)}")
+            self.lost_paths.append(path)
+        self.count_generation()
+
+    def bring_back(self) -> None:
+        """Put back what was lost."""
+        for place, path in enumerate(self.lost_paths):
+            os.rename(self.directory / f"lost{place}", self.host.path(path))
+        self.lost_paths.clear()
+        self.count_generation()
 
     def count_generation(self) -> None:
         """Do what KFD does whenever its nodes change."""

@@ -338,7 +338,9 @@ def test_json_says_everything(command, sleeper):
             }
         ],
         "has_unreadable": False,
+        "tracked_number": None,
     }
+    assert document["lost"] == []
 
 
 def test_the_wide_table_says_since_when_and_how(command, sleeper):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import posix
 
 from amd_device_spec.oci import is_edited
+from amd_device_spec.request import requested_gpus
 from amd_device_spec.start.plan import edit_spec, plan_start
 from amd_gpu_tracker import may_be_tracking
-from amdgpu_discovery.errors import FileError, SpecError, ToolkitError, reason
+from amdgpu_discovery.errors import FileError, RequestError, SpecError, ToolkitError, reason
 from amdgpu_discovery.files import absolute, behind_links, directory_of, put_in_place, write_beside
 from amdgpu_discovery.oci_spec import names_requirements, read_spec
 from amdgpu_discovery.plain_json import dumps
@@ -101,7 +102,7 @@ def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> 
 
 
 def _add(start: Start) -> None:
-    plan = plan_start(start.spec, start.host, start.settings)
+    plan = _plan(start)
     if plan.request is None:
         _say_all(start, plan.notes)
     # What an earlier start put in is neither asked for nor given by the engine.
@@ -134,6 +135,23 @@ def _add(start: Start) -> None:
     if plan.request and is_given:
         _say_all(start, (*plan.notes, *edited.notes))
         _log_grant(start, plan)
+
+
+def _plan(start: Start) -> StartPlan:
+    try:
+        return plan_start(start.spec, start.host, start.settings)
+    except RequestError:
+        _explain_numbers(start)
+        raise
+
+
+def _explain_numbers(start: Start) -> None:
+    """Raise NumbersChanged where a request cannot be met because a GPU that is tracked is lost."""
+    request = requested_gpus(start.spec, start.settings)
+    if request is not None and request.visible and may_be_tracking(start.host):
+        from amd_gpu_tracker.records.numbers import refuse_old_numbers
+
+        refuse_old_numbers(start.host, [request.visible])
 
 
 def _remove_earlier_edits(spec: dict[str, Any]) -> bool:
@@ -179,8 +197,21 @@ def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
         vram_mb=grant.vram.mib if grant.vram else 0,
         choice=grant.choice,
         candidates=grant.candidates,
+        asked=_words_of_user(start, plan),
         privileged_claims_all=start.settings.privileged_claims == "all",
     )
+
+
+def _words_of_user(start: Start, plan: StartPlan) -> tuple[str, ...]:
+    """Return what may name GPUs by number; Swarm names none so."""
+    request, grant = plan.request, plan.grant
+    if request is None or request.visible is None or grant.kinds:
+        return ()
+    if grant.choice is None:
+        return (request.visible,)
+    from amd_device_spec.choice_grant import choice_rules
+
+    return choice_rules(start.settings).words_behind(request.visible, grant.choice)
 
 
 def _check_image(start: Start, plan: StartPlan, claim: ContainerClaim | None) -> None:

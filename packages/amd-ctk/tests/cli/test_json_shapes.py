@@ -14,6 +14,7 @@ from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.queue import Queue
 from amdgpu_discovery import load_profile
+from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
 
 SCHEMAS = Path(__file__).parents[4] / "docs/reference/schemas"
@@ -128,6 +129,17 @@ def test_uses_and_refusals_have_their_shape(host, amd_ctk):
 
     assert [use["container_id"] for use in status["gpus"][2]["containers"]] == ["nightly-job"]
     assert [refusal["container_id"] for refusal in refusals] == ["other-job"]
+
+
+def test_a_lost_gpu_has_its_shape(host, amd_ctk, tmp_path):
+    made = host()
+    Tracker(made).enable()
+    gpu = locate_gpus(made)[3]
+    Path(made.path(f"/sys/class/kfd/kfd/topology/nodes/{gpu.kfd_node}")).rename(tmp_path / "lost")
+
+    status = check(amd_ctk, "gpu-tracker-status")
+
+    assert [lost["pci_address"] for lost in status["lost"]] == [str(gpu.pci_address)]
 
 
 def test_usage_has_its_shape(host, amd_ctk):

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from amdgpu_discovery.errors import FileError, ToolkitError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class GpusRefused(ToolkitError):
     """GPUs that a container may not have, in the words of the GPU Tracker guide."""
 
 
 class GpusChanged(ToolkitError):
-    """The GPUs are not those for which accessibility was set, in the words of the guide."""
+    """The GPUs are not those for which accessibility was set, in the words of the guide.
 
-    def __init__(self) -> None:
+    Attributes:
+        gone: `GpuLocation.key` of the tracked GPUs that are not there as they were.
+        living: A sentence about each container and job that lives on one of these, where that was looked for.
+    """
+
+    def __init__(self, gone: Iterable[str] = (), living: tuple[str, ...] = ()) -> None:
+        """Say which tracked GPUs are `gone`, and who is `living` on them."""
         super().__init__("GPUs info is invalid. Please reset GPU Tracker.")
+        self.gone = frozenset(gone)
+        self.living = living
+
+
+class NumbersChanged(ToolkitError):
+    """A request by numbers that meant other GPUs when GPUs were tracked, because one of those is lost."""
 
 
 class StateError(FileError):

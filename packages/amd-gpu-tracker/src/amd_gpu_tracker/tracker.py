@@ -9,9 +9,9 @@ from functools import partial
 
 from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, needs_root
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.identity import read_tracked_gpus
 from amd_gpu_tracker.records.ignored_users import read_ignored_users, write_ignored_users
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, KernelLock, LibraryLock
+from amd_gpu_tracker.records.matching import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.state import State, clear, open_state

@@ -132,6 +132,26 @@ def split_items(request: str) -> list[str]:
     return items
 
 
+def find_numbers(request: str) -> list[range]:
+    """Return what a request names by number, each number and each range; [] where it is too long."""
+    try:
+        spans = [_span_of(item) for item in split_items(request)]
+    except RequestError:
+        return []
+    return [range(low, high + 1) for low, high in filter(None, spans)]
+
+
+def _span_of(item: str) -> tuple[int, int] | None:
+    """Return the first and the last number that an item names, None where it names none."""
+    # Longer words are ids, but none begins with a sign.
+    number = parse_number(item) if len(item) <= LONGEST_NUMBER or item.startswith("+") else None
+    if number is not None:
+        return number, number
+    first, _, last = item.partition("-")
+    low, high = parse_number(first.strip()), parse_number(last.strip())
+    return None if low is None or high is None else (low, high)
+
+
 def is_identity(item: str) -> bool:
     """Return whether an item names a GPU by unique id or PCI address, which no other kind of device shares."""
     return form_of(item) != ""
@@ -184,14 +204,8 @@ def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> Resolved:
     """Return the numbers an item names, and what it names beyond them (a range may do both)."""
     if item.lower() == ALL:
         return [gpu.number for gpu in gpus], None if gpus else _sentences().no_gpu()
-    number = parse_number(item) if len(item) <= LONGEST_NUMBER else None
-    if number is not None:
-        return _resolve_span(gpus, number, number)
-    first, _, last = item.partition("-")
-    low, high = parse_number(first.strip()), parse_number(last.strip())
-    if low is None or high is None:
-        return _resolve_name(gpus, item)
-    return _resolve_range(gpus, item, low, high)
+    span = _span_of(item)
+    return _resolve_range(gpus, item, *span) if span else _resolve_name(gpus, item)
 
 
 def _resolve_range(gpus: Sequence[GpuLocation], item: str, low: int, high: int) -> Resolved:

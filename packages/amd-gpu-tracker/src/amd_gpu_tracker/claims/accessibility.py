@@ -5,7 +5,8 @@ from __future__ import annotations
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
-from amd_gpu_tracker.records.identity import require_same_gpus
+from amd_gpu_tracker.records.matching import match_gpus
+from amd_gpu_tracker.records.numbers import require_same_numbers
 from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import Resolution, asks_for_nothing, resolve
@@ -74,7 +75,9 @@ def change_accessibility(
         if not policy.enabled:
             return AccessibilityChange(tracked=False)
         gpus = locate_gpus(state.host)
-        require_same_gpus(state.host, policy, gpus)
+        match = match_gpus(state.host, policy, gpus)
+        require_same_numbers(match, gpus, rules.words_behind(request, choice))
+        policy = match.policy
         chosen = _choose(state, choice, users, verdicts=verdicts, processes=processes, rules=rules) if choice else ()
         resolution = Resolution(gpus=chosen, unknown=(), broken_ranges=()) if choice else resolve(gpus, request)
         scan = prune_leases(state, processes, state.lease_paths(locked=True))

@@ -48,6 +48,7 @@ def reserve_by_name(
         holder=holder,
         wanted=wanted,
         ways=(BY_API,),
+        asked=rules.words_behind(request, choice),
         token_digest=token_digest,
         person=person,
         until=until,

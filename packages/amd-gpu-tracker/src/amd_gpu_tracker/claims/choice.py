@@ -14,11 +14,14 @@ from amd_gpu_tracker.life.container_names import find_container_name
 from amd_gpu_tracker.life.lease_scan import count_once, prune_leases, scan_leases
 from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
 from amd_gpu_tracker.records.drains import read_drains
-from amd_gpu_tracker.records.identity import require_same_gpus, require_tracked_gpus
+from amd_gpu_tracker.records.identity import require_tracked_gpus
+from amd_gpu_tracker.records.matching import match_gpus
+from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.choices.candidates import find_candidates
 from amdgpu_discovery.choices.grammar import parse_choice
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
+from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.unknown_gpus import format_numbers, shown
@@ -55,12 +58,16 @@ class OtherLeases(Value):
 def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
     """Return the GPUs that a request names; of a choice that depends on the moment, that and the GPUs that fit.
 
-    RequestError where the host can never meet it.
+    RequestError where the host can never meet it; NumbersChanged where it could before a GPU was lost.
     """
     choice = parse_choice(request)
     if choice is None:
         gpus = rules.permitted(locate_gpus(host))
-        return None, select_gpus(gpus, request, unnumbered=lambda: find_unnumbered_gpus(host))
+        try:
+            return None, select_gpus(gpus, request, unnumbered=lambda: find_unnumbered_gpus(host))
+        except RequestError:
+            refuse_old_numbers(host, [request])
+            raise
     fitting = find_candidates(choice, rules.permitted(find_gpus(host)), rules)
     return (choice if choice.needs_tracker else None), fitting
 
@@ -81,7 +88,7 @@ def reserve_choice(
     with lock(state.lock_path):
         stamp, policy = read_current_policy(state, processes)
         require_tracking(policy, choice)
-        require_tracked_gpus(state, policy, stamp, gpus)
+        policy = require_tracked_gpus(state, policy, stamp, gpus, asked=claim.asked)
         if read_own_lease(state, claim, processes) is not None:
             return None
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
@@ -118,7 +125,7 @@ def choose_now(
     """
     policy = state.read_policy()
     require_tracking(policy, choice)
-    require_same_gpus(state.host, policy, locate_gpus(state.host))
+    policy = match_gpus(state.host, policy, locate_gpus(state.host)).policy
     scan = scan_leases(state, processes, state.lease_paths())
     require_readable(scan.unreadable)
     verdicts = read_verdicts(state.host, gpus) if verdicts is None else verdicts

@@ -32,6 +32,8 @@ class Claim(Value):
     holder: Holder
     wanted: Sequence[GpuLocation]
     ways: tuple[str, ...]
+    # In which words it asks: a number counts only while no GPU before it is lost.
+    asked: Sequence[str] = ()
     creators: Collection[ProcessId] = ()
     # By which generic resources Docker Swarm promised this, and how many MiB of a GPU where not whole ones.
     kinds: tuple[str, ...] = ()

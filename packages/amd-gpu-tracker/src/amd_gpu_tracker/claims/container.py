@@ -133,6 +133,7 @@ def claim_container(
     vram_mb: int = 0,
     choice: Choice | None = None,
     candidates: Sequence[Gpu] = (),
+    asked: Sequence[str] = (),
     privileged_claims_all: bool = False,
     source: str = "",
     run_directory: str = "",
@@ -143,6 +144,7 @@ def claim_container(
     its spec opens are claimed beside them. `located` are all GPUs of the host, if they were located already. With
     `vram_mb` a GPU with that many MiB of free memory is chosen and reserved at once: GpusRefused where there is none.
     So are the GPUs of a `choice` among `candidates`, if there are any: these are the GPUs that fit.
+    `asked` is in which words a user asked: NumbersChanged where a number there meant another GPU before one was lost.
     With `privileged_claims_all` a privileged container claims every GPU, not only those that it was given.
     `source` says how GPUs came into the spec, where the caller knows: BY_CDI, BY_DEVICE.
     `run_directory` is where a rootless run has its leases, "" for the usual one.
@@ -159,7 +161,13 @@ def claim_container(
 
         require_nothing_given(choice, spec, located, claims_all=claims_all)
         processes = Processes()
-        claim = Claim(holder=_holder(container, processes), wanted=(), ways=(BY_ENVIRONMENT,), is_privileged=privileged)
+        claim = Claim(
+            holder=_holder(container, processes),
+            wanted=(),
+            ways=(BY_ENVIRONMENT,),
+            asked=asked,
+            is_privileged=privileged,
+        )
         claim, is_reserved = claim_chosen(state, claim, choice, candidates, located, processes=processes)
         return ContainerClaim(state, claim, processes, is_reserved=is_reserved)
     gpus = located or (_locate_gpus(host) if claims_all or names_gpus(spec) else [])
@@ -171,6 +179,7 @@ def claim_container(
         holder=_holder(container, processes),
         wanted=sorted((*granted, *given), key=lambda gpu: gpu.number),
         ways=(*_ways_of_request(granted, kinds), *((source or _way_of_nodes(spec),) if given else ())),
+        asked=asked,
         creators=container.creators,
         kinds=kinds,
         is_privileged=privileged,

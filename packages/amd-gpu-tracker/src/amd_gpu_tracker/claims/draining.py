@@ -7,6 +7,7 @@ import time
 from amd_gpu_tracker.claims.claim import refused
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, read_drains, write_drains
+from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import select_gpus
 
@@ -25,6 +26,7 @@ HINT = "'amd-ctk gpu-tracker undrain' ends it"
 def drain(state: State, request: str, *, reason: str, until: float, by: int, lock: Lock) -> list[GpuLocation]:
     """Drain the GPUs that a request names, and return them; an earlier reason and end are replaced. RequestError."""
     with _locked(state, lock):
+        refuse_old_numbers(state.host, [request])
         gpus = select_gpus(locate_gpus(state.host), request)
         told = reason[:LONGEST_REASON]
         drains = {each.key: each for each in read_drains(state.host)}
@@ -36,6 +38,7 @@ def drain(state: State, request: str, *, reason: str, until: float, by: int, loc
 def undrain(state: State, request: str, *, lock: Lock) -> list[GpuLocation]:
     """Give out the GPUs that a request names again, and return those that were drained. RequestError."""
     with _locked(state, lock):
+        refuse_old_numbers(state.host, [request])
         drains = {each.key: each for each in read_drains(state.host)}
         gpus = [gpu for gpu in select_gpus(locate_gpus(state.host), request) if gpu.key in drains]
         if gpus:

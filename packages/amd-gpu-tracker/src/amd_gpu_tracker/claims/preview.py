@@ -13,7 +13,7 @@ from amd_gpu_tracker.life.container_names import find_container_name
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.status import read_status
-from amd_gpu_tracker.records.identity import require_same_gpus
+from amd_gpu_tracker.records.matching import match_gpus
 from amd_gpu_tracker.records.policy import EXCLUSIVE
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.discover import find_gpus
@@ -39,7 +39,7 @@ def preview_memory(spec: dict[str, Any], host: Host, asked: str, mib: int) -> Gp
     state = State(host)
     policy = state.read_policy()
     require_enabled(policy, asked)
-    require_same_gpus(host, policy, gpus)
+    policy = match_gpus(host, policy, gpus).policy
     leases = scan_leases(state, Processes(), state.lease_paths())
     require_readable(leases.unreadable)
     sizes = {gpu.number: (gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus}

@@ -13,6 +13,7 @@ from amd_gpu_tracker.claims.claim import (
     refuse_exclusive,
     refused,
 )
+from amd_gpu_tracker.errors import NumbersChanged
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.lease import BY_API, TOKEN
 from amdgpu_discovery.errors import ToolkitError
@@ -40,7 +41,7 @@ def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> 
     """Give a claim all its GPUs, or raise GpusRefused and change nothing.
 
     True also where nothing is tracked; False where the container's lease is alive, so that it runs already. GpusChanged
-    where the GPUs of the host are others than those that were tracked.
+    where the GPUs of the host are others than those that were tracked, NumbersChanged where a number meant another one.
     """
     if not claim.wanted or not may_be_tracking(state.host):
         return True
@@ -49,7 +50,13 @@ def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> 
         stamp, policy = read_current_policy(state, processes)
         if not policy.enabled:
             return True
-        require_tracked_gpus(state, policy, stamp, claim.wanted)
+        try:
+            policy = require_tracked_gpus(state, policy, stamp, claim.wanted, asked=claim.asked)
+        except NumbersChanged:
+            # A job is told its GPUs by the numbers that they have now.
+            if not _has_reserved(state, claim, processes):
+                raise
+            policy = require_tracked_gpus(state, policy, stamp, claim.wanted)
         return _reserve(state, claim, policy, processes)
 
 
@@ -128,6 +135,12 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
     if state.is_rootless:
         look_again(state, claim, own, handed_on)
     return True
+
+
+def _has_reserved(state: State, claim: Claim, processes: Processes) -> bool:
+    """Return whether all wanted GPUs are those of the reservation that the container has the token of."""
+    handed_on = _find_handed_on(state, claim, processes)
+    return handed_on is not None and all(gpu.key in handed_on.gpus for gpu in claim.wanted)
 
 
 def _find_handed_on(state: State, claim: Claim, processes: Processes) -> Lease | None:

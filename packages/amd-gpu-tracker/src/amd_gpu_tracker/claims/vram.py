@@ -44,7 +44,7 @@ def reserve_vram(
     with lock(state.lock_path):
         stamp, policy = read_current_policy(state, processes)
         require_enabled(policy, asked(claim))
-        require_tracked_gpus(state, policy, stamp, gpus)
+        policy = require_tracked_gpus(state, policy, stamp, gpus)
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
         if read_own_lease(state, claim, processes) is not None:
             return None

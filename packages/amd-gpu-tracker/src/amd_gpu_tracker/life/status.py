@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.user_leases import read_user_leases
-from amd_gpu_tracker.records.identity import require_same_gpus
+from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.records.matching import NO_ID, match_gpus
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
@@ -12,13 +14,18 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.policy import TrackedGpu
+    from amdgpu_discovery.host import Host
 
     # A lease, and the user whose it is; None for root and for the caller.
     OwnedLease = tuple[Lease, int | None]
+
+
+PCI_DEVICES = "/sys/bus/pci/devices"
 
 
 class ContainerUse(Value):
@@ -57,6 +64,8 @@ class GpuUse(Value):
         accessibility: `shared` or `exclusive`.
         containers: The containers that use it, oldest first.
         has_unreadable: Whether a reservation that cannot be read is of this GPU, or may be.
+        tracked_number: The number that it had when GPUs were tracked, where another GPU has been lost since, so that it
+            is another one; None otherwise. Requests by its number are refused then.
     """
 
     number: int
@@ -65,6 +74,21 @@ class GpuUse(Value):
     accessibility: str
     containers: tuple[ContainerUse, ...]
     has_unreadable: bool = False
+    tracked_number: int | None = None
+
+
+class LostGpu(GpuUse):
+    """A GPU that is tracked and that the host does not have any more: what it was, and who has it.
+
+    Attributes:
+        key: `GpuLocation.key`.
+        since: When that was first seen, in seconds since 1970 (UTC); None where nothing was written down of it yet.
+        reason: How it is lost, as a clause.
+    """
+
+    key: str
+    since: float | None
+    reason: str
 
 
 class Status(Value):
@@ -72,16 +96,25 @@ class Status(Value):
 
     Attributes:
         enabled: Whether GPUs are tracked.
-        gpus: The GPUs that are tracked, by number; empty while the tracker is disabled.
+        gpus: The GPUs of the host, by number; empty while the tracker is disabled.
+        lost: The GPUs that are tracked and that the host does not have any more.
         problems: A sentence about each state file that cannot be read.
         privileged: Containers that run with `--privileged` and can reach every GPU.
     """
 
     enabled: bool
     gpus: tuple[GpuUse, ...] = ()
+    lost: tuple[LostGpu, ...] = ()
     problems: tuple[str, ...] = ()
     # Containers that can reach every GPU, also those that they do not use.
     privileged: tuple[ContainerUse, ...] = ()
+
+    @property
+    def tracked(self) -> list[GpuUse]:
+        """Return the GPUs of the host and the lost ones in the order in which they are tracked."""
+        return sorted(
+            (*self.gpus, *self.lost), key=lambda gpu: gpu.number if gpu.tracked_number is None else gpu.tracked_number
+        )
 
 
 def read_status(state: State, processes: Processes) -> Status:
@@ -95,12 +128,16 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
     if not policy.enabled:
         return Status(enabled=False), []
     gpus = locate_gpus(state.host)
-    require_same_gpus(state.host, policy, gpus)
     scan = scan_leases(state, processes, _own_lease_paths(state))
     users = read_user_leases(state, processes)
     leases = [*((lease, None) for lease in scan.living), *((user.lease, user.uid) for user in users.proved)]
+    try:
+        match = match_gpus(state.host, policy, gpus)
+    except GpusChanged as error:
+        raise GpusChanged(error.gone, tuple(_say_living(leases, error.gone))) from None
     uses_by_key = _uses_by_key(leases)
-    exclusive_keys = policy.exclusive_keys
+    exclusive_keys = match.policy.exclusive_keys
+    tracked_number = {gpu.key: number for number, gpu in enumerate(match.policy.gpus)}
     uses = tuple(
         GpuUse(
             number=gpu.number,
@@ -109,16 +146,45 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
             accessibility=EXCLUSIVE if gpu.key in exclusive_keys else SHARED,
             containers=tuple(uses_by_key.get(gpu.key, ())),
             has_unreadable=scan.may_be_used(gpu.key),
+            tracked_number=None if tracked_number[gpu.key] == gpu.number else tracked_number[gpu.key],
         )
         for gpu in gpus
     )
     status = Status(
         enabled=True,
         gpus=uses,
+        lost=tuple(
+            _lost_gpu(state.host, number, policy.gpus[number], tuple(uses_by_key.get(policy.gpus[number].key, ())))
+            for number in match.lost
+        ),
         problems=(*map(str, scan.unreadable), *users.problems),
         privileged=tuple(_use(lease, None) for lease in scan.living if lease.is_privileged),
     )
     return status, leases
+
+
+def _lost_gpu(host: Host, number: int, gpu: TrackedGpu, containers: tuple[ContainerUse, ...]) -> LostGpu:
+    is_on_bus = host.stat(f"{PCI_DEVICES}/{gpu.pci_address}") is not None
+    return LostGpu(
+        number=number,
+        key=gpu.key,
+        uuid="N/A" if gpu.unique_id == NO_ID else f"0x{int(gpu.unique_id, 16):X}",
+        pci_address=gpu.pci_address,
+        accessibility=EXCLUSIVE if gpu.exclusive else SHARED,
+        containers=containers,
+        since=gpu.lost_since or None,
+        reason=f"the driver does not list PCI {gpu.pci_address} any more"
+        if is_on_bus
+        else f"PCI {gpu.pci_address} left the bus",
+    )
+
+
+def _say_living(leases: Iterable[OwnedLease], gone: Collection[str]) -> Iterator[str]:
+    for lease, _ in leases:
+        keys = sorted(key for key in lease.gpus if key in gone)
+        if keys:
+            who = "job" if BY_API in lease.ways else "container"
+            yield f"{who} {lease.container_id} still has {', '.join(keys)}, which is not there as it was"
 
 
 def _own_lease_paths(state: State) -> list[str]:

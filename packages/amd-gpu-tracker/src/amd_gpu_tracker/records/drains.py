@@ -16,7 +16,7 @@ from amdgpu_discovery.value import Value, split_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from amdgpu_discovery.host import Host
@@ -72,6 +72,14 @@ def write_drains(host: Host, drains: Iterable[Drain]) -> None:
         raise FileError(f"{directory} cannot be made: {reason(error)}") from error
     fields = [_fields(drain) for drain in drains]
     replace_file(host.path(DRAINS_FILE), dumps({"version": VERSION, "gpus": fields}) + b"\n", mode=0o644, durable=True)
+
+
+def move_drains(host: Host, keys: Mapping[str, str]) -> None:
+    """Let drains follow GPUs that have another address now; `keys` are the earlier ones by the new ones."""
+    earlier = {key: new for new, key in keys.items()}
+    drains = read_drains(host)
+    if earlier.keys() & {drain.key for drain in drains}:
+        write_drains(host, [drain.replace(key=earlier.get(drain.key, drain.key)) for drain in drains])
 
 
 def _fields(drain: Drain) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker import FORMER_FILE
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.records.identity import read_tracked_gpus
+from amd_gpu_tracker.records.matching import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy, TrackedGpu
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.records.lease import VERSION, require_version
+from amd_gpu_tracker.records.lease import NEVER, VERSION, require_version
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value, split_unknown
 
@@ -29,12 +29,23 @@ class TrackedGpu(Value):
     partition: str
     partition_total: int
     exclusive: bool = False
+    # When it was first seen that the host does not have it any more, in seconds since 1970 (UTC); 0 while it has.
+    lost_since: float = 0
     # Keys of later versions with what they say.
     unknown: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def pci_address(self) -> str:
+        """Return the PCI address of its board."""
+        return self.key.rpartition("/")[0]
+
 
 class Policy(Value):
-    """The state that outlives reboots."""
+    """The state that outlives reboots.
+
+    The place of a GPU among `gpus` is the number by which it was tracked, which differs from its number on the host
+    while one before it is lost.
+    """
 
     enabled: bool = False
     gpus: tuple[TrackedGpu, ...] = ()
@@ -78,6 +89,8 @@ def parse_policy(content: bytes) -> Policy:
 def _gpu_fields(gpu: TrackedGpu) -> dict[str, Any]:
     fields = gpu.as_dict()
     unknown = dict(fields.pop("unknown"))
+    if not gpu.lost_since:
+        del fields["lost_since"]
     return {**fields, **unknown}
 
 
@@ -89,5 +102,8 @@ def _parse(document: dict[str, Any]) -> Policy:
         for name, expected in _GPU_FIELDS.items():
             if type(fields[name]) is not expected:
                 raise ValueError(f"'{name}' of a GPU is not of the right kind")
+        lost_since = fields.get("lost_since", 0)
+        if type(lost_since) not in (int, float) or not 0 <= lost_since < NEVER:
+            raise ValueError("'lost_since' of a GPU is not a time")
     gpus = tuple([TrackedGpu(**split_unknown(fields, TrackedGpu)) for fields in document.pop("gpus")])
     return Policy(**split_unknown(document, Policy), gpus=gpus)

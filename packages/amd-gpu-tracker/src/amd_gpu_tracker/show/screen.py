@@ -7,13 +7,13 @@ import time
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.show.listing import WIDE_TERMINAL, Page
 from amd_gpu_tracker.show.standard_output import is_terminal, print_notes
-from amd_gpu_tracker.show.table import format_json, format_refusals, format_status, list_status
+from amd_gpu_tracker.show.table import format_json, format_refusals, format_status, format_time, list_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from amd_gpu_tracker.life.status import Status
+    from amd_gpu_tracker.life.status import LostGpu, Status
     from amd_gpu_tracker.tracker import Tracker
 
 WATCH_SECONDS = 0.5
@@ -22,7 +22,11 @@ DISABLED = "GPU Tracker is disabled"
 
 def print_status(tracker: Tracker, *, as_json: bool, wide: bool, no_trunc: bool) -> None:
     """Print status as it is now, and on stderr what could not be read of it, and who can reach all GPUs."""
-    status = tracker.status()
+    try:
+        status = tracker.status()
+    except GpusChanged as error:
+        print_notes(error.living)
+        raise
     if is_terminal() and status.enabled and not as_json:
         _print_on_terminal(status, wide=wide, no_trunc=no_trunc)
     else:
@@ -65,7 +69,7 @@ def _format_now(tracker: Tracker, *, as_json: bool, wide: bool) -> tuple[str, tu
     try:
         status = tracker.status()
     except GpusChanged as error:
-        return str(error), ()
+        return str(error), error.living
     return _format(status, as_json=as_json, wide=wide), () if as_json else _notes(status)
 
 
@@ -73,7 +77,7 @@ def _look(tracker: Tracker, console: Console, *, wide: bool) -> Page:
     try:
         status = tracker.status()
     except GpusChanged as error:
-        return Page(shown=str(error))
+        return Page(shown=str(error), notes=error.living)
     if not status.enabled:
         return Page(shown=DISABLED)
     is_wide = wide or console.width >= WIDE_TERMINAL
@@ -82,12 +86,26 @@ def _look(tracker: Tracker, console: Console, *, wide: bool) -> Page:
 
 
 def _notes(status: Status) -> tuple[str, ...]:
-    """Return what could not be read, and who can reach all GPUs."""
+    """Return what could not be read, what is lost, and who can reach all GPUs."""
     privileged = (
         f"container {use.container_id} is privileged: it can reach all GPUs, exclusive ones too"
         for use in status.privileged
     )
-    return (*status.problems, *privileged)
+    return (*status.problems, *map(_say_lost, status.lost), *_say_numbers(status), *privileged)
+
+
+def _say_lost(gpu: LostGpu) -> str:
+    since = f" since {format_time(gpu.since)}" if gpu.since else ""
+    return f"GPU {gpu.number} is lost{since}: {gpu.reason}; 'amd-ctk gpu-tracker forget {gpu.number}' forgets it"
+
+
+def _say_numbers(status: Status) -> tuple[str, ...]:
+    """Return that requests by some numbers are refused, where that is so."""
+    changed = [min(gpu.number, gpu.tracked_number) for gpu in status.gpus if gpu.tracked_number is not None]
+    changed += [gpu.number for gpu in status.lost]
+    if not changed:
+        return ()
+    return (f"numbers from {min(changed)} on meant other GPUs when GPUs were tracked, so requests by them are refused",)
 
 
 def _print_on_terminal(status: Status, *, wide: bool, no_trunc: bool) -> None:

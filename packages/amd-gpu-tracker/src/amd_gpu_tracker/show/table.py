@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from amd_gpu_tracker.life.status import LostGpu
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing, pad_columns
 
@@ -34,7 +35,7 @@ BLANK = ("", "", "")
 def format_status(status: Status, *, names: Mapping[str, str] | None = None) -> str:
     """Return the guide's table; with the `names` of containers the wider one."""
     wide = names is not None
-    rows = [row for gpu in status.gpus for row in _rows(gpu, names)]
+    rows = [row for gpu in status.tracked for row in _rows(gpu, names)]
     rule = WIDE_RULE if wide else RULE
     return "\n".join([rule, _line(HEADER + (MORE_HEADER if wide else ())), rule, *map(_line, rows)])
 
@@ -45,7 +46,7 @@ def list_status(status: Status, names: Mapping[str, str], *, wide: bool, now: fl
     At the time `now` it is said how long ago containers got their GPUs, otherwise when.
     """
     columns = COLUMNS + (MORE_COLUMNS if wide else ())
-    rows = [row[: len(columns)] for gpu in status.gpus for row in _rows(gpu, names, now)]
+    rows = [row[: len(columns)] for gpu in status.tracked for row in _rows(gpu, names, now)]
     return Listing(columns=columns, rows=tuple((*row, *[""] * (len(columns) - len(row))) for row in rows))
 
 
@@ -53,16 +54,14 @@ def format_json(status: Status, names: Mapping[str, str]) -> str:
     """Return everything as JSON; times are seconds since 1970, and an id that the hardware does not have is null."""
     import json
 
-    gpus = [
-        {
-            **gpu.as_dict(),
-            "uuid": None if gpu.uuid == "N/A" else gpu.uuid,
-            "containers": [_container_fields(use, names) for use in gpu.containers],
-        }
-        for gpu in status.gpus
-    ]
     privileged = [_container_fields(use, names) for use in status.privileged]
-    document = {"enabled": status.enabled, "gpus": gpus, "privileged": privileged, "problems": list(status.problems)}
+    document = {
+        "enabled": status.enabled,
+        "gpus": [_gpu_fields(gpu, names) for gpu in status.gpus],
+        "lost": [_gpu_fields(gpu, names) for gpu in status.lost],
+        "privileged": privileged,
+        "problems": list(status.problems),
+    }
     return json.dumps(document, indent=2)
 
 
@@ -90,10 +89,16 @@ def format_age(seconds: float) -> str:
 
 
 def _rows(gpu: GpuUse, names: Mapping[str, str] | None, now: float | None = None) -> list[tuple[str, ...]]:
-    first = (str(gpu.number), gpu.uuid, gpu.accessibility.capitalize())
+    first = _first_columns(gpu)
     uses = [_columns(use, names, now) for use in gpu.containers]
     uses += [("?",)] if gpu.has_unreadable else [] if uses else [("-",)]
     return [(*(first if position == 0 else BLANK), *columns) for position, columns in enumerate(uses)]
+
+
+def _first_columns(gpu: GpuUse) -> tuple[str, ...]:
+    number = str(gpu.number) if gpu.tracked_number is None else f"{gpu.number} (was {gpu.tracked_number})"
+    is_lost = isinstance(gpu, LostGpu)
+    return number, gpu.uuid, f"Lost ({gpu.accessibility})" if is_lost else gpu.accessibility.capitalize()
 
 
 def _columns(use: ContainerUse, names: Mapping[str, str] | None, now: float | None) -> tuple[str, ...]:
@@ -121,6 +126,14 @@ def _name_cell(use: ContainerUse, names: Mapping[str, str]) -> str:
 def _line(columns: Sequence[str]) -> str:
     # As wide as the text itself: one character stands for each that is not printable.
     return printable(pad_columns(columns, WIDTHS)).rstrip()
+
+
+def _gpu_fields(gpu: GpuUse, names: Mapping[str, str]) -> dict[str, object]:
+    return {
+        **gpu.as_dict(),
+        "uuid": None if gpu.uuid == "N/A" else gpu.uuid,
+        "containers": [_container_fields(use, names) for use in gpu.containers],
+    }
 
 
 def _container_fields(use: ContainerUse, names: Mapping[str, str]) -> dict[str, object]:

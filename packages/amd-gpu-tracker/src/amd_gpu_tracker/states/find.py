@@ -10,7 +10,7 @@ from amd_gpu_tracker.life.status import read_status
 from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import open_state
-from amd_gpu_tracker.states.state import GpuState, decide_state
+from amd_gpu_tracker.states.state import LOST, GpuState, decide_state
 from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
 from amd_gpu_tracker.usage.process_users import read_user_names
 from amdgpu_discovery.discover import find_gpus
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from amd_gpu_tracker.life.status import GpuUse as TrackedUse
+    from amd_gpu_tracker.life.status import LostGpu
     from amd_gpu_tracker.records.drains import Drain
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.states.state import GpuProcess
@@ -32,7 +33,7 @@ SHORT_ID = 12
 
 
 def find_states(host: Host, *, processes: Processes | None = None, with_errors: bool = True) -> tuple[GpuState, ...]:
-    """Return the state of each GPU by number. Takes no lock and changes nothing.
+    """Return the state of each GPU, lost ones too, in the order in which GPUs are tracked; nothing is changed.
 
     `processes` is what tells which processes live; by default those of this machine. `with_errors` reads the counters
     of errors too, which asks the hardware: a screen that looks each second says False but for its first look. Errors
@@ -47,18 +48,21 @@ class _States:
     def __init__(self, state: State, processes: Processes, *, with_errors: bool) -> None:
         host = state.host
         self._gpus = find_gpus(host)
-        self._tracked = {use.number: use for use in read_status(state, processes).gpus}
+        status = read_status(state, processes)
+        self._tracked = {use.number: use for use in status.gpus}
+        self._lost = status.lost
         self._drains = {drain.key: drain for drain in read_drains(host)}
         self._uses = read_gpu_uses(host, self._gpus)
         self._processes = find_gpu_processes(host, self._gpus)
         addresses = [str(gpu.pci_address) for gpu in self._gpus]
         self._health = read_health(host, addresses, with_errors=with_errors)
-        containers = [use for tracked in self._tracked.values() for use in tracked.containers]
+        containers = [use for tracked in status.tracked for use in tracked.containers]
         self._names: Mapping[str, str] = find_container_names(containers)
         self._people = read_user_names(host)
 
     def find(self) -> tuple[GpuState, ...]:
-        return tuple(map(self._state_of, self._gpus))
+        states = [*map(self._state_of, self._gpus), *map(self._state_of_lost, self._lost)]
+        return tuple(sorted(states, key=lambda each: each.tracked_number))
 
     def _state_of(self, gpu: Gpu) -> GpuState:
         tracked, use = self._tracked.get(gpu.number), self._uses[gpu.number]
@@ -75,7 +79,7 @@ class _States:
         person, what = self._holder(tracked, processes)
         return GpuState(
             number=gpu.number,
-            tracked_number=gpu.number,
+            tracked_number=gpu.number if tracked is None or tracked.tracked_number is None else tracked.tracked_number,
             key=gpu.key,
             uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
             pci_address=str(gpu.pci_address),
@@ -92,6 +96,29 @@ class _States:
             vram_total=gpu.vram_bytes or use.totals.vram_total,
             busy_percent=use.totals.busy_percent,
             health=health,
+        )
+
+    def _state_of_lost(self, gpu: LostGpu) -> GpuState:
+        person, what = self._holder(gpu, ())
+        return GpuState(
+            number=gpu.number,
+            tracked_number=gpu.number,
+            key=gpu.key,
+            uuid=gpu.uuid,
+            pci_address=gpu.pci_address,
+            model="",
+            state=LOST,
+            reason=gpu.reason,
+            since=gpu.since,
+            accessibility=gpu.accessibility,
+            containers=gpu.containers,
+            processes=(),
+            person=person,
+            what=what,
+            vram_used=None,
+            vram_total=None,
+            busy_percent=None,
+            health=Health(),
         )
 
     def _holder(self, tracked: TrackedUse | None, processes: tuple[GpuProcess, ...]) -> tuple[str, str]:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import TypeVar
 
+    from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import GpuLocation
 
     AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
@@ -30,6 +31,11 @@ class ChoiceRules(Value):
     def permitted(self, gpus: Sequence[AnyGpu]) -> list[AnyGpu]:
         """Return those of some GPUs that a request may mean."""
         return [gpu for gpu in gpus if self.numbers is None or gpu.number in self.numbers]
+
+    def words_behind(self, request: str, choice: Choice | None) -> tuple[str, ...]:
+        """Return a request and those of the groups that its `choice` names: all that may name GPUs by number."""
+        conditions = choice.conditions if choice else ()
+        return (request, *(self.groups[each.wanted] for each in conditions if each.wanted in self.groups))
 
 
 NO_RULES = ChoiceRules(groups={})

@@ -1,0 +1,71 @@
+"""Numbers while a tracked GPU is lost: those from its own on mean other GPUs than when GPUs were tracked.
+
+A request by such a number is refused until the administrator says that the new numbers count; what is named otherwise
+is not touched by this.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from amd_gpu_tracker.errors import GpusChanged, NumbersChanged, StateError
+from amd_gpu_tracker.records.matching import match_gpus
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.selection import find_numbers
+from amdgpu_discovery.unknown_gpus import NAMES_SHOWN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from amd_gpu_tracker.records.matching import Match
+    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
+
+
+def are_by_number(asked: Iterable[str]) -> bool:
+    """Return whether any of these requests names a GPU by its number."""
+    return any(find_numbers(request) for request in asked)
+
+
+def require_same_numbers(match: Match, gpus: Sequence[GpuLocation], asked: Iterable[str]) -> None:
+    """Raise NumbersChanged where a request names a number that was another GPU's when GPUs were tracked.
+
+    `gpus` are those of the host, located now.
+    """
+    number_by_key = {gpu.key: gpu.number for gpu in gpus}
+    now = [number_by_key.get(gpu.key) for gpu in match.policy.gpus]
+    spans = [span for request in asked for span in find_numbers(request)]
+    changed = [then for then, number in enumerate(now) if number != then and any(then in span for span in spans)]
+    # A GPU of a process that may not see all is hidden, not lost.
+    changed = [then for then in changed if now[then] is not None or then in match.lost]
+    if changed:
+        raise NumbersChanged(
+            _say(changed, now), hint=f"name GPUs by UUID as 'amd-ctk gpu list' shows them, or {end_of_it(match)}"
+        )
+
+
+def refuse_old_numbers(host: Host, asked: Iterable[str]) -> None:
+    """Raise NumbersChanged as `require_same_numbers` does, for requests of which nothing else is known."""
+    # What else is wrong with the tracker is not what is asked here.
+    with suppress(GpusChanged, StateError):
+        policy = State(host).read_policy()
+        if policy.enabled:
+            gpus = locate_gpus(host)
+            require_same_numbers(match_gpus(host, policy, gpus), gpus, asked)
+
+
+def end_of_it(match: Match) -> str:
+    """Return what makes the new numbers count."""
+    lost = ",".join(map(str, match.lost))
+    return f"let the new numbers count with 'amd-ctk gpu-tracker {f'forget {lost}' if lost else 'reset'}'"
+
+
+def _say(changed: Sequence[int], now: Sequence[int | None]) -> str:
+    told = [
+        f"GPU {then} is lost" if now[then] is None else f"GPU {then} has number {now[then]} now"
+        for then in changed[:NAMES_SHOWN]
+    ]
+    more = len(changed) - len(told)
+    return ", ".join(told) + (f", and {more} more have other numbers" if more else "")
