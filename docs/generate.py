@@ -22,6 +22,23 @@ from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
 
 DOCS = Path(__file__).parent
+# What users learn from a code; an error with another code needs a line here.
+CODE_MEANINGS = {
+    1: "Any other failure; the message says what failed.",
+    2: "An invalid command line, or a name, format or file in it that cannot be used.",
+    3: "You may not do this, or the service that could do it does not run.",
+    4: "A request for GPUs that this host cannot meet as it is written.",
+    5: "A file that cannot be read, written or understood.",
+    6: "A spec or profile with an invalid structure.",
+    7: "There is no runc or crun to call.",
+    8: "Invalid settings; the defaults are not used instead.",
+    9: "A container or job of this name exists.",
+    10: "A lock was not free in time, or an image requires what its container does not get.",
+    11: "The GPU Tracker is disabled, or did not do all of what was asked.",
+    12: "The wait for GPUs is over, or the service is gone.",
+    126: "The command cannot be run.",
+    127: "The command does not exist.",
+}
 NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n"
 
 PACKAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk")
@@ -129,19 +146,17 @@ def exit_codes_page() -> str:
             "# Exit codes",
             "",
             NOTE,
-            "Every program ends with 0 on success. On failure it prints one message on standard error and ends with",
+            "Every program exits with 0 on success. On failure it prints one message on standard error and exits with",
             "one of these codes. [Troubleshooting](../how-to/troubleshoot.md) explains the messages.",
             "",
-            "| code | error | meaning |",
+            "| code | meaning | errors in Python |",
             "|--:|---|---|",
-            "| 2 | | An invalid command line; see `--help`. |",
-            *(f"| {error.exit_code} | `{error.__name__}` | {_contract(error)} |" for error in _errors()),
+            *(_code_row(code, names) for code, names in sorted(_error_names_by_code().items())),
             "",
             "`amd-container-runtime` becomes runc when its work is done; the exit code is then that of runc.",
-            "`docker run` shows the message and ends with its own code: 125 for every refusal of the runtime.",
+            "`docker run` shows the message and exits with its own code: 125 for every refusal of the runtime.",
             "",
-            "In Python, each error is a class, and all of them are an `amdgpu_discovery.errors.ToolkitError` with",
-            "`message`, `hint` and `exit_code`.",
+            "In Python, each is an `amdgpu_discovery.errors.ToolkitError` with `message`, `hint` and `exit_code`.",
             "",
         ]
     )
@@ -206,12 +221,20 @@ def _errors() -> list[type[ToolkitError]]:
     return sorted(_subclasses(ToolkitError), key=lambda error: (error.exit_code, error.__name__))
 
 
+def _error_names_by_code() -> dict[int, list[str]]:
+    """Return the errors that exit with each code; a command line that the parser refuses has no class of ours."""
+    names: dict[int, list[str]] = {2: []}
+    for error in _errors():
+        names.setdefault(error.exit_code, []).append(f"`{error.__name__}`")
+    return names
+
+
+def _code_row(code: int, names: list[str]) -> str:
+    return f"| {code} | {CODE_MEANINGS[code]} | {', '.join(names)} |"
+
+
 def _subclasses(error: type[ToolkitError]) -> set[type[ToolkitError]]:
     return {error}.union(*(_subclasses(below) for below in error.__subclasses__()))
-
-
-def _contract(error: type[ToolkitError]) -> str:
-    return _sentences(error.__doc__ or "").split("\n")[0]
 
 
 def _profile_row(name: str) -> str:
