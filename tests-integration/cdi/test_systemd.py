@@ -266,3 +266,24 @@ def call_limited(system, script):
     system.write("/root/call", f"exec 2>/run/complained\n{script}\n")
     limits = " ".join(f"--property='{line}'" for line in LIMIT.splitlines())
     return system.run(f"systemd-run --quiet --wait --pipe --setenv=HOME=/root {limits} sh /root/call")
+
+
+def test_a_quadlet_that_systemd_starts_again_has_its_gpu_again(system, on_whole_host):
+    runtime = ON_SIMULATED_HOST.replace("/run/shared/host", "/run/shared/whole")
+    system.write("/usr/local/bin/on-whole-host", runtime)
+    system.run("chmod 755 /usr/local/bin/on-whole-host")
+    container = "GlobalArgs=--runtime=/usr/local/bin/on-whole-host\nEnvironment=AMD_VISIBLE_DEVICES=3\nExec=sleep 600\n"
+    service = "[Service]\nRestart=always\nRestartSec=2\n"
+    system.write("/etc/containers/systemd/web.container", f"{UNIT}{container}{service}")
+    system.run("systemctl daemon-reload && systemctl start web.service")
+    system.run(f"{on_whole_host} amd-ctk run --gpus=3 --wait -- true >/dev/null 2>/run/waits & echo $! >/run/job")
+    system.run(f"{TRY_UNTIL} grep -q waiting /run/waits; do sleep 0.2; done")
+    restarts = "systemctl show --property=NRestarts --value web.service"
+
+    for count in (1, 2, 3):
+        system.run("kill -9 $(podman inspect --format={{.State.Pid}} systemd-web)")
+        system.run(f"{TRY_UNTIL} [ $({restarts}) = {count} ] && systemctl is-active web.service; do sleep 0.2; done")
+        system.run("[ -d /proc/$(cat /run/job) ]")
+
+    system.run("systemctl stop web.service")
+    system.run(f"{TRY_UNTIL} ! [ -d /proc/$(cat /run/job) ]; do sleep 0.2; done")

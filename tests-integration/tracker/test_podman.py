@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE
-from support.installed import engine_program, require_root
+from support.installed import engine_program, our_program, require_root
 from support.podman import Podman
 from support.simulated import run_amd_ctk
 
@@ -80,9 +83,9 @@ def tracked(podman, ctk):
     ctk("gpu-tracker", "reset")
     ctk("gpu-tracker", "0", "exclusive")
 
-    def run(*numbers):
+    def run(*numbers, options=()):
         devices = [f"--device=amd.com/gpu={number}" for number in numbers]
-        return podman("run", "--detach", "--network=none", *devices, IMAGE, "sleep", "600", check=False)
+        return podman("run", "--detach", "--network=none", *devices, *options, IMAGE, "sleep", "600", check=False)
 
     yield run
     podman("rm", "--all", "--force", "--time=0")
@@ -134,3 +137,58 @@ def test_names_are_shown_on_request(tracked, podman, ctk):
 
     assert row.split()[2:5] == ["Exclusive", container, name]
     assert row.endswith(" cdi")
+
+
+@pytest.fixture
+def wait_in_line(host):
+    """Return a function that starts a job that waits for GPU 0, and comes back when it is in line."""
+    jobs = []
+
+    def start():
+        command = [our_program("amd-ctk"), "run", "--gpus=0", "--wait", "--", "true"]
+        environment = {**os.environ, "AMD_CTK_HOST_ROOT": host.root}
+        jobs.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+        assert jobs[-1].stderr.readline().startswith("waiting for 1 GPU")
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.kill()
+        job.communicate()
+
+
+def started(podman, container):
+    return podman("inspect", "--format={{.State.Status}} {{.State.StartedAt}}", container).stdout.split(maxsplit=1)
+
+
+@pytest.mark.parametrize("how", ["crash", "podman restart"])
+def test_a_service_that_starts_again_has_its_gpu_again(tracked, podman, ctk, wait_in_line, how):
+    container = tracked(0, options=("--restart=always",)).stdout.strip()
+    before = started(podman, container)
+    job = wait_in_line()
+
+    if how == "crash":
+        os.kill(int(podman("inspect", "--format={{.State.Pid}}", container).stdout), signal.SIGKILL)
+    else:
+        podman("restart", "--time=0", container)
+
+    wait_for(lambda: (now := started(podman, container))[0] == "running" and now != before)
+    assert users(ctk)[0] == [(container, ["cdi"])]
+    assert job.poll() is None
+
+
+@pytest.mark.parametrize("options", [(), ("--rm",), ("--restart=no",)], ids=str)
+def test_a_container_that_nobody_starts_again_keeps_nothing(tracked, podman, wait_in_line, options):
+    container = tracked(0, options=options).stdout.strip()
+    job = wait_in_line()
+
+    os.kill(int(podman("inspect", "--format={{.State.Pid}}", container).stdout), signal.SIGKILL)
+
+    assert job.wait(timeout=10) == 0
+
+
+def wait_for(condition):
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until, "what was waited for did not come"
+        time.sleep(0.05)

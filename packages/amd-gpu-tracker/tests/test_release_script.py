@@ -363,3 +363,54 @@ def test_a_history_that_was_cut_off_keeps_no_lease(leases, shell, begun):
 
     assert not os.path.exists(ended)
     assert not os.path.exists(path)
+
+
+def write_docker_container(directory, policy, identifier="c1"):
+    """Write what dockerd and containerd keep of a container; return its bundle."""
+    engine = directory / "docker/containers" / identifier
+    engine.mkdir(parents=True)
+    (engine / "hostconfig.json").write_text(
+        f'{{"Binds":null,"RestartPolicy":{{"Name":"{policy}","MaximumRetryCount":0}}}}'
+    )
+    bundle = directory / "moby" / identifier
+    bundle.mkdir(parents=True)
+    mounts = [{"source": "proc"}, {"source": f"{engine}/hosts"}]
+    (bundle / "config.json").write_text(json.dumps({"mounts": mounts}, separators=(",", ":")))
+    return str(bundle)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("policy", "asked"),
+    [("always", STATE), ("unless-stopped", STATE), ("on-failure", STATE), ("no", None), ("", None)],
+)
+def test_python_is_asked_about_a_container_that_docker_starts_again(leases, shell, policy, asked):
+    lease = leases.write(bundle=write_docker_container(leases.directory, policy))
+
+    assert leases.run(shell=shell)[1] == asked
+    assert os.path.exists(lease) is bool(asked)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("spec", "asked"),
+    [
+        ({"annotations": {"io.podman.annotations.autoremove": "FALSE"}}, STATE),
+        ({"annotations": {"io.podman.annotations.autoremove": "TRUE"}}, None),
+        ({"linux": {"cgroupsPath": "/system.slice/web.service/libpod-payload-c1"}}, STATE),
+    ],
+)
+def test_python_is_asked_about_a_container_that_podman_may_start_again(leases, shell, spec, asked):
+    bundle = leases.directory / "overlay-containers/c1/userdata"
+    bundle.mkdir(parents=True)
+    (bundle / "config.json").write_text(json.dumps(spec, separators=(",", ":")))
+    leases.write(bundle=str(bundle))
+
+    assert leases.run(shell=shell)[1] == asked
+
+
+def test_a_bundle_that_is_gone_keeps_nothing(leases):
+    lease = leases.write(bundle=str(leases.directory / "moby/c1"))
+
+    assert leases.run() == (0, None)
+    assert not os.path.exists(lease)

@@ -102,6 +102,23 @@ for directory in "${root:-/run/runc}" "${root:-/run/crun}" "${root:-$user/runc}"
     test -e "/proc/$pid" && ask_python "$@"
 done
 
+# What its engine starts again keeps its GPUs for a moment, of which python knows more: a container of Docker with a
+# restart policy, and of Podman where it is not removed at its end or is a service of Quadlet.
+bundle=${text#*'"bundle":"'} bundle=${bundle%%'"'*}
+case $bundle in
+    */moby*/"$id")
+        engine=/var/lib/docker/containers/$id
+        if ! test -e "$engine/hostconfig.json"; then
+            engine=$(grep -os "[^\"]*/$id/hosts\"" "$bundle/config.json")
+            engine=${engine%%/hosts\"*}
+        fi
+        grep -qsE '"RestartPolicy":\{"Name":"(al|un|on)' "$engine/hostconfig.json" && ask_python "$@"
+        ;;
+    */userdata)
+        grep -qsE 'annotations.autoremove":"FALSE"|\.service/libpod-payload-' "$bundle/config.json" && ask_python "$@"
+        ;;
+esac
+
 # What the history has of it so far gets its end: in seconds since boot, because the wall clock may be set meanwhile.
 history=${leases%/run/amd-container-toolkit/leases}/var/lib/amd-container-toolkit/history
 name=${lease##*/}

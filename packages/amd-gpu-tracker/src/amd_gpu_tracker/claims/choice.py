@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import groupby
 
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_blocking_user, why_not
-from amd_gpu_tracker.claims.claim import look_again, new_lease, read_own_lease, refused
+from amd_gpu_tracker.claims.claim import look_again, new_lease, prune_others, read_own_lease, refused
 from amd_gpu_tracker.claims.conflicts import LET_USERS, require_readable
 from amd_gpu_tracker.claims.reservation import read_current_policy
 from amd_gpu_tracker.claims.verdicts import name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name
-from amd_gpu_tracker.life.lease_scan import count_once, prune_leases, scan_leases
+from amd_gpu_tracker.life.lease_scan import count_once, scan_leases
 from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
 from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.identity import require_tracked_gpus
@@ -92,7 +92,7 @@ def reserve_choice(
         if read_own_lease(state, claim, processes) is not None:
             return None
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
-        scan = prune_leases(state, processes, [other for other in state.lease_paths(locked=True) if other != path])
+        scan = prune_others(state, processes, [other for other in state.lease_paths(locked=True) if other != path])
         require_readable(scan.unreadable)
         candidates = with_verdicts(
             find_users(gpus, policy, scan, others, is_rootless=state.is_rootless), verdicts, read_drains(state.host)

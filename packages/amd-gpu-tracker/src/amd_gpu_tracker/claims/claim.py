@@ -11,9 +11,10 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from contextlib import AbstractContextManager
 
+    from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Holder, ProcessId
     from amd_gpu_tracker.records.state import State
@@ -56,7 +57,8 @@ class Claim(Value):
 def read_own_lease(state: State, claim: Claim, processes: Processes) -> Lease | None:
     """Return the living lease of the container that claims, None where it has none or one that is left over."""
     lease = state.read_lease(state.lease_path((claim.holder.root, claim.holder.container_id)))
-    if lease is None:
+    # What was kept for this container is given to it anew.
+    if lease is None or lease.is_kept:
         return None
     # Ordinary starts find nothing to judge and do not wait for this.
     from amd_gpu_tracker.life.liveness import judge
@@ -64,6 +66,18 @@ def read_own_lease(state: State, claim: Claim, processes: Processes) -> Lease | 
     verdict = judge(lease, processes)
     is_over = not verdict.is_alive or (not verdict.is_proved and _is_left_over(lease, claim))
     return None if is_over else lease
+
+
+def prune_others(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
+    """Return what other leases say, as `prune_leases`, without what is kept for the service that claims."""
+    from amd_gpu_tracker.life.lease_scan import prune_leases
+
+    scan = prune_leases(state, processes, paths)
+    if not any(lease.unit for lease in scan.living):
+        return scan
+    from amd_gpu_tracker.life.restarts import take_up
+
+    return take_up(state, scan)
 
 
 def _is_left_over(lease: Lease, claim: Claim) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.records.history import PROGRAM
+from amd_gpu_tracker.records.history import HOOK, PROGRAM
 from amd_gpu_tracker.records.state import LONGEST_ID_IN_NAME
 from amdgpu_discovery.value import Value
 
@@ -48,12 +48,23 @@ def release(
             # Names of files are cut where ids are very long.
             if lease is None or lease.container_id != container_id:
                 continue
-            if judge(lease, processes, creator_is_done=lease.creator in creators).is_alive:
+            is_alive = judge(lease, processes, creator_is_done=lease.creator in creators).is_alive
+            # The hook of a container's end may be later than a look that found it over.
+            if is_alive and (how == HOOK or not lease.is_kept):
                 living.append(lease)
-            else:
-                state.remove_lease(path, how)
+            elif not _is_kept(state, path, lease, processes, how):
                 dropped.append(lease)
     return Released(dropped=tuple(dropped), living=tuple(living))
+
+
+def _is_kept(state: State, path: str, lease: Lease, processes: Processes, how: str) -> bool:
+    """Remove a lease, unless the hook of a container's end says so that its engine starts again."""
+    if how != HOOK:
+        state.remove_lease(path, how)
+        return False
+    from amd_gpu_tracker.life.restarts import end_lease
+
+    return end_lease(state, path, lease, processes, how) is not None
 
 
 def _paths(state: State, container_id: str) -> list[str]:

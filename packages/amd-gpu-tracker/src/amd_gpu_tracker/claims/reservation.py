@@ -9,6 +9,7 @@ from amd_gpu_tracker.claims.claim import (
     extended_lease,
     look_again,
     new_lease,
+    prune_others,
     read_own_lease,
     refuse_exclusive,
     refused,
@@ -172,11 +173,9 @@ def _scan_rivals(
 
     Those that are over are dropped if they name a wanted GPU or are among the `swept`.
     """
-    from amd_gpu_tracker.life.lease_scan import prune_leases
-
     keys = [gpu.key.encode() for gpu in claim.wanted]
     rivals = [path for path in others if state.may_name(path, keys)]
-    return prune_leases(state, processes, dict.fromkeys([*rivals, *swept]))
+    return prune_others(state, processes, dict.fromkeys([*rivals, *swept]))
 
 
 def _refuse_conflicts(state: State, claim: Claim, exclusive: Sequence[GpuLocation], scan: LeaseScan) -> None:
@@ -199,7 +198,8 @@ def _title(lease: Lease) -> str:
     from amd_gpu_tracker.claims.conflicts import called
     from amd_gpu_tracker.life.container_names import find_container_name
 
-    return called(lease.ways, lease.container_id, find_container_name(lease))
+    title = called(lease.ways, lease.container_id, find_container_name(lease))
+    return f"{title}, which its engine starts again" if lease.is_kept else title
 
 
 def _swept(paths: list[str]) -> list[str]:

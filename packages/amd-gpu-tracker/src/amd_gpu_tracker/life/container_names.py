@@ -68,8 +68,20 @@ def find_container_image(lease: Lease) -> str:
     reader = _Reader(None)
     spec = reader.read(f"{lease.bundle}/config.json") if lease.bundle else None
     annotations = _object(_object(spec).get("annotations"))
-    written = _object(_object(_docker_file(spec, lease.container_id, reader)).get("Config")).get("Image")
+    written = _object(_object(_docker_file(spec, lease, reader)).get("Config")).get("Image")
     return printable(_name(annotations.get(IMAGE_ANNOTATION)) or _name(written))
+
+
+def read_of_root(path: str) -> Any:
+    """Return a JSON document of root's engines, None where there is none."""
+    return _Reader(None).read(path)
+
+
+def docker_directory(spec: Any, container_id: str) -> str:
+    """Return where dockerd keeps a container, which is beside the hosts file that it mounts; "" for other engines."""
+    sources = (str(_object(mount).get("source", "")) for mount in _list(_object(spec).get("mounts")))
+    directories = map(os.path.dirname, sources)
+    return next((directory for directory in directories if os.path.basename(directory) == container_id), "")
 
 
 class _Reader:
@@ -103,7 +115,7 @@ def _find_name(use: Container | Lease, reader: _Reader) -> str:
     if not use.bundle:
         return ""
     spec = reader.read(f"{use.bundle}/config.json")
-    return _annotated(spec) or _docker_name(spec, use.container_id, reader) or _podman_name(use, reader)
+    return _annotated(spec) or _docker_name(spec, use, reader) or _podman_name(use, reader)
 
 
 def _annotated(spec: Any) -> str:
@@ -111,17 +123,14 @@ def _annotated(spec: Any) -> str:
     return next((_name(annotations[name]) for name in NAME_ANNOTATIONS if name in annotations), "")
 
 
-def _docker_name(spec: Any, container_id: str, reader: _Reader) -> str:
-    return _name(_object(_docker_file(spec, container_id, reader)).get("Name")).lstrip("/")
+def _docker_name(spec: Any, use: Container | Lease, reader: _Reader) -> str:
+    return _name(_object(_docker_file(spec, use, reader)).get("Name")).lstrip("/")
 
 
-def _docker_file(spec: Any, container_id: str, reader: _Reader) -> Any:
-    """Return what dockerd wrote beside the hosts file that it mounts into the container."""
-    for mount in _list(_object(spec).get("mounts")):
-        directory = os.path.dirname(str(_object(mount).get("source", "")))
-        if os.path.basename(directory) == container_id:
-            return reader.read(f"{directory}/config.v2.json")
-    return None
+def _docker_file(spec: Any, use: Container | Lease, reader: _Reader) -> Any:
+    # Of a container that has ended, and is kept for, this directory is what stands for its bundle.
+    directory = docker_directory(spec, use.container_id) if spec else use.bundle
+    return reader.read(f"{directory}/config.v2.json") if directory else None
 
 
 def _podman_name(use: Container | Lease, reader: _Reader) -> str:

@@ -77,20 +77,26 @@ def _scan(state: State, processes: Processes, paths: Iterable[str], *, prune: bo
         if lease is None:
             continue
         verdict = judge(lease, processes)
+        counted = lease if verdict.is_alive else None
         if prune:
-            _write_down(state, path, lease, verdict)
-        if verdict.is_alive:
-            living.append(lease)
+            counted = _write_down(state, path, lease, verdict, processes)
+        if counted:
+            living.append(counted)
     living.sort(key=lambda lease: (lease.since, lease.container_id))
     return LeaseScan(living=tuple(living), unreadable=tuple(unreadable))
 
 
-def _write_down(state: State, path: str, lease: Lease, verdict: Verdict) -> None:
+def _write_down(state: State, path: str, lease: Lease, verdict: Verdict, processes: Processes) -> Lease | None:
+    """Write down what was found out, and return the lease that counts from now on, None where it is over."""
     if not verdict.is_alive:
-        state.remove_lease(path)
-    elif verdict.found_init is not None:
+        # Few claims find one.
+        from amd_gpu_tracker.life.restarts import end_lease
+
+        return end_lease(state, path, lease, processes, "found")
+    if verdict.found_init is not None:
         try:
             state.write_lease(lease.replace(init=verdict.found_init))
         except FileError:
             # A full disk must not refuse another container: the next scan finds the init again.
-            return
+            return lease
+    return lease

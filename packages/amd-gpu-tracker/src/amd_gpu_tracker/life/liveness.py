@@ -78,8 +78,11 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
 
 
 def _is_past(lease: Lease) -> bool:
-    """Return whether a reservation that no process holds has come to its end."""
-    return bool(lease.until) and time.clock_gettime(time.CLOCK_BOOTTIME) >= lease.until
+    """Return whether GPUs that no process holds are held no longer."""
+    if lease.until and time.clock_gettime(time.CLOCK_BOOTTIME) >= lease.until:
+        return True
+    # Its engine has removed the container that it would have started again.
+    return lease.is_kept and not _is_there(lease.bundle)
 
 
 def is_known_to_runtime(root: str, container_id: str) -> bool:

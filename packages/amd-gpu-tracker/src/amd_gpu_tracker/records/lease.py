@@ -98,8 +98,11 @@ class Lease(Holder):
     reservation_digest: str = ""
     # Whose job it is, by the number of the user; None where nobody said so.
     person: int | None = None
-    # When a reservation ends that no process holds, in seconds since boot; 0 where its process says so.
+    # When it ends without a process, in seconds since boot: a reservation by hand, or what is kept for a container that
+    # is started again, whose `bundle` is then where its engine keeps it. 0 where processes say when.
     until: float = 0.0
+    # The unit of systemd that starts such a container again, under another id; "" where an engine does.
+    unit: str = ""
     # Keys of later versions with what they say.
     unknown: tuple[tuple[str, Any], ...] = ()
 
@@ -107,6 +110,11 @@ class Lease(Holder):
     def key(self) -> tuple[str, str]:
         """Return what no two containers share."""
         return self.root, self.container_id
+
+    @property
+    def is_kept(self) -> bool:
+        """Return whether the container has ended and its engine starts it again."""
+        return self.until > 0 and BY_API not in self.ways
 
 
 def boot_offset() -> float:
@@ -187,7 +195,7 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     fields["init"] = None if fields["init"] is None else _parse_process(fields["init"])
     for name in ("container_id", "root", "bundle", "pid_file", "cgroup", "boot_id", "namespace"):
         _check_text(fields[name], name)
-    for name in ("token_digest", "reservation", "reservation_digest"):
+    for name in ("token_digest", "reservation", "reservation_digest", "unit"):
         _check_text(fields.get(name, ""), name)
     for name in ("since", "boot_offset"):
         if type(fields[name]) not in (int, float) or not abs(fields[name]) < NEVER:

@@ -1,0 +1,148 @@
+"""A container that its engine starts again keeps its GPUs for a moment: who waits for them would be faster.
+
+Docker tries a start once: a container that is refused its GPUs then stays down. What an engine will do stands in its
+own files, which are read when a container has ended, never when one starts.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
+from amd_gpu_tracker.life.units import find_restarting_unit, own_unit, unit_of
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.plain_files import read_plain_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from amd_gpu_tracker.life.lease_scan import LeaseScan
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.state import State
+
+# Docker waits 100 ms after the first end, and twice as long after each that follows at once; the restart of an engine
+# with its containers takes some seconds.
+GRACE_SECONDS = 15.0
+# It lives as long as the host does.
+FIRST_PROCESS = 1
+# Of Docker and Podman; "on-failure" stands without its number of attempts.
+POLICIES = ("always", "unless-stopped", "on-failure")
+# What dockerd writes of a container that never ran.
+NEVER = "0001-01-01"
+AUTOREMOVE = "io.podman.annotations.autoremove"
+# Podman keeps its containers in one of these, in the directory of its storage: since 4.8, and before.
+SQLITE, BOLT = "db.sql", "libpod/bolt_state.db"
+LARGEST_BOLT = 64 * 1024 * 1024
+
+
+def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: str) -> Lease | None:
+    """Remove the lease of a container that is gone, or return the one by which it keeps its GPUs for a moment.
+
+    The caller holds the lock. `how` it is known that the container is gone goes into the history.
+    """
+    kept = None if state.is_rootless else kept_lease(lease, processes)
+    if kept is not None:
+        # On a full disk the GPUs are given back.
+        with suppress(FileError):
+            state.write_lease(kept)
+            _finish_history(state, path, how)
+            return kept
+    state.remove_lease(path, how)
+    return None
+
+
+def take_up(state: State, scan: LeaseScan) -> LeaseScan:
+    """Return a scan without what is kept for the unit of this process, which starts its container again."""
+    unit = own_unit()
+    own = [lease for lease in scan.living if unit and lease.unit == unit]
+    for lease in own:
+        state.remove_lease(state.lease_path(lease.key))
+    return scan.replace(living=tuple(lease for lease in scan.living if lease not in own))
+
+
+def kept_lease(lease: Lease, processes: Processes) -> Lease | None:
+    """Return the lease by which a container that has ended keeps its GPUs, None where its engine lets it be."""
+    first = processes.find(FIRST_PROCESS)
+    is_of_container = bool(lease.bundle) and not lease.is_kept and lease.boot_id == processes.boot_id
+    kept_at, unit = _find_restart(lease) if is_of_container and first else ("", "")
+    if not kept_at:
+        return None
+    until = time.clock_gettime(time.CLOCK_BOOTTIME) + GRACE_SECONDS
+    return lease.replace(creator=first, init=None, pid_file="", cgroup="", until=until, bundle=kept_at, unit=unit)
+
+
+def _find_restart(lease: Lease) -> tuple[str, str]:
+    """Return what is there as long as a container may be started again, and the unit that does so.
+
+    The first is "" for a container that nobody starts again, the second where its engine does.
+    """
+    spec = read_of_root(f"{lease.bundle}/config.json")
+    if docker := docker_directory(spec, lease.container_id):
+        return (docker, "") if _docker_restarts(docker) else ("", "")
+    if _podman_restarts(spec, lease):
+        return lease.bundle, ""
+    # A container of Quadlet has its cgroup in that of its unit.
+    unit = unit_of(str(_object(_object(spec).get("linux")).get("cgroupsPath", "")))
+    path = find_restarting_unit(unit) if unit else ""
+    return path, unit if path else ""
+
+
+def _finish_history(state: State, path: str, how: str) -> None:
+    if state.records_history:
+        from amd_gpu_tracker.records.history import finish
+
+        finish(state, path, how)
+
+
+def _docker_restarts(directory: str) -> bool:
+    policy = _object(_object(read_of_root(f"{directory}/hostconfig.json")).get("RestartPolicy"))
+    if policy.get("Name") not in POLICIES:
+        return False
+    state = _object(_object(read_of_root(f"{directory}/config.v2.json")).get("State"))
+    return not str(state.get("StartedAt", NEVER)).startswith(NEVER)
+
+
+def _podman_restarts(spec: Any, lease: Lease) -> bool:
+    annotations = _object(_object(spec).get("annotations"))
+    storage, name = os.path.split(os.path.dirname(os.path.dirname(lease.bundle)))
+    if annotations.get(AUTOREMOVE) != "FALSE" or not name.endswith("-containers"):
+        return False
+    return _policy_in_sqlite(f"{storage}/{SQLITE}", lease.container_id) in POLICIES or (
+        _policy_in_bolt(f"{storage}/{BOLT}", lease.container_id) in POLICIES
+    )
+
+
+def _policy_in_sqlite(path: str, container_id: str) -> str:
+    if not os.path.isfile(path):
+        return ""
+    import json
+    import sqlite3
+    from contextlib import closing
+    from urllib.parse import quote
+
+    try:
+        # Podman's lock is not waited for: this row of a container is never changed while it ends.
+        with closing(sqlite3.connect(f"file:{quote(path)}?immutable=1", uri=True)) as database:
+            row = database.execute("SELECT JSON FROM ContainerConfig WHERE ID = ?", (container_id,)).fetchone()
+        return str(_object(json.loads(row[0])).get("restart_policy", "")) if row else ""
+    except (sqlite3.Error, RecursionError, TypeError, ValueError):
+        return ""
+
+
+def _policy_in_bolt(path: str, container_id: str) -> str:
+    """Return the policy that stands behind the id in the JSON of a container, which bolt writes in one piece."""
+    try:
+        content = read_plain_file(path, largest=LARGEST_BOLT)[0]
+    except OSError:
+        return ""
+    # Of several the last one that is whole counts as well as any: it never changes.
+    behind = content.partition(f'"id":"{container_id}","name":'.encode())[2].partition(b'{"spec":')[0]
+    return behind.partition(b'"restart_policy":"')[2].partition(b'"')[0].decode(errors="replace")
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,227 @@
+"""What a container that has ended keeps, by what its engine wrote of it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import time
+
+import pytest
+
+from amd_gpu_tracker.claims.claim import prune_others
+from amd_gpu_tracker.claims.release import release
+from amd_gpu_tracker.history.files import begin_history, read_history
+from amd_gpu_tracker.life import restarts, units
+from amd_gpu_tracker.life.lease_scan import prune_leases, scan_leases
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.history import HOOK
+from amd_gpu_tracker.records.lease import Lease, ProcessId, boot_offset
+from amd_gpu_tracker.records.lock import LibraryLock
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.host import Host
+
+GPU = "0000:03:00.0/0"
+
+
+class Ended:
+    """A container that has ended, and what is read of it."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.state = State(Host(str(directory)))
+        self.state.prepare()
+        process = subprocess.Popen(["true"])
+        process.wait()
+        self.init = ProcessId(pid=process.pid, start=1)
+
+    def write(self, path, content):
+        file = self.directory / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+        return str(file)
+
+    def of_docker(self, policy="always", started="2026-11-23T06:39:04.1Z"):
+        hosts = self.write("docker/c1/hosts", b"")
+        self.write("docker/c1/hostconfig.json", {"RestartPolicy": {"Name": policy}})
+        self.write("docker/c1/config.v2.json", {"Name": "/web", "State": {"StartedAt": started}})
+        self.write("moby/c1/config.json", {"mounts": [{"source": hosts}]})
+        return self.lease("moby/c1")
+
+    def of_podman(self, *, autoremove="FALSE", cgroup=""):
+        spec = {"annotations": {"io.podman.annotations.autoremove": autoremove}, "linux": {"cgroupsPath": cgroup}}
+        self.write("storage/overlay-containers/c1/userdata/config.json", spec)
+        return self.lease("storage/overlay-containers/c1/userdata")
+
+    def lease(self, bundle):
+        lease = Lease(
+            container_id="c1",
+            root=str(self.directory / "runc"),
+            bundle=str(self.directory / bundle),
+            creator=self.init,
+            init=self.init,
+            gpus=(GPU,),
+            ways=("env",),
+            since=time.time(),
+            boot_offset=boot_offset(),
+            boot_id=Processes().boot_id,
+            namespace=Processes().namespace,
+        )
+        self.state.write_lease(lease)
+        return lease
+
+    def kept(self):
+        """Return what another container that claims finds."""
+        return prune_leases(self.state, Processes(), self.state.lease_paths()).living
+
+
+@pytest.fixture
+def ended(tmp_path):
+    return Ended(tmp_path)
+
+
+@pytest.mark.parametrize("policy", ["always", "unless-stopped", "on-failure"])
+def test_a_container_with_a_restart_policy_keeps_its_gpus(ended, policy):
+    ended.of_docker(policy)
+
+    (kept,) = ended.kept()
+
+    assert (kept.container_id, kept.gpus, kept.is_kept) == ("c1", (GPU,), True)
+    assert kept.bundle == f"{ended.directory}/docker/c1"
+    assert ended.kept() == (kept,)
+
+
+@pytest.mark.parametrize("policy", ["no", "", None, 7])
+def test_a_container_without_one_keeps_nothing(ended, policy):
+    ended.of_docker(policy)
+
+    assert ended.kept() == ()
+
+
+def test_a_container_that_never_ran_keeps_nothing(ended):
+    ended.of_docker(started="0001-01-01T00:00:00Z")
+
+    assert ended.kept() == ()
+
+
+def test_what_is_kept_ends_after_a_moment(ended, monkeypatch):
+    monkeypatch.setattr(restarts, "GRACE_SECONDS", 0.0)
+    ended.of_docker()
+    ended.kept()
+
+    assert ended.kept() == ()
+    assert ended.state.lease_paths() == []
+
+
+def test_what_is_kept_ends_when_the_engine_removes_the_container(ended):
+    ended.of_docker()
+    ended.kept()
+
+    (ended.directory / "docker/c1").rename(ended.directory / "docker/removed")
+
+    assert ended.kept() == ()
+
+
+def test_a_look_changes_nothing(ended):
+    lease = ended.of_docker()
+
+    assert scan_leases(ended.state, Processes(), ended.state.lease_paths()).living == ()
+    assert ended.state.read_lease(ended.state.lease_path(lease.key)) == lease
+
+
+@pytest.mark.parametrize("first", ["the hook", "a look"])
+def test_the_hook_of_the_end_keeps_too_and_is_never_too_late(ended, first):
+    lease = ended.of_docker()
+    if first == "a look":
+        ended.kept()
+
+    released = release(ended.state, "c1", processes=Processes(), lock=LibraryLock, how=HOOK)
+
+    assert released.dropped == ()
+    assert ended.state.read_lease(ended.state.lease_path(lease.key)).is_kept
+
+
+def test_who_releases_it_by_hand_gets_it_released(ended):
+    ended.of_docker()
+    ended.kept()
+
+    assert len(release(ended.state, "c1", processes=Processes(), lock=LibraryLock).dropped) == 1
+
+
+def test_the_history_has_the_end_of_the_container(ended):
+    begin_history(ended.state)
+    ended.of_docker()
+
+    ended.kept()
+    (ended.directory / "docker/c1").rename(ended.directory / "docker/removed")
+    ended.kept()
+
+    assert [used.how for used in read_history(ended.state, since=0, until=1e12)] == ["found"]
+
+
+@pytest.mark.parametrize(("policy", "keeps"), [("always", True), ("on-failure", True), ("no", False), ("", False)])
+@pytest.mark.parametrize("version", [4, 5])
+def test_podmans_policies_stand_in_its_database(ended, version, policy, keeps):
+    ended.of_podman()
+    config = {"spec": {}, "id": "c1", "name": "web", "restart_policy": policy}
+    if version == 4:
+        others = [{**config, "id": "c0", "restart_policy": "always"}, {"spec": {}, "id": "c1", "name": "web"}]
+        pages = [json.dumps(each, separators=(",", ":")).encode() for each in (others[0], config, others[0])]
+        ended.write("storage/libpod/bolt_state.db", b"\0".join(pages))
+    else:
+        with sqlite3.connect(ended.directory / "storage/db.sql") as database:
+            database.execute("CREATE TABLE ContainerConfig(ID TEXT, JSON TEXT)")
+            database.execute("INSERT INTO ContainerConfig VALUES('c1', ?)", (json.dumps(config),))
+
+    assert [lease.container_id for lease in ended.kept()] == (["c1"] if keeps else [])
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 5000, b'"id":"c1","name":', b'"id":"c1","name":"restart_policy":"'])
+def test_a_database_that_cannot_be_read_keeps_nothing(ended, content):
+    ended.of_podman()
+    ended.write("storage/libpod/bolt_state.db", content)
+    ended.write("storage/db.sql", content)
+
+    assert ended.kept() == ()
+
+
+@pytest.fixture
+def unit(tmp_path, monkeypatch):
+    """Return a function that writes a service, with a drop-in, to the places where systemd looks."""
+    directories = tuple(str(tmp_path / name) for name in ("etc", "generator"))
+    monkeypatch.setattr(units, "DIRECTORIES", directories)
+
+    def write(text, drop_in=None):
+        for directory in (directories[1], f"{directories[0]}/web.service.d"):
+            (tmp_path / directory).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "generator/web.service").write_text(text)
+        if drop_in is not None:
+            (tmp_path / "etc/web.service.d/10-restart.conf").write_text(drop_in)
+
+    return write
+
+
+IN_UNIT = "/system.slice/web.service/libpod-payload-c1"
+
+
+@pytest.mark.parametrize(
+    ("text", "drop_in", "keeps"),
+    [
+        ("[Service]\nRestart=always\n", None, True),
+        ("[Service]\nRestart=no\n", None, False),
+        ("[Service]\n", None, False),
+        ("[Service]\nRestart=always\n", "[Service]\nRestart=no\n", False),
+        ("[Service]\n", "[Service]\nRestart=on-failure\n", True),
+    ],
+)
+def test_a_container_of_quadlet_keeps_its_gpus_for_its_unit(ended, unit, monkeypatch, text, drop_in, keeps):
+    unit(text, drop_in)
+    ended.of_podman(autoremove="TRUE", cgroup=IN_UNIT)
+
+    assert [lease.unit for lease in ended.kept()] == (["web.service"] if keeps else [])
+
+    # A container of another unit, and then the next one of this unit.
+    for own, expected in (("other.service", keeps), ("web.service", False)):
+        monkeypatch.setattr(restarts, "own_unit", lambda own=own: own)
+        scan = prune_others(ended.state, Processes(), ended.state.lease_paths())
+        assert bool(scan.living) is expected
