@@ -302,6 +302,13 @@ def deb(session: nox.Session) -> None:
     session.run("lintian", *words, external=True)
 
 
+@nox.session(name="node-image")
+def node_image(session: nox.Session) -> None:
+    """Build the image that installs the toolkit onto a host into dist/. Example: nox -s node-image"""
+    install_builder(session)
+    session.run("python", "packaging/node_image.py", "dist")
+
+
 @nox.session
 def rpm(session: nox.Session) -> None:
     """Build the rpms into dist/ and let rpmlint look at them. Example: nox -s rpm"""

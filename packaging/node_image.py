@@ -1,0 +1,220 @@
+"""Make the image that installs the toolkit onto a host. Example: python packaging/node_image.py DIRECTORY
+
+The image has no distribution in it: one directory with the toolkit, Debian's python and its C library, so that it also
+runs on hosts that have neither. `docker load`, `podman load` and `ctr image import` read the file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from packages import INDEPENDENCE, LIBRARY, PACKAGES, read_version, source_date
+from stage import stage_packages
+
+NAME = "amd-container-toolkit"
+PREFIX = f"opt/{NAME}"
+HERE = Path(__file__).resolve().parent
+PYTHON = Path("/usr/bin/python3").resolve()
+# Where the launcher looks for the python of packages; the C library is beside it.
+LINK = f"{PREFIX}/lib/{NAME}/python3"
+C_LIBRARY = f"{PREFIX}/lib/{NAME}/lib"
+# Parts of the standard library that no program of ours imports.
+UNUSED = ("test", "idlelib", "tkinter", "lib2to3", "ensurepip", "pydoc_data", "turtledemo", "distutils", "venv")
+# Extension modules that need other libraries than these stay out: nothing here needs OpenSSL, curses or SQLite.
+LIBRARIES = re.compile(r"lib(c|m|z|bz2|lzma|ffi|expat|uuid|zstd)\.so\.|ld-linux")
+# Loaded by its name when a layer of an image is compressed with it.
+ZSTD = "libzstd.so.1"
+LINE_OF_LDD = re.compile(r"^\s*(?:(?P<name>\S+) => )?(?P<path>/\S+) \(", re.MULTILINE)
+ENTRYPOINT = [f"/{PREFIX}/bin/python3", "-ISB", f"/{PREFIX}/lib/{NAME}/node.py"]
+
+
+def build_image(directory: Path) -> Path:
+    """Build the image into a directory; two builds of one commit on one system are the same bytes."""
+    directory.mkdir(parents=True, exist_ok=True)
+    image = directory / f"{NAME}-{read_version()}.oci.tar"
+    with tempfile.TemporaryDirectory() as work:
+        root = Path(work, "root")
+        stage_root(Path(work), root)
+        image.write_bytes(format_image(format_layer(root)))
+    return image
+
+
+def stage_root(work: Path, root: Path) -> None:
+    """Lay out the files of the image below `root`."""
+    trees = stage_packages(work / "packages", interpreter=f"/{PREFIX}/bin/python3", zsh_functions="unused")
+    for package in PACKAGES:
+        _take_package(trees[package.name], root)
+    _take_python(root)
+    shutil.copyfile(HERE / "files/node.py", root / PREFIX / "lib" / NAME / "node.py")
+    for mount in ("host", "proc", "sys", "dev"):
+        (root / mount).mkdir()
+    # Hashes in place of times: a file that is copied keeps what was compiled.
+    modules = (root / PREFIX / "lib" / PYTHON.name, root / PREFIX / "lib" / NAME / "python")
+    options = ("-q", "-s", root, "--invalidation-mode", "unchecked-hash")
+    subprocess.run([PYTHON, "-ISm", "compileall", *options, *modules], check=True)
+
+
+def _take_package(tree: Path, root: Path) -> None:
+    for source, destination in (
+        (LIBRARY, f"{PREFIX}/lib/{NAME}"),
+        ("usr/bin", f"{PREFIX}/bin"),
+        ("usr/share/doc", f"{PREFIX}/share/doc"),
+    ):
+        if (tree / source).exists():
+            shutil.copytree(tree / source, root / destination, symlinks=True, dirs_exist_ok=True)
+    for program in (root / PREFIX / "bin").glob("*"):
+        program.write_text(program.read_text(encoding="utf-8").replace(f"/{LIBRARY}", f"/{PREFIX}/lib/{NAME}"))
+
+
+def _take_python(root: Path) -> None:
+    """Copy Debian's python and what it loads, and let it find its C library beside itself."""
+    program = root / PREFIX / "bin" / PYTHON.name
+    shutil.copyfile(PYTHON, program)
+    program.chmod(0o755)
+    standard = Path("/usr/lib", PYTHON.name)
+    ignored = shutil.ignore_patterns(*UNUSED, "__pycache__", "config-*", "dist-packages", "sitecustomize.py", "*.so")
+    shutil.copytree(standard, root / PREFIX / "lib" / PYTHON.name, ignore=ignored)
+    libraries = _libraries_of(PYTHON)
+    for module in sorted(standard.glob("lib-dynload/*.so")):
+        needed = _libraries_of(module)
+        if all(LIBRARIES.match(name) for name in needed):
+            shutil.copyfile(module, root / PREFIX / "lib" / PYTHON.name / "lib-dynload" / module.name)
+            libraries |= needed
+    _take_libraries(root, libraries | _libraries_of(libraries["libc.so.6"]) | {ZSTD: _library(ZSTD)})
+    loader = next(name for name in sorted(os.listdir(root / C_LIBRARY)) if name.startswith("ld-linux"))
+    words = ["--set-interpreter", f"/{C_LIBRARY}/{loader}", "--force-rpath", "--set-rpath", f"/{C_LIBRARY}"]
+    subprocess.run(["patchelf", *words, program], check=True)
+    (program.parent / "python3").symlink_to(PYTHON.name)
+    (root / LINK).unlink(missing_ok=True)
+    (root / LINK).symlink_to(f"../../bin/{PYTHON.name}")
+
+
+def _take_libraries(root: Path, libraries: dict[str, Path]) -> None:
+    (root / C_LIBRARY).mkdir(parents=True)
+    for name, path in sorted(libraries.items()):
+        shutil.copyfile(path.resolve(), root / C_LIBRARY / name)
+        (root / C_LIBRARY / name).chmod(0o755)
+    for path in (PYTHON, *libraries.values()):
+        package = _package_of(path)
+        words = Path("/usr/share/doc", package, "copyright")
+        target = root / PREFIX / "share/doc" / package / "copyright"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(words, target)
+
+
+def _libraries_of(program: Path) -> dict[str, Path]:
+    """Return the libraries that a program or a library needs, by the name by which it asks for them."""
+    answer = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return {found["name"] or Path(found["path"]).name: Path(found["path"]) for found in LINE_OF_LDD.finditer(answer)}
+
+
+def _library(name: str) -> Path:
+    return next(path for path in sorted(Path("/usr/lib").glob(f"*-linux-gnu/{name}")))
+
+
+def _package_of(path: Path) -> str:
+    """Return which package of Debian a file belongs to; some are known below /lib, a link, only."""
+    for candidate in (path.resolve(), Path("/", path.resolve().relative_to("/usr"))):
+        answer = subprocess.run(["dpkg", "-S", candidate], capture_output=True, text=True, check=False)
+        if answer.returncode == 0:
+            return answer.stdout.partition(":")[0]
+    raise SystemExit(f"no package of Debian has {path}")
+
+
+def format_layer(root: Path) -> bytes:
+    """Return a directory as a layer: root's, with the date of the commit."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(root.rglob("*")):
+            archive.add(path, arcname=path.relative_to(root), recursive=False, filter=_settle)
+    return layer.getvalue()
+
+
+def _settle(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    member.mtime = source_date()
+    member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+    return member
+
+
+def format_image(layer: bytes) -> bytes:
+    """Return an image of one layer as an archive: an OCI layout, and the list that Docker before 25 reads."""
+    compressed = gzip.compress(layer, mtime=0)
+    config = _json(_config(hashlib.sha256(layer).hexdigest()))
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": _describe(config, "application/vnd.oci.image.config.v1+json"),
+            "layers": [_describe(compressed, "application/vnd.oci.image.layer.v1.tar+gzip")],
+        }
+    )
+    name = f"docker.io/library/{NAME}:{read_version()}"
+    names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": read_version()}
+    described = {**_describe(manifest, "application/vnd.oci.image.manifest.v1+json"), "annotations": names}
+    loaded = {"Config": _blob(config), "RepoTags": [f"{NAME}:{read_version()}"], "Layers": [_blob(compressed)]}
+    files = {_blob(content): content for content in (config, manifest, compressed)}
+    files["index.json"] = _json({"schemaVersion": 2, "manifests": [described]})
+    files["manifest.json"] = _json([loaded])
+    files["oci-layout"] = _json({"imageLayoutVersion": "1.0.0"})
+    return _archive(files)
+
+
+def _config(layer: str) -> dict[str, Any]:
+    labels = {
+        "org.opencontainers.image.title": NAME,
+        "org.opencontainers.image.version": read_version(),
+        "org.opencontainers.image.description": f"Installs the AMD Container Toolkit onto a host. {INDEPENDENCE}",
+        "org.opencontainers.image.licenses": " AND ".join(
+            dict.fromkeys(word for package in PACKAGES for word in package.licence.split(" AND "))
+        ),
+    }
+    return {
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(source_date())),
+        "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine),
+        "os": "linux",
+        "config": {"Entrypoint": ENTRYPOINT, "Cmd": ["--help"], "Labels": labels},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer}"]},
+    }
+
+
+def _describe(content: bytes, kind: str) -> dict[str, Any]:
+    return {"mediaType": kind, "digest": f"sha256:{hashlib.sha256(content).hexdigest()}", "size": len(content)}
+
+
+def _blob(content: bytes) -> str:
+    return f"blobs/sha256/{hashlib.sha256(content).hexdigest()}"
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, indent=2, sort_keys=True).encode()
+
+
+def _archive(files: dict[str, bytes]) -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        for name, content in sorted(files.items()):
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime, member.mode = len(content), source_date(), 0o644
+            archive.addfile(member, io.BytesIO(content))
+    return written.getvalue()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    print(build_image(Path(sys.argv[1])))
