@@ -31,7 +31,9 @@ StateSaveLocation=/run/slurm-test/ctld
 SlurmdSpoolDir=/run/slurm-test/d
 SlurmctldPidFile=/run/slurmctld.pid
 SlurmdPidFile=/run/slurmd.pid
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/{tracking}
+# How long those have who handle TERM, in seconds; 30 unless it is said.
+KillWait=4
 TaskPlugin={task_plugin}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
@@ -44,9 +46,10 @@ ReturnToService=2
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 # 22.05 does not know that cgroups can be left alone, and finds those of the first version.
-CGROUPS_OF_OLD = {"22.05": "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n"}
+CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n"
+NEEDS_CGROUPS = ("22.05",)
 WITHOUT_CGROUPS = "CgroupPlugin=disabled\n"
-DEVICE_CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainDevices=yes\n"
+DEVICE_CGROUPS = f"{CGROUPS}ConstrainDevices=yes\n"
 BUNDLE = "/box/bundle"
 BUNDLE_OF_USER = "/box/bundle-of-user"
 # $1: what the job does; the rest: what it is given. Prints what the job printed.
@@ -96,16 +99,20 @@ class SlurmBox(Box):
     @property
     def tells_steps(self) -> bool:
         """Return whether this Slurm tells containers the GPUs of their step; 22.05 tells those of batch jobs only."""
-        return self.version() not in CGROUPS_OF_OLD
+        return self.version() not in NEEDS_CGROUPS
 
-    def configure(self, *gres_confs: str, device_cgroups: bool = False) -> None:
-        """Write Slurm's configuration for the nodes of which these are the parts of gres.conf, by number."""
+    def configure(self, *gres_confs: str, device_cgroups: bool = False, tracking: str = "linuxproc") -> None:
+        """Write Slurm's configuration for the nodes of which these are the parts of gres.conf, by number.
+
+        `tracking` is how Slurm finds the processes of a job.
+        """
         nodes = [_node_line(text, number) for number, text in enumerate(gres_confs, 1)]
         task_plugin = "task/cgroup" if device_cgroups else "task/none"
-        without = CGROUPS_OF_OLD.get(self.version(), WITHOUT_CGROUPS)
-        self.write("/etc/slurm/slurm.conf", SLURM_CONF.format(task_plugin=task_plugin, nodes="".join(nodes)).encode())
+        cgroups = CGROUPS if tracking == "cgroup" or self.version() in NEEDS_CGROUPS else WITHOUT_CGROUPS
+        conf = SLURM_CONF.format(task_plugin=task_plugin, tracking=tracking, nodes="".join(nodes))
+        self.write("/etc/slurm/slurm.conf", conf.encode())
         self.write("/etc/slurm/gres.conf", "".join(gres_confs).encode())
-        self.write("/etc/slurm/cgroup.conf", (DEVICE_CGROUPS if device_cgroups else without).encode())
+        self.write("/etc/slurm/cgroup.conf", (DEVICE_CGROUPS if device_cgroups else cgroups).encode())
 
     def start_slurm(self) -> None:
         """Start the daemons of this node."""

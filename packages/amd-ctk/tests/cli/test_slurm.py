@@ -22,10 +22,22 @@ NodeName=n1 Name=gpu Type=mi210 File=/dev/dri/renderD128 Flags=amd_gpu_env
 PROGRAM = "/usr/bin/amd-container-runtime"
 OCI = """\
 # AMD GPUs in containers; 'amd-ctk runtime configure --runtime=slurm --remove' takes this out again.
-RunTimeQuery="/usr/bin/amd-container-runtime --root=/run/user/%U/ state %n.%u.%j.%s.%t"
-RunTimeKill="/usr/bin/amd-container-runtime --root=/run/user/%U/ kill -a %n.%u.%j.%s.%t"
-RunTimeDelete="/usr/bin/amd-container-runtime --root=/run/user/%U/ delete --force %n.%u.%j.%s.%t"
-RunTimeRun="/usr/bin/amd-container-runtime --root=/run/user/%U/ run %n.%u.%j.%s.%t -b %b"
+RunTimeQuery="cd /run/user/%U/ && for c in %n.%u.%j.%s.*; do \
+setpriv --reuid=%U --regid=65534 --clear-groups /usr/bin/amd-container-runtime --root=/run/user/%U/ state $c \
+| grep -q 'status.*stopped' || break; done; \
+setpriv --reuid=%U --regid=65534 --clear-groups /usr/bin/amd-container-runtime --root=/run/user/%U/ state $c"
+RunTimeKill="cd /run/user/%U/ && for c in %n.%u.%j.%s.*; do \
+setpriv --reuid=%U --regid=65534 --clear-groups /usr/bin/amd-container-runtime --root=/run/user/%U/ kill -a $c KILL; done"
+RunTimeDelete="cd /run/user/%U/ && for c in %n.%u.%j.%s.*; do \
+setpriv --reuid=%U --regid=65534 --clear-groups /usr/bin/amd-container-runtime --root=/run/user/%U/ delete --force $c; done"
+RunTimeRun="exec /usr/bin/amd-container-runtime --root=/run/user/%U/ run %n.%u.%j.%s.%t -b %b"
+"""
+OCI_OF_OLD = """\
+# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=slurm --remove' takes this out again.
+RunTimeQuery="/usr/bin/amd-container-runtime state %n.%u.%j.%s.%t"
+RunTimeKill="/usr/bin/amd-container-runtime kill -a %n.%u.%j.%s.%t KILL"
+RunTimeDelete="/usr/bin/amd-container-runtime delete --force %n.%u.%j.%s.%t"
+RunTimeRun="exec /usr/bin/amd-container-runtime run %n.%u.%j.%s.%t -b %b"
 """
 HEAD = f"{'-' * 56}\nGPU Id    Slurm Id  Type        DRM Device\n{'-' * 56}\n"
 
@@ -200,7 +212,7 @@ class TestOciConf:
 
         answer = add("--dry-run", PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
 
-        assert answer.stdout == OCI.replace(" --root=/run/user/%U/", "")
+        assert answer.stdout == OCI_OF_OLD
 
     def test_other_lines_stay_as_they_are(self, conf, add, amd_ctk):
         text = '# theirs\nCreateEnvFile=disabled\nRunTimeEnvExclude="^SLURM_CONF"\n'

@@ -179,6 +179,13 @@ def spec_of(machine, *, minor=None):
     return spec
 
 
+def left_by_its_job(machine, squeue="echo '8 RUNNING'"):
+    machine.write("/etc/slurm/slurm.conf", "")
+    machine.add_program("squeue", squeue)
+    machine.write_proc("4711/status", "Name:\tsleep\nNSpid:\t4711\t1\n")
+    machine.write_proc("4711/environ", "PATH=/bin\0SLURM_JOB_ID=7\0")
+
+
 FAULTS = {
     "driver": without_driver,
     "windows": windows,
@@ -202,6 +209,7 @@ FAULTS = {
     "low-level-runtime": without_low_level_runtime,
     "packages": broken_package,
     "slurm": another_gpu_in_gres_conf,
+    "slurm-jobs": left_by_its_job,
     "containerd": broken_containerd,
     "podman-file": broken_containers_conf,
     "podman-user": user_without_ids,
@@ -516,6 +524,50 @@ def test_what_slurm_is_told_is_judged(machine, spoil, state, words):
     (result,) = made.examine(only=["slurm"])
 
     assert (result.finding.state, words in result.finding.words) == (state, True)
+
+
+@pytest.mark.parametrize(
+    ("squeue", "state", "words"),
+    [
+        ("echo '7 RUNNING'", "ok", "no container outlives its job"),
+        ("echo '70 RUNNING'", "bad", "a container of job 7 (process 4711) runs, and its job is over"),
+        ("echo '7 CANCELLED'", "bad", "a container of job 7 (process 4711) runs, and its job is over"),
+        (
+            "echo '7 COMPLETING'",
+            "note",
+            "a container of job 7 (process 4711) has not ended yet, and Slurm waits for it",
+        ),
+        ("exit 1", "not checked", "which jobs are over: squeue gives no answer"),
+    ],
+)
+def test_a_container_of_a_job_is_compared_with_what_slurm_says(machine, squeue, state, words):
+    made = machine()
+    left_by_its_job(made, squeue)
+
+    (result,) = made.examine(only=["slurm-jobs"])
+
+    assert (result.finding.state, result.finding.words) == (state, words)
+
+
+@pytest.mark.parametrize(
+    ("status", "environ"),
+    [
+        ("NSpid:\t4711\n", "SLURM_JOB_ID=7\0"),
+        ("NSpid:\t4711\t2\n", "SLURM_JOB_ID=7\0"),
+        ("NSpid:\t4711\t1\n", "PATH=/bin\0"),
+        ("NSpid:\t4711\t1\n", "SLURM_JOB_ID=all\0"),
+        ("NSpid:\t4711\t1\n", f"SLURM_JOB_ID={'7' * 99}\0"),
+    ],
+)
+def test_what_is_no_first_process_of_a_job_is_passed_over(machine, status, environ):
+    made = machine()
+    left_by_its_job(made)
+    made.write_proc("4711/status", status)
+    made.write_proc("4711/environ", environ)
+
+    (result,) = made.examine(only=["slurm-jobs"])
+
+    assert result.finding.state == "ok"
 
 
 @pytest.mark.parametrize(

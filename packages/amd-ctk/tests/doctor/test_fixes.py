@@ -12,6 +12,7 @@ import json
 import os
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -411,6 +412,8 @@ ROWS = [
         write("/etc/slurm/cgroup.conf", "ConstrainDevices=yes\n"),
         why=RIGHTS,
     ),
+    Row("slurm-jobs", HOSTS["slurm-jobs"]),
+    Row("slurm-jobs", partial(HOSTS["slurm-jobs"], squeue="echo '7 COMPLETING'")),
     # toolkit
     of_facts(
         "containers",
@@ -547,6 +550,7 @@ EFFECTS = {
     "dkms": lambda machine, *words: machine.write(f"/var/lib/dkms/amdgpu/6/{words[-1]}/x86_64/log", ""),
     "docker": lambda machine, *_: machine.docker.update(OperatingSystem="Debian"),
     "dpkg": nothing,
+    "kill": lambda machine, _, pid: shutil.rmtree(machine.proc / pid),
     "modprobe": rebuild,
     "mv": move,
     "rm": lambda machine, path: os.unlink(machine.host.path(path)),

@@ -2,7 +2,7 @@
 
 Slurm has one runtime for all containers. Whatever name it is asked for by here, it is that one;
 `{"program": ..., "options": "--root=..."}` stands for the lines that call it.
-Source: oci.conf(5), "runc using run" for users without privileges.
+Source: oci.conf(5), "runc using run" for users without privileges, and what three releases of Slurm were seen to do.
 """
 
 from __future__ import annotations
@@ -12,13 +12,21 @@ from typing import Any  # noqa: TID253
 
 from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath
 
-# %n node, %u user, %U its id, %j job, %s step, %t task, %b bundle.
-CONTAINER = "%n.%u.%j.%s.%t"
-COMMANDS = {
-    "RunTimeQuery": f"state {CONTAINER}",
-    "RunTimeKill": f"kill -a {CONTAINER}",
-    "RunTimeDelete": f"delete --force {CONTAINER}",
-    "RunTimeRun": f"run {CONTAINER} -b %b",
+# %n node, %u user, %U its id, %j job, %s step, %t task, %b bundle. /bin/sh runs each line.
+STEP = "%n.%u.%j.%s"
+# The runtime must be the task's own process: TERM ends a shell in front of it, which Slurm takes for the end of the task,
+# while the first process of a container ignores TERM unless it handles it.
+RUN = f"run {STEP}.%t -b %b"
+# Slurm asks this at the end of a step, and from 24.11 on it asks for task -1, so each container of the step is meant.
+# Without an answer it kills none, and those of root have cgroups below that of the step, where its own KILL does not reach.
+OF_EACH = f"for c in {STEP}.*; do"
+# It asks as root, in a directory that the user may write, where a forged state could name any process to be killed.
+AS_USER = "setpriv --reuid=%U --regid=65534 --clear-groups"
+# Where there is no such directory: Slurm 22.05, which names the task.
+OF_TASK = {
+    "RunTimeQuery": f"state {STEP}.%t",
+    "RunTimeKill": f"kill -a {STEP}.%t KILL",
+    "RunTimeDelete": f"delete --force {STEP}.%t",
 }
 # Slurm calls a runtime by either of these.
 STARTING = ("runtimerun", "runtimecreate")
@@ -52,8 +60,7 @@ class OciConf:
                 "Slurm has one runtime, which every container of a job has", hint="remove --set-as-default"
             )
         entry = value if isinstance(value, dict) else {"program": value, "options": self._root_option()}
-        start = " ".join(filter(None, (shlex.quote(entry["program"]), entry["options"])))
-        lines = [f'{key}="{start} {words}"' for key, words in COMMANDS.items()]
+        lines = [f'{key}="{command}"' for key, command in _commands(**entry).items()]
         return OciConf("".join(f"{line}\n" for line in (*self._others(), *lines)))
 
     def remove(self, path: KeyPath) -> OciConf:
@@ -72,13 +79,32 @@ class OciConf:
 
     def _starting_words(self) -> list[str]:
         values = (line.partition("=")[2].strip().strip("\"'") for line in self._lines() if _key_of(line) in STARTING)
-        return next((value.split() for value in values if value), [])
+        return next((value.removeprefix("exec ").split() for value in values if value), [])
 
     def _lines(self) -> list[str]:
         return self.text.splitlines()
 
     def _others(self) -> list[str]:
         return [line for line in self._lines() if not _key_of(line).startswith("runtime") or _is_environment(line)]
+
+
+def _commands(program: str, options: str) -> dict[str, str]:
+    """Return what Slurm is to run, by the names of oci.conf."""
+    call = " ".join(filter(None, (shlex.quote(program), options)))
+    root = options.removeprefix("--root=")
+    of_step = _of_step(f"{AS_USER} {call}", root) if root else {key: f"{call} {end}" for key, end in OF_TASK.items()}
+    return {**of_step, "RunTimeRun": f"exec {call} {RUN}"}
+
+
+def _of_step(call: str, root: str) -> dict[str, str]:
+    """Return what ends all containers of a step, whose state is in the directory `root`."""
+    each = f"cd {root} && {OF_EACH}"
+    return {
+        # The state of one that lives, if there is one.
+        "RunTimeQuery": f"{each} {call} state $c | grep -q 'status.*stopped' || break; done; {call} state $c",
+        "RunTimeKill": f"{each} {call} kill -a $c KILL; done",
+        "RunTimeDelete": f"{each} {call} delete --force $c; done",
+    }
 
 
 def _key_of(line: str) -> str:

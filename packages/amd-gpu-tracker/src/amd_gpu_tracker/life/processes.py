@@ -89,6 +89,10 @@ class Processes:
         """Return a process's supplementary groups, [] where it is gone."""
         return self._ids(pid, b"Groups:")
 
+    def ids_inside(self, pid: int) -> list[int]:
+        """Return a process's id in each pid namespace that it is in, the caller's first, [] where it is gone."""
+        return self._ids(pid, b"NSpid:")
+
     def is_trusted(self, pid: int) -> bool:
         """Return whether a process is wholly of the caller's user, and sees files and users as the caller does.
 

@@ -16,7 +16,7 @@ from amd_ctk.doctor.facts.inside import ImageFacts, InsideFacts
 from amd_ctk.doctor.facts.kernel import KernelFacts
 from amd_ctk.doctor.facts.packages import PackageFacts
 from amd_ctk.doctor.facts.podman import PodmanFacts
-from amd_ctk.doctor.facts.slurm import SlurmFacts
+from amd_ctk.doctor.facts.slurm import JobFacts, LeftContainer, SlurmFacts
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.inside.nodes import TriedNode
@@ -33,7 +33,7 @@ TYPES: dict[str, type[Value]] = {
     for value_type in (
         *(KernelFacts, GpuFacts, DockerFacts, CdiFacts, ToolkitFacts, PodmanFacts, EngineFileFacts, SlurmFacts),
         *(PackageFacts, StaleContainer, InsideFacts, ImageFacts, NodeProblem, User, TriedNode, ContainerProcess),
-        *(SpecProblem, Endpoint, DriverReleases),
+        *(SpecProblem, Endpoint, DriverReleases, JobFacts, LeftContainer),
         *(NodeGpu, SlurmStatus, ProcessId, DeviceNode, DeviceNumber, Gpu, PciAddress, UnnumberedGpu),
     )
 }

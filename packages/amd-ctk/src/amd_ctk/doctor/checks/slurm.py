@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
-from amd_ctk.doctor.check import Finding, bad, check, note, ok
+from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.slurm.status import format_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
+    from amd_ctk.doctor.facts.slurm import LeftContainer
     from amd_ctk.slurm.status import SlurmStatus
 
 CONFIGURE = "sudo amd-ctk runtime configure --runtime=slurm"
@@ -29,6 +30,31 @@ def check_slurm(facts: Facts) -> Finding | None:
     if slurm.problem:
         return bad(slurm.problem, fix=SHOW)
     return _judge_status(slurm.status, slurm.files) if slurm.status else None
+
+
+@check(
+    "slurm-jobs",
+    engine="slurm",
+    why="a container that outlives its job keeps its GPUs, and is in the way of the job that has them next",
+    see="how-to/slurm.md#when-a-job-ends",
+)
+def check_slurm_jobs(facts: Facts) -> Finding | None:
+    """Do containers end with their jobs?"""
+    if facts.jobs is None:
+        return not_checked("the containers of jobs", needs="root")
+    if facts.jobs.problem:
+        return not_checked(f"which jobs are over: {facts.jobs.problem}", needs="squeue")
+    # One that ends just now may be saving its work.
+    for left in sorted(facts.jobs.left, key=lambda left: left.is_ending):
+        return _judge_left(left)
+    return ok("no container outlives its job") if facts.slurm.is_configured else None
+
+
+def _judge_left(left: LeftContainer) -> Finding:
+    named, fix = f"a container of job {left.job} (process {left.pid})", f"sudo kill -KILL {left.pid}"
+    if left.is_ending:
+        return note(f"{named} has not ended yet, and Slurm waits for it", fix=fix)
+    return bad(f"{named} runs, and its job is over", fix=fix)
 
 
 def _judge_status(status: SlurmStatus, files: tuple[str, ...]) -> Finding:

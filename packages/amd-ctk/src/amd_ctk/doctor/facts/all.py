@@ -17,7 +17,7 @@ from amd_ctk.doctor.facts.inside import InsideFacts, read_inside
 from amd_ctk.doctor.facts.kernel import KernelFacts, read_kernel
 from amd_ctk.doctor.facts.packages import PackageFacts, read_packages
 from amd_ctk.doctor.facts.podman import PodmanFacts, read_podman
-from amd_ctk.doctor.facts.slurm import SlurmFacts, read_slurm
+from amd_ctk.doctor.facts.slurm import JobFacts, SlurmFacts, read_jobs, read_slurm
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.explain.running import SECONDS, Asked, ask_engines
@@ -40,6 +40,8 @@ class Facts(Value):
     podman: PodmanFacts = PodmanFacts()
     containerd: EngineFileFacts = EngineFileFacts()
     slurm: SlurmFacts = SlurmFacts()
+    # None where they could not be read.
+    jobs: JobFacts | None = JobFacts()
     packages: PackageFacts = PackageFacts()
     # None where they could not be read.
     stale_containers: tuple[StaleContainer, ...] | None = ()
@@ -71,6 +73,7 @@ def read_facts(
             podman=read_podman(host, user, is_meant=engine == "podman"),
             containerd=read_containerd(host),
             slurm=read_slurm(host, gpus.gpus),
+            jobs=read_jobs(host, proc),
             packages=read_packages(host),
             docker=DockerFacts(),
         )

@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from amd_ctk.programs import ask
 from amd_ctk.slurm.status import SlurmStatus, read_status
 from amd_device_spec.slurm.conf import GRES_CONF, SLURM_CONF, find_conf
 from amd_device_spec.slurm.job_gpus import read_device_files
+from amd_device_spec.slurm_job import JOB_ID
+from amd_gpu_tracker.life.processes import Processes
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
+
+# Slurm tells a job's number and its state, for some minutes after its end too.
+JOBS = ("squeue", "--noheader", "--states=all", "--format=%A %T")
+OVER = frozenset(
+    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()  # noqa: SIM905
+)
+ENDING = "COMPLETING"
+LONGEST_NUMBER = 20
+
+
+class LeftContainer(Value):
+    """A container whose job is over, or ends just now (`is_ending`); `pid` is its first process."""
+
+    job: str
+    pid: int
+    is_ending: bool
+
+
+class JobFacts(Value):
+    """Containers that outlive their jobs; `problem` is why that is not known, "" where it is."""
+
+    problem: str = ""
+    left: tuple[LeftContainer, ...] = ()
 
 
 class SlurmFacts(Value):
@@ -27,7 +53,7 @@ class SlurmFacts(Value):
 
 def read_slurm(host: Host, gpus: Sequence[Gpu], node: str = "") -> SlurmFacts:
     """Return what the files of Slurm say of a node, else of this one; that they cannot be read is a fact too."""
-    if not (gpus and any(find_conf(host, name) for name in (GRES_CONF, SLURM_CONF))):
+    if not (gpus and _is_configured(host)):
         return SlurmFacts()
     # As slurmd calls this node, unless it was told another name.
     node = node or os.uname().nodename.partition(".")[0]
@@ -36,3 +62,36 @@ def read_slurm(host: Host, gpus: Sequence[Gpu], node: str = "") -> SlurmFacts:
     except ToolkitError as error:
         return SlurmFacts(is_configured=True, problem=error.message)
     return SlurmFacts(is_configured=True, status=status, files=files)
+
+
+def read_jobs(host: Host, proc: str = "/proc") -> JobFacts | None:
+    """Return what Slurm says of the jobs whose containers run here; None for those who may not look."""
+    if not _is_configured(host):
+        return JobFacts()
+    if os.geteuid() != 0 and host.is_this_machine:
+        return None
+    containers = _containers_of_jobs(Processes(proc))
+    answer = ask(JOBS) if containers else None
+    if answer and not answer.succeeded:
+        return JobFacts(problem=answer.problem or "squeue gives no answer")
+    return JobFacts(left=_find_left(containers, answer.output if answer else ""))
+
+
+def _containers_of_jobs(processes: Processes) -> dict[int, str]:
+    """Return the job that the first process of a container says it is of, by its process id."""
+    first = [pid for pid in processes.pids() if processes.ids_inside(pid)[1:][-1:] == [1]]
+    jobs = {pid: processes.variable(pid, JOB_ID) for pid in first}
+    return {pid: job for pid, job in jobs.items() if job.isascii() and job.isdecimal() and len(job) < LONGEST_NUMBER}
+
+
+def _find_left(containers: Mapping[int, str], output: str) -> tuple[LeftContainer, ...]:
+    states = dict(line.split()[:2] for line in output.splitlines() if len(line.split()) > 1)
+    return tuple(
+        LeftContainer(job=job, pid=pid, is_ending=states.get(job) == ENDING)
+        for pid, job in containers.items()
+        if job not in states or states[job] in OVER or states[job] == ENDING
+    )
+
+
+def _is_configured(host: Host) -> bool:
+    return any(find_conf(host, name) for name in (GRES_CONF, SLURM_CONF))
