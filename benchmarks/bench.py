@@ -11,6 +11,7 @@ from pathlib import Path
 from installation import PYTHON, install
 from measure import Program
 
+from amd_gpu_tracker.claims.hook_entries import requirements_hook
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate import build_host
@@ -24,6 +25,12 @@ SPEC = (
     '{"ociVersion":"1.2.0","process":{"user":{"uid":0,"gid":0},"args":["x"],"env":["PATH=/bin"%s],"cwd":"/"},'
     '"linux":{"resources":{"devices":[{"allow":false,"access":"rwm"}]}}}'
 )
+# As long as what Docker writes: most of it are the names of system calls.
+SPEC_OF_DOCKER = {
+    "ociVersion": "1.2.0",
+    "process": {"args": ["x"], "env": [f"VARIABLE_{number}=value" for number in range(20)]},
+    "linux": {"seccomp": {"syscalls": [{"names": [f"system_call_{number}" for number in range(1000)]}]}},
+}
 
 
 class Bench:
@@ -105,6 +112,15 @@ class Bench:
         library = f"{self.installed}/usr/lib/amd-container-toolkit/python"
         words = ["/bin/sh", f"{library}/amd_gpu_tracker/release.sh", leases, *self._hook_words("release")]
         return Program(words, {}, lambda: lease.write_text(content, encoding="utf-8"), standard_input=state)
+
+    def requirements_hook(self) -> Program:
+        """Return a run of the hook that looks for what an image requires, for one that requires nothing."""
+        bundle = self.directory / "started"
+        bundle.mkdir(exist_ok=True)
+        (bundle / "config.json").write_text(json.dumps(SPEC_OF_DOCKER))
+        words = requirements_hook(self.hosts[EIGHT])["args"]
+        # Runtimes run it in the bundle.
+        return Program(words, {}, lambda: os.chdir(bundle))
 
     def _state_of_container(self, pid: int) -> str:
         """Write what a runtime gives to hooks; return its path."""

@@ -128,6 +128,8 @@ def hooks(bench: Bench) -> Iterator[Row]:
     """Measure the hooks of CDI specs, which a container has at its start and its end."""
     claim = compare(bench.claim_hook(), bench.bare, bench.rounds)
     release = compare(bench.release_hook(), bench.bare, bench.rounds)
+    required = compare(bench.requirements_hook(), bench.bare, bench.rounds)
+    yield ratio_row("image-requirements hook, an image that requires nothing", required, 0.2)
     yield ratio_row("claim hook", claim, 1.9)
     yield ratio_row("release hook of a container that has ended", release, 0.35)
     together = claim.ratio + release.ratio

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,13 @@ def test_commands_are_shown_where_this_test_finds_them(page: str) -> None:
     unchecked = [fence for fence in fence_languages(read_page(page)) if fence[1] in ("", "bash", "sh", "shell")]
 
     assert unchecked == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_images_that_podman_may_start_have_their_full_names(page: str) -> None:
+    """Podman looks for a short name nowhere on Debian, and asks which registry is meant elsewhere."""
+    lines = [line for line in read_page(page).splitlines() if re.search(r"^ *image: rocm|^Image=|podman run .", line)]
+    # Docker's own files are read by nothing else.
+    of_docker = "compose" in page or "swarm" in page
+
+    assert [line for line in lines if re.search(r"[ =]rocm/", line) and not of_docker] == []

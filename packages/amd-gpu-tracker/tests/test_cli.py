@@ -547,15 +547,29 @@ def others_may_run(program):
         return False
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-@pytest.mark.parametrize("words", [["enable"], ["disable"], ["reset"], ["0", "exclusive"]])
-def test_who_may_not_change_it_is_told_what_is_needed(command, untracked, words):
+@pytest.fixture
+def seen_by_others(untracked):
+    """Let other users look at the simulated host."""
     if not others_may_run(sys.executable):
         pytest.skip("this python lies where only root may look")
-    command("enable")
     for directory in (*untracked.directory.parents, untracked.directory, untracked.host.root):
         if str(directory).startswith(f"{tempfile.gettempdir()}/"):
             os.chmod(directory, 0o755)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.usefixtures("seen_by_others")
+def test_who_would_change_nothing_needs_no_root(command):
+    assert command("disable", user=65534) == (0, "GPU Tracker is already disabled\n", "")
+    command("enable")
+    assert command("enable", user=65534) == (0, "GPU Tracker is already enabled\n", "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.usefixtures("seen_by_others")
+@pytest.mark.parametrize("words", [["disable"], ["reset"], ["0", "exclusive"]])
+def test_who_may_not_change_it_is_told_what_is_needed(command, words):
+    command("enable")
 
     answer = command(*words, user=65534)
 

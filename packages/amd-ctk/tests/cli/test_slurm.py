@@ -27,9 +27,11 @@ setpriv --reuid=%U --regid=65534 --clear-groups /usr/bin/amd-container-runtime -
 | grep -q 'status.*stopped' || break; done; \
 setpriv --reuid=%U --regid=65534 --clear-groups /usr/bin/amd-container-runtime --root=/run/user/%U/ state $c"
 RunTimeKill="cd /run/user/%U/ && for c in %n.%u.%j.%s.*; do \
-setpriv --reuid=%U --regid=65534 --clear-groups /usr/bin/amd-container-runtime --root=/run/user/%U/ kill -a $c KILL; done"
+setpriv --reuid=%U --regid=65534 --clear-groups /usr/bin/amd-container-runtime --root=/run/user/%U/ \
+kill -a $c KILL; done"
 RunTimeDelete="cd /run/user/%U/ && for c in %n.%u.%j.%s.*; do \
-setpriv --reuid=%U --regid=65534 --clear-groups /usr/bin/amd-container-runtime --root=/run/user/%U/ delete --force $c; done"
+setpriv --reuid=%U --regid=65534 --clear-groups /usr/bin/amd-container-runtime --root=/run/user/%U/ \
+delete --force $c; done"
 RunTimeRun="exec /usr/bin/amd-container-runtime --root=/run/user/%U/ run %n.%u.%j.%s.%t -b %b"
 """
 OCI_OF_OLD = """\

@@ -89,6 +89,9 @@ class Tracker:
         engines' containers claim from now on, as the hooks in CDI specs do, must be there by then.
         """
         self._take_over(tell)
+        # Everybody may hear that there is nothing to do.
+        if self._state.read_policy().enabled:
+            return False
         with self._locked():
             if self._state.read_policy().enabled:
                 return False
@@ -103,10 +106,10 @@ class Tracker:
 
     def disable(self) -> bool:
         """Stop tracking and forget who uses what; return False where it was disabled already."""
-        self._take_over()
+        if not self.is_enabled():
+            return False
         with self._locked():
-            policy = self._state.read_policy()
-            if not policy.enabled:
+            if not self._state.read_policy().enabled:
                 return False
             self._state.write_policy(Policy())
             self._state.forget_leases()

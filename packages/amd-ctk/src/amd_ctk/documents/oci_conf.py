@@ -14,11 +14,11 @@ from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath
 
 # %n node, %u user, %U its id, %j job, %s step, %t task, %b bundle. /bin/sh runs each line.
 STEP = "%n.%u.%j.%s"
-# The runtime must be the task's own process: TERM ends a shell in front of it, which Slurm takes for the end of the task,
-# while the first process of a container ignores TERM unless it handles it.
+# The runtime must be the task's own process: TERM ends a shell in front of it, which Slurm takes for the end of the
+# task, while the first process of a container ignores TERM unless it handles it.
 RUN = f"run {STEP}.%t -b %b"
-# Slurm asks this at the end of a step, and from 24.11 on it asks for task -1, so each container of the step is meant.
-# Without an answer it kills none, and those of root have cgroups below that of the step, where its own KILL does not reach.
+# Slurm asks at the end of a step, from 24.11 on for task -1, so each container of the step is meant. Without an answer
+# it kills none, and those of root have cgroups below that of the step, where its own KILL does not reach.
 OF_EACH = f"for c in {STEP}.*; do"
 # It asks as root, in a directory that the user may write, where a forged state could name any process to be killed.
 AS_USER = "setpriv --reuid=%U --regid=65534 --clear-groups"
