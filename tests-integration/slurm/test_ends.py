@@ -87,7 +87,7 @@ def test_a_cancelled_job_of_a_user_leaves_no_container(node: SlurmBox) -> None:
 def test_a_job_whose_time_is_over_leaves_no_container(node: SlurmBox) -> None:
     start(node, "/bin/sleep 4713")
 
-    node("sh", "-c", "scontrol update JobId=$(squeue --noheader --format=%A) EndTime=now")
+    node("sh", "-c", "scontrol update JobId=$(squeue --noheader --format=%A) EndTime=now+5")
 
     wait_for_the_end(node)
 
