@@ -93,7 +93,8 @@ class AnyHistory(RuleBasedStateMachine):
 
     def reset(self) -> None:
         assert self.machine.tracker.reset() is self.enabled
-        self.forget()
+        # Who lives keeps what it has.
+        self.exclusive = set()
         self.partitioned = False
 
     @rule(request=REQUESTS, exclusive=st.sampled_from([True, True, False]))

@@ -11,7 +11,7 @@ import pytest
 from amd_gpu_tracker import find_states
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.vram import reserve_vram
-from amd_gpu_tracker.errors import GpusChanged, GpusRefused, NumbersChanged
+from amd_gpu_tracker.errors import GpusChanged, GpusRefused, NotDone, NumbersChanged
 from amd_gpu_tracker.records.lock import LibraryLock
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
@@ -277,6 +277,59 @@ def test_a_gpu_that_is_new_between_others_changes_no_number_silently(eight):
         "GPU 3 has number 4 now (name GPUs by UUID as 'amd-ctk gpu list' shows them, or let the new numbers count with"
         " 'amd-ctk gpu-tracker reset')"
     )
+
+
+def test_forgetting_ends_it_and_the_new_numbers_count(eight):
+    eight.create("c3", [3])
+    eight.tracker.drain("3", reason="fan swap")
+    eight.lose(3)
+
+    forgotten = eight.tracker.forget("3")
+
+    assert forgotten.gpus == ((3, ADDRESSES[3]),)
+    assert forgotten.said == ("container c3 had it, and still lives",)
+    assert forgotten.numbers == {3: 4, 4: 5, 5: 6, 6: 7}
+    assert eight.tracker.reserve("a", "3") == (3,)
+    assert seen(eight)[ADDRESSES[4]] == ("shared", ["a"])
+    assert seen(eight)[ADDRESSES[7]] == ("exclusive", [])
+    eight.bring_back()
+    eight.create("c0", [0])
+    assert seen(eight)[ADDRESSES[3]] == ("shared", [])
+
+
+def test_who_has_other_gpus_beside_a_lost_one_keeps_those(eight):
+    eight.tracker.reserve("wide", "2-4", pid=eight.start_process())
+    eight.lose(3)
+
+    assert eight.tracker.forget("all").said == ("job wide had it, and still lives: it keeps its other GPUs",)
+    assert {address for address, (_, users) in seen(eight).items() if users} == {ADDRESSES[2], ADDRESSES[4]}
+
+
+def test_of_several_lost_gpus_one_can_be_forgotten(eight):
+    eight.lose(2, 5)
+
+    assert eight.tracker.forget("5").numbers == {}
+    assert [(gpu.number, gpu.pci_address) for gpu in eight.tracker.status().lost] == [(2, ADDRESSES[2])]
+    with pytest.raises(NumbersChanged, match="GPU 3 has number 2 now"):
+        eight.tracker.reserve("a", "3")
+    assert eight.tracker.forget("2").numbers == {2: 3, 3: 4, 4: 5, 5: 6}
+
+
+@pytest.mark.parametrize("request_", ["0", "2-3", "0-99999999999999999999", "3,4"])
+def test_a_gpu_that_is_not_lost_is_not_forgotten(eight, request_):
+    eight.lose(3)
+
+    with pytest.raises(NotDone, match="not all of these GPUs are lost"):
+        eight.tracker.forget(request_)
+
+    assert [gpu.number for gpu in eight.tracker.status().lost] == [3]
+
+
+def test_what_is_no_number_is_not_forgotten(eight):
+    with pytest.raises(NotDone, match="no GPU is lost"):
+        eight.tracker.forget("all")
+    with pytest.raises(RequestError, match="'fan' is no number of a GPU"):
+        eight.tracker.forget("fan")
 
 
 def test_a_board_that_has_another_address_keeps_its_policy_and_drain(eight):

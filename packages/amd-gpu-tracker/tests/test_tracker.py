@@ -75,17 +75,49 @@ def test_disabling_and_enabling_forgets_everything(machine):
     assert machine.users() == {0: [], 1: [], 2: [], 3: []}
 
 
-def test_reset_keeps_the_switch_and_forgets_the_rest(machine):
+def test_reset_keeps_the_switch_and_who_lives_and_forgets_the_rest(machine):
     machine.tracker.set_accessibility("1", exclusive=True)
     machine.create("c1", [1])
+    machine.kill(machine.create("gone", [2]))
+    machine.tracker.reserve("job", "3", pid=machine.start_process())
+    told = []
 
-    assert machine.tracker.reset() is True
+    assert machine.tracker.reset(tell=told.append) is True
 
+    assert told == ["container c1 lives and keeps GPUs [1]", "job job lives and keeps GPUs [3]"]
     assert set(accessibility(machine).values()) == {"shared"}
-    assert machine.lease_files() == []
+    assert machine.users() == {0: [], 1: ["c1"], 2: [], 3: ["job"]}
     machine.tracker.disable()
     assert machine.tracker.reset() is False
     assert machine.tracker.is_enabled() is False
+
+
+def test_a_reset_by_force_forgets_who_lives_and_says_so(machine):
+    machine.tracker.reserve("job", "3", pid=machine.start_process())
+    machine.tracker.reserve("of-a-person", "0-1", pid=machine.start_process())
+    told = []
+
+    assert machine.tracker.reset(force=True, tell=told.append) is True
+
+    assert told == [
+        "job job lives, and its reservation of GPUs [3] is forgotten",
+        "job of-a-person lives, and its reservation of GPUs [0 1] is forgotten",
+    ]
+    assert machine.lease_files() == []
+
+
+def test_who_lives_on_a_board_that_is_another_now_keeps_all_of_it(machine_of, tmp_path):
+    machine = machine_of("mi300x-8", tmp_path / "before")
+    machine.tracker.enable()
+    machine.tracker.reserve("job", "1", pid=machine.start_process())
+    parts = machine_of("mi300x-8-cpx", tmp_path / "after")
+    for name in ("sys", "dev"):
+        shutil.rmtree(machine.host.path(f"/{name}"))
+        os.rename(parts.host.path(f"/{name}"), machine.host.path(f"/{name}"))
+
+    machine.tracker.reset()
+
+    assert [number for number, users in machine.users().items() if users] == [*range(8, 16)]
 
 
 def test_gpus_that_several_containers_use_stay_shared(machine):
@@ -228,9 +260,8 @@ def test_reset_repairs_every_file_of_the_tracker(machine, put):
 
     assert machine.tracker.reset() is True
 
-    assert machine.lease_files() == []
+    assert machine.lease_files() == ["c1@%2Frun%2Frunc.json"]
     machine.tracker.set_accessibility("0", exclusive=True)
-    machine.create("c1", [0])
     with pytest.raises(GpusRefused):
         machine.create("c2", [0])
     assert [refusal.container_id for refusal in machine.tracker.refusals()] == ["c2"]

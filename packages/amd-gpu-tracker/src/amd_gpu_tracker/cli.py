@@ -48,7 +48,8 @@ POLL_SECONDS = 1.0
 EXAMPLES = {
     "disable": ("disable",),
     "enable": ("enable",),
-    "reset": ("reset",),
+    "reset": ("reset", "reset --force"),
+    "forget": ("forget 3",),
     "status": ("status", "status --wide", "status --usage", "status --refusals"),
     "drain": ('drain 5 --reason "fan swap"', "drain 0-3 --wait"),
     "undrain": ("undrain 5", "undrain all"),
@@ -166,6 +167,7 @@ def tracker_app(
     )
     for command in (disable, enable, reset, status):
         app.command(command.__name__, epilog=_examples(program, command.__name__))(command)
+    app.command("forget", epilog=_examples(program, "forget"))(_forgetter(after_switch))
     app.command("drain", epilog=_examples(program, "drain"))(drain)
     app.command("undrain", epilog=_examples(program, "undrain"))(undrain)
     app.command("ignore", epilog=_examples(program, "ignore"))(ignore_user)
@@ -175,6 +177,28 @@ def tracker_app(
     for name, hidden_command in hidden.items():
         app.command(name, hidden=True)(hidden_command)
     return app
+
+
+def _forgetter(after_switch: Callable[[Host], None]) -> Callable[..., None]:
+    def forget(
+        context: typer.Context,
+        gpus: Annotated[str, typer.Argument(metavar="GPUS", help="The numbers that lost GPUs had, or all.")],
+    ) -> None:
+        """Forget lost GPUs.
+
+        From then on the numbers that GPUs have now count.
+        """
+        host = host_of(context)
+        forgotten = Tracker(host, lock=CommandLock).forget(gpus)
+        for number, address in forgotten.gpus:
+            print(f"GPU {number} (PCI {address}) is forgotten")
+        for new, old in forgotten.numbers.items():
+            print(f"GPU {old} has number {new} now")
+        for sentence in forgotten.said:
+            say(sentence)
+        after_switch(host)
+
+    return forget
 
 
 def _server(find_terms: FindTerms) -> Callable[..., None]:
@@ -190,9 +214,13 @@ def _server(find_terms: FindTerms) -> Callable[..., None]:
     return serve
 
 
-def reset(context: typer.Context) -> None:
+def reset(
+    context: typer.Context,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Forget reservations of jobs that are alive, too.")] = False,
+) -> None:
     """Reset the GPU Tracker."""
-    enabled = Tracker(host_of(context), lock=CommandLock).reset(tell=say)
+    enabled = Tracker(host_of(context), lock=CommandLock).reset(force=force, tell=say)
     print("GPU Tracker has been reset")
     if enabled:
         print(RESTART)

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.claims.adoption import Tell
+    from amd_gpu_tracker.claims.forgetting import Forgotten
     from amd_gpu_tracker.claims.handover import Reservation
     from amd_gpu_tracker.history.used import Used
     from amd_gpu_tracker.life.status import Status
+    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.usage.looks import UsageLooks
     from amd_gpu_tracker.usage.users import Usage
@@ -115,23 +117,43 @@ class Tracker:
             self._state.forget_leases()
         return True
 
-    def reset(self, *, tell: Tell = keep_quiet) -> bool:
+    def reset(self, *, force: bool = False, tell: Tell = keep_quiet) -> bool:
         """Make all GPUs shared and find out again who uses what; return whether the tracker is enabled.
 
-        This also repairs state that cannot be read; what it said is unknown then, so the tracker is enabled. `tell`
-        is as for `enable`.
+        Containers and jobs that prove to live keep their GPUs, unless `force`d; `tell` is called with a sentence about
+        each, and otherwise as for `enable`. This also repairs state that cannot be read; what it said is unknown then,
+        so the tracker is enabled.
         """
+        from amd_gpu_tracker.claims.forgetting import keep_living
+
         self._state.prepare()
         clear(self._state.lock_path)
         with self._lock(self._state.lock_path):
             enabled = self._enabled_as_far_as_known()
             policy = self._fresh_policy(enabled=enabled)
+            living = keep_living(self._state, policy, self._processes) if enabled else []
             self._state.clear_files()
             self._state.write_policy(policy)
-            self._state.forget_leases()
+            kept = {self._state.lease_path(lease.key) for lease in living if not force}
+            self._state.forget_leases(but=kept)
+            for lease in living:
+                if not force:
+                    self._state.write_lease(lease)
         if enabled:
             self._adopt(tell)
+            self._say_living(living, force=force, tell=tell)
         return enabled
+
+    def forget(self, request: str) -> Forgotten:
+        """Forget lost GPUs, by the numbers that they had or `all`; the numbers that GPUs have now count from then on.
+
+        NotPermitted; RequestError for what is no number, NotDone for a GPU that is not lost.
+        """
+        from amd_gpu_tracker.claims.forgetting import forget_lost
+
+        if self._state.is_rootless:
+            raise needs_root()
+        return forget_lost(self._state, request, processes=self._processes, lock=self._lock)
 
     def initialize(self, *, tell: Tell = keep_quiet) -> None:
         """Take over the state of the original toolkit, once; whatever is there already stays.
@@ -410,6 +432,19 @@ class Tracker:
 
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         adopt_running(self._state, self._processes, self._lock, tell, since=now)
+
+    def _say_living(self, living: Sequence[Lease], *, force: bool, tell: Tell) -> None:
+        """Say who keeps GPUs after a reset, or of whom nobody knows any more."""
+        from amd_gpu_tracker.claims.forgetting import say_of
+
+        gpus = locate_gpus(self._host)
+        for lease in living:
+            who, what = say_of(lease, gpus)
+            if not force:
+                tell(f"{who} lives and keeps {what}")
+            # A container is found again.
+            elif self._state.read_lease(self._state.lease_path(lease.key)) is None:
+                tell(f"{who} lives, and its reservation of {what} is forgotten")
 
     def _enabled_as_far_as_known(self) -> bool:
         try:

@@ -39,7 +39,7 @@ from amdgpu_discovery.plain_files import read_own_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.host import Host
@@ -208,11 +208,12 @@ class State:
 
             finish(self, path, how)
 
-    def forget_leases(self) -> None:
-        """Remove every lease, readable or not, and what interrupted writes left."""
+    def forget_leases(self, *, but: Container[str] = ()) -> None:
+        """Remove every lease, readable or not, `but` these paths, and what interrupted writes left."""
         for path in [*self.lease_paths(), *self._leftovers()]:
-            clear(path)
-            self.remove_lease(path, "forgotten")
+            if path not in but:
+                clear(path)
+                self.remove_lease(path, "forgotten")
 
     def clear_files(self) -> None:
         """Take away what is in place of the tracker's files and is no file, so that they can be written."""

@@ -1,0 +1,162 @@
+"""What the tracker forgets: a lost GPU, and at a reset whoever does not prove to live."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.errors import NotDone, StateError
+from amd_gpu_tracker.life.lease_scan import prune_leases
+from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.records.drains import read_drains, write_drains
+from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.records.matching import match_gpus
+from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.selection import ALL, find_numbers
+from amdgpu_discovery.unknown_gpus import shown
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from amd_gpu_tracker.claims.claim import Lock
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.matching import Match
+    from amd_gpu_tracker.records.policy import Policy, TrackedGpu
+    from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.gpu import GpuLocation
+
+
+class Forgotten(Value):
+    """What was forgotten.
+
+    Attributes:
+        gpus: The number and PCI address of each lost GPU.
+        said: A sentence about each container and job that had one of them.
+        numbers: The earlier number of each GPU whose number counts now, by the new one.
+    """
+
+    gpus: tuple[tuple[int, str], ...]
+    said: tuple[str, ...]
+    numbers: dict[int, int]
+
+
+def forget_lost(state: State, request: str, *, processes: Processes, lock: Lock) -> Forgotten:
+    """Drop lost GPUs, by the numbers that they had or `all`, with their reservations and drains.
+
+    RequestError for what is no number, NotDone for a GPU that is not lost; nothing is forgotten then.
+    """
+    state.prepare()
+    with lock(state.lock_path):
+        policy = state.read_policy()
+        gpus = locate_gpus(state.host)
+        match = match_gpus(state.host, policy, gpus)
+        numbers = _find_lost(match, request)
+        dropped = [match.policy.gpus[number] for number in numbers]
+        keys = {gpu.key for gpu in dropped}
+        state.write_policy(_without(match.policy, keys, gpus))
+        if state.has_drains:
+            write_drains(state.host, [drain for drain in read_drains(state.host) if drain.key not in keys])
+        leases = prune_leases(state, processes, state.lease_paths(locked=True)).living
+        said = [_forget_on(state, lease, keys) for lease in leases if keys & set(lease.gpus)]
+    return Forgotten(
+        gpus=tuple((number, gpu.pci_address) for number, gpu in zip(numbers, dropped, strict=True)),
+        said=tuple(said),
+        numbers=_find_changed(match, gpus) if len(numbers) == len(match.lost) else {},
+    )
+
+
+def keep_living(state: State, policy: Policy, processes: Processes) -> list[Lease]:
+    """Return the leases that outlive a reset, because a process proves that they live; the caller holds the lock.
+
+    `policy` is the one that begins. Whoever is on a board of which nobody knows what became keeps the whole board.
+    """
+    try:
+        before = {gpu.key: gpu for gpu in state.read_policy().gpus}
+    except StateError:
+        before = {}
+    kept = [_on_boards(lease, before, policy.gpus) for lease in _read_proved(state, processes)]
+    return sorted(kept, key=lambda lease: (lease.since, lease.container_id))
+
+
+def say_of(lease: Lease, gpus: Iterable[GpuLocation]) -> tuple[str, str]:
+    """Return what a lease is called in a sentence, and the GPUs that it names."""
+    numbers = [gpu.number for gpu in gpus if gpu.key in lease.gpus]
+    return _title(lease), f"GPUs [{' '.join(map(str, numbers))}]" if numbers else "GPUs that are lost"
+
+
+def _find_lost(match: Match, request: str) -> list[int]:
+    """Return the numbers of the lost GPUs that a request means."""
+    if request.strip().lower() == ALL:
+        if not match.lost:
+            raise NotDone("no GPU is lost")
+        return list(match.lost)
+    spans, lost, look = find_numbers(request), set(match.lost), "'amd-ctk gpu-tracker status' shows which GPU is lost"
+    if not spans:
+        raise RequestError(f"{shown(request, quoted=True)} is no number of a GPU", hint=look)
+    # Compared and not expanded, as a range can be of any length.
+    if any(span[len(lost) :] or not set(span) <= lost for span in spans):
+        raise NotDone(f"{shown(request)}: not all of these GPUs are lost", hint=look)
+    return sorted({number for span in spans for number in span})
+
+
+def _find_changed(match: Match, gpus: Sequence[GpuLocation]) -> dict[int, int]:
+    """Return the number by which each GPU was tracked whose number is another one, by that."""
+    number_by_key = {gpu.key: gpu.number for gpu in gpus}
+    pairs = ((number_by_key.get(gpu.key, then), then) for then, gpu in enumerate(match.policy.gpus))
+    return {number: then for number, then in pairs if number != then}
+
+
+def _without(policy: Policy, keys: Collection[str], gpus: Sequence[GpuLocation]) -> Policy:
+    """Return a policy without some GPUs; where no other is lost, in the order of the numbers that count from now on."""
+    left = [gpu for gpu in policy.gpus if gpu.key not in keys]
+    if not any(gpu.lost_since for gpu in left):
+        number = {gpu.key: gpu.number for gpu in gpus}
+        left.sort(key=lambda gpu: number[gpu.key])
+    return policy.replace(gpus=tuple(left))
+
+
+def _forget_on(state: State, lease: Lease, keys: Collection[str]) -> str:
+    """Take GPUs out of a lease, and say it."""
+    left = tuple(key for key in lease.gpus if key not in keys)
+    if left:
+        state.write_lease(lease.replace(gpus=left))
+    else:
+        state.remove_lease(state.lease_path(lease.key), "forgotten")
+    return f"{_title(lease)} had it, and still lives{': it keeps its other GPUs' if left else ''}"
+
+
+def _read_proved(state: State, processes: Processes) -> list[Lease]:
+    proved = []
+    for path in state.lease_paths():
+        try:
+            lease = state.read_lease(path)
+        except StateError:
+            continue
+        verdict = judge(lease, processes) if lease else None
+        if lease and verdict and verdict.is_alive and verdict.is_proved:
+            proved.append(lease.replace(init=lease.init or verdict.found_init))
+    return proved
+
+
+def _on_boards(lease: Lease, before: dict[str, TrackedGpu], gpus: Sequence[TrackedGpu]) -> Lease:
+    """Return a lease with GPUs as they are now: where a board has become another, all that is there in its place."""
+    now = {gpu.key: gpu for gpu in gpus}
+    keys: list[str] = []
+    for key in lease.gpus:
+        address = key.rpartition("/")[0]
+        board = [gpu.key for gpu in gpus if gpu.pci_address == address]
+        is_same = key in now and key in before and now[key].partition == before[key].partition
+        keys += [key] if is_same or not board else board
+    return lease.replace(gpus=tuple(dict.fromkeys(keys)))
+
+
+def _title(lease: Lease) -> str:
+    """Return what a holder is called."""
+    if BY_API not in lease.ways:
+        return f"container {lease.container_id}"
+    if lease.person is None:
+        return f"job {lease.container_id}"
+    from amd_gpu_tracker.show.people import name_of_person
+
+    return f"job {lease.container_id} of {name_of_person(lease.person)}"
