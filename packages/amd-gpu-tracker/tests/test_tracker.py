@@ -84,7 +84,7 @@ def test_reset_keeps_the_switch_and_who_lives_and_forgets_the_rest(machine):
 
     assert machine.tracker.reset(tell=told.append) is True
 
-    assert told == ["container c1 lives and keeps GPUs [1]", "job job lives and keeps GPUs [3]"]
+    assert told == ["container c1 is running and uses GPUs [1]", "job job is running and uses GPUs [3]"]
     assert set(accessibility(machine).values()) == {"shared"}
     assert machine.users() == {0: [], 1: ["c1"], 2: [], 3: ["job"]}
     machine.tracker.disable()
@@ -100,8 +100,8 @@ def test_a_reset_by_force_forgets_who_lives_and_says_so(machine):
     assert machine.tracker.reset(force=True, tell=told.append) is True
 
     assert told == [
-        "job job lives, and its reservation of GPUs [3] is forgotten",
-        "job of-a-person lives, and its reservation of GPUs [0 1] is forgotten",
+        "job job is running, and its reservation of GPUs [3] is forgotten",
+        "job of-a-person is running, and its reservation of GPUs [0 1] is forgotten",
     ]
     assert machine.lease_files() == []
 

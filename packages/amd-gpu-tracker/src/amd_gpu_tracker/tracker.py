@@ -440,11 +440,11 @@ class Tracker:
         gpus = locate_gpus(self._host)
         for lease in living:
             who, what = say_of(lease, gpus)
-            if not force:
-                tell(f"{who} lives and keeps {what}")
+            if lease.gpus and not force:
+                tell(f"{who} is running and uses {what}")
             # A container is found again.
-            elif self._state.read_lease(self._state.lease_path(lease.key)) is None:
-                tell(f"{who} lives, and its reservation of {what} is forgotten")
+            elif lease.gpus and self._state.read_lease(self._state.lease_path(lease.key)) is None:
+                tell(f"{who} is running, and its reservation of {what} is forgotten")
 
     def _enabled_as_far_as_known(self) -> bool:
         try:

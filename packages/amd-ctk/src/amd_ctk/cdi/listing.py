@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amd_ctk.listing import count_gpus, find_listed_gpus
 from amd_device_spec import cdi_names
+from amd_gpu_tracker import may_be_tracking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ KIND = f"{cdi_names.VENDOR}/{cdi_names.DEVICE_CLASS}"
 def print_list(host: Host, *, as_json: bool = False) -> None:
     """Print the GPUs of a host as CDI devices."""
     gpus = find_listed_gpus(host)
+    if may_be_tracking(host):
+        from amd_ctk.cdi.specs import number_as_tracked
+
+        gpus = number_as_tracked(host, gpus)
     print(format_json(host, gpus) if as_json else format_list(host, gpus))
 
 

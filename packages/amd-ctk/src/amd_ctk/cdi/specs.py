@@ -12,12 +12,14 @@ from amd_device_spec.cdi_text import format_spec, parse_spec
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
+from amd_gpu_tracker import may_be_tracking
 from amdgpu_discovery.choices.candidates import select_described
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
-from amdgpu_discovery.errors import FileError, ToolkitError, reason
+from amdgpu_discovery.errors import FileError, RequestError, ToolkitError, reason
 from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.numbering import require_all_gpus
+from amdgpu_discovery.selection import resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from amd_ctk.cdi.generate_options import GenerateOptions
     from amd_ctk.gpu_groups import Groups
     from amd_device_spec.cdi import CdiOptions
+    from amd_gpu_tracker.records.numbers import TrackedNumbers
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
@@ -53,7 +56,30 @@ def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
 def find_groups(host: Host) -> Groups:
     """Return the groups that the settings of a host have. Errors as `make_spec`."""
     settings = read_settings(host)
-    return select_groups(settings, find_gpus(host) if settings.gpu_groups else ())
+    return select_groups(settings, find_cdi_gpus(host) if settings.gpu_groups else ())
+
+
+def find_cdi_gpus(host: Host) -> list[Gpu]:
+    """Return the GPUs of a host with the numbers that are their names in a spec.
+
+    While a GPU that is tracked is lost these are the numbers by which GPUs are tracked, so that no name comes to mean
+    another GPU.
+    """
+    return number_as_tracked(host, find_gpus(host))
+
+
+def number_as_tracked(host: Host, gpus: list[Gpu]) -> list[Gpu]:
+    """Return GPUs with the numbers by which they are tracked."""
+    numbers = _find_tracked_numbers(host)
+    return numbers.of(gpus) if numbers else gpus
+
+
+def _find_tracked_numbers(host: Host) -> TrackedNumbers | None:
+    if not may_be_tracking(host):
+        return None
+    from amd_gpu_tracker.records.numbers import find_tracked_numbers
+
+    return find_tracked_numbers(host)
 
 
 def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bool]:
@@ -101,16 +127,28 @@ def find_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
 
 def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
     try:
-        gpus = find_gpus(host)
         # Engines take a spec for the whole host.
-        require_all_gpus(gpus)
+        require_all_gpus(find_gpus(host))
+        gpus = find_cdi_gpus(host)
     except ToolkitError as error:
         raise cannot_generate(error, "getting GPUs: ") from error
     rules = choice_rules(read_settings(host))
-    asked = select_described(gpus, options.request, rules, unnumbered=lambda: find_unnumbered_gpus(host))
+    try:
+        asked = select_described(gpus, options.request, rules, unnumbered=lambda: find_unnumbered_gpus(host))
+    except RequestError:
+        asked = _without_lost(host, gpus, options.request)
+        if not asked:
+            raise
     if not asked:
         raise CdiError("failed to generate CDI spec: it would contain no GPU", hint="name GPUs, or leave out --gpus")
     return asked
+
+
+def _without_lost(host: Host, gpus: Sequence[Gpu], request: str) -> list[Gpu]:
+    """Return what a request names beside GPUs that are lost, [] where none is."""
+    numbers = _find_tracked_numbers(host)
+    found = resolve(gpus, request).gpus if numbers and numbers.lost else ()
+    return [gpu for gpu in gpus if gpu in found]
 
 
 def _find_groups(host: Host, asked: Sequence[Gpu]) -> dict[str, list[Gpu]]:

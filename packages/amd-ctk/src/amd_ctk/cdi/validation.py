@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC
 from amd_ctk.cdi.errors import CdiError
-from amd_ctk.cdi.specs import find_hooks, make_spec
+from amd_ctk.cdi.specs import find_cdi_gpus, find_hooks, make_spec
 from amd_device_spec.cdi import build_cdi_hooks
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.validate import Problem, form_problems, format_location
 from amd_device_spec.validate_host import host_problems
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook
 from amdgpu_discovery.device_nodes import find_device_nodes
-from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.selection import select_gpus
@@ -71,7 +70,7 @@ def _make_spec(host: Host, options: CdiOptions) -> dict[str, Any] | None:
 
 def _find_gpus(host: Host, options: CdiOptions) -> list[Gpu]:
     try:
-        gpus = find_gpus(host)
+        gpus = find_cdi_gpus(host)
         numbers = {gpu.number for gpu in select_gpus(gpus, options.request)}
         return [gpu for gpu in gpus if gpu.number in numbers]
     except ToolkitError as error:

@@ -14,14 +14,18 @@ from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import find_numbers
 from amdgpu_discovery.unknown_gpus import NAMES_SHOWN
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import TypeVar
 
     from amd_gpu_tracker.records.matching import Match
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
+
+    AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
 
 
 def are_by_number(asked: Iterable[str]) -> bool:
@@ -44,6 +48,30 @@ def require_same_numbers(match: Match, gpus: Sequence[GpuLocation], asked: Itera
         raise NumbersChanged(
             _say(changed, now), hint=f"name GPUs by UUID as 'amd-ctk gpu list' shows them, or {end_of_it(match)}"
         )
+
+
+class TrackedNumbers(Value):
+    """The number by which each GPU is tracked, by `GpuLocation.key`, and which of these numbers are of lost GPUs."""
+
+    by_key: dict[str, int]
+    lost: tuple[int, ...] = ()
+
+    def of(self, gpus: Iterable[AnyGpu]) -> list[AnyGpu]:
+        """Return GPUs with these numbers in place of their own."""
+        return [gpu.replace(number=self.by_key.get(gpu.key, gpu.number)) for gpu in gpus]
+
+
+def find_tracked_numbers(host: Host) -> TrackedNumbers | None:
+    """Return the numbers by which GPUs are tracked; None where that are those that they have."""
+    with suppress(GpusChanged, StateError):
+        policy = State(host).read_policy()
+        if policy.enabled:
+            gpus = locate_gpus(host)
+            match = match_gpus(host, policy, gpus)
+            by_key = {gpu.key: number for number, gpu in enumerate(match.policy.gpus)}
+            if match.lost or any(by_key[gpu.key] != gpu.number for gpu in gpus):
+                return TrackedNumbers(by_key=by_key, lost=match.lost)
+    return None
 
 
 def refuse_old_numbers(host: Host, asked: Iterable[str]) -> None:

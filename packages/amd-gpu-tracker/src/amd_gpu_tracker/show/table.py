@@ -96,7 +96,7 @@ def _rows(gpu: GpuUse, names: Mapping[str, str] | None, now: float | None = None
 
 
 def _first_columns(gpu: GpuUse) -> tuple[str, ...]:
-    number = str(gpu.number) if gpu.tracked_number is None else f"{gpu.number} (was {gpu.tracked_number})"
+    number = str(gpu.number) if gpu.tracked_number is None else f"{gpu.number} was {gpu.tracked_number}"
     is_lost = isinstance(gpu, LostGpu)
     return number, gpu.uuid, f"Lost ({gpu.accessibility})" if is_lost else gpu.accessibility.capitalize()
 

@@ -1,0 +1,139 @@
+"""A tracked GPU that the host has lost, in the words of the commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from amd_gpu_tracker import Tracker
+from amdgpu_discovery.numbering import locate_gpus
+
+RULE = "-" * 120
+
+
+@pytest.fixture
+def made(host):
+    """Return four MI210 with the tracker enabled."""
+    made = host()
+    Tracker(made).enable()
+    return made
+
+
+@pytest.fixture
+def lose(made, tmp_path):
+    """Return a function that takes a GPU off the bus, and what puts it back."""
+
+    def take(number):
+        gpu = locate_gpus(made)[number]
+        paths = [
+            f"/sys/class/kfd/kfd/topology/nodes/{gpu.kfd_node}",
+            f"/sys/module/amdgpu/drivers/pci:amdgpu/{gpu.pci_address}",
+            f"/sys/bus/pci/devices/{gpu.pci_address}",
+        ]
+        for place, path in enumerate(paths):
+            os.rename(made.path(path), tmp_path / f"{number}-{place}")
+
+    return take
+
+
+def devices(made):
+    """Return the render node behind each number of the CDI spec."""
+    spec = json.loads(Path(made.path("/etc/cdi/amd.json")).read_text())
+    paths = {each["name"]: [node["path"] for node in each["containerEdits"]["deviceNodes"]] for each in spec["devices"]}
+    return {name: next(path for path in paths[name] if "render" in path) for name in paths if name.isdecimal()}
+
+
+def test_the_table_has_a_row_for_a_lost_gpu(made, lose, amd_ctk):
+    amd_ctk("gpu-tracker", "1", "exclusive")
+    lose(1)
+
+    answer = amd_ctk("gpu-tracker", "status")
+
+    assert answer.stdout.splitlines() == [
+        RULE,
+        "GPU Id    UUID                     Accessibility       Container Ids",
+        RULE,
+        "0         0xEA35F57CC80DEB35       Shared              -",
+        "1         0x89CAA15875FF5A43       Lost (exclusive)    -",
+        "1 was 2   0x6E32F10EFC982B4C       Shared              -",
+        "2 was 3   0x12FE4F7FDAF06B9        Shared              -",
+    ]
+    assert answer.stderr.splitlines() == [
+        "GPU 1 is lost: PCI 0000:26:00.0 left the bus; 'amd-ctk gpu-tracker forget 1' forgets it",
+        "numbers from 1 on meant other GPUs when GPUs were tracked, so requests by them are refused",
+    ]
+
+
+def test_since_when_it_is_lost_is_known_once_something_started(made, lose, amd_ctk):
+    lose(1)
+    Tracker(made).reserve("job", "0")
+
+    first = amd_ctk("gpu-tracker", "status").stderr.splitlines()[0]
+
+    assert re.fullmatch(r"GPU 1 is lost since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: PCI 0000:26:00.0 left the bus; .*", first)
+
+
+def test_commands_for_the_others_go_on(made, lose, amd_ctk):
+    lose(1)
+
+    assert amd_ctk("gpu-tracker", "0", "exclusive").stdout == "GPUs [0] have been made exclusive\n"
+    refused = amd_ctk("gpu-tracker", "2", "exclusive")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        "GPU 2 has number 1 now (name GPUs by UUID as 'amd-ctk gpu list' shows them, or let the new numbers count with"
+        " 'amd-ctk gpu-tracker forget 1')\n"
+    )
+    for words in (["status", "--wide"], ["status", "--usage"], ["status", "--prometheus"], ["all", "exclusive"]):
+        assert amd_ctk("gpu-tracker", *words).returncode == 0
+
+
+def test_forgetting_says_what_has_become_of_the_numbers(made, lose, amd_ctk):
+    Tracker(made).reserve("job", "1-2", pid=1)
+    lose(1)
+
+    answer = amd_ctk("gpu-tracker", "forget", "1")
+
+    assert answer.stdout == ("GPU 1 (PCI 0000:26:00.0) is forgotten\nGPU 2 has number 1 now\nGPU 3 has number 2 now\n")
+    assert answer.stderr == "job job had it, and still lives: it keeps its other GPUs\n"
+    assert amd_ctk("gpu-tracker", "2", "exclusive").stdout == "GPUs [2] have been made exclusive\n"
+
+
+def test_a_gpu_that_is_there_is_not_forgotten(made, lose, amd_ctk):
+    lose(1)
+
+    answer = amd_ctk("gpu-tracker", "forget", "1-2")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (
+        11,
+        "",
+        "1-2: not all of these GPUs are lost ('amd-ctk gpu-tracker status' shows which GPU is lost)\n",
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["--gpus", "0-3"]])
+def test_names_of_cdi_devices_mean_the_same_gpus_until_it_is_forgotten(made, lose, amd_ctk, words):
+    amd_ctk("cdi", "generate", *words)
+    before = devices(made)
+    lose(1)
+
+    assert amd_ctk("cdi", "refresh").returncode == 0
+    assert devices(made) == {number: path for number, path in before.items() if number != "1"}
+    assert "amd.com/gpu=1\n" not in amd_ctk("cdi", "list").stdout
+    assert amd_ctk("cdi", "validate").stdout.endswith("CDI spec is valid\n")
+
+    amd_ctk("gpu-tracker", "forget", "1")
+    if not words:
+        assert devices(made) == {"0": before["0"], "1": before["2"], "2": before["3"]}
+
+
+def test_a_reset_names_who_keeps_what(made, amd_ctk):
+    Tracker(made).reserve("job", "2")
+
+    assert amd_ctk("gpu-tracker", "reset").stderr == "job job is running and uses GPUs [2]\n"
+    assert amd_ctk("gpu-tracker", "reset", "--force").stderr == (
+        "job job is running, and its reservation of GPUs [2] is forgotten\n"
+    )
