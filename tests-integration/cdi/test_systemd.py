@@ -150,7 +150,9 @@ TRY_UNTIL = "n=0; until [ $((n += 1)) -gt 300 ] && exit 1;"
 @pytest.fixture(scope="module")
 def on_whole_host(system):
     """Return what stands before commands for a host of which nothing is hidden; its GPUs are exclusive."""
-    build_host(system.shared / "whole", "mi210-4")
+    built = build_host(system.shared / "whole", "mi210-4")
+    os.makedirs(built.path("/proc"), exist_ok=True)
+    shutil.copy("/proc/devices", built.path("/proc/devices"))
     on_host = "export AMD_CTK_HOST_ROOT=/run/shared/whole;"
     system.run(f"{on_host} amd-ctk gpu-tracker enable && amd-ctk gpu-tracker all exclusive")
     return on_host
@@ -165,12 +167,27 @@ def test_a_job_in_a_unit_opens_its_gpus_and_no_other(system, on_whole_host):
     assert system.run("cat /run/code") == "7\n"
 
 
+# Of rootless engines inside.
+OTHER_NODES = {"/dev/fuse": "10 229", "/dev/net/tun": "10 200"}
+
+
+@pytest.mark.parametrize("node", OTHER_NODES)
+def test_a_job_in_a_unit_opens_what_is_no_gpu(system, on_whole_host, node):
+    system.run(f"mkdir -p /dev/net; [ -e {node} ] || mknod {node} c {OTHER_NODES[node]}")
+    # The kernel may lack the driver, inside and outside.
+    attempt = f"sh -c '(exec 3<>{node} && echo opened) 2>&1; true'"
+    outside = system.run(attempt)
+
+    assert system.run(f"{on_whole_host} {JOB} {attempt} 2>/dev/null") == outside
+    assert "not permitted" not in outside
+
+
 def test_a_job_in_a_unit_has_its_reservation_as_long_as_it_runs(system, on_whole_host):
     system.run(f"{on_whole_host} {JOB} sleep 600 >/dev/null 2>&1 & echo $! >/run/job")
     is_reserved = "amd-ctk gpu-tracker status | grep -q train"
 
     # The command has the process id with which amd-ctk reserved.
-    system.run(f"{TRY_UNTIL} grep -q ^sleep /proc/$(cat /run/job)/cmdline; do sleep 0.2; done")
+    system.run(f"{TRY_UNTIL} grep -qx sleep /proc/$(cat /run/job)/comm; do sleep 0.2; done")
     system.run(f"{on_whole_host} {is_reserved}")
     system.run("kill -9 $(cat /run/job)")
 

@@ -314,7 +314,7 @@ def test_a_unit_is_made_by_systemd(tracked, amd_ctk, tmp_path):
     answer = amd_ctk("run", "--unit", "--gpus=0", "--", "sh", PATH=f"{systemd.parent}:{os.environ['PATH']}")
 
     assert answer.stdout == (
-        "--scope --quiet --collect -p DevicePolicy=closed -p DeviceAllow=/dev/kfd rw "
+        "--scope --quiet --collect -p DevicePolicy=closed -p DeviceAllow=block-* rwm -p DeviceAllow=/dev/kfd rw "
         "-p DeviceAllow=/dev/dri/renderD130 rw -p DeviceAllow=/dev/dri/card3 rw -- sh\n"
     )
 

@@ -69,11 +69,29 @@ def test_many_words_are_looked_through_at_once():
     assert not_told(["rm", *["docker run.log"] * 100_000]) == ""
 
 
-def test_a_unit_opens_its_gpus_and_nothing_else(tmp_path):
+DEVICES = """\
+Character devices:
+  1 mem
+  4 /dev/vc/0
+  4 tty
+  4 ttyS
+ 10 misc
+203 cpu/cpuid
+226 drm
+238 kfd
+
+Block devices:
+  7 loop
+"""
+
+
+def test_a_unit_opens_its_gpus_and_whatever_is_no_gpu(tmp_path):
     gpus = locate_gpus(build_host(tmp_path, "mi210-4"))
 
-    assert " ".join(in_unit(["sh", "-c", "exit 3"], gpus[:1])) == (
-        "systemd-run --scope --quiet --collect -p DevicePolicy=closed -p DeviceAllow=/dev/kfd rw "
+    assert " ".join(in_unit(["sh", "-c", "exit 3"], gpus[:1], DEVICES)) == (
+        "systemd-run --scope --quiet --collect -p DevicePolicy=closed -p DeviceAllow=char-mem rwm "
+        "-p DeviceAllow=char-tty rwm -p DeviceAllow=char-ttyS rwm -p DeviceAllow=char-misc rwm "
+        "-p DeviceAllow=char-cpu/cpuid rwm -p DeviceAllow=block-* rwm -p DeviceAllow=/dev/kfd rw "
         "-p DeviceAllow=/dev/dri/renderD130 rw -p DeviceAllow=/dev/dri/card3 rw -- sh -c exit 3"
     )
 

@@ -51,7 +51,7 @@ def run_job(
         end_by(signal.SIGINT)
     command = with_token(words)
     try:
-        become(in_unit(command, held.gpus) if unit else command, held.environment)
+        become(in_unit(command, held.gpus, _read_devices(host)) if unit else command, held.environment)
     except BaseException:
         held.release()
         raise
@@ -88,6 +88,14 @@ def _reserve(host: Host, name: str, request: str, wait: str | None, inside: str)
     from amd_ctk.job.alone import reserve
 
     return reserve(host, name, request, wait)
+
+
+def _read_devices(host: Host) -> str:
+    try:
+        return host.read("/proc/devices").decode()
+    except OSError:
+        # A simulated host has none.
+        return ""
 
 
 def _require_root_for(unit: bool) -> None:

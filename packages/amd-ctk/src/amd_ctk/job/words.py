@@ -29,6 +29,7 @@ ENGINE_VALUES = frozenset(
     )
 )
 LONGEST_DEFAULT_NAME = 40
+GPU_CLASSES = ("drm", "kfd")
 # Of an engine's own options in front of its command; a job may have a hundred thousand words.
 MOST_ENGINE_WORDS = 64
 
@@ -60,14 +61,25 @@ def not_told(words: Sequence[str]) -> str:
     return ""
 
 
-def in_unit(words: Sequence[str], gpus: Sequence[GpuLocation]) -> list[str]:
-    """Return the words that run a command in a scope of systemd that may open these GPUs and no other device.
+def in_unit(words: Sequence[str], gpus: Sequence[GpuLocation], devices: str) -> list[str]:
+    """Return the words that run a command in a scope of systemd that may open of all GPUs these alone.
 
-    A scope is the calling process itself, so that signals, exit code and environment stay.
+    `devices` is what the kernel's /proc/devices says. A scope is the calling process itself, so that signals, exit
+    code and environment stay.
     """
     nodes = ["/dev/kfd", *(path for gpu in gpus for path in (gpu.render_path, gpu.card_path) if path)]
-    allowed = [word for node in nodes for word in ("-p", f"DeviceAllow={node} rw")]
-    return [SYSTEMD_RUN, "--scope", "--quiet", "--collect", "-p", "DevicePolicy=closed", *allowed, "--", *words]
+    # Rootless engines open /dev/fuse and /dev/net/tun, debuggers and profilers others.
+    allowed = [*(f"{name} rwm" for name in _other_classes(devices)), *(f"{node} rw" for node in nodes)]
+    options = [word for each in allowed for word in ("-p", f"DeviceAllow={each}")]
+    return [SYSTEMD_RUN, "--scope", "--quiet", "--collect", "-p", "DevicePolicy=closed", *options, "--", *words]
+
+
+def _other_classes(devices: str) -> list[str]:
+    """Return each class of devices but those of GPUs, as systemd names it."""
+    characters = devices.partition("\nBlock devices:")[0].splitlines()[1:]
+    names = dict.fromkeys(line.split()[-1] for line in characters if line.strip())
+    # What begins with a slash is one device of a class that has a name, too, or that every unit may open.
+    return [f"char-{name}" for name in names if name not in GPU_CLASSES and not name.startswith("/")] + ["block-*"]
 
 
 def default_name(words: Sequence[str], pid: int) -> str:
