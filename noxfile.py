@@ -210,6 +210,15 @@ def power(session: nox.Session) -> None:
 
 
 @nox.session
+def day(session: nox.Session) -> None:
+    """Play 20 days of random operations on two engines and jobs; AMD_DAY_SEED plays one again. Example: nox -s day"""
+    install_wheels(session, *NEEDS)
+    session.install(*TEST_TOOLS)
+    days = {"AMD_DAYS": "20", "AMD_DAY_OPERATIONS": "100"}
+    run_pytest(session, *STOP_ENGINES, "tests-integration/day", *session.posargs, env=days)
+
+
+@nox.session
 def hardware(session: nox.Session) -> None:
     """Ask a machine with AMD GPUs everything; write hardware-report/profile.json. Example: nox -s hardware -- -v"""
     install_wheels(session, *NEEDS)
