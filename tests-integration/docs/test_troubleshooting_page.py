@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host
 from support.documentation import read_page
 from support.installed import our_program
@@ -103,6 +104,13 @@ def exchange_gpus(scene: Scene) -> None:
     shutil.copytree(scene.root.parent / "other/sys", scene.root / "sys", symlinks=True)
 
 
+def lose_a_gpu(scene: Scene) -> None:
+    Tracker(scene.host).enable()
+    gpu = locate_gpus(scene.host)[1]
+    shutil.rmtree(scene.root / f"sys/class/kfd/kfd/topology/nodes/{gpu.kfd_node}")
+    scene.ask("AMD_VISIBLE_DEVICES=2")
+
+
 def damage_the_state(scene: Scene) -> None:
     Tracker(scene.host).enable()
     (scene.root / "var/lib/amd-container-toolkit/gpu-tracker.json").write_text("{", encoding="utf-8")
@@ -134,6 +142,7 @@ SPOILERS: list[Callable[[Scene], None]] = [
     open_the_directory_for_nodes,
     use_exclusively,
     exchange_gpus,
+    lose_a_gpu,
     damage_the_state,
     lambda scene: scene.config.unlink(),
     lambda scene: scene.config.write_text('{"process": AMD_VISIBLE_DEVICES', encoding="utf-8"),
