@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from installation import PYTHON, install
+from installation import PYTHON, install, install_with_pip
 from measure import Program
 
 from amd_gpu_tracker.claims.hook_entries import requirements_hook
@@ -18,6 +18,10 @@ from amdgpu_discovery.simulate import build_host
 
 EIGHT, PARTITIONED, TRACKED, ENABLED = "eight", "partitioned", "tracked", "enabled"
 
+HOLD = (
+    "import os; from amd_gpu_tracker import Tracker; from amdgpu_discovery.host import host_from_environment as host;"
+    " Tracker(host(os.environ)).hold('bench', '0').release()"
+)
 # As /sys, and /run where engines put their bundles, are on a real host.
 IN_MEMORY = "/dev/shm"
 
@@ -40,6 +44,7 @@ class Bench:
         self.directory = directory
         self.rounds = rounds
         self.installed = install(on_disk)
+        self.pip = install_with_pip(on_disk)
         # What was just built would be written to the disk meanwhile.
         os.sync()
         self.nothing = directory / "bin"
@@ -82,6 +87,16 @@ class Bench:
         """Return a run of one of our programs, or of the program at a path."""
         program = words[0] if words[0].startswith("/") else self.program(words[0])
         return Program([program, *words[1:]], self.environment(host))
+
+    def pip_program(self, name: str) -> str:
+        """Return the path of a program that pip installed."""
+        return f"{self.pip}/bin/{name}"
+
+    def hold(self) -> Program:
+        """Return a program that reserves a GPU with the library of the packages, as long as it runs."""
+        library = f"{self.installed}/usr/lib/amd-container-toolkit/python"
+        code = f"import sys; sys.path.insert(0, {library!r}); {HOLD}"
+        return Program([str(PYTHON), "-I", "-S", "-c", code], self.environment(ENABLED))
 
     def nothing_but_state(self) -> Program:
         """Return a call of the runc that does nothing."""

@@ -12,6 +12,7 @@ sys.path.insert(0, str(PACKAGING))
 
 from packages import COMPILE, LIBRARY  # noqa: E402 - the path had to be set first
 from stage import stage_packages  # noqa: E402
+from wheels import build_wheels  # noqa: E402
 
 # The distribution's own, of which a virtual environment's is a link.
 PYTHON = Path("/usr/bin/python3").resolve()
@@ -25,6 +26,15 @@ def install(directory: Path) -> Path:
     _move(root)
     subprocess.run(["/bin/sh", root / COMPILE], check=True)
     return root
+
+
+def install_with_pip(directory: Path) -> Path:
+    """Build wheels and install them into a virtual environment as users do; return it."""
+    environment = directory / "pip"
+    wheels = directory / "wheels"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    subprocess.run([environment / "bin/pip", "install", "--quiet", *build_wheels(wheels, "wheel").values()], check=True)
+    return environment
 
 
 def _move(root: Path) -> None:
