@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from amd_gpu_tracker import Tracker, find_states
 from amd_gpu_tracker.records.drains import Drain, write_drains
 from amd_gpu_tracker.states.state import GpuProcess
@@ -73,3 +76,25 @@ def test_a_drain_that_is_over_is_none(host_of):
     write_drains(host, [Drain(key=key, reason="", since=1000.0, until=2000.0)])
 
     assert states(host)[0] == "free"
+
+
+def test_a_driver_that_hangs_stops_neither_the_states_nor_a_choice(host_of):
+    host = host_of()
+    busy = Path(host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:05:00.0/gpu_busy_percent"))
+    busy.unlink(missing_ok=True)
+    os.mkfifo(busy)
+    Tracker(host).enable()
+
+    assert states(host) == ["sick"] + ["free"] * 7
+    assert Tracker(host).reserve("nightly", "free:1") == (1,)
+
+
+def test_a_second_look_asks_for_no_errors_and_keeps_those_of_the_first(host_of):
+    host = host_of(health={2: ERRORS})
+    first = find_states(host)
+    Path(host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{first[2].pci_address}/ras/umc_err_count")).unlink()
+
+    again = find_states(host, with_errors=False, earlier=first)
+
+    assert (again[2].state, again[2].reason) == ("suspect", "3 uncorrectable errors since the driver was loaded")
+    assert find_states(host, with_errors=False)[2].state == "free"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.health.attributes import Measured
-from amdgpu_discovery.health.child import Answer, read_in_child
+from amdgpu_discovery.health.child import LEFT_BEHIND, Answer, read_in_child
 from amdgpu_discovery.health.reading import Health, judge, read_health
 from amdgpu_discovery.simulate import build_host, load_profile
 
@@ -171,3 +171,62 @@ def test_a_file_that_hangs_keeps_no_lock_of_the_caller(tmp_path):
 
     with open(tmp_path / "lock", encoding="utf-8") as free:
         fcntl.flock(free, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_screen_asks_once_for_errors_and_keeps_them(host_with):
+    host = host_with(ILL)
+    first = read_health(host, ADDRESSES)
+    for path in (function(host) / "ras").iterdir():
+        path.unlink()
+    (function(host) / "hwmon" / "hwmon3" / "temp2_input").write_text("71000\n")
+
+    again = read_health(host, ADDRESSES, with_errors=False, earlier=first)[ADDRESSES[1]]
+
+    assert (again.verdict, again.reasons) == (first[ADDRESSES[1]].verdict, first[ADDRESSES[1]].reasons)
+    assert again.measured == first[ADDRESSES[1]].measured.replace(temperature=71.0)
+
+
+def test_chips_that_count_from_0_again_forget_no_error(host_with):
+    host = host_with(ILL)
+    first = read_health(host, ADDRESSES)
+    (function(host) / "ras" / "umc_err_count").write_text("ue: 0\nce: 18\n")
+
+    again = read_health(host, ADDRESSES, earlier=first)[ADDRESSES[1]]
+
+    assert again.measured.errors == (("correctable", 18), ("deferred", 1), ("uncorrectable", 3))
+    assert again.verdict == "suspect"
+
+
+def test_a_screen_asks_a_driver_that_hangs_once(host_with):
+    host = host_with({"hwmon/hwmon3/temp2_label": "junction"})
+    temperature = function(host) / "hwmon" / "hwmon3" / "temp2_input"
+    os.mkfifo(temperature)
+    first = read_health(host, ADDRESSES, seconds=0.3)
+    temperature.unlink()
+    temperature.write_text("61000\n")
+
+    again = read_health(host, ADDRESSES, with_errors=False, earlier=first)
+    later = read_health(host, ADDRESSES, earlier=first)
+
+    assert (first[ADDRESSES[1]].is_hanging, again) == (True, first)
+    assert (later[ADDRESSES[1]].verdict, later[ADDRESSES[1]].measured.temperature) == ("", 61.0)
+
+
+def test_no_look_leaves_a_dead_child_behind(host_with):
+    host = host_with({})
+
+    for _ in range(3):
+        read_health(host, ADDRESSES)
+
+    assert len(LEFT_BEHIND) <= 1
+
+
+def test_a_gpu_that_falls_asleep_keeps_its_errors(host_with):
+    host = host_with(ILL)
+    first = read_health(host, ADDRESSES)
+    (function(host) / "power").mkdir(exist_ok=True)
+    (function(host) / "power" / "runtime_status").write_text("suspended\n")
+
+    again = read_health(host, ADDRESSES, with_errors=False, earlier=first)[ADDRESSES[1]]
+
+    assert (again.is_asleep, again.verdict, again.measured.temperature) == (True, "suspect", None)

@@ -26,8 +26,8 @@ class Verdict(Value):
 
 def read_verdicts(host: Host, gpus: Sequence[Gpu]) -> dict[int, Verdict]:
     """Return by number how GPUs are, in bounded time and from sysfs alone: /proc is walked to name programs only."""
-    uses = read_gpu_uses(host, gpus)
     health = read_health(host, [str(gpu.pci_address) for gpu in gpus])
+    uses = read_gpu_uses(host, gpus, health)
     return {
         gpu.number: Verdict(health=health.get(str(gpu.pci_address), Health()), use=uses[gpu.number]) for gpu in gpus
     }

@@ -10,6 +10,7 @@ from amd_gpu_tracker.life.status import read_status
 from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import open_state
+from amd_gpu_tracker.show.listing import cut_id
 from amd_gpu_tracker.states.state import LOST, GpuState, decide_state
 from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
 from amd_gpu_tracker.usage.process_users import read_user_names
@@ -19,7 +20,7 @@ from amdgpu_discovery.models import model_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from amd_gpu_tracker.life.status import GpuUse as TrackedUse
     from amd_gpu_tracker.life.status import LostGpu
@@ -29,33 +30,39 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
-SHORT_ID = 12
 
-
-def find_states(host: Host, *, processes: Processes | None = None, with_errors: bool = True) -> tuple[GpuState, ...]:
+def find_states(
+    host: Host,
+    *,
+    processes: Processes | None = None,
+    with_errors: bool = True,
+    earlier: Iterable[GpuState] = (),
+) -> tuple[GpuState, ...]:
     """Return the state of each GPU, lost ones too, in the order in which GPUs are tracked; nothing is changed.
 
     `processes` is what tells which processes live; by default those of this machine. `with_errors` reads the counters
-    of errors too, which asks the hardware: a screen that looks each second says False but for its first look. Errors
-    as `locate_gpus`; StateError where the tracker's files cannot be understood.
+    of errors too, which asks the hardware: a screen that looks every second says False but for its first look, and
+    hands in what it found `earlier`. Errors as `locate_gpus`; StateError where the tracker's files cannot be
+    understood.
     """
-    return _States(open_state(host, os.environ), processes or Processes(), with_errors=with_errors).find()
+    known = {gpu.pci_address: gpu.health for gpu in earlier}
+    return _States(open_state(host, os.environ), processes or Processes(), known, with_errors=with_errors).find()
 
 
 class _States:
     """What there is to join."""
 
-    def __init__(self, state: State, processes: Processes, *, with_errors: bool) -> None:
+    def __init__(self, state: State, processes: Processes, earlier: Mapping[str, Health], *, with_errors: bool) -> None:
         host = state.host
         self._gpus = find_gpus(host)
         status = read_status(state, processes)
         self._tracked = {use.number: use for use in status.gpus}
         self._lost = status.lost
         self._drains = {drain.key: drain for drain in read_drains(host)}
-        self._uses = read_gpu_uses(host, self._gpus)
         self._processes = find_gpu_processes(host, self._gpus)
         addresses = [str(gpu.pci_address) for gpu in self._gpus]
-        self._health = read_health(host, addresses, with_errors=with_errors)
+        self._health = read_health(host, addresses, with_errors=with_errors, earlier=earlier)
+        self._uses = read_gpu_uses(host, self._gpus, self._health)
         containers = [use for tracked in status.tracked for use in tracked.containers]
         self._names: Mapping[str, str] = find_container_names(containers)
         self._people = read_user_names(host)
@@ -126,8 +133,10 @@ class _States:
         person = processes[0].person if processes else ""
         if tracked and tracked.containers:
             use = tracked.containers[0]
-            owner = person if use.user is None else self._people.get(use.user, str(use.user))
-            return owner, printable(self._names.get(use.container_id) or use.container_id[:SHORT_ID])
+            owner = person if use.person is None else self._people.get(use.person, str(use.person))
+            # A job of a person has the number of that person before its name.
+            name = self._names.get(use.container_id) or cut_id(use.container_id.rpartition("/")[2])
+            return owner, printable(name)
         return person, printable(processes[0].program) if processes else ""
 
 

@@ -6,15 +6,16 @@ from amd_gpu_tracker.states.state import GpuProcess
 from amd_gpu_tracker.usage.process_users import find_process_user, read_user_names
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.usage.kfd_processes import read_kfd_uses
-from amdgpu_discovery.usage.reading import processes_directory, read_process_name, read_usage
-from amdgpu_discovery.usage.totals import GpuTotals, read_totals
+from amdgpu_discovery.usage.reading import processes_directory, read_process_name, read_process_uses
+from amdgpu_discovery.usage.totals import GpuTotals
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.health.reading import Health
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.usage.kfd_processes import KfdUse
     from amdgpu_discovery.usage.reading import ProcessUse
@@ -52,14 +53,14 @@ class GpuUse(Value):
         return has_memory or self.compute_units > 0 or (self.totals.busy_percent or 0) >= LEAST_BUSY
 
 
-def read_gpu_uses(host: Host, gpus: Sequence[Gpu]) -> dict[int, GpuUse]:
-    """Return by number how much of each GPU is used, by what sysfs says alone."""
+def read_gpu_uses(host: Host, gpus: Sequence[Gpu], health: Mapping[str, Health]) -> dict[int, GpuUse]:
+    """Return by number how much of each GPU is used, by what sysfs says alone: `health`, by PCI address, and KFD."""
     uses: dict[int, list[KfdUse]] = {}
     for use in read_kfd_uses(host, [gpu.gpu_id for gpu in gpus if gpu.gpu_id]):
         uses.setdefault(use.gpu_id, []).append(use)
     return {
         gpu.number: GpuUse(
-            totals=read_totals(host, gpu),
+            totals=_totals(gpu, health),
             kfd_vram=sum(use.vram_bytes for use in uses.get(gpu.gpu_id, ())),
             compute_units=sum(use.compute_units for use in uses.get(gpu.gpu_id, ())),
         )
@@ -67,12 +68,23 @@ def read_gpu_uses(host: Host, gpus: Sequence[Gpu]) -> dict[int, GpuUse]:
     }
 
 
+def _totals(gpu: Gpu, health: Mapping[str, Health]) -> GpuTotals:
+    """Return what a GPU says of itself, which it says of all its partitions together."""
+    address = str(gpu.pci_address)
+    if gpu.partition_total > 1 or address not in health:
+        return GpuTotals(vram_total=gpu.vram_bytes)
+    said = health[address].measured
+    return GpuTotals(
+        vram_total=said.vram_total or gpu.vram_bytes, vram_used=said.vram_used, busy_percent=said.busy_percent
+    )
+
+
 def find_gpu_processes(host: Host, gpus: Sequence[Gpu], *, proc: str = "") -> dict[int, tuple[GpuProcess, ...]]:
     """Return by number the processes that use each GPU, those with most memory first. It walks all processes."""
     proc = proc or processes_directory(host)
     names = read_user_names(host)
     found: dict[int, list[GpuProcess]] = {gpu.number: [] for gpu in gpus}
-    for use in read_usage(host, gpus, proc=proc).processes:
+    for use in read_process_uses(host, gpus, proc=proc):
         found[use.gpu].append(_name(use, proc, names))
     return {number: _sorted(processes) for number, processes in found.items()}
 

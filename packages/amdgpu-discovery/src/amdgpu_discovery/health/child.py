@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import time
+from contextlib import suppress
 
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
@@ -24,6 +25,8 @@ LARGEST_ATTRIBUTE = 256 * 1024
 LARGEST_ANSWER = 64 * 1024
 # The kernel's own limit for a process that did not ask for more (NR_OPEN of fs.h).
 MOST_DESCRIPTORS = 1024 * 1024
+# Children that may not have ended yet.
+LEFT_BEHIND: list[int] = []
 
 
 class Answer(Value):
@@ -67,14 +70,35 @@ def _read_with_one_child(paths: Sequence[str], answers: dict[str, Answer], until
         return _collect(reader, paths, answers, until)
     finally:
         os.close(reader)
-        # It may be in the kernel for ever, and then nobody waits for it.
         os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, os.WNOHANG)
+        _let_go(pid)
+
+
+def _let_go(pid: int) -> None:
+    """Let go of a child that was killed, and of earlier ones: one may be in the kernel for ever, so none is waited for.
+
+    Threads may be here at the same time, and none but the one that has taken a number may ask for it.
+    """
+    pids = [pid]
+    with suppress(IndexError):
+        while True:
+            pids.append(LEFT_BEHIND.pop())
+    LEFT_BEHIND.extend(each for each in pids if not _has_ended(each))
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG) != (0, 0)
+    except ChildProcessError:
+        # It is no child of this process, or the kernel was told that nobody waits for any.
+        return True
 
 
 def _answer(paths: Sequence[str], writer: int) -> None:
     """Write a line of JSON for each file, and end; the process of the caller must not go on here."""
     try:
+        # Ctrl-C and the like are for the caller, who ends this process by a signal that cannot be blocked.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         # It may hang for ever, and with it would whatever lock the caller has open.
         os.closerange(3, writer)
         os.closerange(writer + 1, MOST_DESCRIPTORS)

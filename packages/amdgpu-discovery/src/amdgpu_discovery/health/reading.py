@@ -39,37 +39,51 @@ class Health(Value):
         reasons: What is wrong with it, a clause each.
         measured: What the driver says.
         is_asleep: Whether it sleeps, so that the driver was not asked.
+        is_hanging: Whether the driver did not answer.
     """
 
     verdict: str = ""
     reasons: tuple[str, ...] = ()
     measured: Measured = Measured()
     is_asleep: bool = False
+    is_hanging: bool = False
+
+
+NOTHING = Health()
 
 
 def read_health(
-    host: Host, addresses: Iterable[str], *, with_errors: bool = True, seconds: float = MOST_SECONDS
+    host: Host,
+    addresses: Iterable[str],
+    *,
+    with_errors: bool = True,
+    earlier: Mapping[str, Health] | None = None,
+    seconds: float = MOST_SECONDS,
 ) -> dict[str, Health]:
     """Return how the PCI functions with these addresses are.
 
     Asking for the counters of errors asks the hardware, and some chips begin to count at 0 then: a screen that looks
-    each second does without (`with_errors`). A GPU that sleeps is not woken.
+    again and again does without (`with_errors`), and hands in what it read `earlier`, of which these counters count.
+    Nor is a driver asked again then that did not answer: each time would leave a process behind. A GPU that sleeps is
+    not woken.
     """
-    addresses = list(dict.fromkeys(addresses))
-    asleep = {each for each in addresses if host.read_attribute(f"{function_path(each)}/{RUNTIME_STATUS}") == ASLEEP}
+    addresses, known = list(dict.fromkeys(addresses)), earlier or {}
+    hanging = {each for each in addresses if not with_errors and known.get(each, NOTHING).is_hanging}
+    asked = [each for each in addresses if each not in hanging]
+    asleep = {each for each in asked if host.read_attribute(f"{function_path(each)}/{RUNTIME_STATUS}") == ASLEEP}
     names_by_address = {
-        each: list_attributes(host, each, with_errors=with_errors) for each in addresses if each not in asleep
+        each: list_attributes(host, each, with_errors=with_errors) for each in asked if each not in asleep
     }
     groups = [
         [host.path(f"{function_path(each)}/{name}") for name in names] for each, names in names_by_address.items()
     ]
     answers = read_in_child(groups, seconds=seconds)
     threshold = host.read_attribute(BAD_PAGE_THRESHOLD)
-    found = {
-        each: _health(names, group, answers, threshold)
-        for (each, names), group in zip(names_by_address.items(), groups, strict=True)
-    }
-    return {each: Health(is_asleep=True) if each in asleep else found[each] for each in addresses}
+    found = {each: Health(is_asleep=True) for each in asleep}
+    for (each, names), group in zip(names_by_address.items(), groups, strict=True):
+        found[each] = _health(names, group, answers, threshold)
+    merged = {each: _with_earlier(health, known.get(each, NOTHING)) for each, health in found.items()}
+    return {each: known[each] if each in hanging else merged[each] for each in addresses}
 
 
 def judge(measured: Measured) -> tuple[str, list[str]]:
@@ -102,6 +116,21 @@ def _health(
     broken = next((name for name, answer in known.items() if answer.error in GIVEN_UP), "")
     if broken:
         reason = f"reading {broken} ends with {GIVEN_UP[known[broken].error]}"
-        return Health(verdict=SICK, reasons=(reason,), measured=measured)
+        is_hanging = known[broken].error == errno.ETIMEDOUT
+        return Health(verdict=SICK, reasons=(reason,), measured=measured, is_hanging=is_hanging)
     verdict, reasons = judge(measured)
     return Health(verdict=verdict, reasons=tuple(reasons), measured=measured)
+
+
+def _with_earlier(health: Health, earlier: Health) -> Health:
+    """Return how a GPU is with the errors that were counted earlier: some chips begin to count at 0 when asked."""
+    now, before = health.measured, earlier.measured
+    errors, counted = dict(now.errors), dict(before.errors)
+    most = {kind: max(errors.get(kind, 0), counted.get(kind, 0)) for kind in sorted({*errors, *counted})}
+    measured = now.replace(errors=tuple(most.items()))
+    if now.bad_pages is None:
+        measured = measured.replace(bad_pages=before.bad_pages, bad_page_limit=before.bad_page_limit)
+    if health.verdict == SICK:
+        return health.replace(measured=measured)
+    verdict, reasons = judge(measured)
+    return health.replace(verdict=verdict, reasons=tuple(reasons), measured=measured)

@@ -93,6 +93,26 @@ def read_usage(
 
     With `only`, no other process is asked which nodes it has open.
     """
+    processes, scan = _read_processes(host, gpus, proc, only)
+    return UsageReading(
+        gpus=tuple(gpus),
+        totals=tuple(read_totals(host, gpu) for gpu in gpus),
+        processes=processes,
+        refused=len(scan.refused),
+        cut_short=scan.cut_short,
+        not_reached=scan.not_reached,
+        taken=clock(),
+    )
+
+
+def read_process_uses(host: Host, gpus: Sequence[Gpu], *, proc: str = "/proc") -> tuple[ProcessUse, ...]:
+    """Return who uses what, by GPU and process, without asking the GPUs themselves: a driver may hang."""
+    return _read_processes(host, gpus, proc, None)[0]
+
+
+def _read_processes(
+    host: Host, gpus: Sequence[Gpu], proc: str, only: Container[int] | None
+) -> tuple[tuple[ProcessUse, ...], DrmScan]:
     number_by_id = {gpu.gpu_id: gpu.number for gpu in gpus if gpu.gpu_id}
     computing = _by_number(read_kfd_uses(host, list(number_by_id)), number_by_id)
     has_pids_of_kfd = not host.is_this_machine or _has_machine_pids(proc)
@@ -101,15 +121,7 @@ def read_usage(
     drawing = _on_gpus(scan.uses, gpus, proc, {(use.pid, use.gpu) for use in computing} if has_pids_of_kfd else set())
     if not has_pids_of_kfd:
         computing = _without_found(_as_outside(computing), drawing)
-    return UsageReading(
-        gpus=tuple(gpus),
-        totals=tuple(read_totals(host, gpu) for gpu in gpus),
-        processes=tuple(merge_uses(computing, drawing)),
-        refused=len(scan.refused),
-        cut_short=scan.cut_short,
-        not_reached=scan.not_reached,
-        taken=clock(),
-    )
+    return tuple(merge_uses(computing, drawing)), scan
 
 
 def processes_directory(host: Host) -> str:
