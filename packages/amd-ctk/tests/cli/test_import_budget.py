@@ -15,6 +15,7 @@ LIBRARIES = {"jsonschema", "ruamel", "tomlkit", "pydantic", "pyudev", "filelock"
         ("gpu list", set()),
         ("gpu list --json", set()),
         ("gpu-tracker status", set()),
+        ("status", set()),
         ("cdi generate", set()),
         ("cdi generate --format=yaml --output=-", {"ruamel"}),
         ("cdi validate", set()),

@@ -16,6 +16,8 @@ HELP_BY_GROUP = {
         "image": "Image related commands",
     },
     "This host": {
+        "top": "Follow what every GPU does, and who has it.",
+        "status": "Show what every GPU does, once.",
         "gpu": "GPU related commands",
         "doctor": "Find out why a container has no GPU.",
         "gpu-tracker": "GPU Tracker related commands",

@@ -32,6 +32,7 @@ class Column(Value):
         is_number: Whether values are aligned on the right.
         wraps: Whether values that do not fit go on in the next line instead of being shortened.
         is_whole: Whether a part of a value would be taken for another one, as of numbers.
+        styles: Values with the colours of rich that say the same; "" stands for every other value.
     """
 
     header: str
@@ -41,6 +42,7 @@ class Column(Value):
     is_number: bool = False
     wraps: bool = False
     is_whole: bool = False
+    styles: tuple[tuple[str, str], ...] = ()
 
 
 class Listing(Value):
@@ -61,10 +63,12 @@ class Page(Value):
     Attributes:
         shown: A list, or a sentence where there is none.
         notes: Sentences about what the list cannot say.
+        title: What stands above it; "" for what the screen is called.
     """
 
     shown: Listing | str
     notes: tuple[str, ...] = ()
+    title: str = ""
 
 
 def format_listing(listing: Listing) -> str:

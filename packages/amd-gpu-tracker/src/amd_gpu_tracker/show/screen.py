@@ -40,7 +40,7 @@ def watch_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:
     if is_terminal() and not as_json:
         from amd_gpu_tracker.show.watch_screen import watch_screen
 
-        watch_screen("GPU Tracker", lambda console: _look(tracker, console, wide=wide), seconds=WATCH_SECONDS)
+        watch_screen("GPU Tracker", lambda console, _: _look(tracker, console, wide=wide), seconds=WATCH_SECONDS)
         return
     shown: tuple[str, tuple[str, ...]] = ("", ())
     try:

@@ -28,6 +28,7 @@ COLUMNS = (
     Column(header=MORE_HEADER[0], least=ID_LENGTH),
 )
 MORE_COLUMNS = (Column(header=MORE_HEADER[1], yields=2), Column(header=MORE_HEADER[2], yields=1))
+UNITS = (("day", "d", 86400), ("hour", "h", 3600), ("minute", "min", 60), ("second", "s", 1))
 # What is shown of a GPU in the lines of its second container and those after it.
 BLANK = ("", "", "")
 
@@ -82,10 +83,19 @@ def format_time(seconds: float) -> str:
 
 def format_age(seconds: float) -> str:
     """Return how long ago something was in its largest unit, as the lists of engines do."""
-    units = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
-    unit, length = next((each for each in units if seconds >= each[1]), units[-1])
-    count = max(0, int(seconds // length))
+    count, unit, _ = _in_largest_unit(seconds)
     return f"{count} {unit}{'' if count == 1 else 's'} ago"
+
+
+def format_short_age(seconds: float) -> str:
+    """Return how long ago something was in as few characters as say it."""
+    count, _, unit = _in_largest_unit(seconds)
+    return f"{count} {unit}"
+
+
+def _in_largest_unit(seconds: float) -> tuple[int, str, str]:
+    unit, short, length = next((each for each in UNITS if seconds >= each[-1]), UNITS[-1])
+    return max(0, int(seconds // length)), unit, short
 
 
 def _rows(gpu: GpuUse, names: Mapping[str, str] | None, now: float | None = None) -> list[tuple[str, ...]]:

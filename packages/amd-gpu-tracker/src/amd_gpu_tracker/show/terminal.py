@@ -92,7 +92,8 @@ def _shown(text: str, encoding: str) -> str:
 
 
 def _cell(column: Column, text: str, width: int, mark: str) -> Text:
-    style = STYLES.get(text, "")
+    styles = dict(column.styles)
+    style = styles.get(text) or styles.get("", STYLES.get(text, ""))
     if count_cells(text) > width and column.is_id:
         text = cut_id(text)
     return Text(shorten(text, width, mark), style=style)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 
 from rich.live import Live
 
+from amd_gpu_tracker.show.events import RESIZED, STOPPED, Events
 from amd_gpu_tracker.show.page import draw_page
 from amd_gpu_tracker.show.terminal import make_console
 
@@ -21,36 +23,47 @@ if TYPE_CHECKING:
 
 # Without a handler for these the screen would stay as it is.
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# Ctrl-Z. It is blocked while the screen is there, and waited for between two looks.
-STOPPING = (signal.SIGTSTP,)
 
 
-def watch_screen(title: str, look: Callable[[Console], Page], *, seconds: float) -> None:
-    """Show what `look` returns for a terminal, until Ctrl-C or a signal to end."""
+def watch_screen(
+    title: str, look: Callable[[Console, str], Page | None], *, seconds: float, takes_keys: bool = False
+) -> None:
+    """Show what `look` returns for a terminal and the keys that were typed, "" for none, until it returns None.
+
+    Without keys, and with them too, Ctrl-C and a signal to end do so.
+    """
     console = make_console()
     for number in ENDING:
         signal.signal(number, _end)
-    try:
-        while True:
-            # What fails now, or takes its time, does so before there is a screen.
-            page = look(console)
-            signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
-            _follow(title, page, look, console, seconds=seconds)
+    with suppress(KeyboardInterrupt):
+        # What fails now, or takes its time, does so before there is a screen.
+        while (page := look(console, "")) and _follow(
+            title, page, look, console, seconds=seconds, takes_keys=takes_keys
+        ):
             # As a program without a handler stops, until it is continued (SIGCONT).
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
             os.kill(os.getpid(), signal.SIGTSTP)
-    except KeyboardInterrupt:
-        return
 
 
-def _follow(title: str, page: Page, look: Callable[[Console], Page], console: Console, *, seconds: float) -> None:
-    """Show page after page until Ctrl-Z."""
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        while True:
-            live.update(draw_page(title, page, console), refresh=True)
-            if signal.sigtimedwait(STOPPING, seconds):
-                return
-            page = look(console)
+def _follow(
+    title: str,
+    first: Page,
+    look: Callable[[Console, str], Page | None],
+    console: Console,
+    *,
+    seconds: float,
+    takes_keys: bool,
+) -> bool:
+    """Show page after page; return whether Ctrl-Z ends it."""
+    page: Page | None = first
+    with Events(takes_keys=takes_keys) as events, Live(console=console, screen=True, auto_refresh=False) as live:
+        while page:
+            live.update(draw_page(page.title or title, page, console), refresh=True)
+            event = events.wait(seconds)
+            if event == STOPPED:
+                return True
+            if event != RESIZED:
+                page = look(console, event)
+    return False
 
 
 def _end(number: int, _: object) -> None:

@@ -42,7 +42,7 @@ def watch_usage(looks: UsageLooks, *, as_json: bool, peaks: bool) -> None:
     if is_terminal() and not as_json:
         from amd_gpu_tracker.show.watch_screen import watch_screen
 
-        watch_screen("GPU usage", lambda _: _look(looks, peaks=peaks), seconds=WATCH_SECONDS)
+        watch_screen("GPU usage", lambda *_: _look(looks, peaks=peaks), seconds=WATCH_SECONDS)
         return
     problems: tuple[str, ...] = ()
     try:

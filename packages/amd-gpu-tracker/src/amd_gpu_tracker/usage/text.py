@@ -78,6 +78,13 @@ def format_amount(amount: int | None) -> str:
     return f"{amount / GIB:.1f} GiB" if amount >= LEAST_GIB or amount == 0 else f"{-(-amount // MEBIBYTE)} MiB"
 
 
+def format_share(used: int | None, total: int | None) -> str:
+    """Return how much of a memory is used."""
+    if used is None or total is None:
+        return f"{format_amount(used)} of {format_amount(total)}"
+    return f"{used / GIB:.1f} of {total / GIB:.1f} GiB"
+
+
 def format_duration(seconds: float) -> str:
     """Return a duration in its two largest units."""
     minutes = max(0, int(seconds // 60))
@@ -91,8 +98,8 @@ def _gpu_rows(gpu: GpuUsage, *, enabled: bool, now: float) -> list[dict[str, str
     first = {
         "GPU": str(gpu.number),
         "Model": short_name(gpu.model, gpu.product_name),
-        "VRAM used": _of(gpu.vram_used, gpu.vram_total),
-        "GTT used": f"{_of(gpu.gtt_used, gpu.gtt_total)} shared" if gpu.is_apu else "",
+        "VRAM used": format_share(gpu.vram_used, gpu.vram_total),
+        "GTT used": f"{format_share(gpu.gtt_used, gpu.gtt_total)} shared" if gpu.is_apu else "",
         "Busy": "-" if gpu.busy_percent is None else f"{gpu.busy_percent} %",
     }
     users = [_user_cells(user, gpu, enabled=enabled, now=now) for user in gpu.users]
@@ -112,12 +119,6 @@ def _user_cells(user: GpuUser, gpu: GpuUsage, *, enabled: bool, now: float) -> d
         else format_amount(gpu.memory_of(user.peak_bytes, user.peak_gtt_bytes or 0)),
         "Processes": _processes(user, enabled=enabled) if user.processes else _idle(user, now),
     }
-
-
-def _of(used: int | None, total: int | None) -> str:
-    if used is None or total is None:
-        return f"{format_amount(used)} of {format_amount(total)}"
-    return f"{used / GIB:.1f} of {total / GIB:.1f} GiB"
 
 
 def _processes(user: GpuUser, *, enabled: bool) -> str:

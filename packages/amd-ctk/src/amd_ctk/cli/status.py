@@ -1,0 +1,19 @@
+"""amd-ctk status: the state of every GPU, and who has it, once."""
+
+from __future__ import annotations
+
+import typer
+
+from amd_ctk.cli.context import host_of
+
+
+def status(context: typer.Context) -> None:
+    """Show what every GPU does, and who has it, once.
+
+    'amd-ctk top' follows it.
+    """
+    from amd_gpu_tracker.states.screen import print_states
+    from amd_gpu_tracker.tracker import Tracker
+
+    host = host_of(context)
+    print_states(host, Tracker(host))

@@ -1,0 +1,19 @@
+"""amd-ctk top: a screen with the state of every GPU, and who has it."""
+
+from __future__ import annotations
+
+import typer
+
+from amd_ctk.cli.context import host_of
+
+
+def top(context: typer.Context) -> None:
+    """Follow what every GPU does, and who has it.
+
+    Off a terminal it is printed once. Keys: q ends, s sorts, ? helps.
+    """
+    from amd_gpu_tracker.states.screen import watch_states
+    from amd_gpu_tracker.tracker import Tracker
+
+    host = host_of(context)
+    watch_states(host, Tracker(host))

@@ -1,0 +1,162 @@
+"""Show the states of all GPUs once, or as long as the user looks."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+
+from amd_gpu_tracker.show.listing import Page
+from amd_gpu_tracker.show.standard_output import is_terminal
+from amd_gpu_tracker.states.find import find_states
+from amd_gpu_tracker.states.state import STATES, GpuState
+from amd_gpu_tracker.states.text import (
+    BLOCKS,
+    DISABLED,
+    PLAIN,
+    count_states,
+    format_states,
+    list_states,
+    state_notes,
+)
+from amd_gpu_tracker.usage.text import format_duration
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from amd_gpu_tracker.tracker import Tracker
+    from amdgpu_discovery.host import Host
+
+# A look goes through the open files of every process, which takes a tenth of a second where there are thousands.
+LOOK_SECONDS = 2.0
+# To read the counters of errors asks the hardware.
+ERROR_SECONDS = 600.0
+TREND_LENGTH = 8
+# What arrows and the like send (ECMA-48).
+SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|.)?")
+# What `s` goes through: what people look for comes first.
+RANK_BY_ORDER: dict[str, Callable[[GpuState], object]] = {
+    "number": lambda _: 0,
+    "state": lambda gpu: -STATES.index(gpu.state),
+    "busy": lambda gpu: -(gpu.busy_percent or 0),
+    "memory": lambda gpu: -(gpu.vram_used or 0),
+    "person": lambda gpu: (not gpu.person, gpu.person),
+}
+ORDERS = tuple(RANK_BY_ORDER)
+HELP = """\
+q    end
+s    sort by number, state, busy, memory, person
+?    this help, and back
+
+free         nobody has it, and nobody uses it
+reserved     a container or a job has it
+in use       a program uses it without a reservation
+draining     drained, and somebody still has it
+drained      given to nobody until 'amd-ctk gpu-tracker undrain'
+suspect      errors, retired memory, heat, a narrow link: chosen last
+sick         the driver has given it up: not given out
+lost         it was tracked, and is not on this host any more
+"""
+
+
+def print_states(host: Host, tracker: Tracker) -> None:
+    """Print the states of all GPUs as they are now: on a terminal drawn to its width, elsewhere whole."""
+    states, now = find_states(host), time.time()
+    if is_terminal():
+        from amd_gpu_tracker.show.terminal import make_console, print_listing
+
+        console = make_console()
+        blocks = BLOCKS if _can_draw(console) else PLAIN
+        print_listing(list_states(states, now=now, blocks=blocks), console, no_trunc=False)
+    else:
+        print(format_states(states, now=now))
+    for note in _notes(tracker, states, now):
+        print(note)
+
+
+def watch_states(host: Host, tracker: Tracker) -> None:
+    """Show the states of all GPUs until `q` or Ctrl-C on a terminal; elsewhere once."""
+    if not is_terminal():
+        print_states(host, tracker)
+        return
+    from amd_gpu_tracker.show.watch_screen import watch_screen
+
+    watch_screen("GPUs", Screen(host, tracker).look, seconds=LOOK_SECONDS, takes_keys=True)
+
+
+class Screen:
+    """What is known between two looks, and what keys have chosen."""
+
+    def __init__(self, host: Host, tracker: Tracker) -> None:
+        """Show the GPUs of `host`, and what its tracker knows of them."""
+        self._host = host
+        self._tracker = tracker
+        self._states: tuple[GpuState, ...] = ()
+        self._failure = ""
+        self._notes: list[str] = []
+        self._trends: dict[str, deque[int]] = {}
+        self._errors_read = -ERROR_SECONDS
+        self._order = 0
+        self._shows_help = False
+
+    def look(self, console: Console, keys: str) -> Page | None:
+        """Return what is seen after these keys, None after `q`; without keys the GPUs are looked at again."""
+        if not keys:
+            self._look_again()
+        elif not all(map(self._press, SEQUENCE.sub("", keys))):
+            return None
+        return self._page(console)
+
+    def _press(self, key: str) -> bool:
+        """Do what a key says; return whether the screen stays."""
+        if key == "s" and not self._shows_help:
+            self._order = (self._order + 1) % len(ORDERS)
+        self._shows_help = key == "?" and not self._shows_help
+        return key not in "qQ"
+
+    def _look_again(self) -> None:
+        asks_errors = time.monotonic() - self._errors_read >= ERROR_SECONDS
+        try:
+            self._states = find_states(self._host, with_errors=asks_errors, earlier=self._states)
+            self._notes = _notes(self._tracker, self._states, time.time())
+            self._failure = ""
+        except ToolkitError as error:
+            if not self._states:
+                raise
+            self._failure = str(error)
+            return
+        self._errors_read = time.monotonic() if asks_errors else self._errors_read
+        for gpu in self._states:
+            trend = self._trends.setdefault(gpu.key, deque(maxlen=TREND_LENGTH))
+            trend.append(gpu.busy_percent or 0)
+
+    def _page(self, console: Console) -> Page:
+        if self._shows_help or self._failure:
+            return Page(shown=HELP if self._shows_help else self._failure)
+        order, can_draw = ORDERS[self._order], _can_draw(console)
+        listing = list_states(
+            sorted(self._states, key=lambda gpu: (RANK_BY_ORDER[order](gpu), gpu.tracked_number)),
+            now=time.time(),
+            blocks=BLOCKS if can_draw else PLAIN,
+            trends=self._trends if can_draw else None,
+        )
+        keys = f"q ends, s sorts (by {order}), ? helps"
+        return Page(shown=listing, notes=(*self._notes, keys), title=count_states(self._states))
+
+
+def _notes(tracker: Tracker, states: tuple[GpuState, ...], now: float) -> list[str]:
+    """Return what the list cannot say: why GPUs are not given out, who waits, and what is not known."""
+    waiting = [ticket.since for ticket in tracker.waiting()]
+    jobs = f"{len(waiting)} job{' waits' if len(waiting) == 1 else 's wait'} for GPUs"
+    return [
+        *state_notes(states),
+        *([f"{jobs}, the first for {format_duration(now - min(waiting))}"] if waiting else []),
+        *([] if any(gpu.accessibility for gpu in states) else [DISABLED]),
+    ]
+
+
+def _can_draw(console: Console) -> bool:
+    return console.encoding.lower().startswith("utf")

@@ -1,0 +1,125 @@
+"""The states of all GPUs as people read them: a list, and the sentences below it."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.show.listing import Column, Listing, format_listing
+from amd_gpu_tracker.show.table import format_short_age
+from amd_gpu_tracker.states.state import DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES
+from amd_gpu_tracker.usage.text import format_share
+from amdgpu_discovery.health.reading import SICK, SUSPECT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from amd_gpu_tracker.states.state import GpuState
+
+NOTHING = "-"
+ASLEEP = "asleep"
+DISABLED = "GPU Tracker is disabled, so reservations are not known"
+# The reason of the others is who uses the GPU, which the list says.
+TOLD = (DRAINING, DRAINED, SUSPECT, SICK, LOST)
+STATE_STYLES = (
+    (FREE, "green"),
+    (RESERVED, "cyan"),
+    (IN_USE, "yellow"),
+    (DRAINING, "magenta"),
+    (DRAINED, "magenta"),
+    (SUSPECT, "bold yellow"),
+    (SICK, "bold red"),
+    (LOST, "bold red"),
+)
+BAR, TREND = "", "Trend"
+BAR_STYLES = (("", "cyan"),)
+# What a narrow terminal can best do without yields first.
+COLUMNS = (
+    Column(header="GPU", is_whole=True),
+    Column(header="Model", yields=1),
+    Column(header="State", styles=STATE_STYLES),
+    Column(header="VRAM", is_number=True),
+    Column(header=BAR, yields=5, styles=BAR_STYLES),
+    Column(header="Memory", yields=2, is_number=True),
+    Column(header="Busy", is_number=True),
+    Column(header=TREND, yields=3, styles=BAR_STYLES),
+    Column(header="Temp", yields=7, is_number=True),
+    Column(header="Watt", yields=6, is_number=True),
+    Column(header="Who", least=8),
+    Column(header="What", least=8),
+    Column(header="Since", yields=4),
+)
+BAR_WIDTH = 8
+# How a bar and its rest are drawn where the terminal has the characters, and where it has not.
+BLOCKS, PLAIN = "█░", "#."
+STEPS = "▁▂▃▄▅▆▇█"
+
+
+def format_states(states: Sequence[GpuState], *, now: float) -> str:
+    """Return the list of the states, without bars, for files and programs."""
+    return format_listing(list_states(states, now=now))
+
+
+def list_states(
+    states: Sequence[GpuState], *, now: float, blocks: str = "", trends: Mapping[str, Sequence[int]] | None = None
+) -> Listing:
+    """Return a row for each GPU in the order given.
+
+    `blocks` are the two characters of which bars are made, "" for no bars. `trends` are the busy shares of the last
+    looks by `GpuState.key`, oldest first.
+    """
+    wanted = {BAR: bool(blocks), TREND: trends is not None}
+    columns = tuple(column for column in COLUMNS if wanted.get(column.header, True))
+    rows = [_cells(gpu, now, blocks, (trends or {}).get(gpu.key, ())) for gpu in states]
+    return Listing(columns=columns, rows=tuple(tuple(row[column.header] for column in columns) for row in rows))
+
+
+def count_states(states: Sequence[GpuState]) -> str:
+    """Return how many GPUs are in which state."""
+    counts = [(sum(gpu.state == state for gpu in states), state) for state in STATES]
+    return f"{len(states)} GPU{'' if len(states) == 1 else 's'}: " + ", ".join(
+        f"{count} {state}" for count, state in counts if count
+    )
+
+
+def state_notes(states: Iterable[GpuState]) -> list[str]:
+    """Return why GPUs are not given out, or only as the last."""
+    return [_reason(gpu) for gpu in states if gpu.state in TOLD]
+
+
+def _reason(gpu: GpuState) -> str:
+    return printable(f"GPU {gpu.number} is {gpu.state}{f': {gpu.reason}' if gpu.reason else ''}")
+
+
+def _cells(gpu: GpuState, now: float, blocks: str, trend: Sequence[int]) -> dict[str, str]:
+    share = None if gpu.vram_used is None or not gpu.vram_total else min(1.0, gpu.vram_used / gpu.vram_total)
+    return {
+        "GPU": str(gpu.number),
+        "Model": gpu.model or NOTHING,
+        "State": gpu.state,
+        "VRAM": _number(None if share is None else 100 * share, "%"),
+        BAR: "" if share is None else _bar(share, blocks),
+        "Memory": format_share(gpu.vram_used, gpu.vram_total),
+        "Busy": _number(gpu.busy_percent, "%"),
+        TREND: "".join(STEPS[busy * len(STEPS) // 101] for busy in trend).rjust(BAR_WIDTH),
+        "Temp": _number(gpu.temperature, "C"),
+        "Watt": _number(gpu.watts, "W"),
+        "Who": gpu.person or NOTHING,
+        "What": _what(gpu),
+        "Since": NOTHING if gpu.since is None else format_short_age(now - gpu.since),
+    }
+
+
+def _number(value: float | None, unit: str) -> str:
+    return NOTHING if value is None else f"{value:.0f} {unit}"
+
+
+def _bar(share: float, blocks: str) -> str:
+    """Return a bar; of a GPU that is not empty at least one block is full."""
+    full = -(-int(share * 1000) * BAR_WIDTH // 1000)
+    return blocks[:1] * full + blocks[1:] * (BAR_WIDTH - full)
+
+
+def _what(gpu: GpuState) -> str:
+    more = len(gpu.containers) or len(gpu.processes)
+    asleep = ASLEEP if gpu.health.is_asleep else NOTHING
+    return f"{gpu.what} +{more - 1}" if gpu.what and more > 1 else gpu.what or asleep
