@@ -9,7 +9,8 @@ A diagram of lanes:                              A diagram of rows:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from textwrap import wrap
 from unicodedata import east_asian_width
@@ -30,6 +31,13 @@ TERMINAL_STYLE = (
     "text{font:14px 'DejaVu Sans Mono',Consolas,Menlo,'Liberation Mono',monospace;fill:#d4d4d4;white-space:pre}"
     ".command{fill:#fff;font-weight:bold}.prompt{fill:#7ee787}"
 )
+# Numbers of SGR (ECMA-48) that rich writes, as classes of the picture.
+CLASSES = {1: "bold", 2: "dim", 31: "red", 32: "green", 33: "yellow", 35: "magenta", 36: "cyan"}
+SCREEN_STYLE = (
+    TERMINAL_STYLE + ".bold{font-weight:bold}.dim{fill:#8b949e}.red{fill:#ff7b72}.green{fill:#7ee787}"
+    ".yellow{fill:#e3b341}.magenta{fill:#d2a8ff}.cyan{fill:#79c0ff}"
+)
+STYLED = re.compile(r"\x1b\[([0-9;]*)m|([^\x1b]+)")
 
 
 def draw_diagram(source: str) -> str:
@@ -57,6 +65,31 @@ def draw_terminal(title: str, lines: Iterable[str]) -> str:
             indent = len(line) - len(line.lstrip())
             body.append(_text(MARGIN + indent * CHARACTER, y, line.strip(), "", fixed=True))
     return _svg(width, top + len(shown) * LINE + MARGIN, title, TERMINAL_STYLE, body)
+
+
+def draw_screen(title: str, lines: Sequence[str]) -> str:
+    """Return the picture of a terminal that is as wide as its lines, which have the colours of ECMA-48."""
+    plain = [STYLED.sub(lambda found: found[2] or "", line) for line in lines]
+    width, top = max(map(_columns, plain)) * CHARACTER + 2 * MARGIN, 44
+    height = top + len(lines) * LINE + MARGIN
+    body = [
+        f'<rect width="{width:g}" height="{height:g}" rx="8" fill="#1e1e1e"/>',
+        *(f'<circle cx="{x}" cy="18" r="6" fill="{colour}"/>' for x, colour in BUTTONS),
+        *(part for number, line in enumerate(lines) for part in _styled(line, top + (number + 0.7) * LINE)),
+    ]
+    return _svg(width, height, title, SCREEN_STYLE, body)
+
+
+def _styled(line: str, y: float) -> Iterator[str]:
+    x, classes = float(MARGIN), ""
+    for numbers, text in STYLED.findall(line):
+        if not text:
+            classes = " ".join(CLASSES.get(int(number), "") for number in numbers.split(";") if number).strip()
+            continue
+        indent = len(text) - len(text.lstrip())
+        if text.strip():
+            yield _text(x + indent * CHARACTER, y, text.strip(), classes, fixed=True)
+        x += _columns(text) * CHARACTER
 
 
 def _fold(line: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Make the pictures of the documentation: `python docs/pictures.py`, or `--check` whether they are made.
 
-docs/pictures/*.txt are diagrams as text; the terminal shows what README.md does.
+docs/pictures/*.txt are diagrams as text; the terminal shows what README.md does, the screen what amd-ctk top does on a
+simulated host at work.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import re
 import sys
 from pathlib import Path
 
-from diagram import draw_diagram, draw_terminal
+from busy_host import shown_screen
+from diagram import draw_diagram, draw_screen, draw_terminal
 
 PICTURES = Path(__file__).parent / "pictures"
 README = Path(__file__).parents[1] / "README.md"
@@ -21,6 +23,7 @@ def main(arguments: list[str]) -> int:
     """Write the pictures, or with --check name those that are not what their text says."""
     pictures = {path.with_suffix(".svg"): draw_diagram(path.read_text(encoding="utf-8")) for path in _sources()}
     pictures[PICTURES / "terminal.svg"] = draw_terminal("A terminal with Docker", shown_commands())
+    pictures[PICTURES / "top.svg"] = draw_screen("amd-ctk top", shown_screen())
     if arguments == ["--check"]:
         stale = [path for path, text in pictures.items() if not path.exists() or path.read_text("utf-8") != text]
         for path in stale:

@@ -12,7 +12,9 @@ import pytest
 from amdgpu_discovery.health.attributes import Measured
 from amdgpu_discovery.health.child import LEFT_BEHIND, Answer, read_in_child
 from amdgpu_discovery.health.reading import Health, judge, read_health
-from amdgpu_discovery.simulate import build_host, load_profile
+from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.simulate import build_host, load_profile, record_profile
+from amdgpu_discovery.simulate.profile_json import format_profile, parse_profile
 
 ADDRESSES = ("0000:03:00.0", "0000:26:00.0", "0000:43:00.0", "0000:63:00.0")
 ILL = {
@@ -149,8 +151,6 @@ def test_an_answer_is_a_text_or_an_error(tmp_path):
 
 
 def test_a_sick_host_can_be_recorded_and_built_again(host_with, tmp_path):
-    from amdgpu_discovery.simulate import record_profile
-
     host = host_with({**ILL, "mem_info_vram_used": "42949672960"})
 
     recorded = record_profile(host, "sick")
@@ -230,3 +230,24 @@ def test_a_gpu_that_falls_asleep_keeps_its_errors(host_with):
     again = read_health(host, ADDRESSES, with_errors=False, earlier=first)[ADDRESSES[1]]
 
     assert (again.is_asleep, again.verdict, again.measured.temperature) == (True, "suspect", None)
+
+
+@pytest.mark.parametrize(
+    ("said", "recorded", "verdict"),
+    [
+        ({"gpu_busy_percent": "[EIO]"}, {"gpu_busy_percent": "[EIO]"}, "sick"),
+        ({"gpu_busy_percent": "[ETIMEDOUT]"}, {"gpu_busy_percent": "[ETIMEDOUT]"}, "sick"),
+        (
+            # Asked, it would wake up.
+            {"power/runtime_status": "suspended", "gpu_busy_percent": "[EIO]"},
+            {"power/runtime_status": "suspended"},
+            "",
+        ),
+    ],
+)
+def test_a_driver_that_fails_is_recorded_and_fails_again(host_with, tmp_path, said, recorded, verdict):
+    described = record_profile(host_with(said), "sick")
+    again = build_host(tmp_path / "again", parse_profile(loads(format_profile(described)), name="sick", models={}))
+
+    assert next(gpu.health for gpu in described.gpus if gpu.pci_address == ADDRESSES[1]) == recorded
+    assert read_health(again, ADDRESSES, seconds=0.5)[ADDRESSES[1]].verdict == verdict

@@ -87,13 +87,6 @@ def _print_gpus(host: Host) -> None:
     print_gpu_list(host)
 
 
-def _watch_states(host: Host) -> None:
-    from amd_gpu_tracker.states.screen import watch_states
-    from amd_gpu_tracker.tracker import Tracker
-
-    watch_states(host, Tracker(host))
-
-
 def _print_states(host: Host) -> None:
     from amd_gpu_tracker.states.screen import print_states
     from amd_gpu_tracker.tracker import Tracker
@@ -122,7 +115,6 @@ def _print_cdi_devices(host: Host) -> None:
 
 PRINTER_BY_WORDS = {
     ("version",): _print_build,
-    ("top",): _watch_states,
     ("status",): _print_states,
     ("gpu", "list"): _print_gpus,
     ("gpu-tracker", "status"): _print_status,

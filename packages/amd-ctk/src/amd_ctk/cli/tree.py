@@ -17,7 +17,7 @@ HELP_BY_GROUP = {
     },
     "This host": {
         "top": "Follow what every GPU does, and who has it.",
-        "status": "Show what every GPU does, once.",
+        "status": "Show what every GPU does, and who has it, once.",
         "gpu": "GPU related commands",
         "doctor": "Find out why a container has no GPU.",
         "gpu-tracker": "GPU Tracker related commands",

@@ -9,7 +9,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate.drm_sysfs import add_drm
 from amdgpu_discovery.simulate.kfd_sysfs import add_kfd, add_links
 from amdgpu_discovery.simulate.links import link_nodes
-from amdgpu_discovery.simulate.pci_sysfs import add_pci
+from amdgpu_discovery.simulate.pci_sysfs import add_health, add_pci
 from amdgpu_discovery.simulate.placement import place_host
 from amdgpu_discovery.simulate.processes import add_processes
 from amdgpu_discovery.simulate.profile import Profile
@@ -67,7 +67,7 @@ def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
     if driver and profile.processes:
         add_processes(tree, profile, placed)
     for gpu in placed.gpus if driver else ():
-        tree.add_attributes(gpu.path, gpu.gpu.health)
+        add_health(tree, gpu)
     return tree
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.simulate.placement import pci_path
+from amdgpu_discovery.simulate.tree import Link, Pipe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from amdgpu_discovery.simulate.tree import Tree
 
 AMDGPU = "/sys/bus/pci/drivers/amdgpu"
+FAILING = ("[EIO]", "[ENODEV]")
+# No process has memory at address 0 (mem_rw of fs/proc/base.c). Nothing that everybody may read ends in ENODEV.
+ENDS_IN_EIO = "/proc/self/mem"
 
 
 def add_pci(tree: Tree, profile: Profile, placed: PlacedHost) -> None:
@@ -24,6 +28,17 @@ def add_pci(tree: Tree, profile: Profile, placed: PlacedHost) -> None:
         _add_module(tree, profile.driver.version)
         for gpu in placed.gpus:
             _bind(tree, gpu)
+
+
+def add_health(tree: Tree, placed: PlacedGpu) -> None:
+    """Add what a function says of its health, or how its driver fails to say it."""
+    for name, text in placed.gpu.health.items():
+        if text == "[ETIMEDOUT]":
+            tree.entries[f"{placed.path}/{name}"] = Pipe()
+        elif text in FAILING:
+            tree.entries[f"{placed.path}/{name}"] = Link(target=ENDS_IN_EIO)
+        else:
+            tree.add_attributes(placed.path, {name: text})
 
 
 def _add_foreign(tree: Tree, foreign: ForeignDrm) -> None:

@@ -98,7 +98,8 @@ class SimulatedGpu(PciFunction):
     xcp_numbers: tuple[int, ...] = ()
     # How busy it is, in percent; None where the power management does not say.
     busy_percent: int | None = None
-    # What else the function says of its health and use, by the names of attributes: "ras/umc_err_count".
+    # What else the function says of its health and use, by the names of attributes: "ras/umc_err_count". "[EIO]",
+    # "[ENODEV]" and "[ETIMEDOUT]" are how reading it ends.
     health: dict[str, str] = {}  # noqa: RUF012
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, amdgpu_pci_addresses, find_owners
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
-from amdgpu_discovery.health.attributes import list_attributes
+from amdgpu_discovery.health.attributes import ASLEEP, RUNTIME_STATUS, list_attributes
 from amdgpu_discovery.health.child import read_in_child
-from amdgpu_discovery.health.reading import MOST_SECONDS
+from amdgpu_discovery.health.reading import GIVEN_UP, MOST_SECONDS
 from amdgpu_discovery.kfd_topology import read_gpu_id, read_vram_bytes
 from amdgpu_discovery.simulate.profile import SimulatedGpu
 from amdgpu_discovery.simulate.record_model import record_model
@@ -19,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from amdgpu_discovery.health.child import Answer
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.numbering import FoundGpu
 
@@ -26,6 +28,8 @@ PCI_DEVICES = "/sys/bus/pci/devices"
 AMD = "0x1002"
 # Display controllers and accelerators.
 GPU_CLASSES = ("0x03", "0x12")
+# How a driver fails, as profiles have it.
+ERRORS = {number: f"[{errno.errorcode[number]}]" for number in GIVEN_UP}
 
 
 class GatheredGpu(Value):
@@ -129,13 +133,20 @@ def _record_modes(host: Host, path: str) -> dict[str, Any]:
 
 
 def _record_health(host: Host, gpu: GatheredGpu) -> dict[str, Any]:
-    """Return what a GPU says of its health and use; what it does not say in time is not recorded."""
+    """Return what a GPU says of its health and use, or how the driver fails; what is not reached is not recorded."""
+    if host.read_attribute(f"{gpu.path}/{RUNTIME_STATUS}") == ASLEEP:
+        # To ask it would wake it.
+        return {"health": {RUNTIME_STATUS: ASLEEP}}
     names = [name for name in list_attributes(host, str(gpu.pci_address), with_errors=True) if ".." not in name]
     paths = {name: host.path(f"{gpu.path}/{name}") for name in names if name != "mem_info_vram_total"}
     answers = read_in_child([list(paths.values())], seconds=MOST_SECONDS)
-    texts = {name: answers[path].text for name, path in paths.items() if path in answers}
+    texts = {name: _told(answers[path]) for name, path in paths.items() if path in answers}
     # Nothing is what a GPU uses on a simulated host anyway.
     return {"health": {name: text for name, text in texts.items() if text and text != "0"}}
+
+
+def _told(answer: Answer) -> str:
+    return ERRORS.get(answer.error, "") or answer.text
 
 
 def _xcp_number(device: DrmDevice) -> int:

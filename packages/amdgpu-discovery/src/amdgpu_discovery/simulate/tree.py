@@ -29,11 +29,15 @@ class Directory(Value):
     """A directory that would not exist for the sake of something in it."""
 
 
+class Pipe(Value):
+    """A named pipe that nobody writes to: reading it never ends."""
+
+
 class Tree:
     """Files, links and directories by the path they have on the simulated host."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, File | Link | Directory] = {}
+        self.entries: dict[str, File | Link | Directory | Pipe] = {}
 
     def add_attributes(self, directory: str, attributes: Mapping[str, object]) -> None:
         """Add sysfs attributes: each is one line, and a number is decimal."""
@@ -69,6 +73,8 @@ def write_tree(tree: Tree, root: str) -> None:
         _make_directory(os.path.dirname(real_path), made)
         if isinstance(entry, Link):
             os.symlink(entry.target, real_path)
+        elif isinstance(entry, Pipe):
+            os.mkfifo(real_path)
         else:
             _write_file(entry, real_path)
 
