@@ -10,7 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
-from textwrap import dedent
 from typing import Any
 
 import typer
@@ -50,9 +49,6 @@ DECISION = re.compile(
     r"# (?P<number>\d+)\. (?P<title>.+)\n\n"
     r"Date: (?P<date>\d{4}-\d\d-\d\d)\. Status: (?P<status>accepted|superseded by \[\d+\]\([\w-]+\.md\))\."
 )
-
-# Lines of code in a docstring, with the empty ones between them.
-INDENTED = re.compile(r"(?:^    .*\n|^\n(?=    ))+", re.MULTILINE)
 
 # How Typer marks a paragraph of help that keeps its lines.
 VERBATIM = "\b\n"
@@ -185,16 +181,11 @@ def profiles_page() -> str:
 def python_page(package: str) -> str:
     """Return the page of what a package offers; the site fills `:::` in from the docstrings."""
     module = import_module(package)
-    about, _, more = (module.__doc__ or "").partition("\n")
     return "\n".join(
         [
             f"# {package}",
             "",
             NOTE,
-            about,
-            "",
-            _as_markdown(more.strip("\n")),
-            "",
             "[How to use it from Python](../../how-to/python.md) has examples. The site builder fills this page in",
             f"from the docstrings; in a checkout, `python -m pydoc {package}.{module.__all__[0]}` shows the same.",
             "",
@@ -206,11 +197,6 @@ def python_page(package: str) -> str:
             "",
         ]
     )
-
-
-def _as_markdown(docstring: str) -> str:
-    """Return a docstring with its indented lines as Python."""
-    return INDENTED.sub(lambda code: f"```python\n{dedent(code[0])}```\n", docstring)
 
 
 def _errors() -> list[type[ToolkitError]]:
