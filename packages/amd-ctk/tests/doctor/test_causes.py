@@ -428,8 +428,17 @@ def test_what_an_engine_can_do_follows_from_its_version(machine, version, states
 
 
 def test_every_check_has_a_fault_or_is_never_bad():
-    never_bad = {"integrated-gpu", "docker-cdi", "partition-mode"}
-    tried_elsewhere = {"podman-cdi", "partitions", "containers", "apu-memory", "docker-gpus", "sudo"}
+    never_bad = {"integrated-gpu", "docker-cdi", "partition-mode", "gpu-drained"}
+    tried_elsewhere = {
+        "gpu-health",
+        "gpu-lost",
+        "podman-cdi",
+        "partitions",
+        "containers",
+        "apu-memory",
+        "docker-gpus",
+        "sudo",
+    }
     of_a_container = {name for name in check_names() if name.startswith("inside-")}
 
     assert set(check_names()) - of_a_container == set(FAULTS) | never_bad | tried_elsewhere

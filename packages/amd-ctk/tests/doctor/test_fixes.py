@@ -25,8 +25,9 @@ import pytest
 from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_ctk.doctor.facts.gpus import NodeProblem
 from amd_ctk.doctor.run import CHECKS
+from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.gpu import PciAddress, UnnumberedGpu
-from amdgpu_discovery.simulate import build_host
+from amdgpu_discovery.simulate import build_host, load_profile
 
 HERE = Path(__file__).parent
 OF_HOSTS = runpy.run_path(str(HERE / "test_causes.py"))
@@ -174,6 +175,27 @@ def with_override(value, **image):
     return image_has(**image).replace(variables={OVERRIDE: value})
 
 
+def tell_health(said):
+    """Return what makes the driver of the first GPU say this."""
+    return lambda machine: build_host(
+        machine.host.root, load_profile(machine.profile).with_gpu(0, health=said), with_links=False
+    )
+
+
+def lose_gpu(machine):
+    """Take GPU 1 from the bus while GPUs are tracked, as KFD and DRM do."""
+    run_amd_ctk(machine, "gpu-tracker", "enable")
+    (lost,) = (gpu for gpu in find_gpus(machine.host) if gpu.number == 1)
+    for path in (
+        f"/sys/class/kfd/kfd/topology/nodes/{lost.kfd_node}",
+        f"/sys/class/drm/renderD{lost.render_minor}",
+        f"/sys/module/amdgpu/drivers/pci:amdgpu/{lost.pci_address}",
+        f"/sys/bus/pci/devices/{lost.pci_address}",
+    ):
+        machine.remove(path)
+    machine.write("/sys/class/kfd/kfd/topology/generation_id", "77\n")
+
+
 slurm_of_four = write("/etc/slurm/gres.conf", OF_CONTAINERS["GRES"])
 LEFT_OVER = NodeProblem(
     number=0,
@@ -278,6 +300,10 @@ ROWS = [
         ),
         why=CAUSE,
     ),
+    Row("gpu-health", tell_health({"gpu_busy_percent": "[EIO]"}), tell_health({}), why=CAUSE, becomes=""),
+    Row("gpu-health", tell_health({"ras/umc_err_count": "ue: 3\nce: 0"}), becomes=""),
+    Row("gpu-lost", lose_gpu, becomes="", profile="mi210-4"),
+    Row("gpu-drained", lambda machine: run_amd_ctk(machine, "gpu-tracker", "drain", "0"), becomes=""),
     Row("nodes", HOSTS["nodes"]),
     Row("nodes", lambda machine: setattr(machine, "change", gpus(node_problems=(LEFT_OVER,)))),
     Row("partitions", HOSTS["nodes"], profile="mi308x-8-cpx"),

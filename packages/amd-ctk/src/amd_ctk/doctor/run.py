@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from amd_ctk.doctor.check import Check, Finding
-from amd_ctk.doctor.checks import cdi, docker, gpus, inside, inside_image, kernel, podman, slurm, toolkit
+from amd_ctk.doctor.checks import cdi, conditions, docker, gpus, inside, inside_image, kernel, podman, slurm, toolkit
 from amd_ctk.doctor.facts.all import Facts
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
 CHECKS = {
     found.name: found
-    for module in (kernel, gpus, cdi, docker, podman, slurm, toolkit, inside, inside_image)
+    for module in (kernel, gpus, conditions, cdi, docker, podman, slurm, toolkit, inside, inside_image)
     for found in vars(module).values()
     if isinstance(found, Check)
 }

@@ -7,6 +7,7 @@ from typing import Any
 from amd_ctk.doctor.bundle.typed_json import format_value, parse_value
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.cdi import CdiFacts, SpecProblem
+from amd_ctk.doctor.facts.conditions import GpuCondition
 from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_ctk.doctor.facts.docker import DockerFacts
 from amd_ctk.doctor.facts.docker_endpoint import Endpoint
@@ -32,8 +33,18 @@ TYPES: dict[str, type[Value]] = {
     value_type.__name__: value_type
     for value_type in (
         *(KernelFacts, GpuFacts, DockerFacts, CdiFacts, ToolkitFacts, PodmanFacts, EngineFileFacts, SlurmFacts),
-        *(PackageFacts, StaleContainer, InsideFacts, ImageFacts, NodeProblem, User, TriedNode, ContainerProcess),
-        *(SpecProblem, Endpoint, DriverReleases, JobFacts, LeftContainer),
+        *(
+            PackageFacts,
+            GpuCondition,
+            StaleContainer,
+            InsideFacts,
+            ImageFacts,
+            NodeProblem,
+            User,
+            TriedNode,
+            ContainerProcess,
+        ),
+        *(GpuCondition, SpecProblem, Endpoint, DriverReleases, JobFacts, LeftContainer),
         *(NodeGpu, SlurmStatus, ProcessId, DeviceNode, DeviceNumber, Gpu, PciAddress, UnnumberedGpu),
     )
 }

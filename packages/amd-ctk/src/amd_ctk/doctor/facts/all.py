@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from amd_ctk.cdi.engine_devices import read_spec_files
 from amd_ctk.doctor.facts.broken_host import BrokenHost
 from amd_ctk.doctor.facts.cdi import CdiFacts, read_cdi
+from amd_ctk.doctor.facts.conditions import GpuCondition, read_conditions
 from amd_ctk.doctor.facts.containerd import read_containerd
 from amd_ctk.doctor.facts.containers import StaleContainer, read_stale_containers
 from amd_ctk.doctor.facts.docker import DockerFacts, read_docker
@@ -43,6 +44,7 @@ class Facts(Value):
     # None where they could not be read.
     jobs: JobFacts | None = JobFacts()
     packages: PackageFacts = PackageFacts()
+    conditions: tuple[GpuCondition, ...] = ()
     # None where they could not be read.
     stale_containers: tuple[StaleContainer, ...] | None = ()
     # Of the one container that was asked about.
@@ -81,7 +83,8 @@ def read_facts(
         facts = facts.replace(docker=docker.result()) if docker else facts
         said = told.result() if told else Asked()
     seconds = seconds_left(time.monotonic() - begin)
-    # Behind the threads, because it forks.
+    # Behind the threads, because both fork.
+    facts = facts.replace(conditions=read_conditions(host))
     return add_inside(host, facts, read_inside(host, container, said, seconds=seconds)) if container else facts
 
 

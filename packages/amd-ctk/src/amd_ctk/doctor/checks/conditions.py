@@ -1,0 +1,65 @@
+"""GPUs that are sick, lost or drained."""
+
+from __future__ import annotations
+
+from amd_ctk.doctor.check import Finding, bad, check, note
+from amd_gpu_tracker.states.state import DRAINED, DRAINING, LOST
+from amdgpu_discovery.health.reading import SICK, SUSPECT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.doctor.facts.all import Facts
+    from amd_ctk.doctor.facts.conditions import GpuCondition
+
+STATES_PAGE = "how-to/gpu-tracker.md#see-every-gpu-at-once"
+
+
+@check(
+    "gpu-health",
+    why="a GPU that its driver gives up fails every program; one with errors may, and is given to jobs last",
+    see=STATES_PAGE,
+)
+def check_gpu_health(facts: Facts) -> Finding | None:
+    """Are the GPUs well?"""
+    if sick := _find(facts, SICK):
+        return bad(_words(sick), fix="sudo dmesg | grep amdgpu, then reset the GPU or reboot")
+    if suspect := _find(facts, SUSPECT):
+        return note(_words(suspect), fix=_command("drain", suspect))
+    return None
+
+
+@check(
+    "gpu-lost",
+    why="requests by the numbers behind a lost GPU are refused, because they would mean other GPUs than before",
+    see="how-to/gpu-tracker.md#a-gpu-is-lost",
+)
+def check_gpu_lost(facts: Facts) -> Finding | None:
+    """Are all tracked GPUs still there?"""
+    lost = _find(facts, LOST)
+    return bad(_words(lost), fix=_command("forget", lost)) if lost else None
+
+
+@check(
+    "gpu-drained",
+    why="nobody is given a drained GPU, until it is undrained",
+    see="how-to/gpu-tracker.md#drain-a-gpu",
+)
+def check_gpu_drained(facts: Facts) -> Finding | None:
+    """Is a GPU drained?"""
+    drained = _find(facts, DRAINED, DRAINING)
+    return note(_words(drained), fix=_command("undrain", drained)) if drained else None
+
+
+def _find(facts: Facts, *states: str) -> list[GpuCondition]:
+    return [gpu for gpu in facts.conditions if gpu.state in states]
+
+
+def _words(gpus: list[GpuCondition]) -> str:
+    """Return one sentence about all of them, with the reason of the first."""
+    numbers = ", ".join(str(gpu.number) for gpu in gpus)
+    subject = f"GPU {numbers} is" if len(gpus) == 1 else f"GPUs {numbers} are"
+    return f"{subject} {gpus[0].state}{f': {gpus[0].reason}' if gpus[0].reason else ''}"
+
+
+def _command(verb: str, gpus: list[GpuCondition]) -> str:
+    return f"sudo amd-ctk gpu-tracker {verb} {','.join(str(gpu.number) for gpu in gpus)}"

@@ -1,0 +1,57 @@
+"""What doctor says of GPUs that are sick, suspect, lost or drained."""
+
+from __future__ import annotations
+
+import pytest
+
+from amd_ctk.doctor.bundle.facts_json import format_facts, parse_facts
+from amd_ctk.doctor.facts.conditions import GpuCondition
+
+SICK = GpuCondition(number=6, state="sick", reason="reading gpu_busy_percent ends with an I/O error")
+SUSPECT = GpuCondition(number=3, state="suspect", reason="1 page of its memory is retired")
+LOST = GpuCondition(number=1, state="lost", reason="PCI 0000:63:00.0 left the bus")
+DRAINED = GpuCondition(number=5, state="drained", reason="fan swap")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "check", "expected"),
+    [
+        (
+            (SUSPECT, SICK),
+            "gpu-health",
+            (
+                "bad",
+                "GPU 6 is sick: reading gpu_busy_percent ends with an I/O error",
+                "sudo dmesg | grep amdgpu, then reset the GPU or reboot",
+            ),
+        ),
+        (
+            (SUSPECT,),
+            "gpu-health",
+            ("note", "GPU 3 is suspect: 1 page of its memory is retired", "sudo amd-ctk gpu-tracker drain 3"),
+        ),
+        (
+            (LOST, LOST.replace(number=2)),
+            "gpu-lost",
+            ("bad", "GPUs 1, 2 are lost: PCI 0000:63:00.0 left the bus", "sudo amd-ctk gpu-tracker forget 1,2"),
+        ),
+        (
+            (DRAINED, DRAINED.replace(number=7, state="draining", reason="")),
+            "gpu-drained",
+            ("note", "GPUs 5, 7 are drained: fan swap", "sudo amd-ctk gpu-tracker undrain 5,7"),
+        ),
+    ],
+)
+def test_a_condition_is_said_with_its_reason_and_what_ends_it(machine, conditions, check, expected):
+    made = machine()
+    made.change = lambda facts: facts.replace(conditions=conditions)
+
+    (result,) = made.examine(only=[check])
+
+    assert (result.finding.state, result.finding.words, result.finding.fix) == expected
+
+
+def test_a_bundle_has_the_conditions(machine):
+    facts = machine().facts().replace(conditions=(SICK, DRAINED))
+
+    assert parse_facts(format_facts(facts, with_serials=False)).conditions == (SICK, DRAINED)
