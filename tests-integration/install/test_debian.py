@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 
+from install import former_state
 from install.compiled import compiled_for
 from install.container import ITS_NODES, bundle_that_runs
 from install.hostile import EVERY_PROGRAM, HOSTILE_DIRECTORY, HOSTILE_ENVIRONMENT
@@ -312,6 +313,45 @@ def test_an_upgrade_changes_nobodys_configuration_and_no_container(machine):
     assert json.loads(machine.run("amd-container-runtime state c1"))["status"] == "running"
     machine.run("amd-container-runtime kill c1 KILL; sleep 0.5; amd-container-runtime delete c1")
     assert machine.run("dpkg --audit") == ""
+
+
+# As a later version might write: one key more in the lease, one in the policy.
+WRITE_AS_TOMORROW = """
+cd /run/shared/host
+for file in run/amd-container-toolkit/leases/*.json var/lib/amd-container-toolkit/gpu-tracker.json; do
+    jq --compact-output '. + {"colour": 7}' "$file" >/tmp/new && cp /tmp/new "$file"
+done
+"""
+COLOURS = "cd /run/shared/host; jq .colour run/*/leases/*.json var/lib/amd-container-toolkit/gpu-tracker.json"
+
+
+def test_an_upgrade_back_and_forth_keeps_a_running_container_its_exclusive_gpu(machine):
+    install(machine)
+    earlier = machine.run("dpkg-query -W -f '${Package}=${Version} ' 'amd-*' amdgpu-discovery")
+    make_bundle(machine, "sleep 1000")
+    machine.run(f"{ON_HOST} amd-gpu-tracker enable; {ON_HOST} amd-gpu-tracker 0 exclusive")
+    start = f"cd bundle && {ON_HOST} amd-container-runtime run --detach"
+    machine.run(f"{start} c1 >/dev/null 2>&1")
+    before = machine.run(f"{ON_HOST} amd-gpu-tracker status")
+    assert "Exclusive           c1" in before
+
+    machine.release_the_next_version()
+    for change in ("upgrade", f"install --allow-downgrades {earlier}", "upgrade"):
+        machine.apt(change)
+        machine.run(WRITE_AS_TOMORROW if change == "upgrade" else "true")
+
+        assert machine.run(f"{ON_HOST} amd-gpu-tracker status") == before
+        assert "GPUs [0] are exclusive and already in use" in machine.run(f"{start} c2 2>&1", check=False)
+        assert machine.run(COLOURS).split() == ["7", "7"]
+
+    machine.run("amd-container-runtime kill c1 KILL; sleep 0.5; amd-container-runtime delete c1")
+    machine.run(f"{start} c2 >/dev/null 2>&1; amd-container-runtime delete --force c2")
+
+
+def test_what_the_original_made_exclusive_stays_so_whatever_comes_first(installed):
+    cells = installed.system.shared / "cells"
+
+    assert former_state.look(cells, "/run/shared/cells", installed.run) == former_state.expected()
 
 
 def test_what_is_built_twice_is_the_same(debs, build_again):

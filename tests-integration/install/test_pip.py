@@ -13,7 +13,8 @@ from zipfile import ZipFile
 import pytest
 
 from amdgpu_discovery.simulate import build_host
-from install.container import ITS_NODES
+from install import former_state
+from install.container import ITS_NODES, bundle_that_runs
 from support.bare_runtime import BareRuntime
 from support.installed import engine_program, require_root
 
@@ -65,6 +66,84 @@ def test_a_container_gets_its_gpus_through_the_runtime_that_pip_installed(tmp_pa
     runtime = BareRuntime(program, tmp_path, rootfs, host.root, engine_program("runc"))
 
     assert runtime.run("0,2", "sh", "-c", "cd /dev/dri; echo *") == ITS_NODES
+
+
+BOTH = ("amd-ctk", "amd-container-runtime")
+
+
+def shell(environment, host=""):
+    """Return a function that runs a script with the programs of a virtual environment."""
+
+    def run_script(script, *, check=True):
+        variables = {"PATH": f"{environment}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": f"{environment.parent}"}
+        answer = subprocess.run(
+            ["sh", "-c", script],
+            env=variables | ({"AMD_CTK_HOST_ROOT": host} if host else {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert not check or answer.returncode == 0, answer.stdout
+        return answer.stdout
+
+    return run_script
+
+
+def install(environment, directory, *words):
+    run(environment, "python", "-m", "pip", "-q", "install", "--find-links", directory, "--pre", *words)
+
+
+def test_what_the_original_made_exclusive_stays_so_whatever_comes_first(tmp_path, built):
+    require_root()
+    environment = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    install(environment, built, *BOTH)
+
+    cells = former_state.look(tmp_path / "cells", f"{tmp_path}/cells", shell(environment))
+
+    assert cells == former_state.expected()
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory):
+    """Return a directory with the wheels of a release to come: version 9.0 of this checkout."""
+    checkout = tmp_path_factory.mktemp("later") / "checkout"
+    parts = shutil.ignore_patterns(".nox", ".venv", "dist", "site", ".*_cache", "__pycache__", ".hypothesis")
+    shutil.copytree(CHECKOUT, checkout, symlinks=True, ignore=parts)
+    version = (checkout / "VERSION").read_text().strip()
+    (checkout / "VERSION").write_text("9.0\n")
+    for project in checkout.glob("packages/*/pyproject.toml"):
+        project.write_text(project.read_text().replace(f"=={version}", "==9.0"))
+    directory = tmp_path_factory.mktemp("dist-of-later")
+    subprocess.run([sys.executable, checkout / "packaging/wheels.py", directory], check=True, capture_output=True)
+    return directory
+
+
+def test_an_upgrade_back_and_forth_keeps_a_running_container_its_exclusive_gpu(tmp_path, built, later):
+    require_root()
+    environment, name = tmp_path / "venv", f"pip-{os.getpid()}"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    host = build_host(tmp_path / "host", "mi300x-8")
+    call = shell(environment, host.root)
+    install(environment, built, *BOTH)
+    earlier = [word for word in run(environment, "python", "-m", "pip", "freeze").split() if word.startswith("amd")]
+    call(bundle_that_runs("sleep 1000").replace("/root/bundle", f"{tmp_path}/bundle"))
+    call("amd-gpu-tracker enable; amd-gpu-tracker 0 exclusive")
+    start = f"amd-container-runtime run --detach --bundle {tmp_path}/bundle {name}"
+    call(f"{start}-1 >/dev/null 2>&1")
+    try:
+        before = call("amd-gpu-tracker status")
+        assert f"Exclusive           {name}-1" in before
+        for directory, words in ((later, ["--upgrade", *BOTH]), (built, earlier), (later, ["--upgrade", *BOTH])):
+            install(environment, directory, *words)
+
+            assert call("amd-gpu-tracker status") == before
+            assert "GPUs [0] are exclusive and already in use" in call(f"{start}-2", check=False)
+    finally:
+        call(f"amd-container-runtime delete --force {name}-1")
+    call(f"{start}-2 >/dev/null 2>&1; amd-container-runtime delete --force {name}-2")
 
 
 def test_there_is_a_wheel_and_a_source_distribution_of_each(built):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.simulate import build_host
+from install import former_state
 from install.compiled import compiled_for
 from install.container import ITS_NODES, bundle_that_runs
 from install.hostile import EVERY_PROGRAM, HOSTILE_DIRECTORY, HOSTILE_ENVIRONMENT
@@ -193,6 +194,12 @@ def test_an_upgrade_changes_nobodys_configuration_and_no_container(root, distrib
     assert root.run(facts) == before
     assert root.run("amd-ctk version").startswith("Version: v9.0\n")
     assert compiled_for(root.run) == {"cpython-311": "all"}
+
+
+def test_what_the_original_made_exclusive_stays_so_whatever_comes_first(root, distribution):
+    root.dnf("install amd-container-toolkit")
+
+    assert former_state.look(root.upper / "cells", "/cells", root.run) == former_state.expected()
 
 
 def test_modules_are_compiled_again_when_python_changes(root, distribution):

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from amd_ctk.doctor.check import BAD, NOTE, OK
+from amd_ctk.doctor.check import BAD, NOT_CHECKED, NOTE, OK
 from amd_gpu_tracker.tracker import Tracker
 
 FORMER = "/var/log/gpu-tracker.json"
+POLICY = "/var/lib/amd-container-toolkit/gpu-tracker.json"
 WHOLE = json.dumps({"enabled": True, "gpusStatus": {"0": {"uuid": "", "accessibility": 0}}, "gpusInfo": {}})
 
 
@@ -42,9 +43,27 @@ def test_a_state_that_cannot_be_taken_over_is_bad_and_its_fix_repairs_it(machine
     assert tracker_finding(machine).state == OK
 
 
+@pytest.mark.parametrize(
+    ("path", "content", "state", "words"),
+    [
+        (FORMER, WHOLE, NOTE, "the GPU Tracker's state of AMD's toolkit 1.x counts as soon as there are GPUs"),
+        (FORMER, "", NOTE, "the GPU Tracker's state of AMD's toolkit 1.x counts as soon as there are GPUs"),
+        (POLICY, '{"version":1,"enabled":true,"gpus":[]}', NOT_CHECKED, "the GPU Tracker's state"),
+        (POLICY, '{"version":1,"enabled":false,"gpus":[]}', OK, "the GPU Tracker's state is understood"),
+    ],
+)
+def test_without_a_driver_doctor_does_not_call_the_state_understood(machine, path, content, state, words):
+    machine = machine("no-driver")
+    machine.write(path, content)
+
+    finding = tracker_finding(machine)
+
+    assert (finding.state, finding.words) == (state, words)
+
+
 def test_nothing_is_to_be_repaired_where_a_later_toolkit_wrote_the_state(machine):
     machine = machine()
-    machine.write("/var/lib/amd-container-toolkit/gpu-tracker.json", '{"version":2,"enabled":true,"gpus":[]}')
+    machine.write(POLICY, '{"version":2,"enabled":true,"gpus":[]}')
 
     finding = tracker_finding(machine)
 

@@ -108,11 +108,15 @@ def check_tracker(facts: Facts) -> Finding | None:
     if toolkit.tracker_problem and facts.gpus.gpus:
         fix = "install the later toolkit again" if toolkit.tracker_is_later else "sudo amd-ctk gpu-tracker reset"
         return bad(toolkit.tracker_problem, fix=fix)
-    if toolkit.has_former_tracker:
+    if toolkit.has_former_tracker and facts.gpus.gpus:
         return note(
             "the GPU Tracker's state of AMD's toolkit 1.x counts, and the next container or command takes it over",
             fix="sudo amd-ctk gpu-tracker status",
         )
+    if toolkit.has_former_tracker:
+        return note("the GPU Tracker's state of AMD's toolkit 1.x counts as soon as there are GPUs")
+    if toolkit.tracker_problem:
+        return not_checked("the GPU Tracker's state", needs="GPUs")
     if toolkit.dead_leases:
         count = toolkit.dead_leases
         return note(f"{count} lease{'' if count == 1 else 's'} of containers that are gone; the next claim drops them")

@@ -100,17 +100,18 @@ def _find_group_problems(host: Host) -> tuple[str, ...]:
 def _read_tracker(host: Host) -> dict[str, Any]:
     """Return the facts about the tracker by name."""
     state = State(host)
+    has_former = state.has_former_policy()
     try:
         status = read_status(state, Processes())
         paths = state.lease_paths()
         leases = scan_leases(state, Processes(), paths)
     except ToolkitError as error:
         is_later = isinstance(error, StateError) and error.is_later
-        return {"tracker_problem": error.message, "tracker_is_later": is_later}
+        return {"tracker_problem": error.message, "tracker_is_later": is_later, "has_former_tracker": has_former}
     return {
         "dead_leases": len(paths) - len(leases.living) - len(leases.unreadable),
         "users_by_gpu": {gpu.number: _names(gpu.containers) for gpu in status.gpus if gpu.containers},
-        "has_former_tracker": state.has_former_policy(),
+        "has_former_tracker": has_former,
     }
 
 
