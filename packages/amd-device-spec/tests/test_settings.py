@@ -58,6 +58,7 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "image_requirements": "enforce",
         "gpu_groups": (),
         "integrated_gpus": "include",
+        "drained_in_all": "skip",
         "users": (),
         "queue_order": "fair",
         "history_days": 400,

@@ -7,7 +7,7 @@ import posix
 from amd_device_spec.oci import is_edited
 from amd_device_spec.request import requested_gpus
 from amd_device_spec.start.plan import edit_spec, plan_start
-from amd_gpu_tracker import may_be_tracking
+from amd_gpu_tracker import may_be_draining, may_be_tracking
 from amdgpu_discovery.errors import FileError, RequestError, SpecError, ToolkitError, reason
 from amdgpu_discovery.files import absolute, behind_links, directory_of, put_in_place, write_beside
 from amdgpu_discovery.oci_spec import names_requirements, read_spec
@@ -139,10 +139,16 @@ def _add(start: Start) -> None:
 
 def _plan(start: Start) -> StartPlan:
     try:
-        return plan_start(start.spec, start.host, start.settings)
+        plan = plan_start(start.spec, start.host, start.settings)
     except RequestError:
         _explain_numbers(start)
         raise
+    asked = plan.request_without_drained(start.settings)
+    if asked and may_be_draining(start.host):
+        from amd_gpu_tracker.claims.draining import skip_drained
+
+        return plan.with_gpus(skip_drained(start.host, asked, plan.grant.gpus))
+    return plan
 
 
 def _explain_numbers(start: Start) -> None:
@@ -197,21 +203,9 @@ def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
         vram_mb=grant.vram.mib if grant.vram else 0,
         choice=grant.choice,
         candidates=grant.candidates,
-        asked=_words_of_user(start, plan),
+        asked=plan.words_of_user(start.settings),
         privileged_claims_all=start.settings.privileged_claims == "all",
     )
-
-
-def _words_of_user(start: Start, plan: StartPlan) -> tuple[str, ...]:
-    """Return what may name GPUs by number; Swarm names none so."""
-    request, grant = plan.request, plan.grant
-    if request is None or request.visible is None or grant.kinds:
-        return ()
-    if grant.choice is None:
-        return (request.visible,)
-    from amd_device_spec.choice_grant import choice_rules
-
-    return choice_rules(start.settings).words_behind(request.visible, grant.choice)
 
 
 def _check_image(start: Start, plan: StartPlan, claim: ContainerClaim | None) -> None:

@@ -27,6 +27,7 @@ slurm-filters = "remove"  # default
 image-requirements = "enforce"  # default
 gpu-groups = []  # default
 integrated-gpus = "include"  # default
+drained-in-all = "skip"  # default
 users = []  # default
 queue-order = "fair"  # default
 history-days = 400  # default
@@ -75,6 +76,7 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "image-requirements": "enforce",
             "gpu-groups": [],
             "integrated-gpus": "include",
+            "drained-in-all": "skip",
             "users": [],
             "queue-order": "fair",
             "history-days": 400,

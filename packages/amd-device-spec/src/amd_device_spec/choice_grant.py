@@ -34,7 +34,11 @@ def grant_choice(request: str, node: Node) -> Grant | None:
 def choice_rules(settings: Settings) -> ChoiceRules:
     """Return what the settings say about choices."""
     groups = dict(group.partition("=")[::2] for group in settings.gpu_groups)
-    return ChoiceRules(groups=groups, integrated=settings.integrated_gpus == "include")
+    return ChoiceRules(
+        groups=groups,
+        integrated=settings.integrated_gpus == "include",
+        skips_drained=settings.drained_in_all == "skip",
+    )
 
 
 def _find_candidates(choice: Choice, node: Node) -> list[Gpu]:

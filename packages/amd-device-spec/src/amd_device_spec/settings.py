@@ -34,6 +34,7 @@ CHOICES = {
     "slurm-filters": ("remove", "keep"),
     "image-requirements": ("enforce", "warn", "ignore"),
     "integrated-gpus": ("include", "exclude"),
+    "drained-in-all": ("skip", "refuse"),
     "queue-order": ("fair", "fifo"),
     "history-names": ("names", "numbers"),
     "log-level": ("info", "debug", "warn", "error"),
@@ -75,6 +76,7 @@ class Settings(Value):
             `warn` or `ignore`.
         gpu_groups: Groups of GPUs, `NAME=REQUEST` each, which choices and CDI devices name.
         integrated_gpus: Whether `all` and choices take an APU beside discrete GPUs: `include` or `exclude`.
+        drained_in_all: Whether `all` leaves out drained GPUs or is refused: `skip` or `refuse`.
         users: Who may reserve GPUs without root, as `amd-ctk users` writes it.
         queue_order: Who is served first: `fair`, who used least lately, or `fifo`, who came first.
         history_days: For how many days the history of reservations is kept; 0 for no day.
@@ -96,6 +98,7 @@ class Settings(Value):
     image_requirements: str = "enforce"
     gpu_groups: tuple[str, ...] = ()
     integrated_gpus: str = "include"
+    drained_in_all: str = "skip"
     users: tuple[str, ...] = ()
     queue_order: str = "fair"
     history_days: int = 400

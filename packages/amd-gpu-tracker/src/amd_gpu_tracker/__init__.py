@@ -16,7 +16,7 @@ modules behind it may change.
 from __future__ import annotations
 
 from amdgpu_discovery import lazy_exports
-from amdgpu_discovery.files import is_link
+from amdgpu_discovery.files import is_file, is_link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
 POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
+DRAINS_FILE = f"{POLICY_DIRECTORY}/gpu-tracker-drains.json"
 # Of AMD's toolkit 1.x. It counts until this tracker has a policy of its own (`records.migration`).
 FORMER_FILE = "/var/log/gpu-tracker.json"
 # The whole file of a disabled tracker, as `records.policy` writes it. One that only begins so may be damaged.
@@ -82,7 +83,7 @@ _MODULE_BY_NAME = {
     "Ticket": "waiting.ticket",
 }
 __all__ = list(_MODULE_BY_NAME)
-__all__ += ["may_be_tracking"]
+__all__ += ["may_be_draining", "may_be_tracking"]
 
 
 def may_be_tracking(host: Host) -> bool:
@@ -97,6 +98,11 @@ def may_be_tracking(host: Host) -> bool:
         return is_link(host.path(POLICY_FILE)) or host.stat(FORMER_FILE) is not None
     except OSError:
         return True
+
+
+def may_be_draining(host: Host) -> bool:
+    """Return False where certainly no GPU is drained, or where nothing can be refused because nothing is tracked."""
+    return is_file(host.path(DRAINS_FILE)) and may_be_tracking(host)
 
 
 __getattr__ = lazy_exports(__name__, _MODULE_BY_NAME)

@@ -9,7 +9,7 @@ from functools import partial
 
 from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, needs_root
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.ignored_users import read_ignored_users, write_ignored_users
+from amd_gpu_tracker.records.ignored_users import LARGEST_UID, read_ignored_users, write_ignored_users
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, KernelLock, LibraryLock
 from amd_gpu_tracker.records.matching import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy
@@ -189,7 +189,7 @@ class Tracker:
         """
         from amd_gpu_tracker.claims.draining import drain
 
-        gpus = drain(self._state, request, reason=reason, until=until, by=os.getuid(), lock=self._lock)
+        gpus = drain(self._state, request, reason=reason, until=until, by=_asking_user(), lock=self._lock)
         return tuple(gpu.number for gpu in gpus)
 
     def undrain(self, request: str) -> tuple[int, ...]:
@@ -465,6 +465,13 @@ class Tracker:
         # A policy is for all GPUs of the host.
         require_all_gpus(gpus)
         return Policy(enabled=True, gpus=read_tracked_gpus(self._host, gpus))
+
+
+def _asking_user() -> int:
+    """Return who asks, also where that is by sudo, which tells it."""
+    told = os.environ.get("SUDO_UID", "")
+    is_uid = told.isascii() and told.isdecimal() and int(told[:11]) <= LARGEST_UID
+    return int(told[:11]) if os.getuid() == 0 and is_uid else os.getuid()
 
 
 def _new_name() -> str:

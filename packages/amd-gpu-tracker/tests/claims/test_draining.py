@@ -8,12 +8,14 @@ import pytest
 
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.errors import GpusRefused
+from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError
 
 
 @pytest.fixture
-def tracker(machine):
-    """Return the tracker of four GPUs."""
+def tracker(machine, monkeypatch):
+    """Return the tracker of four GPUs, for root."""
+    monkeypatch.delenv("SUDO_UID", raising=False)
     return machine.tracker
 
 
@@ -43,10 +45,43 @@ def test_a_drain_outlives_boot_and_reset_and_ends_with_undrain(machine, tracker)
     machine.boot()
     machine.tracker.reset()
     with pytest.raises(GpusRefused, match="GPUs 1 and 2 are drained: fan swap"):
-        machine.tracker.reserve("a", "all")
+        machine.tracker.reserve("a", "0-3")
 
     assert machine.tracker.undrain("all") == (1, 2)
     assert machine.tracker.reserve("a", "all") == (0, 1, 2, 3)
+
+
+def test_all_gives_the_rest(machine, tracker):
+    tracker.drain("1-2")
+
+    assert tracker.reserve("a", "all") == (0, 3)
+    with pytest.raises(GpusRefused, match="GPU 1 is drained"):
+        tracker.reserve("b", "all,1")
+
+
+def test_all_is_refused_where_the_administrator_says_so(machine, tracker):
+    tracker.drain("1-2")
+    strict = Tracker(machine.host, processes=machine.processes, rules=ChoiceRules(groups={}, skips_drained=False))
+
+    with pytest.raises(GpusRefused, match="GPUs 1 and 2 are drained"):
+        strict.reserve("a", "all")
+
+
+def test_all_of_gpus_that_are_all_drained_is_refused(tracker):
+    tracker.drain("all", reason="move")
+
+    with pytest.raises(GpusRefused, match="GPUs 0 and 1 and 2 and 3 are drained: move"):
+        tracker.reserve("a", "all")
+
+
+def test_who_drained_it_is_named_also_behind_sudo(tracker, monkeypatch):
+    monkeypatch.setenv("SUDO_UID", "4242")
+    tracker.drain("1", reason="fan swap")
+
+    with pytest.raises(GpusRefused) as refused:
+        tracker.reserve("a", "1")
+
+    assert refused.value.message == "GPU 1 is drained by 4242: fan swap"
 
 
 def test_a_drain_that_has_an_end_is_over_then(tracker):

@@ -13,7 +13,9 @@ from amd_device_spec.oci_annotation import remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, Grant, is_permitted, requested_gpus
 from amd_device_spec.start.plan import StartPlan, edit_spec, plan_start
 from amd_gpu_tracker import may_be_tracking
+from amd_gpu_tracker.claims.draining import skip_drained
 from amd_gpu_tracker.claims.preview import preview_choice, preview_memory, preview_poststop, preview_refusal
+from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, SpecError, ToolkitError
 from amdgpu_discovery.gpu import MEBIBYTE, Gpu
@@ -68,9 +70,20 @@ def preview_start(spec: dict[str, Any], host: Host, settings: Settings, *, conta
     except SpecError:
         raise
     except ToolkitError as error:
+        error = _explained(error, decided.request, host)
         refusals = (error, *_further_refusals(error, decided.request, host))
         notes = () if decided.request else decided.notes
         return Plan(request=decided.request, spec=deepcopy(spec), notes=notes, refusals=refusals)
+
+
+def _explained(error: ToolkitError, request: GpuRequest | None, host: Host) -> ToolkitError:
+    """Return why a request cannot be met: where a number is that of a lost GPU, or of one behind it, that."""
+    if isinstance(error, RequestError) and request is not None and request.visible:
+        try:
+            refuse_old_numbers(host, [request.visible])
+        except ToolkitError as why:
+            return why
+    return error
 
 
 def _permitted_request(spec: dict[str, Any], settings: Settings) -> GpuRequest | None:
@@ -85,7 +98,7 @@ def _copy(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _preview(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Settings, container_id: str) -> Plan:
-    decided = _with_chosen_gpus(decided, spec, host, settings)
+    decided = _with_chosen_gpus(_without_drained(decided, host, settings), spec, host, settings)
     grant, located = decided.grant, decided.located
     given = () if decided.needs_tracker else tuple(find_given(spec, host, located, grant))
     plan = Plan(request=decided.request, granted=grant, given=given, spec=spec, notes=decided.notes)
@@ -102,13 +115,23 @@ def _preview(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Set
         poststop=preview_poststop(host) if has_claim else (),
         vram_total_mb=_memory_of(grant),
     )
-    refusal = None if decided.needs_tracker or not has_claim else preview_refusal(host, claimed, container_id)
+    refusal = (
+        None
+        if decided.needs_tracker or not has_claim
+        else preview_refusal(host, claimed, container_id, asked=decided.words_of_user(settings))
+    )
     return plan.replace(
         nodes=edited.nodes,
         edits=edited.edits,
         notes=(*plan.notes, *notes, *edited.notes),
         refusals=(refusal,) if refusal else (),
     )
+
+
+def _without_drained(decided: StartPlan, host: Host, settings: Settings) -> StartPlan:
+    """Return the plan without drained GPUs that `all` leaves out."""
+    asked = decided.request_without_drained(settings)
+    return decided.with_gpus(skip_drained(host, asked, decided.grant.gpus)) if asked else decided
 
 
 def _with_chosen_gpus(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Settings) -> StartPlan:

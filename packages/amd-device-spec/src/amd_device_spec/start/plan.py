@@ -68,6 +68,22 @@ class StartPlan(Value):
         """Return the plan with the GPUs that the GPU Tracker chose."""
         return self.replace(grant=self.grant.replace(gpus=tuple(gpus)))
 
+    def words_of_user(self, settings: Settings) -> tuple[str, ...]:
+        """Return in which words a user asked for the GPUs, with those behind groups; () where Swarm or Slurm did."""
+        if self.request is None or self.request.visible is None or self.grant.kinds:
+            return ()
+        if self.grant.choice is None:
+            return (self.request.visible,)
+        # Most requests name GPUs.
+        from amd_device_spec.choice_grant import choice_rules
+
+        return choice_rules(settings).words_behind(self.request.visible, self.grant.choice)
+
+    def request_without_drained(self, settings: Settings) -> str:
+        """Return the request by which a user asks for all GPUs, where that leaves out drained ones; "" for others."""
+        words = self.words_of_user(settings) if settings.drained_in_all == "skip" and self.grant.gpus else ()
+        return words[0] if words and ALL in words[0].lower() else ""
+
 
 class EditedSpec(Value):
     """What was put into a spec: the nodes and edits, whether anything changed, and what the log says of it."""

@@ -7,6 +7,7 @@ from itertools import groupby
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_blocking_user, why_not
 from amd_gpu_tracker.claims.claim import look_again, new_lease, prune_others, read_own_lease, refused
 from amd_gpu_tracker.claims.conflicts import LET_USERS, require_readable
+from amd_gpu_tracker.claims.draining import skip_drained
 from amd_gpu_tracker.claims.reservation import read_current_policy
 from amd_gpu_tracker.claims.verdicts import name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
@@ -64,12 +65,17 @@ def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | 
     if choice is None:
         gpus = rules.permitted(locate_gpus(host))
         try:
-            return None, select_gpus(gpus, request, unnumbered=lambda: find_unnumbered_gpus(host))
+            named = select_gpus(gpus, request, unnumbered=lambda: find_unnumbered_gpus(host))
         except RequestError:
             refuse_old_numbers(host, [request])
             raise
+        return None, _skip_drained(host, request, named, rules)
     fitting = find_candidates(choice, rules.permitted(find_gpus(host)), rules)
-    return (choice if choice.needs_tracker else None), fitting
+    return (choice, fitting) if choice.needs_tracker else (None, _skip_drained(host, request, fitting, rules))
+
+
+def _skip_drained(host: Host, request: str, gpus: Sequence[Any], rules: ChoiceRules) -> Sequence[Any]:
+    return skip_drained(host, request, gpus) if rules.skips_drained else gpus
 
 
 def reserve_choice(

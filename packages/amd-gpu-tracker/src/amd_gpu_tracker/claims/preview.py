@@ -6,6 +6,7 @@ from amd_gpu_tracker.claims.choice import choose_now, read_other_leases
 from amd_gpu_tracker.claims.conflicts import called, refusal, require_readable
 from amd_gpu_tracker.claims.container import require_no_devices
 from amd_gpu_tracker.claims.container_choice import require_nothing_given
+from amd_gpu_tracker.claims.draining import HINT, why_drained
 from amd_gpu_tracker.claims.hook_entries import release_hook
 from amd_gpu_tracker.claims.vram import choose_gpu, free_vram, require_enabled
 from amd_gpu_tracker.errors import GpusRefused
@@ -14,6 +15,7 @@ from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.status import read_status
 from amd_gpu_tracker.records.matching import match_gpus
+from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amd_gpu_tracker.records.policy import EXCLUSIVE
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.discover import find_gpus
@@ -66,10 +68,16 @@ def preview_choice(
     return [gpu for gpu in located if gpu.number in numbers]
 
 
-def preview_refusal(host: Host, wanted: Sequence[GpuLocation], container_id: str) -> ToolkitError | None:
-    """Return why a container that wants these GPUs would be refused, None where it would not."""
+def preview_refusal(
+    host: Host, wanted: Sequence[GpuLocation], container_id: str, *, asked: Sequence[str] = ()
+) -> ToolkitError | None:
+    """Return why a container that `asked` for these GPUs would be refused, None where it would not."""
     try:
         uses = {use.number: use for use in read_status(State(host), Processes()).gpus}
+        if uses:
+            refuse_old_numbers(host, asked)
+        if uses and (why := why_drained(host, wanted)):
+            return GpusRefused(why, hint=HINT)
     except ToolkitError as error:
         return error
     taken = [gpu.number for gpu in wanted if _is_taken(uses.get(gpu.number), container_id)]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker import POLICY_DIRECTORY
+from amd_gpu_tracker import DRAINS_FILE, POLICY_DIRECTORY
 from amd_gpu_tracker.errors import StateError, unreadable
 from amd_gpu_tracker.records.lease import NEVER, VERSION, LaterVersion, require_version
-from amd_gpu_tracker.records.state import DRAINS_FILE
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.plain_files import read_plain_file

@@ -71,7 +71,6 @@ def _look_again(
 ) -> Policy:
     from amd_gpu_tracker.errors import GpusChanged
     from amd_gpu_tracker.records.matching import match_gpus
-    from amd_gpu_tracker.records.numbers import require_same_numbers
     from amdgpu_discovery.numbering import hidden_numbers, locate_gpus
 
     gpus = locate_gpus(state.host)
@@ -79,7 +78,10 @@ def _look_again(
     there = {gpu.key: gpu for gpu in match.policy.gpus if not gpu.lost_since}
     if not all(gpu.key in there and _has_partitions(gpu, there[gpu.key]) for gpu in wanted):
         raise GpusChanged
-    require_same_numbers(match, gpus, asked)
+    if match.lost or [gpu.key for gpu in match.policy.gpus] != [gpu.key for gpu in gpus]:
+        from amd_gpu_tracker.records.numbers import require_same_numbers
+
+        require_same_numbers(match, gpus, asked)
     # What is written down counts for processes that may use more GPUs, too.
     if stamp and not hidden_numbers(gpus):
         _write_down(state, policy, match, stamp)

@@ -6,8 +6,6 @@ is not touched by this.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from amd_gpu_tracker.errors import GpusChanged, NumbersChanged, StateError
 from amd_gpu_tracker.records.matching import match_gpus
 from amd_gpu_tracker.records.state import State
@@ -63,25 +61,32 @@ class TrackedNumbers(Value):
 
 def find_tracked_numbers(host: Host) -> TrackedNumbers | None:
     """Return the numbers by which GPUs are tracked; None where that are those that they have."""
-    with suppress(GpusChanged, StateError):
-        policy = State(host).read_policy()
-        if policy.enabled:
-            gpus = locate_gpus(host)
-            match = match_gpus(host, policy, gpus)
-            by_key = {gpu.key: number for number, gpu in enumerate(match.policy.gpus)}
-            if match.lost or any(by_key[gpu.key] != gpu.number for gpu in gpus):
-                return TrackedNumbers(by_key=by_key, lost=match.lost)
-    return None
+    matched = _match(host)
+    if matched is None:
+        return None
+    match, gpus = matched
+    by_key = {gpu.key: number for number, gpu in enumerate(match.policy.gpus)}
+    is_same = not match.lost and all(by_key[gpu.key] == gpu.number for gpu in gpus)
+    return None if is_same else TrackedNumbers(by_key=by_key, lost=match.lost)
 
 
 def refuse_old_numbers(host: Host, asked: Iterable[str]) -> None:
     """Raise NumbersChanged as `require_same_numbers` does, for requests of which nothing else is known."""
-    # What else is wrong with the tracker is not what is asked here.
-    with suppress(GpusChanged, StateError):
+    matched = _match(host)
+    if matched is not None:
+        require_same_numbers(*matched, asked)
+
+
+def _match(host: Host) -> tuple[Match, list[GpuLocation]] | None:
+    """Return the policy and the GPUs of a host; None where nothing is tracked, or something else is wrong."""
+    try:
         policy = State(host).read_policy()
-        if policy.enabled:
-            gpus = locate_gpus(host)
-            require_same_numbers(match_gpus(host, policy, gpus), gpus, asked)
+        if not policy.enabled:
+            return None
+        gpus = locate_gpus(host)
+        return match_gpus(host, policy, gpus), gpus
+    except (GpusChanged, StateError):
+        return None
 
 
 def end_of_it(match: Match) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker import FORMER_FILE, POLICY_FILE
+from amd_gpu_tracker import DRAINS_FILE, FORMER_FILE, POLICY_FILE
 from amd_gpu_tracker.errors import StateError, needs_root, unreadable
 from amd_gpu_tracker.records.lease import (
     LEASE_BEGINS,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 # Below it stand `leases/` and the tracker's other files; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
-DRAINS_FILE = "/var/lib/amd-container-toolkit/gpu-tracker-drains.json"
 HISTORY_DIRECTORY = "/var/lib/amd-container-toolkit/history"
 LONGEST_NAME = 200
 # What is left of a container id in a name that would be longer.

@@ -21,11 +21,13 @@ class ChoiceRules(Value):
     Attributes:
         groups: Requests by the names of groups: `{"notebooks": "0-1"}`.
         integrated: Whether `auto`, `free` and `all` take an APU beside discrete GPUs.
+        skips_drained: Whether `all` leaves out drained GPUs; else it is refused.
         numbers: The GPUs that any request may mean, as those of a batch job; None where that is all of the host.
     """
 
     groups: Mapping[str, str]
     integrated: bool = True
+    skips_drained: bool = True
     numbers: tuple[int, ...] | None = None
 
     def permitted(self, gpus: Sequence[AnyGpu]) -> list[AnyGpu]:
