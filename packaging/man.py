@@ -84,6 +84,8 @@ def format_page(command: Command, *, name: str, date: str, version: str) -> str:
     words = roff(name)
     lines = [
         f'.TH {words.upper()} 1 "{date}" "AMD Container Toolkit {roff(version)}" "AMD Container Toolkit"',
+        # Words stay whole, with one blank between them.
+        ".nh\n.ad l",
         f".SH NAME\n{words} \\- {roff(_first_sentence(command).rstrip('.'))}",
         f".SH SYNOPSIS\n.B {words}\n{roff(_usage(command, name))}",
         f".SH DESCRIPTION\n{_paragraphs(command.help or '')}",
@@ -159,9 +161,15 @@ def _usage(command: Command, name: str) -> str:
 
 
 def _paragraphs(text: str) -> str:
+    """Return text with lines as wide as the terminal, but for paragraphs that keep theirs: those behind a backspace."""
     import inspect
 
-    return ".nf\n" + roff(inspect.cleandoc(text).replace("\b\n", "")) + "\n.fi"
+    return "\n.PP\n".join(map(_paragraph, inspect.cleandoc(text).split("\n\n")))
+
+
+def _paragraph(text: str) -> str:
+    kept = text.startswith("\b\n")
+    return f".nf\n{roff(text[2:])}\n.fi" if kept else roff(text)
 
 
 def _first_sentence(command: Command) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import re
 import shutil
 import subprocess
 
@@ -11,6 +13,8 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
 JUDGES = {"mandoc": ["-T", "lint", "-W", "warning"], "groff": ["-ww", "-mandoc", "-Tutf8", "-z"]}
+# A command is typed as it stands; the last line is of the guide of AMD's toolkit.
+IS_COMMAND = re.compile(r" +(sudo )?amd-| +gpu-ids ")
 PROGRAMS = ["amd-container-runtime", "amd-ctk", "amd-gpu-tracker"]
 
 
@@ -48,3 +52,11 @@ def test_every_command_stands_in_the_page_of_its_program(pages):
         assert f'.SS "amd-ctk {command}' in said["amd-ctk"]
     for command in ("enable", "status", "reset"):
         assert f'.SS "amd-gpu-tracker {command}' in said["amd-gpu-tracker"]
+
+
+def test_everything_but_commands_fits_80_columns(pages):
+    for page in pages:
+        words = ["man", "--local-file", page]
+        shown = subprocess.run(words, env={**os.environ, "MANWIDTH": "80"}, capture_output=True, text=True, check=True)
+
+        assert [line for line in shown.stdout.splitlines() if len(line) > 80 and not IS_COMMAND.match(line)] == []

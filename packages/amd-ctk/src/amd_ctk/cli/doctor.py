@@ -48,7 +48,7 @@ def doctor(
 ) -> None:
     """Find out why a container has no GPU. Nothing is changed without --fix.
 
-    The exit code is 1 where something is bad, 0 where all is well or could not be checked.
+    Exits with 1 if something is bad, and with 0 if all is well or could not be checked.
     """
     from amd_ctk.doctor.run import require_engine
     from amd_ctk.doctor.text import format_json, format_results, is_healthy

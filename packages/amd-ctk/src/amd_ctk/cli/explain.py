@@ -40,9 +40,9 @@ def explain(
 ) -> None:
     """Show which GPUs a container would get, and why.
 
-    Nothing is started or changed. Name variables and devices, a whole `docker run` or `podman run` behind --, a service
-    of a Compose file, a running container, or a bundle. The exit code is that of the refusal where the container
-    would not start, and 1 where it gets no GPU that it asks for.
+    Nothing is started or changed. Give variables and devices, a whole `docker run` or `podman run` after --, a service
+    of a Compose file, a running container, or a bundle. Exits with the code of the refusal if the container would not
+    start, and with 1 if it would get no GPU that it asks for.
     """
     from amd_ctk.explain.container import Container
     from amd_ctk.explain.text import format_explanation, format_json

@@ -39,7 +39,7 @@ def query(
 ) -> None:
     """Print facts about GPUs for scripts.
 
-    There is a line for each GPU, and of equal lines one. The fields are number, gfx, family, model, vram (MiB),
+    Prints a line for each GPU, and equal lines once. The fields are number, gfx, family, model, vram (MiB),
     partition, pci, driver, rocm, kernel and cpu.
     """
     from amd_ctk.listing import find_listed_gpus

@@ -70,7 +70,7 @@ def check(
 ) -> None:
     """Check whether an image fits this host.
 
-    Ends with 0 where it fits, 1 where it does not, and 2 where that is not known: the image says nothing about it or
+    Exits with 0 if the image fits, 1 if it does not, and 2 if nobody can tell: the image says nothing about it or
     cannot be read, or there is no driver.
     """
     from amd_ctk.image.check import judge_image, read_host
@@ -103,8 +103,8 @@ def pick(
 ) -> None:
     """Print the image that fits this host best.
 
-    Why the others do not fit stands on standard error. Ends with 1 where none fits, and with 2
-    where there is nothing to judge or to judge by.
+    Prints to standard error why the others do not fit. Exits with 1 if none fits, and with 2 if there is nothing to
+    compare.
     """
     from amd_ctk.image.bounds import ImageError
     from amd_ctk.image.check import read_host

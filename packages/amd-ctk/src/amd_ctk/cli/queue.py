@@ -21,7 +21,7 @@ def list_jobs(
 ) -> None:
     """Show who has GPUs, and who waits for some.
 
-    The jobs of all users are shown, in the order in which they came.
+    Shows the jobs of all users, in the order in which they came.
     """
     from amd_ctk.job.listing import print_queue
 

@@ -64,9 +64,9 @@ def run(
 ) -> None:
     """Run a command with GPUs reserved for it.
 
-    The GPUs are given back when COMMAND ends. COMMAND sees these GPUs only: AMD_VISIBLE_DEVICES and
+    Gives the GPUs back when COMMAND ends. COMMAND sees only these GPUs: AMD_VISIBLE_DEVICES and
     ROCR_VISIBLE_DEVICES are set, and filters of HIP are removed. It may be `docker run` or `podman run`, whose
-    container is given the GPUs. Its exit code is that of this command.
+    container then gets the GPUs. The exit code is that of COMMAND.
 
     With --each, the command runs once for each line of FILE, which stands for {} in it. The exit code is the number of
     jobs that failed.

@@ -33,7 +33,7 @@ def allow(
 
     'amd-ctk run', 'reserve' and 'queue' then work for them.
 
-    What is said about a user counts before what is said about groups, and that before what is said about everyone.
+    A rule for a user counts before rules for groups, and these before the rule for everyone.
     """
     from amd_ctk.sharing import permissions, service
     from amd_ctk.sharing.listing import format_permission
@@ -53,7 +53,7 @@ def deny(
     *,
     everybody: Annotated[bool, typer.Option("--all", help="Let nobody but root reserve GPUs.")] = False,
 ) -> None:
-    """Let somebody reserve no more GPUs. Jobs that run keep theirs until they end; those that wait end."""
+    """Let somebody reserve no more GPUs. Running jobs keep their GPUs until they end; waiting jobs end."""
     from amd_ctk.sharing import permissions, service
 
     if everybody == bool(who):
