@@ -56,7 +56,8 @@ def test_what_is_allowed_again_takes_the_place_of_what_was(served: Host, amd_ctk
     amd_ctk("users", "allow", "1", "--gpus=3")
 
     assert json.loads(amd_ctk("users", "list", "--json").stdout) == {
-        "users": [{"who": "daemon", "number": 1, "gpus": 3, "groups": []}]
+        "users": [{"who": "daemon", "number": 1, "gpus": 3, "groups": []}],
+        "require_reservation": False,
     }
 
 

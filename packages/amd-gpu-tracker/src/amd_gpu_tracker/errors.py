@@ -10,7 +10,16 @@ if TYPE_CHECKING:
 
 
 class GpusRefused(ToolkitError):
-    """GPUs that a container may not have, in the words of the GPU Tracker guide."""
+    """GPUs that a container may not have, in the words of the GPU Tracker guide.
+
+    Attributes:
+        people: Users whom the message names by number, as in `user 1001`.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", people: tuple[int, ...] = ()) -> None:
+        """Say what is refused, and what to do next."""
+        super().__init__(message, hint=hint)
+        self.people = people
 
 
 class GpusChanged(ToolkitError):

@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, needs_root
+from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, TrackerDisabled, needs_root
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID, read_ignored_users, write_ignored_users
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, KernelLock, LibraryLock
@@ -113,7 +113,7 @@ class Tracker:
         with self._locked():
             if not self._state.read_policy().enabled:
                 return False
-            self._state.write_policy(Policy())
+            self._state.write_policy(Policy(require_reservation=self.requires_reservation()))
             self._state.forget_leases()
         return True
 
@@ -197,6 +197,26 @@ class Tracker:
         from amd_gpu_tracker.claims.draining import undrain
 
         return tuple(gpu.number for gpu in undrain(self._state, request, lock=self._lock))
+
+    def require_reservation(self, *, required: bool = True) -> bool:
+        """Give containers the GPUs of reservations only, or with `required` false those that they ask for.
+
+        Return False where that is so already. TrackerDisabled while nothing is tracked, NotPermitted.
+        """
+        with self._locked():
+            policy = self._state.read_policy()
+            if not policy.enabled:
+                raise TrackerDisabled
+            self._state.write_policy(policy.replace(require_reservation=required))
+        return policy.require_reservation != required
+
+    def requires_reservation(self) -> bool:
+        """Return whether containers get the GPUs of reservations only; False also where the state cannot be read."""
+        # It is about people and not about the state of GPUs, so that it outlives `reset` and `disable`.
+        try:
+            return self._state.read_policy().require_reservation
+        except StateError:
+            return False
 
     def ignored_users(self) -> tuple[int, ...]:
         """Return the users whose leases are not read."""
@@ -459,12 +479,13 @@ class Tracker:
             begin_history(self._state)
 
     def _fresh_policy(self, *, enabled: bool) -> Policy:
+        required = self.requires_reservation()
         if not enabled:
-            return Policy(enabled=False)
+            return Policy(require_reservation=required)
         gpus = locate_gpus(self._host)
         # A policy is for all GPUs of the host.
         require_all_gpus(gpus)
-        return Policy(enabled=True, gpus=read_tracked_gpus(self._host, gpus))
+        return Policy(enabled=True, gpus=read_tracked_gpus(self._host, gpus), require_reservation=required)
 
 
 def _asking_user() -> int:

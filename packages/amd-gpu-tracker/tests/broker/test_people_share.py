@@ -282,6 +282,27 @@ def test_a_refusal_names_the_person_who_has_the_gpu(person):
     assert refused.line() == "GPU 0 is in use by job train of user 40001"
 
 
+@pytest.mark.parametrize(
+    ("request_text", "message"),
+    [
+        ("0", "1: GPUs [0] are exclusive and already in use\nGPU 0 is in use by job train of daemon"),
+        (
+            "free:8",
+            (
+                "1: free:8: 7 of 8 GPUs are free (0 exclusive and in use by train of daemon);"
+                " 'amd-ctk run --wait' waits for one"
+            ),
+        ),
+    ],
+)
+def test_who_asks_is_told_a_name(person, request_text, message):
+    person(1, run("train", "0")).line()
+
+    refused = person(BOB, run("b", request_text, wait=False))
+
+    assert "\n".join(refused.line() for _ in message.splitlines()) == message
+
+
 def test_a_wide_status_says_whose_job_it_is(host, person):
     person(1, run("train", "0")).line()
 

@@ -68,6 +68,7 @@ EXAMPLES = {
         "sudo amd-ctk users allow everyone --gpus=1 --groups=notebooks",
     ),
     "users deny": ("sudo amd-ctk users deny alice", "sudo amd-ctk users deny --all"),
+    "users require-reservation": ("sudo amd-ctk users require-reservation on",),
     "users list": ("amd-ctk users list", "amd-ctk users list --json"),
     "swarm setup": (
         "sudo amd-ctk swarm setup",

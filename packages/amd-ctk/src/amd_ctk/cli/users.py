@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import Enum
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from amd_gpu_tracker.errors import NotDone, OptionsExcluded
 
 app = command_group("Who may reserve GPUs without root")
 
+NEEDS_RESERVATION = "Containers get reserved GPUs only"
 Who = Annotated[str, typer.Argument(metavar="WHO", help="A user, @GROUP, or everyone.")]
 
 
@@ -67,6 +69,26 @@ def deny(
         service.disable(host)
 
 
+class Switch(str, Enum):
+    """Whether something is so."""
+
+    on = "on"
+    off = "off"
+
+
+@app.command("require-reservation")
+def require_reservation(context: typer.Context, switch: Annotated[Switch, typer.Argument(metavar="on|off")]) -> None:
+    """Give containers reserved GPUs only.
+
+    'amd-ctk run -- docker run ...' hands a reservation on. Root's containers need one, too.
+    """
+    from amd_gpu_tracker import Tracker
+
+    required = switch is Switch.on
+    Tracker(host_to_change(context)).require_reservation(required=required)
+    print(NEEDS_RESERVATION if required else "Containers get the GPUs that they ask for")
+
+
 @app.command("list")
 def list_users(
     context: typer.Context,
@@ -76,6 +98,11 @@ def list_users(
     """Show who may reserve GPUs."""
     from amd_ctk.sharing.listing import format_json, format_table
     from amd_ctk.sharing.permissions import read_permissions
+    from amd_gpu_tracker import Tracker
 
-    found = read_permissions(host_of(context))
-    print(format_json(found) if as_json else format_table(found))
+    host = host_of(context)
+    found = read_permissions(host)
+    is_required = Tracker(host).requires_reservation()
+    print(format_json(found, requires_reservation=is_required) if as_json else format_table(found))
+    if is_required and not as_json:
+        print(NEEDS_RESERVATION)

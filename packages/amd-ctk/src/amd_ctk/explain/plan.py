@@ -14,7 +14,13 @@ from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, Grant, is_permi
 from amd_device_spec.start.plan import StartPlan, edit_spec, plan_start
 from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.draining import skip_drained
-from amd_gpu_tracker.claims.preview import preview_choice, preview_memory, preview_poststop, preview_refusal
+from amd_gpu_tracker.claims.preview import (
+    preview_choice,
+    preview_memory,
+    preview_poststop,
+    preview_refusal,
+    preview_unreserved,
+)
 from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, SpecError, ToolkitError
@@ -115,11 +121,9 @@ def _preview(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Set
         poststop=preview_poststop(host) if has_claim else (),
         vram_total_mb=_memory_of(grant),
     )
-    refusal = (
-        None
-        if decided.needs_tracker or not has_claim
-        else preview_refusal(host, claimed, container_id, asked=decided.words_of_user(settings))
-    )
+    refusal: ToolkitError | None = preview_unreserved(host, spec) if has_claim else None
+    if has_claim and not refusal and not decided.needs_tracker:
+        refusal = preview_refusal(host, claimed, container_id, asked=decided.words_of_user(settings))
     return plan.replace(
         nodes=edited.nodes,
         edits=edited.edits,

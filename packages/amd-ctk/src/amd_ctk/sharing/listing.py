@@ -30,7 +30,7 @@ def format_table(permissions: Sequence[Permission]) -> str:
     return "\n".join(lines)
 
 
-def format_json(permissions: Sequence[Permission]) -> str:
+def format_json(permissions: Sequence[Permission], *, requires_reservation: bool) -> str:
     """Return everything as JSON."""
     import json
 
@@ -38,7 +38,7 @@ def format_json(permissions: Sequence[Permission]) -> str:
         {"who": each.who, "number": each.number, "gpus": each.gpus or None, "groups": list(each.groups)}
         for each in permissions
     ]
-    return json.dumps({"users": users}, indent=2)
+    return json.dumps({"users": users, "require_reservation": requires_reservation}, indent=2)
 
 
 def _kind(permission: Permission) -> str:

@@ -140,11 +140,15 @@ def _wait_for(connected: socket.socket, request: Request, deadline: float | None
 def with_names(answer: Answer) -> str:
     """Return the message of an answer with the names of people."""
     message = answer.message
-    for uid in answer.people:
+    # So that user 1 is not taken for the beginning of user 10.
+    for uid in sorted(answer.people, reverse=True):
         # Mostly nobody else is named.
         from amd_gpu_tracker.show.people import name_of_person
 
-        message = message.replace(f"{{{uid}}}", name_of_person(uid))
+        name = name_of_person(uid)
+        message = message.replace(f"{{{uid}}}", name)
+        if answer.kind == REFUSED and name != str(uid):
+            message = message.replace(f"user {uid}", name)
     return message
 
 

@@ -6,6 +6,7 @@ A connection is one request and its answers. The client sends one line; `waiting
 
 from __future__ import annotations
 
+from amd_gpu_tracker.errors import GpusRefused
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
@@ -81,8 +82,8 @@ class Answer(Value):
         exit_code: What the client ends with where it is refused.
         numbers: The GPUs that were granted.
         environment: The variables by which a program has them.
-        people: Users in the message, in which `{1000}` stands for the name of user 1000. Only the client looks up
-            names.
+        people: Users in the message, in which `{1000}`, or `user 1000` in a refusal, stands for the name of user 1000.
+            Only the client looks up names.
     """
 
     kind: str
@@ -133,7 +134,8 @@ def parse_answer(line: bytes) -> Answer:
 
 def refusal(error: ToolkitError) -> Answer:
     """Return the answer that passes an expected failure on."""
-    return Answer(kind=REFUSED, message=error.message, hint=error.hint, exit_code=error.exit_code)
+    people = error.people if isinstance(error, GpusRefused) else ()
+    return Answer(kind=REFUSED, message=error.message, hint=error.hint, exit_code=error.exit_code, people=people)
 
 
 def _parse(line: bytes) -> dict[str, Any]:

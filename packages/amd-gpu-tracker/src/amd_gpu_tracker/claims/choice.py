@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_blocking_user, why_not
-from amd_gpu_tracker.claims.claim import look_again, new_lease, prune_others, read_own_lease, refused
-from amd_gpu_tracker.claims.conflicts import LET_USERS, require_readable
+from amd_gpu_tracker.claims.claim import look_again, new_lease, prune_others, read_own_lease, refuse_unreserved, refused
+from amd_gpu_tracker.claims.conflicts import LET_USERS, people_of, require_readable
 from amd_gpu_tracker.claims.draining import skip_drained
 from amd_gpu_tracker.claims.reservation import read_current_policy
 from amd_gpu_tracker.claims.verdicts import name_programs, read_verdicts, with_verdicts
@@ -94,6 +94,7 @@ def reserve_choice(
     with lock(state.lock_path):
         stamp, policy = read_current_policy(state, processes)
         require_tracking(policy, choice)
+        refuse_unreserved(state, claim, policy)
         policy = require_tracked_gpus(state, policy, stamp, gpus, asked=claim.asked)
         if read_own_lease(state, claim, processes) is not None:
             return None
@@ -106,8 +107,9 @@ def reserve_choice(
         chosen = choose(candidates, choice)
         if chosen is None:
             candidates = name_programs(state.host, candidates, verdicts)
-            hint = _hint(candidates, choice)
-            raise refused(state, claim, _why_not(state, candidates, choice, scan.living), hint=hint)
+            why, hint = _why_not(state, candidates, choice, scan.living), _hint(candidates, choice)
+            people = people_of(lease for candidate in candidates for lease in candidate.users)
+            raise refused(state, claim, why, hint=hint, people=people)
         met = claim.replace(wanted=chosen)
         state.write_lease(new_lease(met, processes))
         if state.is_rootless:
@@ -206,8 +208,9 @@ def _why_not(state: State, candidates: Sequence[Candidate], choice: Choice, own:
     if never:
         return never
 
-    def name_of(lease: Lease) -> str:
+    def title_of(lease: Lease) -> str:
         # Where an engine keeps the name of a user's container is up to that user.
-        return (find_container_name(lease) if lease in own else "") or lease.container_id
+        name = (find_container_name(lease) if lease in own else "") or lease.container_id.rpartition("/")[2]
+        return f"{name} of user {lease.person}" if lease.person else name
 
-    return why_not(candidates, choice, name_of, usable=len(locate_gpus(state.host)))
+    return why_not(candidates, choice, title_of, usable=len(locate_gpus(state.host)))

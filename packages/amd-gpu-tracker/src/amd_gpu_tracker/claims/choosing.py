@@ -145,15 +145,18 @@ def _taken(candidates: Sequence[Candidate], name_of: Callable[[Lease], str]) -> 
     numbers_by_reason: dict[str, list[int]] = {}
     for candidate in sorted(candidates, key=lambda candidate: not candidate.obstacle):
         if not candidate.is_free:
-            is_reserved = candidate.users or candidate.shares
-            reason = candidate.obstacle or (
-                f"in use by {_names(candidate, name_of)}" if is_reserved else candidate.doubt
-            )
-            numbers_by_reason.setdefault(reason, []).append(candidate.gpu.number)
+            numbers_by_reason.setdefault(_reason(candidate, name_of), []).append(candidate.gpu.number)
     reasons = [f"{format_numbers(numbers)} {reason}" for reason, numbers in numbers_by_reason.items()]
     yield from reasons[:NAMES_SHOWN]
     if len(reasons) > NAMES_SHOWN:
         yield f"{len(reasons) - NAMES_SHOWN} more in use"
+
+
+def _reason(candidate: Candidate, name_of: Callable[[Lease], str]) -> str:
+    by = f"by {_names(candidate, name_of)}" if candidate.users or candidate.shares else ""
+    if candidate.obstacle == IN_USE and any(lease.person for lease in candidate.users):
+        return f"{IN_USE} {by}"
+    return candidate.obstacle or (f"in use {by}" if by else candidate.doubt)
 
 
 def _counted(candidates: Sequence[Candidate], usable: int) -> str:

@@ -17,11 +17,17 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Holder, ProcessId
+    from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
 
     # Given the path of the lock file, holds the tracker's lock.
     Lock = Callable[[str], AbstractContextManager[None]]
+
+
+# Of a host on which containers need a reservation.
+RESERVED_ONLY = "containers get reserved GPUs only on this host"
+HOW_TO_RESERVE = "start it with 'amd-ctk run --gpus=1 -- docker run ...'"
 
 
 class Claim(Value):
@@ -126,13 +132,13 @@ def extended_lease(own: Lease, claim: Claim) -> Lease:
     )
 
 
-def refused(state: State, claim: Claim, message: str, *, hint: str = "") -> GpusRefused:
+def refused(state: State, claim: Claim, message: str, *, hint: str = "", people: tuple[int, ...] = ()) -> GpusRefused:
     """Return the error for a claim, which is on record then."""
     if not claim.is_waiting:
         from amd_gpu_tracker.records.refusals import record_refusal
 
         record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=message)
-    return GpusRefused(message, hint=hint)
+    return GpusRefused(message, hint=hint, people=people)
 
 
 def refuse_exclusive(
@@ -145,6 +151,14 @@ def refuse_exclusive(
 
         hint = LET_USERS if BY_API in claim.ways else ""
         raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]), hint=hint)
+
+
+def refuse_unreserved(state: State, claim: Claim, policy: Policy, handed_on: Lease | None = None) -> None:
+    """Raise GpusRefused where containers need a reservation, and not all GPUs of a claim were handed on to it."""
+    if not policy.require_reservation or BY_API in claim.ways:
+        return
+    if not claim.wanted or not all(handed_on and gpu.key in handed_on.gpus for gpu in claim.wanted):
+        raise refused(state, claim, RESERVED_ONLY, hint=HOW_TO_RESERVE)
 
 
 def look_again(state: State, claim: Claim, own: Lease | None, handed_on: Lease | None = None) -> None:

@@ -52,7 +52,12 @@ def users_of(gpus: Iterable[GpuLocation], living: Iterable[Lease]) -> list[tuple
     return [(lease, numbers) for lease, numbers in found if numbers]
 
 
-def called(ways: Collection[str], container_id: str, name: str = "") -> str:
+def people_of(leases: Iterable[Lease]) -> tuple[int, ...]:
+    """Return the users, root aside, whose leases these are."""
+    return tuple(sorted({lease.person for lease in leases if lease.person}))
+
+
+def called(ways: Collection[str], container_id: str, name: str = "", person: int | None = None) -> str:
     """Return what sentences call the holder of a lease, with the `name` that its engine gave a container.
 
     A person is a number here: a container start looks up no names.
@@ -61,7 +66,8 @@ def called(ways: Collection[str], container_id: str, name: str = "") -> str:
     if BY_API in ways and is_owned:
         return f"job {job} of user {owner}"
     kind = "job" if BY_API in ways else "container"
-    return f"{kind} {container_id} ({name})" if name else f"{kind} {container_id}"
+    title = f"{kind} {container_id} ({name})" if name else f"{kind} {container_id}"
+    return f"{title} of user {person}" if person else title
 
 
 def refusal(container_id: str, free: Sequence[int], uses: Sequence[Use]) -> str:

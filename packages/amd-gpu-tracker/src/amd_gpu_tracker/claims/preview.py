@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.claims.choice import choose_now, read_other_leases
+from amd_gpu_tracker.claims.claim import HOW_TO_RESERVE, RESERVED_ONLY
 from amd_gpu_tracker.claims.conflicts import called, refusal, require_readable
 from amd_gpu_tracker.claims.container import require_no_devices
 from amd_gpu_tracker.claims.container_choice import require_nothing_given
@@ -14,6 +15,7 @@ from amd_gpu_tracker.life.container_names import find_container_name
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.status import read_status
+from amd_gpu_tracker.records.lease import TOKEN
 from amd_gpu_tracker.records.matching import match_gpus
 from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amd_gpu_tracker.records.policy import EXCLUSIVE
@@ -87,6 +89,14 @@ def preview_refusal(
     return GpusRefused(refusal(container_id or "(this one)", free, _holders(uses, taken)))
 
 
+def preview_unreserved(host: Host, spec: dict[str, Any]) -> GpusRefused | None:
+    """Return why a container without a reservation would be refused, None where it would not."""
+    environment = (spec.get("process") or {}).get("env") or ()
+    if not State(host).read_policy().require_reservation or any(e.startswith(f"{TOKEN}=") for e in environment):
+        return None
+    return GpusRefused(RESERVED_ONLY, hint=HOW_TO_RESERVE)
+
+
 def preview_poststop(host: Host) -> list[dict[str, Any]]:
     """Return the hooks that a container with a reservation would have."""
     state = open_state(host, read_environment())
@@ -109,4 +119,4 @@ def _holders(uses: dict[int, GpuUse], taken: Sequence[int]) -> list[tuple[str, l
 
 def _title(container: ContainerUse) -> str:
     """Return what a holder is called, with a container's name where its engine keeps one."""
-    return called(container.ways, container.container_id, find_container_name(container))
+    return called(container.ways, container.container_id, find_container_name(container), container.person)

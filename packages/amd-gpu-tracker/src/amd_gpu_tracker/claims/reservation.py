@@ -12,6 +12,7 @@ from amd_gpu_tracker.claims.claim import (
     prune_others,
     read_own_lease,
     refuse_exclusive,
+    refuse_unreserved,
     refused,
 )
 from amd_gpu_tracker.errors import NumbersChanged
@@ -114,6 +115,7 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
         claim = claim.replace(
             reservation=handed_on.container_id, reservation_digest=handed_on.token_digest, person=handed_on.person
         )
+    refuse_unreserved(state, claim, policy, handed_on)
     # Who hands GPUs on is no rival.
     passed_over = (path, state.lease_path(handed_on.key)) if handed_on else (path,)
     others = [other for other in state.lease_paths(locked=True) if other not in passed_over]
@@ -180,16 +182,25 @@ def _scan_rivals(
 
 def _refuse_conflicts(state: State, claim: Claim, exclusive: Sequence[GpuLocation], scan: LeaseScan) -> None:
     """Raise GpusRefused if another container has a wanted GPU for itself, or by another promise of Swarm's."""
-    from amd_gpu_tracker.claims.conflicts import HINT, promised_elsewhere, refusal, require_readable, users_of
+    from amd_gpu_tracker.claims.conflicts import (
+        HINT,
+        people_of,
+        promised_elsewhere,
+        refusal,
+        require_readable,
+        users_of,
+    )
 
     require_readable(scan.unreadable, claim.wanted if claim.kinds else exclusive)
     if message := promised_elsewhere(claim, scan.living):
         raise refused(state, claim, message, hint=HINT)
-    if uses := [(_title(lease), numbers) for lease, numbers in users_of(exclusive, scan.living)]:
+    if users := users_of(exclusive, scan.living):
+        uses = [(_title(lease), numbers) for lease, numbers in users]
         taken = {number for _, numbers in uses for number in numbers}
         free = [gpu.number for gpu in claim.wanted if gpu.number not in taken]
         container_id = "" if BY_API in claim.ways else claim.holder.container_id
-        raise refused(state, claim, refusal(container_id, free, uses))
+        people = people_of(lease for lease, _ in users)
+        raise refused(state, claim, refusal(container_id, free, uses), people=people)
 
 
 def _title(lease: Lease) -> str:
@@ -198,7 +209,7 @@ def _title(lease: Lease) -> str:
     from amd_gpu_tracker.claims.conflicts import called
     from amd_gpu_tracker.life.container_names import find_container_name
 
-    title = called(lease.ways, lease.container_id, find_container_name(lease))
+    title = called(lease.ways, lease.container_id, find_container_name(lease), lease.person)
     return f"{title}, which its engine starts again" if lease.is_kept else title
 
 

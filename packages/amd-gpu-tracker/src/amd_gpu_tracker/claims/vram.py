@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.claim import new_lease, read_own_lease, refused
+from amd_gpu_tracker.claims.claim import new_lease, read_own_lease, refuse_unreserved, refused
 from amd_gpu_tracker.claims.conflicts import HINT, require_readable
 from amd_gpu_tracker.claims.draining import without_drained
 from amd_gpu_tracker.claims.reservation import read_current_policy
@@ -44,6 +44,7 @@ def reserve_vram(
     with lock(state.lock_path):
         stamp, policy = read_current_policy(state, processes)
         require_enabled(policy, asked(claim))
+        refuse_unreserved(state, claim, policy)
         policy = require_tracked_gpus(state, policy, stamp, gpus)
         path = state.lease_path((claim.holder.root, claim.holder.container_id))
         if read_own_lease(state, claim, processes) is not None:

@@ -49,6 +49,8 @@ class Policy(Value):
 
     enabled: bool = False
     gpus: tuple[TrackedGpu, ...] = ()
+    # A container gets the GPUs of a reservation, and no others.
+    require_reservation: bool = False
     unknown: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -72,7 +74,8 @@ class Policy(Value):
 def format_policy(policy: Policy) -> bytes:
     """Return a policy as the content of its file."""
     gpus = [_gpu_fields(gpu) for gpu in policy.gpus]
-    return dumps({"version": VERSION, "enabled": policy.enabled, "gpus": gpus, **dict(policy.unknown)}) + b"\n"
+    more = {"require_reservation": True} if policy.require_reservation else {}
+    return dumps({"version": VERSION, "enabled": policy.enabled, "gpus": gpus, **more, **dict(policy.unknown)}) + b"\n"
 
 
 def parse_policy(content: bytes) -> Policy:
@@ -98,6 +101,8 @@ def _parse(document: dict[str, Any]) -> Policy:
     require_version(document.pop("version", None))
     if type(document["enabled"]) is not bool:
         raise ValueError("'enabled' is not true or false")
+    if type(document.get("require_reservation", False)) is not bool:
+        raise ValueError("'require_reservation' is not true or false")
     for fields in document["gpus"]:
         for name, expected in _GPU_FIELDS.items():
             if type(fields[name]) is not expected:

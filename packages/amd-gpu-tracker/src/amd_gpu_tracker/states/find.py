@@ -66,6 +66,7 @@ class _States:
         containers = [use for tracked in status.tracked for use in tracked.containers]
         self._names: Mapping[str, str] = find_container_names(containers)
         self._people = read_user_names(host)
+        self._is_this_machine = host.is_this_machine
 
     def find(self) -> tuple[GpuState, ...]:
         states = [*map(self._state_of, self._gpus), *map(self._state_of_lost, self._lost)]
@@ -128,12 +129,19 @@ class _States:
             health=Health(),
         )
 
+    def _name_of(self, person: int) -> str:
+        if person in self._people or not self._is_this_machine:
+            return self._people.get(person, str(person))
+        from amd_gpu_tracker.show.people import name_of_person
+
+        return printable(name_of_person(person))
+
     def _holder(self, tracked: TrackedUse | None, processes: tuple[GpuProcess, ...]) -> tuple[str, str]:
         """Return who has a GPU, and what."""
         person = processes[0].person if processes else ""
         if tracked and tracked.containers:
             use = tracked.containers[0]
-            owner = person if use.person is None else self._people.get(use.person, str(use.person))
+            owner = person if use.person is None else self._name_of(use.person)
             # A job of a person has the number of that person before its name.
             name = self._names.get(use.container_id) or cut_id(use.container_id.rpartition("/")[2])
             return owner, printable(name)
