@@ -91,6 +91,19 @@ GPU Id  Model  Target    Memory  UUID                DRM Devices          PCI Ad
 """
 
 
+WITH_STATES = f"""\
+Found 4 AMD GPU devices
+{"-" * 140}
+GPU Id  Model  Target    Memory  UUID                DRM Devices          PCI Address   NUMA  State     Used by
+{"-" * 140}
+0       MI210  gfx90a  64.0 GiB  0xEA35F57CC80DEB35  /dev/dri/renderD130  0000:03:00.0     0  drained   -
+1       MI210  gfx90a  64.0 GiB  0x89CAA15875FF5A43  /dev/dri/renderD131  0000:26:00.0     0  reserved  web
+                                                                                                        training.1.x8f3k2j5l6m7n8o9p0q1r2s3t
+2       MI210  gfx90a  64.0 GiB  0x6E32F10EFC982B4C  /dev/dri/renderD129  0000:43:00.0     0  free      -
+3       MI210  gfx90a  64.0 GiB  0x12FE4F7FDAF06B9   /dev/dri/renderD128  0000:63:00.0     0  free      -
+"""
+
+
 @pytest.mark.parametrize("columns", [160, 200])
 def test_a_wide_terminal_has_all_columns(used, on_terminal, columns):
     assert on_terminal("gpu", "list", columns=columns) == WIDE
@@ -98,25 +111,32 @@ def test_a_wide_terminal_has_all_columns(used, on_terminal, columns):
 
 def test_a_wide_list_is_whole_for_who_asks_for_it_and_in_a_pipe(used, on_terminal, amd_ctk):
     assert on_terminal("gpu", "list", "--no-trunc", columns=80) == WIDE
-    assert amd_ctk("gpu", "list", "--wide").stdout == WIDE
+    amd_ctk("gpu-tracker", "drain", "0", "--reason=fan swap")
+    answer = amd_ctk("gpu", "list", "--wide")
+    assert (answer.stdout, answer.stderr) == (WITH_STATES, "GPU 0 is drained: fan swap\n")
 
 
 def test_columns_give_way_in_their_order(host, on_terminal):
     host("mi300x-8-cpx")
     headers = (
-        "GPU Id  Model   Target    Memory  UUID                DRM Devices          PCI Address   Partition        NUMA"
+        "GPU Id  Model   Target    Memory  UUID                DRM Devices          "
+        "PCI Address   Partition        NUMA  State"
     )
 
     def shown(columns):
         return on_terminal("gpu", "list", "--wide", columns=columns).splitlines()[2]
 
-    assert shown(110) == headers
-    assert shown(109) == headers.removesuffix("        NUMA")
-    assert shown(103) == "GPU Id  Model     Memory  UUID                DRM Devices          PCI Address   Partition"
-    assert shown(95) == "GPU Id  Model     Memory  UUID                DRM Devices          Partition"
-    assert shown(80) == "GPU Id  Model     Memory  UUID                DRM Devices"
-    assert shown(64) == "GPU Id  Model   UUID                DRM Devices"
-    assert shown(40) == "GPU Id  UUID                DRM Devices"
+    assert shown(117) == headers
+    assert shown(116) == headers.replace("NUMA  ", "")
+    assert (
+        shown(110)
+        == "GPU Id  Model     Memory  UUID                DRM Devices          PCI Address   Partition        State"
+    )
+    assert shown(102) == "GPU Id  Model     Memory  UUID                DRM Devices          Partition        State"
+    assert shown(83) == "GPU Id  Model     Memory  UUID                DRM Devices          State"
+    assert shown(70) == "GPU Id  Model   UUID                DRM Devices          State"
+    assert shown(60) == "GPU Id  UUID                DRM Devices          State"
+    assert shown(50) == "GPU Id  UUID                DRM Devices"
 
 
 def test_partitions_are_told_apart(host, amd_ctk):
@@ -127,8 +147,8 @@ def test_partitions_are_told_apart(host, amd_ctk):
     assert (lines[0], len(lines)) == ("Found 63 AMD GPU devices", 67)
     board = "MI300X  gfx942  24.0 GiB  0xE3AA140F9A5F9E31  /dev/dri/renderD"
     assert lines[4:6] == [
-        f"0       {board}128  0000:05:00.0  CPX/NPS4 1 of 8     0",
-        f"1       {board}129  0000:05:00.0  CPX/NPS4 2 of 8     0",
+        f"0       {board}128  0000:05:00.0  CPX/NPS4 1 of 8     0  free",
+        f"1       {board}129  0000:05:00.0  CPX/NPS4 2 of 8     0  free",
     ]
 
 
@@ -139,10 +159,10 @@ def test_without_the_tracker_nobody_is_said_to_use_anything(host, amd_ctk):
         amd_ctk("gpu", "list", "--wide").stdout
         == f"""\
 Found 1 AMD GPU device
-{"-" * 88}
-GPU Id  Model    Target            Memory  UUID  DRM Devices          PCI Address   NUMA
-{"-" * 88}
-0       GFX1151  gfx1151  62.0 GiB shared  N/A   /dev/dri/renderD128  0000:c5:00.0     -
+{"-" * 95}
+GPU Id  Model    Target            Memory  UUID  DRM Devices          PCI Address   NUMA  State
+{"-" * 95}
+0       GFX1151  gfx1151  62.0 GiB shared  N/A   /dev/dri/renderD128  0000:c5:00.0     -  free
 """
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from amd_ctk.listing import count_gpus, find_listed_gpus, format_uuid
+from amd_ctk.listing import count_gpus, find_gpu_states, find_listed_gpus, format_uuid
 from amd_gpu_tracker.show.standard_output import is_terminal
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.models import model_of
@@ -13,6 +13,7 @@ from amdgpu_discovery.unknown_gpus import format_numbers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.states.state import GpuState
     from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
     from amdgpu_discovery.host import Host
 
@@ -26,7 +27,8 @@ def print_gpu_list(host: Host, *, wide: bool = False, no_trunc: bool = False, as
     if as_json:
         from amdgpu_discovery.product_names import find_product_names
 
-        print(format_json(gpus, unnumbered, find_product_names(host, gpus)), flush=True)
+        states, lost = find_gpu_states(host)
+        print(format_json(gpus, unnumbered, find_product_names(host, gpus), states, lost), flush=True)
         return
     notes = _print_table(host, gpus, wide=wide, no_trunc=no_trunc)
     for note in (*notes, *describe_hidden(gpus), *map(describe_unnumbered, unnumbered)):
@@ -59,8 +61,14 @@ def describe_unnumbered(gpu: UnnumberedGpu) -> str:
     return f"The GPU at {gpu.pci_address} has no number because {gpu.reason}"
 
 
-def format_json(gpus: list[Gpu], unnumbered: list[UnnumberedGpu], products: dict[int, str]) -> str:
-    """Return {"gpus": [...], "hidden": [...], "unnumbered": [...]}; `hidden` are numbers of GPUs.
+def format_json(
+    gpus: list[Gpu],
+    unnumbered: list[UnnumberedGpu],
+    products: dict[int, str],
+    states: dict[int, GpuState],
+    lost: list[GpuState],
+) -> str:
+    """Return {"gpus": [...], "hidden": [...], "unnumbered": [...], "lost": [...]}; `hidden` are numbers of GPUs.
 
     Ids are strings, because JSON readers lose 64-bit integers, and null where the hardware has none.
     """
@@ -68,9 +76,10 @@ def format_json(gpus: list[Gpu], unnumbered: list[UnnumberedGpu], products: dict
 
     return json.dumps(
         {
-            "gpus": [_gpu_fields(gpu, products[gpu.number]) for gpu in gpus],
+            "gpus": [_gpu_fields(gpu, products[gpu.number], states.get(gpu.number)) for gpu in gpus],
             "hidden": hidden_numbers(gpus),
             "unnumbered": [_unnumbered_fields(gpu) for gpu in unnumbered],
+            "lost": [_lost_fields(gpu) for gpu in lost],
         },
         indent=2,
     )
@@ -86,7 +95,7 @@ def _print_table(host: Host, gpus: list[Gpu], *, wide: bool, no_trunc: bool) -> 
     return print_gpus(host, gpus, wide=wide, no_trunc=no_trunc)
 
 
-def _gpu_fields(gpu: Gpu, product: str) -> dict[str, object]:
+def _gpu_fields(gpu: Gpu, product: str, state: GpuState | None) -> dict[str, object]:
     fields = gpu.as_dict()
     del fields["render_minor"], fields["card_minor"], fields["host_total"]
     return {
@@ -102,6 +111,19 @@ def _gpu_fields(gpu: Gpu, product: str) -> dict[str, object]:
         "xgmi_hive": _format_id(gpu.xgmi_hive),
         "render_node": gpu.render_node.as_dict(),
         "card_node": gpu.card_node.as_dict() if gpu.card_node else None,
+        "state": state.state if state else None,
+        "state_reason": state.reason or None if state else None,
+    }
+
+
+def _lost_fields(gpu: GpuState) -> dict[str, object]:
+    uuid = None if gpu.uuid == "N/A" else gpu.uuid
+    return {
+        "number": gpu.number,
+        "uuid": uuid,
+        "pci_address": gpu.pci_address,
+        "since": gpu.since,
+        "state_reason": gpu.reason,
     }
 
 

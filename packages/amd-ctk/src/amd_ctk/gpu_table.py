@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from amd_ctk.listing import count_gpus, format_uuid
+from amd_ctk.listing import count_gpus, find_gpu_states, format_uuid
 from amd_gpu_tracker.show.listing import ID_LENGTH, WIDE_TERMINAL, Column, Listing, format_listing
 from amd_gpu_tracker.show.standard_output import is_terminal
+from amd_gpu_tracker.states.text import STATE_STYLES, state_notes
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.product_names import find_product_names, short_name
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from amd_gpu_tracker.life.status import ContainerUse, GpuUse
+    from amd_gpu_tracker.states.state import GpuState
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
@@ -30,6 +32,7 @@ NODE = Column(header="DRM Devices")
 PCI_ADDRESS = Column(header="PCI Address", yields=3)
 PARTITION = Column(header="Partition", yields=4)
 NUMA = Column(header="NUMA", yields=1, is_number=True)
+STATE = Column(header="State", yields=7, styles=STATE_STYLES)
 USERS = Column(header="Used by", least=ID_LENGTH, is_id=True)
 # What every terminal shows; the others come with `--wide` and wide terminals.
 BASE = (NUMBER, MODEL, MEMORY, UUID, NODE, USERS)
@@ -38,7 +41,9 @@ BASE = (NUMBER, MODEL, MEMORY, UUID, NODE, USERS)
 def print_gpus(host: Host, gpus: Sequence[Gpu], *, wide: bool, no_trunc: bool) -> list[str]:
     """Print the GPUs as wide as the terminal, elsewhere whole; return what is to be said of them on stderr."""
     users, names, notes = _find_users(host)
-    listing = list_gpus(gpus, find_product_names(host, gpus), users, names)
+    states, lost = find_gpu_states(host) if wide else (None, [])
+    notes += state_notes([*(states or {}).values(), *lost])
+    listing = list_gpus(gpus, find_product_names(host, gpus), users, names, states)
     print(count_gpus(list(gpus)), flush=True)
     if not gpus:
         return notes
@@ -54,10 +59,16 @@ def print_gpus(host: Host, gpus: Sequence[Gpu], *, wide: bool, no_trunc: bool) -
 
 
 def list_gpus(
-    gpus: Sequence[Gpu], products: Mapping[int, str], users: Users | None, names: Mapping[str, str]
+    gpus: Sequence[Gpu],
+    products: Mapping[int, str],
+    users: Users | None,
+    names: Mapping[str, str],
+    states: Mapping[int, GpuState] | None = None,
 ) -> Listing:
-    """Return the GPUs as a list; without a column of partitions or users where there can be none."""
-    columns = [NUMBER, MODEL, TARGET, MEMORY, UUID, NODE, PCI_ADDRESS, PARTITION, NUMA, USERS]
+    """Return the GPUs as a list; without a column of states, partitions or users where there can be none."""
+    columns = [NUMBER, MODEL, TARGET, MEMORY, UUID, NODE, PCI_ADDRESS, PARTITION, NUMA, STATE, USERS]
+    if not states:
+        columns.remove(STATE)
     if not any(gpu.compute_partition for gpu in gpus):
         columns.remove(PARTITION)
     if users is None:
@@ -65,7 +76,8 @@ def list_gpus(
     rows = []
     for gpu in gpus:
         uses = _users_of((users or {}).get(gpu.number), names)
-        values = {**_values(gpu, products[gpu.number]), USERS: uses[0]}
+        state = (states or {}).get(gpu.number)
+        values = {**_values(gpu, products[gpu.number]), STATE: state.state if state else "-", USERS: uses[0]}
         rows.append(tuple(values[column] for column in columns))
         rows += [tuple(use if column is USERS else "" for column in columns) for use in uses[1:]]
     return Listing(columns=tuple(columns), rows=tuple(rows))

@@ -6,6 +6,7 @@ from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.states.state import GpuState
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
@@ -22,6 +23,18 @@ def find_listed_gpus(host: Host) -> list[Gpu]:
         return find_gpus(host)
     except ToolkitError as error:
         raise ListingError(f"failed to list AMD devices: {error.message}", hint=error.hint) from error
+
+
+def find_gpu_states(host: Host) -> tuple[dict[int, GpuState], list[GpuState]]:
+    """Return how each GPU is, by number, and those that are lost; nothing where that cannot be found out."""
+    from amd_gpu_tracker.states.find import find_states
+    from amd_gpu_tracker.states.state import LOST
+
+    try:
+        states = find_states(host)
+    except ToolkitError:
+        return {}, []
+    return {gpu.number: gpu for gpu in states if gpu.state != LOST}, [gpu for gpu in states if gpu.state == LOST]
 
 
 def count_gpus(gpus: list[Gpu]) -> str:

@@ -46,7 +46,12 @@ def test_a_driver_without_gpus_lists_none(host, amd_ctk):
     host(load_profile("one-gpu").replace(gpus=()))
 
     assert amd_ctk("gpu", "list").stdout == "Found 0 AMD GPU devices\n"
-    assert json.loads(amd_ctk("gpu", "list", "--json").stdout) == {"gpus": [], "hidden": [], "unnumbered": []}
+    assert json.loads(amd_ctk("gpu", "list", "--json").stdout) == {
+        "gpus": [],
+        "hidden": [],
+        "unnumbered": [],
+        "lost": [],
+    }
 
 
 def test_without_a_driver_the_failure_is_one_sentence(host, amd_ctk):
@@ -100,10 +105,13 @@ def test_json_has_everything_and_ids_as_words(host, amd_ctk):
                 "model": "GFX1201",
                 "product_name": None,
                 "uuid": "0xB7054E91D3FA682C",
+                "state": "free",
+                "state_reason": None,
             }
         ],
         "hidden": [],
         "unnumbered": [],
+        "lost": [],
     }
 
 

@@ -137,3 +137,46 @@ def test_a_reset_names_who_keeps_what(made, amd_ctk):
     assert amd_ctk("gpu-tracker", "reset", "--force").stderr == (
         "job job is running, and its reservation of GPUs [2] is forgotten\n"
     )
+
+
+def test_lists_have_lost_and_drained_gpus(made, lose, amd_ctk):
+    amd_ctk("gpu-tracker", "drain", "3", "--reason=fan swap")
+    lose(1)
+
+    listed = json.loads(amd_ctk("gpu", "list", "--json").stdout)
+    wide = amd_ctk("gpu", "list", "--wide")
+
+    assert [(gpu["state"], gpu["state_reason"]) for gpu in listed["gpus"]] == [
+        ("free", None),
+        ("free", None),
+        ("drained", "fan swap"),
+    ]
+    assert [(gpu["number"], gpu["uuid"], gpu["pci_address"]) for gpu in listed["lost"]] == [
+        (1, "0x89CAA15875FF5A43", "0000:26:00.0")
+    ]
+    assert wide.stderr.splitlines()[0] == "GPU 2 is drained: fan swap"
+    assert wide.stderr.splitlines()[1].startswith("GPU 1 is lost: ")
+
+
+def test_swarm_is_not_offered_a_drained_gpu_and_status_says_what_is_offered_in_vain(made, amd_ctk):
+    setup = ("swarm", "setup", "--no-validate")
+    amd_ctk(*setup)
+    amd_ctk("gpu-tracker", "drain", "3", "--reason=fan swap")
+
+    said = amd_ctk("swarm", "status").stderr
+    amd_ctk(*setup)
+    offered = json.loads(Path(made.path("/etc/docker/daemon.json")).read_text())["node-generic-resources"]
+
+    sentence = "GPU 3 is drained and advertised, so tasks that get it are refused (run 'amd-ctk swarm setup' again)"
+    assert sentence in said.splitlines()
+    assert offered == [f"AMD_GPU={uuid}" for uuid in ("0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C")]
+    assert sentence not in amd_ctk("swarm", "status").stderr
+
+
+def test_a_node_whose_gpus_are_all_drained_offers_nothing(made, amd_ctk):
+    amd_ctk("gpu-tracker", "drain", "all")
+
+    answer = amd_ctk("swarm", "setup", "--no-validate")
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert "all GPUs of this host are drained" in answer.stderr

@@ -124,6 +124,7 @@ def setup(
     gpus = _find_gpus(host)
     # What is advertised stands for the whole node.
     require_all_gpus(gpus)
+    gpus = _without_drained(host, gpus)
     node_id = _require_manager() if with_labels else ""
     node.advertise(gpus, plan, build_resources(gpus, plan), set_as_default=set_as_default)
     if not dry_run:
@@ -345,6 +346,17 @@ def _find_gpus(host: Host) -> list[Gpu]:
     if not gpus:
         raise SwarmError("this host has no AMD GPU that can compute, so there is nothing to advertise")
     return gpus
+
+
+def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
+    """Return the GPUs that tasks may be given; SwarmError where there is none."""
+    from amd_gpu_tracker.records.drains import read_drains
+
+    drained = {drain.key for drain in read_drains(host)}
+    left = [gpu for gpu in gpus if gpu.key not in drained]
+    if not left:
+        raise SwarmError("all GPUs of this host are drained", hint="'amd-ctk gpu-tracker undrain' gives them out again")
+    return left
 
 
 def _print_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> None:

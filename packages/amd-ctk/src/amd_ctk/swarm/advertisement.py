@@ -13,6 +13,7 @@ from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.node_settings import find_obstacles, read_node_settings
 from amd_ctk.swarm.status import build_advertisement, name_tasks, reservations_of_leases, reservations_of_tasks
 from amd_device_spec.settings import CONFIG_FILE, check_settings
+from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.tracker import Tracker
 
 TYPE_CHECKING = False
@@ -41,8 +42,25 @@ def read_advertisement(host: Host, gpus: Sequence[Gpu], config_path: str) -> Adv
         reservations=_read_reservations(host, gpus, docker_info, is_tracking=is_tracking),
         is_tracking=is_tracking,
     )
-    problems = [*advertisement.problems, *find_obstacles(settings), *_find_lag(docker_info, settings)]
+    problems = [
+        *advertisement.problems,
+        *_find_drained(host, gpus, advertisement),
+        *find_obstacles(settings),
+        *_find_lag(docker_info, settings),
+    ]
     return advertisement.replace(problems=tuple(problems))
+
+
+def _find_drained(host: Host, gpus: Sequence[Gpu], advertisement: Advertisement) -> list[str]:
+    """Return a sentence for each GPU that is offered to tasks in vain."""
+    drained = {drain.key for drain in read_drains(host)}
+    numbers = [gpu.number for gpu in gpus if gpu.key in drained]
+    return [
+        f"GPU {gpu.number} is drained and advertised, so tasks that get it are refused"
+        " (run 'amd-ctk swarm setup' again)"
+        for gpu in advertisement.gpus
+        if gpu.number in numbers and gpu.resources
+    ]
 
 
 def _find_docker_info(host: Host) -> DockerInfo | None:
