@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 from typer.core import TyperGroup
@@ -82,6 +82,13 @@ OR
 """
 
 
+class FindHints(Protocol):
+    """Finds what an administrator has to do so that other programs than the tracker know of drained GPUs."""
+
+    def __call__(self, host: Host, /, *, is_drained: bool, reason: str) -> Sequence[str]:
+        """Return a sentence for each of these programs."""
+
+
 class UsageError(ToolkitError):
     """A command line that says too little or too much."""
 
@@ -112,15 +119,22 @@ def no_terms(_: Host) -> Terms:
     return Terms()
 
 
+def no_hints(_: Host, *, is_drained: bool, reason: str) -> Sequence[str]:  # noqa: ARG001
+    """Return what is left to do where nobody knows of other programs that give out GPUs."""
+    return ()
+
+
 def tracker_app(
     program: str,
     after_switch: Callable[[Host], None],
     find_rules: Callable[[Host], ChoiceRules] = no_rules,
     find_terms: FindTerms = no_terms,
+    find_hints: FindHints = no_hints,
 ) -> typer.Typer:
-    """Make the commands; `after_switch` is called when one of them has enabled or disabled the tracker.
+    """Make the commands; `after_switch` is called when one of them has changed what a CDI spec depends on.
 
-    `find_rules` returns what the administrator says about choices on a host, `find_terms` who may reserve GPUs.
+    `find_rules` returns what the administrator says about choices on a host, `find_terms` who may reserve GPUs,
+    `find_hints` what is left to do where other programs give out GPUs that are drained.
     """
 
     def enable(context: typer.Context) -> None:
@@ -168,8 +182,8 @@ def tracker_app(
     for command in (disable, enable, reset, status):
         app.command(command.__name__, epilog=_examples(program, command.__name__))(command)
     app.command("forget", epilog=_examples(program, "forget"))(_forgetter(after_switch))
-    app.command("drain", epilog=_examples(program, "drain"))(drain)
-    app.command("undrain", epilog=_examples(program, "undrain"))(undrain)
+    app.command("drain", epilog=_examples(program, "drain"))(_drainer(find_hints))
+    app.command("undrain", epilog=_examples(program, "undrain"))(_undrainer(find_hints))
     app.command("ignore", epilog=_examples(program, "ignore"))(ignore_user)
     app.command("help", epilog=_examples(program, "help"))(show_help)
     hidden: dict[str, Callable[..., None]] = {"h": show_help, SET: set_gpus, "init": initialize, "release": release}
@@ -297,34 +311,48 @@ def set_accessibility(tracker: Tracker, words: list[str]) -> None:
         raise typer.Exit(NotDone.exit_code)
 
 
-def drain(
-    context: typer.Context,
-    gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
-    *,
-    reason: Annotated[str, typer.Option("--reason", metavar="REASON", help="Shown to those who are refused.")] = "",
-    hours: Annotated[
-        float, typer.Option("--for", metavar="HOURS", show_default=False, help="End it by itself then.")
-    ] = 0,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when nobody has these GPUs any more.")] = False,
-) -> None:
-    """Give these GPUs to nobody any more.
+def _drainer(find_hints: FindHints) -> Callable[..., None]:
+    def drain(
+        context: typer.Context,
+        gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
+        *,
+        reason: Annotated[str, typer.Option("--reason", metavar="REASON", help="Shown to those who are refused.")] = "",
+        hours: Annotated[
+            float, typer.Option("--for", metavar="HOURS", show_default=False, help="End it by itself then.")
+        ] = 0,
+        wait: Annotated[bool, typer.Option("--wait", help="Return when nobody has these GPUs any more.")] = False,
+    ) -> None:
+        """Give these GPUs to nobody any more.
 
-    Whoever has one keeps it.
-    """
-    tracker = Tracker(host_of(context), lock=CommandLock)
-    numbers = tracker.drain(gpus, reason=reason, until=time.time() + hours * 3600 if hours > 0 else 0)
-    print(f"GPUs {_list(numbers)} are drained")
-    while wait and any(gpu.containers for gpu in tracker.status().gpus if gpu.number in numbers):
-        time.sleep(POLL_SECONDS)
+        Whoever has one keeps it.
+        """
+        host = host_of(context)
+        tracker = Tracker(host, lock=CommandLock)
+        numbers = tracker.drain(gpus, reason=reason, until=time.time() + hours * 3600 if hours > 0 else 0)
+        print(f"GPUs {_list(numbers)} are drained", flush=True)
+        if not tracker.is_enabled():
+            say("the GPU Tracker is disabled, so no container is refused: run 'amd-ctk gpu-tracker enable'")
+        for hint in find_hints(host, is_drained=True, reason=reason):
+            say(hint)
+        while wait and any(gpu.containers for gpu in tracker.status().gpus if gpu.number in numbers):
+            time.sleep(POLL_SECONDS)
+
+    return drain
 
 
-def undrain(
-    context: typer.Context,
-    gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
-) -> None:
-    """Give these GPUs out again."""
-    numbers = Tracker(host_of(context), lock=CommandLock).undrain(gpus)
-    print(f"GPUs {_list(numbers)} are given out again" if numbers else "None of these GPUs was drained")
+def _undrainer(find_hints: FindHints) -> Callable[..., None]:
+    def undrain(
+        context: typer.Context,
+        gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
+    ) -> None:
+        """Give these GPUs out again."""
+        host = host_of(context)
+        numbers = Tracker(host, lock=CommandLock).undrain(gpus)
+        print(f"GPUs {_list(numbers)} are given out again" if numbers else "None of these GPUs was drained")
+        for hint in find_hints(host, is_drained=False, reason="") if numbers else ():
+            say(hint)
+
+    return undrain
 
 
 def ignore_user(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -98,26 +99,27 @@ def test_a_gpu_that_does_not_exist_is_not_drained(tracker):
 
 
 def test_no_start_gets_a_gpu_after_the_drain_has_returned(machine, tracker):
-    late: list[str] = []
-    drained = threading.Event()
+    together = threading.Barrier(51)
+    refused: list[str] = []
 
     def start(name: str) -> None:
-        began_late = drained.is_set()
+        together.wait()
         try:
             Tracker(machine.host, processes=machine.processes).reserve(name, "1")
         except GpusRefused:
-            return
-        if began_late:
-            late.append(name)
+            refused.append(name)
 
     threads = [threading.Thread(target=start, args=(f"c{number}",)) for number in range(50)]
-    for thread in threads[:25]:
+    for thread in threads:
         thread.start()
+    together.wait()
     tracker.drain("1")
-    drained.set()
-    for thread in threads[25:]:
-        thread.start()
+    returned = time.time()
     for thread in threads:
         thread.join(timeout=60)
 
-    assert late == []
+    granted = [machine.state.read_lease(path) for path in machine.state.lease_paths()]
+    assert len(granted) + len(refused) == 50
+    assert [lease.container_id for lease in granted if lease.since > returned] == []
+    with pytest.raises(GpusRefused):
+        tracker.reserve("late", "1")

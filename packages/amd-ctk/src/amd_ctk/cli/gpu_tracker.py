@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from shlex import quote
 
 from amd_gpu_tracker.cli import begin, tracker_app
 from amdgpu_discovery.choices.rules import ChoiceRules
@@ -38,6 +40,21 @@ def read_terms(host: Host) -> Terms:
     return find_terms(host)
 
 
-app = tracker_app("amd-ctk gpu-tracker", refresh_cdi_specs, find_rules, read_terms)
+def find_hints(host: Host, *, is_drained: bool, reason: str) -> list[str]:
+    """Return how Docker Swarm and Slurm come to know of a drain, or of its end, where they are configured."""
+    from amd_ctk.swarm.node_settings import advertises_gpus
+    from amd_device_spec.slurm.conf import GRES_CONF, find_conf
+
+    hints = []
+    if advertises_gpus(host):
+        hints.append("Run 'amd-ctk swarm setup' again and restart Docker to bring what Swarm plans with in step")
+    if find_conf(host, GRES_CONF):
+        state = f"State=DRAIN Reason={quote(reason or 'GPU drained')}" if is_drained else "State=RESUME"
+        node = os.uname().nodename.partition(".")[0]
+        hints.append(f"Slurm knows whole nodes only: scontrol update NodeName={node} {state}")
+    return hints
+
+
+app = tracker_app("amd-ctk gpu-tracker", refresh_cdi_specs, find_rules, read_terms, find_hints)
 
 app.callback()(begin)

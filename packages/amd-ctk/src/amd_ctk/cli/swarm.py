@@ -350,12 +350,15 @@ def _find_gpus(host: Host) -> list[Gpu]:
 
 def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
     """Return the GPUs that tasks may be given; SwarmError where there is none."""
-    from amd_gpu_tracker.records.drains import read_drains
+    from amd_gpu_tracker.claims.draining import without_drained
+    from amdgpu_discovery.unknown_gpus import format_numbers
 
-    drained = {drain.key for drain in read_drains(host)}
-    left = [gpu for gpu in gpus if gpu.key not in drained]
+    left = without_drained(host, gpus)
     if not left:
         raise SwarmError("all GPUs of this host are drained", hint="'amd-ctk gpu-tracker undrain' gives them out again")
+    if len(left) < len(gpus):
+        numbers = format_numbers([gpu.number for gpu in gpus if gpu not in left])
+        print(f"not advertised, because drained: GPU {numbers}", file=sys.stderr)
     return left
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os.path
 from typing import Any  # noqa: TID253  no container start comes here
 
+from amd_ctk.configuration.apply import find_target
+from amd_ctk.configuration.config_file import read_text
 from amd_ctk.configuration.daemon_options import read_daemon_options
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.documents.document import ABSENT
-from amd_ctk.engines.docker import LAYOUT
+from amd_ctk.engines.docker import DOCKER, LAYOUT
 from amd_ctk.swarm.generic_resources import read_resources
 from amd_ctk.swarm.resources import Resource, parse_resource
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from amd_ctk.configuration.apply import Target
     from amd_ctk.configuration.unit_files import CommandLine
     from amd_ctk.documents.document import Document
+    from amdgpu_discovery.host import Host
 
 DEFAULT_RUNTIME = "--default-runtime"
 ADD_RUNTIME = "--add-runtime"
@@ -53,6 +57,15 @@ def read_node_settings(target: Target, text: str | None) -> NodeSettings:
         default_from=options.unit if options.values_of(DEFAULT_RUNTIME) else "",
         live_restore=document.get(("live-restore",)) is True or options.has_flag(LIVE_RESTORE),
     )
+
+
+def advertises_gpus(host: Host) -> bool:
+    """Return whether Docker on a host advertises generic resources to a swarm, as far as its file can be read."""
+    try:
+        target = find_target(host, DOCKER, "")
+        return bool(read_node_settings(target, read_text(target.file)).resources)
+    except ToolkitError:
+        return False
 
 
 def read_given_budget(target: Target, vram_kind: str) -> tuple[list[Resource], str]:

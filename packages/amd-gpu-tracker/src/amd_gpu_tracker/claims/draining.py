@@ -76,9 +76,9 @@ def skip_drained(host: Host, request: str, gpus: Sequence[AnyGpu]) -> Sequence[A
     return [gpu for gpu in gpus if gpu.number in kept or gpu.key not in drained] or gpus
 
 
-def without_drained(state: State, gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
+def without_drained(host: Host, gpus: Sequence[AnyGpu]) -> list[AnyGpu]:
     """Return those of some GPUs that may be given out."""
-    keys = {each.key for each in read_drains(state.host)}
+    keys = {each.key for each in read_drains(host)}
     return [gpu for gpu in gpus if gpu.key not in keys]
 
 

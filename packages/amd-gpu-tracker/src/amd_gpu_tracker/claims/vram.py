@@ -51,7 +51,7 @@ def reserve_vram(
             return None
         scan = prune_leases(state, processes, [other for other in state.lease_paths() if other != path])
         require_readable(scan.unreadable)
-        gpus = without_drained(state, gpus) if state.has_drains else gpus
+        gpus = without_drained(state.host, gpus) if state.has_drains else gpus
         gpu = _choose(state, claim, gpus, free_vram(gpus, vram_mb_by_gpu, scan, policy), vram_mb_by_gpu)
         state.write_lease(new_lease(claim.replace(wanted=[gpu]), processes))
     return gpu
