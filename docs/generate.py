@@ -253,7 +253,8 @@ def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
     examples = (command.epilog or "").removeprefix(f"{VERBATIM}Examples:\n")
     shown = usage if examples in ("", usage) else f"{usage}\n\n# for example\n{examples}"
     yield from (f"{'#' * depth} {words}", "", _sentences(prose), "")
-    if shown != f"{words} COMMAND ...":
+    # The heading says it already.
+    if shown not in (words, f"{words} COMMAND ..."):
         yield from ("```text", shown, "```", "")
     rows = [_parameter_line(parameter) for parameter in command.params if _is_shown(parameter)]
     if rows:
