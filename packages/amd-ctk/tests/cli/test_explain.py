@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.simulate import load_profile
 
 
 def test_variables_are_explained_with_the_gpus_they_give(host, amd_ctk):
@@ -500,3 +501,19 @@ def test_json_is_what_the_shipped_schema_says(host, amd_ctk, profile, words):
     answer = amd_ctk("explain", "--json", *words.split(), PATH="/nowhere")
 
     jsonschema.validate(json.loads(answer.stdout), schema)
+
+
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        ({"ras/umc_err_count": "ue: 3"}, "note: GPU 2 is suspect: 3 uncorrectable errors since the driver was loaded"),
+        ({"gpu_busy_percent": "[EIO]"}, "note: GPU 2 is sick: reading gpu_busy_percent ends with an I/O error"),
+    ],
+)
+def test_a_gpu_that_is_not_well_is_noted_for_who_gets_it(host, amd_ctk, said, note):
+    plain = load_profile("mi210-4")
+    position = next(at for at, gpu in enumerate(plain.gpus) if gpu.pci_address == "0000:43:00.0")
+    host(plain.with_gpu(position, health=said))
+
+    assert note in amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=2").stdout.splitlines()
+    assert note not in amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=0,1").stdout.splitlines()

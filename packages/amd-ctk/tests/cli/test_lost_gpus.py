@@ -180,3 +180,14 @@ def test_a_node_whose_gpus_are_all_drained_offers_nothing(made, amd_ctk):
 
     assert (answer.returncode, answer.stdout) == (1, "")
     assert "all GPUs of this host are drained" in answer.stderr
+
+
+def test_status_says_what_is_drained_beside_the_table(made, amd_ctk):
+    plain = amd_ctk("gpu-tracker", "status").stdout
+    amd_ctk("gpu-tracker", "drain", "3", "--reason=fan swap")
+
+    answer = amd_ctk("gpu-tracker", "status")
+    listed = json.loads(amd_ctk("gpu-tracker", "status", "--json").stdout)["gpus"]
+
+    assert (answer.stdout, answer.stderr) == (plain, "GPU 3 is drained: fan swap\n")
+    assert [gpu["drained"] for gpu in listed] == [None, None, None, "fan swap"]

@@ -12,6 +12,7 @@ from amd_device_spec.request import VISIBLE_DEVICES, Grant
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
+from amdgpu_discovery.health.reading import read_health
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.requirements.errors import RequirementError
 from amdgpu_discovery.selection import asks_for_nothing
@@ -19,6 +20,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from amd_ctk.explain.container import Container
@@ -95,7 +97,7 @@ def _explain(
         plan=plan,
         hip_gpus=inside.hip_gpus,
         usable=tuple(usable.gpus),
-        notes=(*plan.notes, *usable.notes),
+        notes=(*plan.notes, *usable.notes, *_notes_of_health(host, plan.gpus)),
         problems=usable.problems,
     )
 
@@ -149,6 +151,15 @@ def _asks(container: Container) -> bool:
     if VISIBLE_DEVICES in variables:
         return not asks_for_nothing(variables[VISIBLE_DEVICES])
     return any(name.startswith("DOCKER_RESOURCE_") for name in variables)
+
+
+def _notes_of_health(host: Host, gpus: Sequence[GpuLocation]) -> list[str]:
+    """Return which of the GPUs that a container gets are sick or suspect, and why."""
+    if not gpus:
+        return []
+    health = read_health(host, [str(gpu.pci_address) for gpu in gpus])
+    found = [(gpu.number, health[str(gpu.pci_address)]) for gpu in gpus]
+    return [f"GPU {number} is {of.verdict}: {'; '.join(of.reasons)}" for number, of in found if of.verdict]
 
 
 def _notes_of(container: Container, explanation: Explanation) -> list[str]:

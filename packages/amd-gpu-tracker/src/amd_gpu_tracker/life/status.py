@@ -66,6 +66,7 @@ class GpuUse(Value):
         has_unreadable: Whether a reservation that cannot be read is of this GPU, or may be.
         tracked_number: The number that it had when GPUs were tracked, where another GPU has been lost since, so that it
             is another one; None otherwise. Requests by its number are refused then.
+        drained: Why nobody is given it, "" where nobody said; None where it is not drained.
     """
 
     number: int
@@ -75,6 +76,7 @@ class GpuUse(Value):
     containers: tuple[ContainerUse, ...]
     has_unreadable: bool = False
     tracked_number: int | None = None
+    drained: str | None = None
 
 
 class LostGpu(GpuUse):
@@ -138,6 +140,7 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
     uses_by_key = _uses_by_key(leases)
     exclusive_keys = match.policy.exclusive_keys
     tracked_number = {gpu.key: number for number, gpu in enumerate(match.policy.gpus)}
+    drained = _drained_by_key(state)
     uses = tuple(
         GpuUse(
             number=gpu.number,
@@ -147,6 +150,7 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
             containers=tuple(uses_by_key.get(gpu.key, ())),
             has_unreadable=scan.may_be_used(gpu.key),
             tracked_number=None if tracked_number[gpu.key] == gpu.number else tracked_number[gpu.key],
+            drained=drained.get(gpu.key),
         )
         for gpu in gpus
     )
@@ -161,6 +165,14 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
         privileged=tuple(_use(lease, None) for lease in scan.living if lease.is_privileged),
     )
     return status, leases
+
+
+def _drained_by_key(state: State) -> dict[str, str]:
+    if not state.has_drains:
+        return {}
+    from amd_gpu_tracker.records.drains import read_drains
+
+    return {drain.key: drain.reason for drain in read_drains(state.host)}
 
 
 def _lost_gpu(host: Host, number: int, gpu: TrackedGpu, containers: tuple[ContainerUse, ...]) -> LostGpu:
