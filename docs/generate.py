@@ -192,8 +192,7 @@ def python_page(package: str) -> str:
             f"::: {package}",
             "    options:",
             "      heading_level: 2",
-            "      members:",
-            *(f"        - {name}" for name in module.__all__),
+            f"      members: [{', '.join(module.__all__)}]",
             "",
         ]
     )
