@@ -106,10 +106,12 @@ def _set_busy(host: Host, look: int) -> None:
 
 def _reserve(host: Host, key: str, name: str, person: int, since: float) -> None:
     processes = Processes()
+    ourselves = processes.find(os.getpid())
+    assert ourselves is not None
     lease = Lease(
         container_id=name,
         bundle="",
-        creator=processes.find(os.getpid()),
+        creator=ourselves,
         gpus=(key,),
         boot_offset=0.0,
         boot_id=processes.boot_id,
