@@ -145,9 +145,10 @@ class Tracker:
         return enabled
 
     def forget(self, request: str) -> Forgotten:
-        """Forget lost GPUs, by the numbers that they had or `all`; the numbers that GPUs have now count from then on.
+        """Forget lost GPUs; the numbers that GPUs have now count from then on.
 
-        NotPermitted; RequestError for what is no number, NotDone for a GPU that is not lost.
+        `request` has the numbers that they had, or is `all`. NotPermitted; RequestError for what is no number, NotDone
+        for a GPU that is not lost.
         """
         from amd_gpu_tracker.claims.forgetting import forget_lost
 
