@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.states.state import GpuProcess
-from amd_gpu_tracker.usage.process_users import find_process_user, read_user_names
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.usage.kfd_processes import read_kfd_uses
-from amdgpu_discovery.usage.reading import processes_directory, read_process_name, read_process_uses
 from amdgpu_discovery.usage.totals import GpuTotals
 from amdgpu_discovery.value import Value
 
@@ -81,6 +79,10 @@ def _totals(gpu: Gpu, health: Mapping[str, Health]) -> GpuTotals:
 
 def find_gpu_processes(host: Host, gpus: Sequence[Gpu], *, proc: str = "") -> dict[int, tuple[GpuProcess, ...]]:
     """Return by number the processes that use each GPU, those with most memory first. It walks all processes."""
+    # What chooses GPUs comes here for a refusal only.
+    from amd_gpu_tracker.usage.process_users import read_user_names
+    from amdgpu_discovery.usage.reading import processes_directory, read_process_uses
+
     proc = proc or processes_directory(host)
     names = read_user_names(host)
     found: dict[int, list[GpuProcess]] = {gpu.number: [] for gpu in gpus}
@@ -102,6 +104,9 @@ def format_use(use: GpuUse, processes: Sequence[GpuProcess]) -> str:
 
 
 def _name(use: ProcessUse, proc: str, names: dict[int, str]) -> GpuProcess:
+    from amd_gpu_tracker.usage.process_users import find_process_user
+    from amdgpu_discovery.usage.reading import read_process_name
+
     uid = find_process_user(proc, use.pid) if use.pid else None
     return GpuProcess(
         pid=use.pid,

@@ -6,10 +6,11 @@ process from ending.
 
 from __future__ import annotations
 
+# `signal` itself brings `enum`, which takes longer than the reading.
+import _signal as signal  # type: ignore[import-not-found]  # typeshed does not know it
 import errno
 import os
 import select
-import signal
 import time
 from contextlib import suppress
 
