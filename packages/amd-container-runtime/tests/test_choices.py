@@ -180,3 +180,43 @@ def test_what_fails_after_the_choice_gives_the_gpus_back(eight):
 
     assert refusal(eight).startswith("AMD_REQUIRE_GFX=gfx=gfx942: GPU 0 is gfx90a")
     assert eight.leases() == []
+
+
+def test_all_leaves_out_drained_gpus(eight):
+    Tracker(eight.host).drain("0-5")
+    eight.write_config("AMD_VISIBLE_DEVICES=all")
+
+    assert eight.create().returncode == 0
+    assert [path for path in eight.paths() if "render" in path] == ["/dev/dri/renderD133", "/dev/dri/renderD132"]
+
+
+def test_a_drained_gpu_that_is_named_is_refused(eight):
+    Tracker(eight.host).drain("5", reason="fan swap")
+    eight.write_config("AMD_VISIBLE_DEVICES=4-5")
+
+    assert refusal(eight).startswith("GPU 5 is drained")
+
+
+def test_a_gpu_in_use_without_a_reservation_is_given_by_name_and_that_is_in_the_log(eight):
+    path = eight.host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:26:00.0/mem_info_vram_used")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{40 << 30}\n")
+    eight.write_config("AMD_VISIBLE_DEVICES=0-1")
+
+    assert eight.create().returncode == 0
+    assert eight.own_log[-1] == (
+        'level=WARN msg="amd-container-runtime GPU 1 is used without a reservation: 40960 MiB of its memory, busy 0 %"'
+        " container=c1"
+    )
+
+
+def test_a_gpu_that_another_container_shares_is_no_line_in_the_log(eight):
+    Tracker(eight.host).set_accessibility("1", exclusive=False)
+    Tracker(eight.host).reserve("other", "1")
+    path = eight.host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:26:00.0/mem_info_vram_used")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{40 << 30}\n")
+    eight.write_config("AMD_VISIBLE_DEVICES=1")
+
+    assert eight.create().returncode == 0
+    assert "Requested GPUs" in eight.own_log[-1]

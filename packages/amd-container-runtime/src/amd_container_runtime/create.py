@@ -135,6 +135,9 @@ def _add(start: Start) -> None:
     if plan.request and is_given:
         _say_all(start, (*plan.notes, *edited.notes))
         _log_grant(start, plan)
+    if claim and is_given and not plan.needs_tracker:
+        for sentence in claim.find_unreserved_use():
+            start.say("warn", sentence)
 
 
 def _plan(start: Start) -> StartPlan:

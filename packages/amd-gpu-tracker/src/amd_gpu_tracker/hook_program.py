@@ -80,6 +80,8 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
         _check_image(state, starting.container_id, starting.spec, claim.gpus, image_requirements)
     if claim and not claim.reserve():
         raise ContainerRunning(f"a container {starting.container_id} that uses GPUs is running already")
+    for sentence in claim.find_unreserved_use() if claim else ():
+        _log(state, "WARN", "A container is given a GPU that is in use", sentence, starting.container_id)
 
 
 def _check(state: State, container: dict[str, Any], processes: Processes, image_requirements: str) -> None:

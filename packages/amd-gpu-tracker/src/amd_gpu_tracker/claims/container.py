@@ -5,6 +5,8 @@ The runtime and the hook of CDI specs come with values: which container it is, i
 
 from __future__ import annotations
 
+import posix
+
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook, release_hook
 from amd_gpu_tracker.claims.reservation import note_privileged, reserve, withdraw
@@ -12,7 +14,9 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
 from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.state import State, open_state
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
+from amdgpu_discovery.files import read_file
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.numbering import locate_gpus
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 
 # Noting a privileged container is not worth a longer wait.
 NOTE_TIMEOUT_SECONDS = 2.0
+# In bytes; less is what drivers keep (`states.use`).
+LEAST_VRAM = 256 * MEBIBYTE
 
 
 class StartingContainer(Value):
@@ -101,6 +107,16 @@ class ContainerClaim:
             _require_known_container(self._claim.holder)
         return self._is_reserved
 
+    def find_unreserved_use(self) -> list[str]:
+        """Return a sentence about each of its GPUs that somebody uses without a reservation, as far as memory tells."""
+        paths = (f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_used" for gpu in self._claim.wanted)
+        if not self._is_reserved or not any(_read_amount(self._state.host.path(path)) > LEAST_VRAM for path in paths):
+            return []
+        # Mostly nobody does.
+        from amd_gpu_tracker.claims.unreserved import say_unreserved_use
+
+        return say_unreserved_use(self._state, self._claim)
+
     def withdraw(self) -> None:
         """Release what was reserved, if anything was."""
         if self._is_reserved:
@@ -121,6 +137,14 @@ class PrivilegedNote(ContainerClaim):
         """Write the container down and let it be made."""
         note_privileged(self._state, self._claim, processes=self._processes, lock=_lock_for_note)
         return True
+
+
+def _read_amount(path: str) -> int:
+    """Return the number that an attribute is, 0 where it says none at once; the driver counts this one itself."""
+    try:
+        return int(read_file(path, flags=posix.O_NONBLOCK))
+    except (OSError, ValueError):
+        return 0
 
 
 def claim_container(
