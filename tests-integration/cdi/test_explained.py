@@ -16,6 +16,7 @@ import pytest
 from support.about_gpus import about_gpus, differences
 from support.cdi_engines import DockerInBox, PodmanInBox
 from support.debian_root import debian_root
+from support.recorder import AMD_RUNTIME, KFD, RECORDER
 from support.run_lines import CALLER, ENV_FILE_TEXT, IMAGE, IMAGE_VARIABLES, NAME_OF_TWO_FILES, make_lines
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
@@ -30,19 +31,6 @@ ENGINES = {
     "podman-5.4": ("trixie", "podman"),
     "podman-5.8": ("forky", "podman"),
 }
-RECORDER = """#!/bin/sh
-bundle=. previous='' starts=''
-for word; do
-    case $previous in --bundle | -b) bundle=$word ;; esac
-    case $word in --bundle=*) bundle=${word#*=} ;; create | run) starts=yes ;; esac
-    previous=$word
-done
-test -n "$starts" || exec runc "$@"
-cp "$bundle/config.json" /box/recorded.json
-exit 1
-"""
-AMD_RUNTIME = "/usr/bin/amd-container-runtime"
-KFD = 510
 
 
 class Recorded:

@@ -328,6 +328,20 @@ def test_the_runtimes_own_nodes_are_open_to_every_user_and_the_engines_keep_thei
     )
 
 
+LONG_FORM = "services: {rocm: {devices: [{source: /dev/kfd, target: /dev/kfd}, /dev/dri/renderD130]}}"
+
+
+@pytest.mark.parametrize("words", [["docker", "run", "--device=/dev/kfd:/dev/kfd:r", "--device=/dev/dri", "x"], []])
+def test_a_node_that_the_device_cgroup_closes_gives_no_gpu_that_can_be_used(host, amd_ctk, tmp_path, words):
+    host()
+    (tmp_path / "compose.yaml").write_text(LONG_FORM)
+
+    answer = amd_ctk("explain", *(["--", *words] if words else [str(tmp_path / "compose.yaml"), "rocm"]))
+
+    assert answer.returncode == 1
+    assert "problem: the device cgroup lets nobody read and write /dev/kfd: give it the access rw\n" in answer.stdout
+
+
 def test_kfd_alone_gives_no_gpu_and_says_why(host, amd_ctk):
     host()
 

@@ -1,6 +1,7 @@
-"""What explain says of command lines, beside what engines and the runtime made of them.
+"""What explain says of command lines and services, beside what engines and the runtime made of them.
 
-tests-integration/cdi/test_explained.py asked the engines, and writes the files in engines/ again.
+tests-integration/cdi asked the engines: test_explained.py and test_explained_compose.py write the files in engines/ and
+compose/ again.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.explain import engine_spec, engine_view
+from amd_ctk.explain.compose import read_service
+from amd_ctk.explain.errors import ExplainError
 from amd_ctk.explain.explanation import explain_container
 from amd_ctk.explain.run_words import parse_run
+from support import compose_services
 from support.about_gpus import differences
 from support.run_lines import CALLER, ENV_FILE, ENV_FILE_TEXT, IMAGE, IMAGE_VARIABLES, NAME_OF_TWO_FILES, Line
 
 ENGINES = sorted(Path(__file__).with_name("engines").glob("*.json"))
+COMPOSE = Path(__file__).with_name("compose") / "compose-2.40.json"
 VERSIONS = {"docker-20": (20, 10), "docker-26": (26, 1), "docker-28": (28, 5)}
 AMD_RUNTIME = "/usr/bin/amd-container-runtime"
 KFD = 510
@@ -69,6 +74,39 @@ def test_explain_says_what_the_engine_did(machine, tmp_path, monkeypatch, path):
             wrong.append((line, found))
 
     assert wrong == []
+
+
+def test_explain_says_what_compose_did(machine, tmp_path, monkeypatch):
+    for module in (engine_view, engine_spec):
+        monkeypatch.setattr(module, "find_version", lambda *_: VERSIONS["docker-28"])
+    (tmp_path / compose_services.ENV_FILE).write_text(ENV_FILE_TEXT, encoding="utf-8")
+    (tmp_path / ".env").write_text(compose_services.DEFAULTS, encoding="utf-8")
+    for name in CALLER:
+        monkeypatch.delenv(name, raising=False)
+    file, wrong = tmp_path / "compose.yaml", []
+
+    for entry in json.loads(COMPOSE.read_bytes()):
+        text, with_caller = entry["service"]
+        file.write_text(text, encoding="utf-8")
+        with monkeypatch.context() as calling:
+            for name, value in CALLER.items() if with_caller else ():
+                calling.setenv(name, value)
+            spec = explain_service(machine, str(file), CALLER if with_caller else {})
+        if found := differences(entry["spec"], spec, kfd=KFD):
+            wrong.append((text, with_caller, found))
+
+    assert wrong == []
+
+
+def explain_service(machine, file, environment):
+    """Return the spec that explain expects of a service, None where it does not start."""
+    try:
+        container = read_service(file, "main", environment)
+    except ExplainError:
+        return None
+    image = IMAGE_VARIABLES if container.image == IMAGE else ()
+    explanation = explain_container(container.replace(image_environment=image), machine)
+    return explanation.plan.spec if explanation.starts else None
 
 
 def version_of(text):

@@ -38,7 +38,7 @@ def test_a_service_says_what_docker_run_says(compose):
     assert read_service(compose(SERVICE), "web", {}) == Container(
         engine="docker",
         environment=("AMD_VISIBLE_DEVICES=0-2", "UNSET"),
-        devices=("/dev/kfd:/dev/kfd",),
+        devices=("/dev/kfd:/dev/kfd:rwm",),
         runtime="amd",
         capabilities=("SYS_ADMIN",),
         user="1000",
@@ -183,10 +183,33 @@ def test_a_default_may_have_defaults_of_its_own(compose, text, environment, valu
 
 
 def test_a_device_keeps_its_place_and_its_access(compose):
-    devices = "['/dev/dri:/dev/gpus:r', {source: /dev/kfd, target: /dev/x, permissions: rw}, {source: amd.com/gpu=0}]"
+    devices = "['/dev/dri:/dev/gpus:r', {source: /dev/kfd, target: /dev/x, permissions: rw}, amd.com/gpu=0]"
     service = read_service(
         compose(f"services: {{web: {{devices: {devices}, device_cgroup_rules: ['c 1:3 r']}}}}"), "web", {}
     )
 
     assert service.devices == ("/dev/dri:/dev/gpus:r", "/dev/kfd:/dev/x:rw", "amd.com/gpu=0")
     assert service.device_rules == ("c 1:3 r",)
+
+
+def test_of_two_devices_for_one_place_the_last_counts(compose):
+    service = read_service(compose("services: {web: {devices: [/dev/a:/dev/kfd, /dev/kfd]}}"), "web", {})
+
+    assert service.devices == ("/dev/kfd:/dev/kfd:rwm",)
+
+
+def test_the_long_form_of_a_device_has_the_access_that_it_names_and_no_other(compose):
+    service = read_service(compose("services: {web: {devices: [{source: /dev/a, target: /dev/a}]}}"), "web", {})
+
+    assert service.devices == ("/dev/a:/dev/a:",)
+
+
+def test_a_device_without_a_target_is_refused_as_compose_does(compose):
+    with pytest.raises(ExplainError, match="the device /dev/kfd has no target, which Compose requires"):
+        read_service(compose("services: {web: {devices: [{source: /dev/kfd}]}}"), "web", {})
+
+
+def test_a_file_of_variables_that_is_not_required_may_be_absent(compose):
+    path = compose("services: {web: {env_file: [{path: none.env, required: false}], environment: [A=1]}}")
+
+    assert read_service(path, "web", {}).environment == ("A=1",)

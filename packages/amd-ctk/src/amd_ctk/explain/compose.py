@@ -39,7 +39,7 @@ def read_service(path: str, name: str, environment: Mapping[str, str]) -> Contai
     return Container(
         engine="docker",
         environment=tuple({entry.partition("=")[0]: entry for entry in variables}.values()),
-        devices=tuple(_devices(service)),
+        devices=(*_devices(service), *_reserved_by_name(service)),
         device_rules=tuple(map(str, _list(service.get("device_cgroup_rules")))),
         gpus=_gpus(service),
         runtime=str(service.get("runtime") or ""),
@@ -138,8 +138,10 @@ def _value_of(match: re.Match[str], environment: Mapping[str, str]) -> str:
 
 def _from_files(path: str, service: dict[str, Any]) -> Iterator[str]:
     for entry in _list(service.get("env_file")):
-        name = entry.get("path", "") if isinstance(entry, dict) else entry
-        yield from read_env_file(os.path.join(os.path.dirname(path), str(name)), is_plain=True)
+        given = entry if isinstance(entry, dict) else {"path": entry}
+        file = os.path.join(os.path.dirname(path), str(given.get("path", "")))
+        if given.get("required") is not False or os.path.exists(file):
+            yield from read_env_file(file, is_plain=True)
 
 
 def _environment_of(service: dict[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
@@ -158,18 +160,30 @@ def _environment_of(service: dict[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _devices(service: dict[str, Any]) -> Iterator[str]:
-    yield from map(_device, _list(service.get("devices")))
+    """Yield what Compose passes to Docker, which cleans no path of it: of several for one target the last."""
+    mappings = map(_mapping, _list(service.get("devices")))
+    for target, (source, access) in {target: (source, access) for source, target, access in mappings}.items():
+        yield source if is_cdi_name(source) else f"{source}:{target}:{access}"
+
+
+def _mapping(device: object) -> tuple[str, str, str]:
+    """Return source, target and access of a device; ExplainError where Compose refuses it."""
+    if not isinstance(device, dict):
+        source, target, access = [*str(device).split(":", 2), "", ""][:3]
+        return source, target or source, access or EVERY_ACCESS
+    source, target = str(device.get("source", "")), str(device.get("target") or "")
+    if not target:
+        raise ExplainError(
+            f"the device {one_line(source)} has no target, which Compose requires", hint="write 'target:' below it"
+        )
+    # Only the short form has a default: without it here nobody may open the node.
+    return source, target, str(device.get("permissions") or "")
+
+
+def _reserved_by_name(service: dict[str, Any]) -> Iterator[str]:
     for wanted in (*_objects(service.get("gpus")), *_reserved(service)):
         if wanted.get("driver") == "cdi":
             yield from map(str, _list(wanted.get("device_ids")))
-
-
-def _device(device: object) -> str:
-    if not isinstance(device, dict):
-        return str(device)
-    source = str(device.get("source", ""))
-    target = str(device.get("target") or source)
-    return source if is_cdi_name(source) else f"{source}:{target}:{device.get('permissions') or EVERY_ACCESS}"
 
 
 def _gpus(service: dict[str, Any]) -> str:

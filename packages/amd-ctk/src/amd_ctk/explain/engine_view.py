@@ -145,11 +145,13 @@ def _translate_for_docker(container: Container, version: tuple[int, ...], host: 
         names = tuple(f"{CDI_KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(","))
         note = f"--gpus {container.gpus} is --device {' --device '.join(names)} in Docker {_dotted(version)}"
         return Translated(container=container.replace(devices=(*container.devices, *names)), notes=(note,))
-    environment = (*container.environment, f"AMD_VISIBLE_DEVICES={devices}")
+    # Docker adds it to what it has made of image and command line, so that the image's own stays too.
+    environment = (*container.variables, f"AMD_VISIBLE_DEVICES={devices}")
     notes = [f"--gpus {container.gpus} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it"]
     if not version:
         notes.append("Docker 29.3 and later pass CDI devices in its place where there is a CDI spec")
-    return Translated(container=container.replace(environment=environment), notes=tuple(notes))
+    translated = container.replace(environment=environment, image_environment=())
+    return Translated(container=translated, notes=tuple(notes))
 
 
 def _resolves_by_cdi(host: Host) -> bool:

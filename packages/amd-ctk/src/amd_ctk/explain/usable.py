@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # Of Podman: the groups of its caller.
 KEEP_GROUPS = "keep-groups"
 NOBODY = -1
+# In a rule of the device cgroup.
+ANY = (None, -1, "a")
 
 
 class UsableGpus(Value):
@@ -61,7 +63,10 @@ def find_usable(plan: Plan, container: Container) -> UsableGpus:
         # The runtime keeps a node that the engine passes as it is.
         fix = f"leave out --device {closed[0].path}" if plan.nodes else closed_fix(closed[0])
         problems.append(f"{closed_words(closed[0], _read_user(container, plan))}: {fix}")
-    opened = present - (set() if unknown else {node.path for node in closed})
+    refused = [device["path"] for device in devices if not _may_use(device, plan.spec)]
+    if refused:
+        problems.append(f"the device cgroup lets nobody read and write {refused[0]}: give it the access rw")
+    opened = present - (set() if unknown else {node.path for node in closed}) - set(refused)
     return UsableGpus(
         gpus=tuple(gpu for gpu in plan.gpus if {KFD_PATH, gpu.render_path} <= opened),
         problems=tuple(problems),
@@ -71,6 +76,16 @@ def find_usable(plan: Plan, container: Container) -> UsableGpus:
 
 def _is_for_compute(path: str) -> bool:
     return path == KFD_PATH or path.startswith(f"{DRI}/renderD")
+
+
+def _may_use(device: dict[str, Any], spec: dict[str, Any]) -> bool:
+    """Return whether the device cgroup lets a container read and write a node."""
+    access: set[str] = set()
+    for rule in spec["linux"]["resources"]["devices"]:
+        if all(rule.get(key) in (*ANY, device[key]) for key in ("type", "major", "minor")):
+            named = set(rule["access"])
+            access = access | named if rule["allow"] else access - named
+    return access >= {"r", "w"}
 
 
 def _find_closed(devices: Sequence[dict[str, Any]], container: Container, plan: Plan) -> list[NodeAccess]:
