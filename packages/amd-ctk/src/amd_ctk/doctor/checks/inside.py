@@ -228,7 +228,7 @@ def check_inside_slurm(facts: Facts) -> Finding | None:
 
 @check(
     "inside-smi",
-    why="rocm-smi reads /sys, which shows all of the host in every container; rocminfo and HIP show what can be used",
+    why="/sys shows all of the host to tools that do not ask KFD; rocminfo and HIP show what can be used",
     see="explanation/access.md",
 )
 def check_inside_smi(facts: Facts) -> Finding | None:
