@@ -1,0 +1,63 @@
+"""`--gpus`, as each version of Docker and Podman passes it on; the newest of both were read and not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.explain import engine_view
+from amd_ctk.explain.container import Container
+from amd_ctk.explain.engine_view import translate_gpus
+
+NVIDIA = '{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"0","containerEdits":{"env":["A=1"]}}]}'
+
+
+@pytest.fixture
+def translate(host, amd_ctk, monkeypatch):
+    """Return a function that gives environment, devices, and whether the engine refuses."""
+    made = host()
+
+    def ask(engine, version, gpus, *, specs=()):
+        monkeypatch.setattr(engine_view, "find_version", lambda *_: version)
+        if specs:
+            amd_ctk("cdi", "generate")
+        if "nvidia" in specs:
+            Path(made.path("/etc/cdi/nvidia.json")).write_text(NVIDIA, encoding="utf-8")
+        found = translate_gpus(Container(engine=engine, gpus=gpus, image_environment=("A=1",)), made)
+        return found.container.variables, found.container.devices, bool(found.refusals)
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("version", "gpus", "specs", "expected"),
+    [
+        ((28, 2), "all", ("amd",), (["A=1"], (), True)),
+        ((28, 3), "all", ("amd",), (["A=1", "AMD_VISIBLE_DEVICES=all"], (), False)),
+        ((29, 2), "2", ("amd",), (["A=1", "AMD_VISIBLE_DEVICES=0,1"], (), False)),
+        ((29, 3), "all", ("amd",), (["A=1"], ("amd.com/gpu=all",), False)),
+        ((29, 3), "2", ("amd",), (["A=1"], ("amd.com/gpu=0", "amd.com/gpu=1"), False)),
+        ((29, 3), "device=3", ("amd",), (["A=1"], ("amd.com/gpu=3",), False)),
+        # Without a spec of AMD, and beside one of NVIDIA, it falls back to the variable.
+        ((29, 3), "all", (), (["A=1", "AMD_VISIBLE_DEVICES=all"], (), False)),
+        ((29, 3), "all", ("amd", "nvidia"), (["A=1", "AMD_VISIBLE_DEVICES=all"], (), False)),
+    ],
+)
+def test_docker_makes_a_variable_or_cdi_devices_of_it(translate, version, gpus, specs, expected):
+    assert translate("docker", version, gpus, specs=specs) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "gpus", "devices"),
+    [
+        ((4, 3), "all", ()),
+        ((5, 8), "all", ("nvidia.com/gpu=all",)),
+        ((6, 1), "all", ("amd.com/gpu=all",)),
+        # A number is a name and no count.
+        ((6, 1), "1", ("amd.com/gpu=1",)),
+        ((6, 1), "device=2", ("amd.com/gpu=device=2",)),
+    ],
+)
+def test_podman_makes_a_cdi_device_of_it(translate, version, gpus, devices):
+    assert translate("podman", version, gpus, specs=("amd",)) == (["A=1"], devices, False)
