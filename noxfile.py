@@ -175,6 +175,9 @@ def choices(session: nox.Session) -> None:
     many = {"AMD_CHOICE_CONTAINERS": "200", "AMD_CHOICE_ROUNDS": "50"}
     page = {} if session.posargs else {"AMD_CHOICE_PAGE": "docs/maintain/queue.md"}
     run_pytest(session, "tests-integration/tracker/test_choices_at_once.py", *session.posargs, env=many | page)
+    people = {"AMD_PEOPLE_ROUNDS": "50", "AMD_PEOPLE_REQUESTS": "200", "AMD_PEOPLE_WAITERS": "1000"}
+    people["AMD_PEOPLE_IDLE_SECONDS"] = "10"
+    run_pytest(session, "tests-integration/tracker/test_people_at_once.py", *session.posargs, env=people | page)
 
 
 @nox.session
