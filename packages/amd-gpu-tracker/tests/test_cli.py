@@ -339,6 +339,7 @@ def test_json_says_everything(command, sleeper):
         ],
         "has_unreadable": False,
         "tracked_number": None,
+        "drained": None,
     }
     assert document["lost"] == []
 
