@@ -130,3 +130,33 @@ def test_who_is_denied_has_nothing_and_running_jobs_go_on(system):
     system.run("pkill -x -U alice sleep")
     wait_until(lambda: "long" not in as_root(system, "queue list"))
     assert system.run(f"ls {SOCKET}", check=False).startswith("ls: cannot access")
+
+
+def test_removed_packages_end_the_wait_and_no_job(system):
+    # The root file system of these tests keeps packages from stopping what they started.
+    system.run("rm -f /usr/sbin/policy-rc.d")
+    system.run("rm -f /run/bob")
+    as_root(system, "users allow everyone")
+    system.run("systemctl enable --now amd-gpu-tracker.socket")
+    as_user(system, "alice", "run --gpus=0 --name=long -- sleep 600 >/dev/null 2>&1 &")
+    wait_until(lambda: "long" in as_root(system, "queue list"))
+    bob = "setpriv --reuid=bob --regid=bob --init-groups env AMD_CTK_HOST_ROOT=/run/shared/host"
+    job = f"{bob} amd-ctk run --gpus=0 --wait --name=later -- true >/run/bob 2>&1"
+    system.run(f"{{ {job}; echo $? >>/run/bob; }} >/dev/null 2>&1 &")
+    wait_until(lambda: "waiting for 1 GPU" in system.run("cat /run/bob"))
+
+    system.run(
+        f"export AMD_CTK_HOST_ROOT={ROOT}; dpkg --remove $(dpkg-query --show --showformat='${{Package}}\\n' 'amd*')"
+    )
+
+    wait_until(lambda: "\n12\n" in system.run("cat /run/bob"))
+    assert system.run("cat /run/bob").splitlines()[1:] == [
+        "the service that gives out GPUs is gone (see 'amd-ctk queue list', and try again)",
+        "12",
+    ]
+    assert system.run("systemctl list-units --all --no-legend 'amd-*'") == ""
+    system.run("pgrep -x -U alice sleep")
+    system.run("dpkg --force-unsafe-io --install /run/shared/*.deb")
+    assert "long" in as_root(system, "queue list")
+    system.run("pkill -x -U alice sleep")
+    wait_until(lambda: as_root(system, "queue list") == "No job waits for GPUs\n")
