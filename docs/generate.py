@@ -107,6 +107,7 @@ def cli_page() -> str:
             "standard output, messages to standard error. [Exit codes](exit-codes.md) are on their own page. `help` as",
             "a word and long options with one dash work, as in AMD's toolkit. `amd-ctk --version` prints the version",
             "in one line. `--install-completion` installs command completion for your shell (bash, zsh or fish).",
+            "Below, the first line of a block is the form of the command, and those after it are examples.",
             "",
             "Where only the distribution `amd-gpu-tracker` is installed, `amd-gpu-tracker` is the same command as",
             "`amd-ctk gpu-tracker`.",
@@ -250,7 +251,7 @@ def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
     prose, _, as_it_stands = (command.help or "").partition(VERBATIM)
     usage = as_it_stands.replace(VERBATIM, "").strip() or _usage(command, words)
     examples = (command.epilog or "").removeprefix(f"{VERBATIM}Examples:\n")
-    shown = usage if examples in ("", usage) else f"{usage}\n\n# for example\n{examples}"
+    shown = usage if examples in ("", usage) else f"{usage}\n{examples}"
     yield from (f"{'#' * depth} {words}", "", _sentences(prose), "")
     # The heading says it already.
     if shown not in (words, f"{words} COMMAND ..."):
@@ -259,7 +260,8 @@ def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
     if rows:
         yield from (*rows, "")
     for name, child in getattr(command, "commands", {}).items():
-        if not child.hidden:
+        # The page says once that `help` works everywhere.
+        if not child.hidden and name != "help":
             yield from _command_lines(child, f"{words} {name}", depth=min(depth + 1, 4))
 
 
