@@ -41,8 +41,10 @@ class Broker:
         self.say("fifo", "everyone")
 
     def say(self, order: str, *permissions: str) -> None:
-        with open(self._said, "w", encoding="utf-8") as file:
+        # The broker may read it at any moment.
+        with open(f"{self._said}.new", "w", encoding="utf-8") as file:
             file.write("\n".join((order, *permissions)))
+        os.replace(f"{self._said}.new", self._said)
 
     def start(self) -> Broker:
         self.pid = os.fork()
