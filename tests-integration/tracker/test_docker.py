@@ -325,14 +325,16 @@ def test_containers_that_a_new_engine_ends_give_their_gpus_back(engine):
     assert "exclusive" not in engine.run("0")
 
 
-def test_a_polite_stop_of_the_engine_gives_gpus_back_and_a_start_takes_them(engine):
-    container = engine.run("0", "--restart=always")
+def test_a_polite_stop_of_the_engine_gives_gpus_back_but_to_whom_a_start_starts_again(engine):
+    again, once = engine.run("0", "--restart=always"), engine.run("1")
+    assert [engine.users()[number] for number in (0, 1)] == [[again], [once]]
 
     engine.docker.halt()
-    assert engine.users()[0] == []
+    assert engine.users()[1] == []
 
     engine.docker.start()
-    wait_for(lambda: engine.users()[0] == [container])
+    wait_for(lambda: engine.users()[0] == [again])
+    assert engine.users()[1] == []
 
 
 def test_enabling_adopts_what_runs_and_a_reset_does_too(engine):
