@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from amd_gpu_tracker import Tracker
 from amdgpu_discovery.simulate import build_host
 
 
@@ -15,6 +16,15 @@ from amdgpu_discovery.simulate import build_host
 def host(tmp_path):
     """Return a function that builds the host the commands of a test serve; four MI210 if it says nothing else."""
     return lambda profile="mi210-4": build_host(tmp_path / "host", profile, with_links=False)
+
+
+@pytest.fixture
+def tracked(host):
+    """Return four MI210, of which all are exclusive."""
+    built = host()
+    Tracker(built).enable()
+    Tracker(built).set_accessibility("all", exclusive=True)
+    return built
 
 
 @pytest.fixture

@@ -20,15 +20,6 @@ NO_NAME = (
 
 
 @pytest.fixture
-def tracked(host):
-    """Return four MI210, of which all are exclusive."""
-    built = host()
-    Tracker(built).enable()
-    Tracker(built).set_accessibility("all", exclusive=True)
-    return built
-
-
-@pytest.fixture
 def start(program, tmp_path):
     """Return a function that starts amd-ctk and does not wait for its end."""
     started = []

@@ -23,15 +23,6 @@ def heard():
 
 
 @pytest.fixture
-def tracked(host):
-    """Return four MI210, of which all are exclusive."""
-    built = host()
-    Tracker(built).enable()
-    Tracker(built).set_accessibility("all", exclusive=True)
-    return built
-
-
-@pytest.fixture
 def each(tracked, amd_ctk, tmp_path):
     """Return a function that runs a job for each line of a text."""
 

@@ -127,9 +127,10 @@ def find_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
 
 def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
     try:
+        gpus = find_gpus(host)
         # Engines take a spec for the whole host.
-        require_all_gpus(find_gpus(host))
-        gpus = find_cdi_gpus(host)
+        require_all_gpus(gpus)
+        gpus = number_as_tracked(host, gpus)
     except ToolkitError as error:
         raise cannot_generate(error, "getting GPUs: ") from error
     rules = choice_rules(read_settings(host))

@@ -50,9 +50,9 @@ def match_gpus(host: Host, policy: Policy, gpus: Sequence[GpuLocation]) -> Match
     present = _by_address(read_tracked_gpus(host, gpus))
     moved = _find_moved(_by_address(policy.gpus), present)
     followed = [gpu.replace(key=moved.get(gpu.key, gpu.key)) for gpu in policy.gpus]
-    _require_same_boards(_by_address(followed), present, is_whole=not hidden_numbers(gpus))
-    is_hidden = bool(hidden_numbers(gpus))
-    tracked = [_at_last(gpu, present, is_hidden=is_hidden) for gpu in followed]
+    is_whole = not hidden_numbers(gpus)
+    _require_same_boards(_by_address(followed), present, is_whole=is_whole)
+    tracked = [_at_last(gpu, present, is_whole=is_whole) for gpu in followed]
     addresses = {gpu.pci_address for gpu in tracked}
     new = [gpu for address, board in present.items() if address not in addresses for gpu in board]
     return Match(
@@ -96,10 +96,10 @@ def _require_same_boards(
     raise GpusChanged(gpu.key for address in changed for gpu in tracked[address])
 
 
-def _at_last(gpu: TrackedGpu, present: Mapping[str, object], *, is_hidden: bool) -> TrackedGpu:
+def _at_last(gpu: TrackedGpu, present: Mapping[str, object], *, is_whole: bool) -> TrackedGpu:
     """Return a tracked GPU with since when it is lost, or that it is back."""
     is_there = gpu.pci_address in present
-    if is_there or gpu.lost_since or is_hidden:
+    if is_there or gpu.lost_since or not is_whole:
         return gpu.replace(lost_since=0) if is_there and gpu.lost_since else gpu
     return gpu.replace(lost_since=time.time())
 

@@ -33,17 +33,7 @@ TYPES: dict[str, type[Value]] = {
     value_type.__name__: value_type
     for value_type in (
         *(KernelFacts, GpuFacts, DockerFacts, CdiFacts, ToolkitFacts, PodmanFacts, EngineFileFacts, SlurmFacts),
-        *(
-            PackageFacts,
-            GpuCondition,
-            StaleContainer,
-            InsideFacts,
-            ImageFacts,
-            NodeProblem,
-            User,
-            TriedNode,
-            ContainerProcess,
-        ),
+        *(PackageFacts, StaleContainer, InsideFacts, ImageFacts, NodeProblem, User, TriedNode, ContainerProcess),
         *(GpuCondition, SpecProblem, Endpoint, DriverReleases, JobFacts, LeftContainer),
         *(NodeGpu, SlurmStatus, ProcessId, DeviceNode, DeviceNumber, Gpu, PciAddress, UnnumberedGpu),
     )

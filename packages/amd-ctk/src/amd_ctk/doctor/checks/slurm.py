@@ -44,9 +44,9 @@ def check_slurm_jobs(facts: Facts) -> Finding | None:
         return not_checked("the containers of jobs", needs="root")
     if facts.jobs.problem:
         return not_checked(f"which jobs are over: {facts.jobs.problem}", needs="squeue")
-    # One that ends just now may be saving its work.
-    for left in sorted(facts.jobs.left, key=lambda left: left.is_ending):
-        return _judge_left(left)
+    if facts.jobs.left:
+        # One that ends just now may be saving its work.
+        return _judge_left(min(facts.jobs.left, key=lambda left: left.is_ending))
     return ok("no container outlives its job") if facts.slurm.is_configured else None
 
 
