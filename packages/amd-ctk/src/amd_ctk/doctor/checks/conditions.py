@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
     from amd_ctk.doctor.facts.conditions import GpuCondition
 
-STATES_PAGE = "how-to/gpu-tracker.md#see-every-gpu-at-once"
+STATES_PAGE = "how-to/watch-gpus.md#see-every-gpu-at-once"
 
 
 @check(
@@ -31,7 +31,7 @@ def check_gpu_health(facts: Facts) -> Finding | None:
 @check(
     "gpu-lost",
     why="requests by the numbers behind a lost GPU are refused, because they would mean other GPUs than before",
-    see="how-to/gpu-tracker.md#a-gpu-is-lost",
+    see="how-to/service-gpus.md#a-gpu-is-lost",
 )
 def check_gpu_lost(facts: Facts) -> Finding | None:
     """Are all tracked GPUs still there?"""
@@ -42,7 +42,7 @@ def check_gpu_lost(facts: Facts) -> Finding | None:
 @check(
     "gpu-drained",
     why="nobody is given a drained GPU, until it is undrained",
-    see="how-to/gpu-tracker.md#drain-a-gpu",
+    see="how-to/service-gpus.md#drain-a-gpu",
 )
 def check_gpu_drained(facts: Facts) -> Finding | None:
     """Is a GPU drained?"""
