@@ -144,7 +144,7 @@ def exit_codes_page() -> str:
             "",
             NOTE,
             "Every program exits with 0 on success. On failure it prints one message on standard error and exits with",
-            "one of these codes. [Troubleshooting](../how-to/troubleshoot.md) explains the messages.",
+            "one of these codes. [Messages](messages.md) explains what the runtime prints.",
             "",
             "| code | meaning | errors in Python |",
             "|--:|---|---|",

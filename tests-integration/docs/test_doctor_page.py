@@ -1,4 +1,4 @@
-"""Every check names a page that exists, and where that is the page of troubles, its section names the check."""
+"""Every check names a page that exists, and where that lists messages or symptoms, its section names the check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from amd_ctk.doctor.run import CHECKS, check_names
 from support.documentation import read_page
 
-TROUBLES = "how-to/troubleshoot.md"
+TROUBLES = ("how-to/troubleshoot.md", "reference/messages.md")
 
 
 def headings_of(page: str) -> set[str]:
@@ -34,10 +34,12 @@ def sections_of(page: str) -> dict[str, str]:
     }
 
 
-def test_troubles_and_checks_go_together() -> None:
-    sections = sections_of(TROUBLES)
+@pytest.mark.parametrize("page", TROUBLES)
+def test_a_section_of_troubles_names_the_checks_that_lead_there(page: str) -> None:
+    sections = sections_of(page)
     places = {name: CHECKS[name].see.partition("#") for name in check_names()}
-    wanted = {(heading, name) for name, (page, _, heading) in places.items() if page == TROUBLES}
-    said = {(heading, name) for heading, text in sections.items() for name in check_names() if f"`{name}`" in text}
+    wanted = {(heading, name) for name, (where, _, heading) in places.items() if where == page}
+    named = {(heading, name) for heading, text in sections.items() for name in check_names() if f"`{name}`" in text}
 
-    assert wanted <= said
+    assert wanted
+    assert wanted <= named

@@ -44,7 +44,7 @@ def test_what_is_bad_has_a_command_and_an_exit_code(host, amd_ctk):
         "nodes  bad          /dev/kfd is missing although the driver has this device\n"
         "                    fix: sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-match=kfd\n"
         "                    why: a container's node is made after the host's\n"
-        "                    see: how-to/troubleshoot.md#the-driver-and-its-nodes\n"
+        "                    see: reference/messages.md#the-driver-and-its-nodes\n"
         "1 check: 0 ok, 1 bad, 0 notes, 0 not checked\n"
     )
 

@@ -61,7 +61,7 @@ def _judge_list(listed: int, unlisted: list[str]) -> Finding:
 @check(
     "gpu-state",
     why="a GPU that was lost or hangs in a reset answers with errors, and every program that opens it fails",
-    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+    see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_gpu_state(facts: Facts) -> Finding | None:
     """Do the GPUs answer?"""
@@ -76,7 +76,7 @@ def check_gpu_state(facts: Facts) -> Finding | None:
 @check(
     "nodes",
     why="a container's node is made after the host's",
-    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+    see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_nodes(facts: Facts) -> Finding | None:
     """Are the device nodes there, with the driver's numbers?"""

@@ -93,7 +93,7 @@ def check_inside_filters(facts: Facts) -> Finding | None:
 @check(
     "inside-gpu",
     why="the driver refuses a card that it cannot serve, and every GPU while one is being reset",
-    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+    see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_inside_gpu(facts: Facts) -> Finding | None:
     """Does the driver serve the GPUs that the container may open?"""

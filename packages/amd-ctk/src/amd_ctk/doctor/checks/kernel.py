@@ -27,7 +27,7 @@ def check_windows(facts: Facts) -> Finding | None:
 @check(
     "driver",
     why="without the driver there is no /dev/kfd, and no container has a GPU",
-    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+    see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_driver(facts: Facts) -> Finding | None:
     """Is the amdgpu driver loaded?"""
@@ -47,7 +47,7 @@ def check_driver(facts: Facts) -> Finding | None:
 @check(
     "dkms",
     why="after an update of the kernel the module of the old one cannot be loaded",
-    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+    see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_dkms(facts: Facts) -> Finding | None:
     """Has DKMS built the driver for the running kernel?"""
@@ -65,7 +65,7 @@ def check_dkms(facts: Facts) -> Finding | None:
 @check(
     "secure-boot",
     why="with Secure Boot the kernel refuses a module whose signature it does not know",
-    see="how-to/troubleshoot.md#the-driver-and-its-nodes",
+    see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_secure_boot(facts: Facts) -> Finding | None:
     """Does Secure Boot keep the driver out?"""

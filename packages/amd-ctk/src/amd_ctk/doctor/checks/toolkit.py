@@ -100,7 +100,7 @@ def check_sudo(facts: Facts) -> Finding | None:
 @check(
     "tracker",
     why="while its state cannot be read, or is of other GPUs, no container gets one",
-    see="how-to/troubleshoot.md#the-gpu-tracker",
+    see="reference/messages.md#the-gpu-tracker",
 )
 def check_tracker(facts: Facts) -> Finding | None:
     """Does the GPU Tracker know the GPUs?"""

@@ -1,4 +1,4 @@
-"""Every sentence of docs/how-to/troubleshoot.md is what the runtime really says."""
+"""Every sentence of docs/reference/messages.md is what the runtime really says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.documentation import read_page
 from support.installed import our_program
 from support.transcripts import is_match
 
-PAGE = read_page("docs/how-to/troubleshoot.md")
+PAGE = read_page("docs/reference/messages.md")
 SENTENCES = re.findall(r"^```text\n(amd-container-runtime: .*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
