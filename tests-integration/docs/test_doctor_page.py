@@ -7,22 +7,16 @@ import re
 import pytest
 
 from amd_ctk.doctor.run import CHECKS, check_names
-from support.documentation import read_page
+from support.documentation import headings_of, read_page
 
 TROUBLES = ("how-to/troubleshoot.md", "reference/messages.md")
-
-
-def headings_of(page: str) -> set[str]:
-    """Return the headings of a page as links write them."""
-    titles = re.findall(r"^#+ (.+)$", read_page(f"docs/{page}"), re.MULTILINE)
-    return {re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("name", check_names())
 def test_a_check_names_a_place_that_exists(name: str) -> None:
     page, _, heading = CHECKS[name].see.partition("#")
 
-    assert not heading or heading in headings_of(page)
+    assert not heading or heading in headings_of(read_page(f"docs/{page}"))
     assert read_page(f"docs/{page}")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.documentation import CHECKOUT, PAGES, read_page
+from support.documentation import CHECKOUT, PAGES, headings_of, read_page
 
 LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 OUTSIDE = [page for page in PAGES if not page.startswith("docs/")]
@@ -22,6 +22,13 @@ def test_links_of_the_checkout_lead_somewhere(page: str) -> None:
     lost = [link for link in relative_links(page) if not (CHECKOUT / link.partition("#")[0]).exists()]
 
     assert (relative_links(page) != [], lost) == (True, [])
+
+
+def test_sections_that_the_readme_leads_to_exist() -> None:
+    places = [link.partition("#") for link in relative_links("README.md") if "#" in link and link.partition("#")[0]]
+    lost = [f"{page}#{heading}" for page, _, heading in places if heading not in headings_of(read_page(page))]
+
+    assert (places != [], lost) == (True, [])
 
 
 @pytest.mark.parametrize("page", [page for page in OUTSIDE if page.startswith("packages/")])

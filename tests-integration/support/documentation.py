@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -31,6 +32,12 @@ PATH = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:
 
 def read_page(page: str) -> str:
     return (CHECKOUT / page).read_text(encoding="utf-8")
+
+
+def headings_of(text: str) -> set[str]:
+    """Return the headings of a page as links write them."""
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def sections(*, with_docker: bool) -> dict[str, Section]:
