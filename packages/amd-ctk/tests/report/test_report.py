@@ -8,7 +8,7 @@ import time
 import pytest
 
 from amd_ctk.report.history import ReportError, parse_since
-from amd_ctk.report.page import format_page
+from amd_ctk.report.page import MOST_BARS, Timeline, format_page
 from amd_ctk.report.text import format_csv, format_json, format_report
 from amd_ctk.report.totals import Names, make_report, split_days
 from amd_gpu_tracker.history.used import Used
@@ -26,7 +26,6 @@ USED = (
         since=MONDAY + HOUR,
         seconds=10 * HOUR,
         how="hook",
-        looks=4,
         busy=0.25,
         peak_bytes=3 << 30,
         image="rocm/pytorch",
@@ -49,6 +48,12 @@ def utc(monkeypatch):
 
 def report_of(*used, by="person"):
     return make_report(used, NAMES, by=by, **WEEK)
+
+
+def timeline_of(*used):
+    timeline = Timeline()
+    assert list(timeline.watch(used)) == [*used]
+    return timeline
 
 
 def test_a_report_by_person():
@@ -105,7 +110,7 @@ def test_a_report_about_nothing_is_one_line():
 def test_a_name_is_no_formula_of_a_spreadsheet_and_no_markup():
     names = Names(lambda _: "=cmd|' /C calc'!A0\x1b[2J", lambda _: "<script>x</script>")
     report = make_report(USED, names, by="person", **WEEK)
-    page = format_page(report, USED, names, host="h<1>")
+    page = format_page(report, timeline_of(*USED), names, host="h<1>")
 
     assert format_csv(report).splitlines()[1].startswith("'=cmd|' /C calc'!A0")
     assert "\x1b" not in format_csv(report) + format_report(report) + page
@@ -113,11 +118,20 @@ def test_a_name_is_no_formula_of_a_spreadsheet_and_no_markup():
 
 
 def test_the_page_has_a_bar_for_each_gpu_of_each_reservation_and_loads_nothing():
-    page = format_page(report_of(*USED), USED, NAMES, host="server")
+    page = format_page(report_of(*USED), timeline_of(*USED), NAMES, host="server")
 
     assert page.count("<rect ") == 4
     assert "<title>alice: c1, 2026-11-02 01:00, 10.00 h, at work 25%</title>" in page
     assert ("http" in page, "<script" in page, "@import" in page) == (False, False, False)
+
+
+def test_a_page_keeps_no_more_reservations_than_it_draws_and_says_how_many_there_are():
+    used = [USED[0]] * MOST_BARS
+    timeline = timeline_of(*used)
+    page = format_page(report_of(*used), timeline, NAMES, host="server")
+
+    assert (len(timeline.bars), page.count("<rect ")) == (MOST_BARS, MOST_BARS)
+    assert "The first 20000 of 40000 bars are shown; choose a shorter time to see all." in page
 
 
 def test_days_have_23_or_25_hours_where_clocks_are_set(monkeypatch):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amd_gpu_tracker.history.files import begin_history, make_history, read_history, remove_old, settle, stop_history
-from amd_gpu_tracker.history.used import parse_line
+from amd_gpu_tracker.history.used import parse_line, parse_lines
 from amd_gpu_tracker.records.history import LONGEST_LINE, finish, format_begun, open_path
 from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amd_gpu_tracker.records.lock import LibraryLock
@@ -50,7 +50,7 @@ def lines(state):
 
 
 def used(state):
-    return sorted(read_history(state, **ALL), key=lambda each: each.start)
+    return sorted(read_history(state, **ALL), key=lambda each: each.since)
 
 
 def test_a_reservation_that_ended_is_a_line_of_the_month_in_which_it_began(state):
@@ -129,7 +129,7 @@ def test_what_a_look_added_stays_when_the_lease_is_written_again(state):
     finish(state, state.lease_path(("", "c1")), "hook", end=1010.0)
 
     (each,) = used(state)
-    assert (each.looks, each.busy, each.peak_bytes, each.name, each.image) == (2, 0.75, 7, "n", "i")
+    assert (each.busy, each.peak_bytes, each.name, each.image) == (0.75, 7, "n", "i")
 
 
 def test_after_a_power_cut_a_reservation_ends_with_the_last_look_at_it(state):
@@ -261,8 +261,34 @@ def is_refused(content):
     return False
 
 
+ENDED = {**json.loads(format_begun(a_lease()) + "}"), "end": 1010.0, "how": "hook"}
+LOOKED = {"last": 1000.5, "looks": 2, "busy_sum": 0.5, "peak_bytes": 1 << 30, "name": "job", "image": "rocm/x"}
+NEARLY = st.one_of(
+    st.sampled_from(["", "a", 'b"c', "é", "\x1b", "power", "hook", None, True, [], [""], ["env", "api"], ['","'], "9"]),
+    st.integers(-1, 1 << 70),
+    st.floats(0, 1e13, allow_nan=False),
+    st.lists(st.text(max_size=3), max_size=3),
+)
+
+
+@settings(deadline=None, max_examples=500)
+@given(
+    fields=st.sampled_from([ENDED, {**ENDED, **LOOKED}]),
+    changes=st.dictionaries(st.sampled_from([*ENDED, *LOOKED]), NEARLY),
+    data=st.data(),
+)
+def test_a_line_says_the_same_read_with_others_and_alone(fields, changes, data):
+    text = json.dumps(
+        {**fields, **{key: value for key, value in changes.items() if key in fields}}, separators=(",", ":")
+    )
+    at = data.draw(st.integers(0, len(text)))
+    line = data.draw(st.sampled_from([text, text[:at] + text[at + 1 :], text[:at] + "0" + text[at:]])).encode()
+
+    assert [*parse_lines(b"\n" + line + b"\n\n")] == [None if is_refused(line) else parse_line(line)]
+
+
 def test_a_line_without_end_is_read_in_pieces_that_fit(state):
     with open(month(state), "wb") as file:
         file.write(b"x" * (3 * LONGEST_LINE))
 
-    assert list(read_history(state, **ALL)) == [None, None, None]
+    assert list(read_history(state, **ALL)) == [None, None]

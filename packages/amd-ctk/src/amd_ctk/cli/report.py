@@ -26,16 +26,17 @@ def report(
     The history is recorded while the GPU Tracker is enabled.
     """
     from amd_ctk.report.history import read_report
+    from amd_ctk.report.page import Timeline, write_page
     from amd_ctk.report.text import format_csv, format_json, format_report
 
     chosen = [name for name, given in (("--json", as_json), ("--csv", as_csv), ("--html", bool(html))) if given]
     if len(chosen) > 1:
         raise OptionsExcluded(*chosen[:2])
-    made, read_again, names = read_report(host_of(context), since=since, by=by, now=time.time())
+    timeline = Timeline()
+    watch = timeline.watch if html else iter
+    made, names = read_report(host_of(context), since=since, by=by, now=time.time(), watch=watch)
     if html:
-        from amd_ctk.report.page import write_page
-
-        write_page(html, made, read_again(), names)
+        write_page(html, made, timeline, names)
         print(f"Wrote {html}", file=sys.stderr)
         return
     print((format_json if as_json else format_csv if as_csv else format_report)(made), end="")

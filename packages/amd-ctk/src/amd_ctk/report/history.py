@@ -13,11 +13,13 @@ from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from amd_ctk.report.totals import Report
     from amd_gpu_tracker.history.used import Used
     from amdgpu_discovery.host import Host
+
+    History = Iterator[Used | None]
 
 SECONDS_BY_UNIT = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 MOST_DIGITS = 5
@@ -40,19 +42,17 @@ def parse_since(text: str, now: float) -> float:
         raise ReportError(f"--since {text} is neither a length of time nor a day", hint=hint) from None
 
 
-def read_report(host: Host, *, since: str, by: str, now: float) -> tuple[Report, Callable[[], list[Used]], Names]:
-    """Return the report, a function that reads its reservations once more, and the names in it."""
+def read_report(
+    host: Host, *, since: str, by: str, now: float, watch: Callable[[History], History] = iter
+) -> tuple[Report, Names]:
+    """Return the report and the names in it; the history goes through `watch`, once."""
     if by not in BY:
         raise ReportError(f"--by {by} is not known", hint=f"write one of {', '.join(BY)}")
     tracker, begin = Tracker(host), parse_since(since, now)
     _settle(tracker)
     names = find_names(host, by_number=read_settings(host).history_names == "numbers")
-    report = make_report(tracker.history(since=begin, until=now), names, by=by, since=begin, until=now)
-
-    def read_again() -> list[Used]:
-        return [used for used in tracker.history(since=begin, until=now) if used is not None]
-
-    return report, read_again, names
+    history = watch(tracker.history(since=begin, until=now))
+    return make_report(history, names, by=by, since=begin, until=now), names
 
 
 def find_names(host: Host, *, by_number: bool) -> Names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections import defaultdict
 from datetime import datetime
 from html import escape
 
@@ -12,7 +13,7 @@ from amdgpu_discovery.files import replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from amd_ctk.report.totals import Names, Report
     from amd_gpu_tracker.history.used import Used
@@ -38,20 +39,44 @@ tr { border-bottom: 1px solid var(--line); }
 """
 
 
-def write_page(path: str, report: Report, used: Sequence[Used], names: Names) -> None:
+class Timeline:
+    """The bars of a page, taken from the history while the report reads it: no more of it stays in memory."""
+
+    def __init__(self) -> None:
+        self.bars: list[tuple[Used, str]] = []
+        self.count = 0
+        self.gpus: set[str] = set()
+        self.seconds: defaultdict[int | None, float] = defaultdict(float)
+
+    def watch(self, history: Iterable[Used | None]) -> Iterator[Used | None]:
+        """Yield what the history has, and note it."""
+        for used in history:
+            if used is not None and not used.part_of:
+                self._note(used)
+            yield used
+
+    def _note(self, used: Used) -> None:
+        self.count += len(used.gpus)
+        self.gpus.update(used.gpus)
+        self.seconds[used.person] += used.gpu_seconds
+        if len(self.bars) < MOST_BARS:
+            self.bars += [(used, gpu) for gpu in used.gpus]
+
+
+def write_page(path: str, report: Report, timeline: Timeline, names: Names) -> None:
     """Write the page of this host to a file; FileError."""
-    replace_file(path, format_page(report, used, names, host=platform.node()).encode())
+    replace_file(path, format_page(report, timeline, names, host=platform.node()).encode())
 
 
-def format_page(report: Report, used: Sequence[Used], names: Names, *, host: str) -> str:
-    """Return the page; `used` are the reservations of its timeline."""
+def format_page(report: Report, timeline: Timeline, names: Names, *, host: str) -> str:
+    """Return the page."""
     title = f"GPU use of {host}, {_time(report.since)} to {_time(report.until)}"
-    colour_by_person = _colours(used, names)
+    colour_by_person = _colours(timeline, names)
     parts = [
         f"<h1>{_text(title)}</h1>",
         f"<p>{report.whole.gpu_seconds / 3600:.1f} GPU-hours, {report.whole.starts} reservations.</p>",
         '<div class="scroll">',
-        *_timeline(report, used, names, colour_by_person),
+        *_draw(report, timeline, names, colour_by_person),
         "</div><p>",
         *(
             f'<span class="key"><i style="background:{colour}"></i>{_text(person)}</span>'
@@ -67,8 +92,8 @@ def format_page(report: Report, used: Sequence[Used], names: Names, *, host: str
     )
 
 
-def _timeline(report: Report, used: Sequence[Used], names: Names, colours: dict[str, str]) -> Iterator[str]:
-    gpus = sorted({gpu for each in used for gpu in each.gpus}, key=lambda gpu: _natural(names.gpu(gpu)))
+def _draw(report: Report, timeline: Timeline, names: Names, colours: dict[str, str]) -> Iterator[str]:
+    gpus = sorted(timeline.gpus, key=lambda gpu: _natural(names.gpu(gpu)))
     row_by_gpu = {gpu: row for row, gpu in enumerate(gpus)}
     height = TOP + ROW * len(gpus) + 8
     label = "Timeline: a row for each GPU, a bar for each reservation"
@@ -82,12 +107,11 @@ def _timeline(report: Report, used: Sequence[Used], names: Names, colours: dict[
     yield from (
         f'<text x="0" y="{TOP + ROW * row + 15}">{_text(names.gpu(gpu))}</text>' for gpu, row in row_by_gpu.items()
     )
-    bars = [(each, gpu) for each in used if not each.part_of for gpu in each.gpus]
-    for each, gpu in bars[:MOST_BARS]:
+    for each, gpu in timeline.bars[:MOST_BARS]:
         yield _bar(report, each, row_by_gpu[gpu], names, colours)
     yield "</svg>"
-    if len(bars) > MOST_BARS:
-        yield f"<p>The first {MOST_BARS} of {len(bars)} bars are shown; choose a shorter time to see all.</p>"
+    if timeline.count > MOST_BARS:
+        yield f"<p>The first {MOST_BARS} of {timeline.count} bars are shown; choose a shorter time to see all.</p>"
 
 
 def _bar(report: Report, used: Used, row: int, names: Names, colours: dict[str, str]) -> str:
@@ -112,11 +136,10 @@ def _table(report: Report) -> Iterator[str]:
     yield "</table>"
 
 
-def _colours(used: Sequence[Used], names: Names) -> dict[str, str]:
-    seconds: dict[str, float] = {}
-    for each in used:
-        person = names.person(each.person)
-        seconds[person] = seconds.get(person, 0.0) + each.gpu_seconds
+def _colours(timeline: Timeline, names: Names) -> dict[str, str]:
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for uid, more in timeline.seconds.items():
+        seconds[names.person(uid)] += more
     order = sorted(seconds, key=lambda person: (-seconds[person], person))
     return {person: COLOURS[position % len(COLOURS)] for position, person in enumerate(order)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import datetime, timedelta
 
 from amdgpu_discovery.value import Value
@@ -73,17 +74,19 @@ class Names:
 
 def make_report(history: Iterable[Used | None], names: Names, *, by: str, since: float, until: float) -> Report:
     """Sum up reservations; each counts for the part of it within the time."""
-    sums: dict[str, _Sum] = {}
+    sums: defaultdict[str, _Sum] = defaultdict(_Sum)
     whole, uncertain, unreadable = _Sum(), 0, 0
     for used in history:
         if used is None:
             unreadable += 1
             continue
-        begin, end = max(used.since, since), min(used.since + used.seconds, until)
-        whole.add(used, begin, end, len(used.gpus), is_start=used.since >= since)
+        begin = used.since if used.since > since else since
+        end = used.since + used.seconds
+        end = end if end < until else until
+        whole.add(used, (end - begin) * len(used.gpus), is_start=used.since >= since)
         uncertain += not used.is_certain
-        for title, share_begin, share_end, gpus in _parts(used, names, by, begin, end):
-            sums.setdefault(title, _Sum()).add(used, share_begin, share_end, gpus, is_start=used.since >= share_begin)
+        for title, seconds, is_start in _parts(used, names, by, begin, end):
+            sums[title].add(used, seconds, is_start=is_start)
     order = sorted(sums, key=lambda title: title if by == "day" else (-sums[title].gpu_seconds, title))
     return Report(
         since=since,
@@ -96,16 +99,15 @@ def make_report(history: Iterable[Used | None], names: Names, *, by: str, since:
     )
 
 
-def _parts(used: Used, names: Names, by: str, begin: float, end: float) -> Iterator[tuple[str, float, float, int]]:
-    """Yield where a reservation counts: title, begin, end and how many GPUs."""
+def _parts(used: Used, names: Names, by: str, begin: float, end: float) -> list[tuple[str, float, bool]]:
+    """Return where a reservation counts: title, GPU-seconds, and whether it began there."""
+    is_start, gpus = used.since >= begin, len(used.gpus)
     if by == "gpu":
-        yield from ((names.gpu(gpu), begin, end, 1) for gpu in used.gpus)
-    elif by == "day":
-        yield from ((day, first, last, len(used.gpus)) for day, first, last in split_days(begin, end))
-    elif by == "image":
-        yield used.image or NOT_KNOWN, begin, end, len(used.gpus)
-    else:
-        yield names.person(used.person), begin, end, len(used.gpus)
+        return [(names.gpu(gpu), end - begin, is_start) for gpu in used.gpus]
+    if by == "day":
+        return [(day, (last - first) * gpus, used.since >= first) for day, first, last in split_days(begin, end)]
+    title = names.person(used.person) if by == "person" else used.image or NOT_KNOWN
+    return [(title, (end - begin) * gpus, is_start)]
 
 
 def split_days(begin: float, end: float) -> Iterator[tuple[str, float, float]]:
@@ -128,13 +130,13 @@ class _Sum:
         self.starts = 0
         self.peak_bytes: int | None = None
 
-    def add(self, used: Used, begin: float, end: float, gpus: int, *, is_start: bool) -> None:
+    def add(self, used: Used, seconds: float, *, is_start: bool) -> None:
         self.starts += is_start
-        if used.peak_bytes is not None:
-            self.peak_bytes = max(self.peak_bytes or 0, used.peak_bytes)
-        if used.part_of or end <= begin:
+        peak_bytes = used.peak_bytes
+        if peak_bytes is not None and (self.peak_bytes is None or peak_bytes > self.peak_bytes):
+            self.peak_bytes = peak_bytes
+        if used.part_of or seconds <= 0:
             return
-        seconds = (end - begin) * gpus
         self.gpu_seconds += seconds
         if used.busy is not None:
             self.seen_seconds += seconds

@@ -7,7 +7,7 @@ import os
 import time
 
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.history.used import parse_line
+from amd_gpu_tracker.history.used import parse_line, parse_lines
 from amd_gpu_tracker.records.history import FOUND, LONGEST_LINE, POWER, finish
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 
@@ -120,9 +120,8 @@ def _read_all(state: State) -> Iterator[Used | None]:
 def _read_month(path: str) -> Iterator[Used | None]:
     try:
         with open(path, "rb") as file:
-            while line := file.readline(LONGEST_LINE):
-                if line != b"\n":
-                    yield _parse(line)
+            while block := file.read(LONGEST_LINE):
+                yield from parse_lines(block + file.readline(LONGEST_LINE))
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {reason(error)}") from error
 
