@@ -62,7 +62,7 @@ def _be_child(begin: int, turns: Sequence[Turn], play: Callable[[Turn, Run], obj
             typer.main.get_command = functools.cache(typer.main.get_command)
             typer.main.get_group = functools.cache(typer.main.get_group)
             tracker.tracker_app = functools.cache(tracker.tracker_app)
-            # A look at how busy processes are takes two, with a quarter of a second between, in which nothing happens here.
+            # A look at how busy processes are takes two, with a pause in which nothing happens here.
             time.sleep = lambda _: None
             run = _runner(output)
             for turn in turns[begin:]:
