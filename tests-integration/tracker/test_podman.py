@@ -163,8 +163,6 @@ def started(podman, container):
 
 @pytest.mark.parametrize("how", ["crash", "podman restart"])
 def test_a_service_that_starts_again_has_its_gpu_again(tracked, podman, ctk, wait_in_line, how):
-    if not podman("--version").stdout.startswith("podman version 4."):
-        pytest.skip("what Podman 5 writes of a container's restart policy is not found: its GPUs go to who waits")
     container = tracked(0, options=("--restart=always",)).stdout.strip()
     before = started(podman, container)
     job = wait_in_line()

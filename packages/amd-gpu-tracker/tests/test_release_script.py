@@ -396,6 +396,7 @@ def test_python_is_asked_about_a_container_that_docker_starts_again(leases, shel
     ("spec", "asked"),
     [
         ({"annotations": {"io.podman.annotations.autoremove": "FALSE"}}, STATE),
+        ({"annotations": {"org.systemd.property.KillSignal": "15"}}, STATE),
         ({"annotations": {"io.podman.annotations.autoremove": "TRUE"}}, None),
         ({"linux": {"cgroupsPath": "/system.slice/web.service/libpod-payload-c1"}}, STATE),
     ],
@@ -409,8 +410,9 @@ def test_python_is_asked_about_a_container_that_podman_may_start_again(leases, s
     assert leases.run(shell=shell)[1] == asked
 
 
-def test_a_bundle_that_is_gone_keeps_nothing(leases):
-    lease = leases.write(bundle=str(leases.directory / "moby/c1"))
+@pytest.mark.parametrize("bundle", ["moby/c1", "overlay-containers/c1/userdata"])
+def test_a_bundle_that_is_gone_keeps_nothing(leases, bundle):
+    lease = leases.write(bundle=str(leases.directory / bundle))
 
     assert leases.run() == (0, None)
     assert not os.path.exists(lease)

@@ -115,7 +115,9 @@ case $bundle in
         grep -qsE '"RestartPolicy":\{"Name":"(al|un|on)' "$engine/hostconfig.json" && ask_python "$@"
         ;;
     */userdata)
-        grep -qsE 'annotations.autoremove":"FALSE"|\.service/libpod-payload-' "$bundle/config.json" && ask_python "$@"
+        # On one line; Podman 4 says FALSE of those that stay, Podman 5 nothing.
+        grep -qsvE 'annotations.autoremove":"TRUE"' "$bundle/config.json" && ask_python "$@"
+        grep -qs '\.service/libpod-payload-' "$bundle/config.json" && ask_python "$@"
         ;;
 esac
 

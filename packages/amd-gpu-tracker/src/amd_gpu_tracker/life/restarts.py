@@ -35,7 +35,7 @@ POLICIES = ("always", "unless-stopped", "on-failure")
 NEVER = "0001-01-01"
 AUTOREMOVE = "io.podman.annotations.autoremove"
 # Podman keeps its containers in one of these, in the directory of its storage: since 4.8, and before.
-SQLITE, BOLT = "db.sql", "libpod/bolt_state.db"
+SQLITE, BOLT = ("db.sql", "libpod/db.sql"), "libpod/bolt_state.db"
 LARGEST_BOLT = 64 * 1024 * 1024
 
 
@@ -109,9 +109,10 @@ def _docker_restarts(directory: str) -> bool:
 def _podman_restarts(spec: Any, lease: Lease) -> bool:
     annotations = _object(_object(spec).get("annotations"))
     storage, name = os.path.split(os.path.dirname(os.path.dirname(lease.bundle)))
-    if annotations.get(AUTOREMOVE) != "FALSE" or not name.endswith("-containers"):
+    # Podman 4 says FALSE of those that stay, Podman 5 nothing.
+    if annotations.get(AUTOREMOVE, "FALSE") != "FALSE" or not name.endswith("-containers"):
         return False
-    return _policy_in_sqlite(f"{storage}/{SQLITE}", lease.container_id) in POLICIES or (
+    return any(_policy_in_sqlite(f"{storage}/{path}", lease.container_id) in POLICIES for path in SQLITE) or (
         _policy_in_bolt(f"{storage}/{BOLT}", lease.container_id) in POLICIES
     )
 
