@@ -46,7 +46,7 @@ def shown_screen() -> list[str]:
     """Return the lines of the screen, with colours."""
     with TemporaryDirectory() as directory:
         host = _build(directory)
-        screen = Screen(host, Tracker(host))
+        screen = Screen(Tracker(host))
         output = StringIO()
         console = Console(
             file=output,

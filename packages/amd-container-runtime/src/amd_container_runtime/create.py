@@ -207,6 +207,7 @@ def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
         choice=grant.choice,
         candidates=grant.candidates,
         asked=plan.words_of_user(start.settings),
+        limits=plan.limits(start.settings),
         privileged_claims_all=start.settings.privileged_claims == "all",
     )
 

@@ -7,6 +7,7 @@ from amdgpu_discovery.errors import ToolkitError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_gpu_tracker.states.state import GpuState
+    from amd_gpu_tracker.tracker import Tracker
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
@@ -27,14 +28,22 @@ def find_listed_gpus(host: Host) -> list[Gpu]:
 
 def find_gpu_states(host: Host) -> tuple[dict[int, GpuState], list[GpuState]]:
     """Return how each GPU is, by number, and those that are lost; nothing where that cannot be found out."""
-    from amd_gpu_tracker.states.find import find_states
     from amd_gpu_tracker.states.state import LOST
 
     try:
-        states = find_states(host)
+        states = looking_tracker(host).states()
     except ToolkitError:
         return {}, []
     return {gpu.number: gpu for gpu in states if gpu.state != LOST}, [gpu for gpu in states if gpu.state == LOST]
+
+
+def looking_tracker(host: Host) -> Tracker:
+    """Return the tracker of a host that judges the health of GPUs as its settings say; SettingsError."""
+    from amd_device_spec.choice_grant import choice_rules
+    from amd_device_spec.settings import read_settings
+    from amd_gpu_tracker.tracker import Tracker
+
+    return Tracker(host, rules=choice_rules(read_settings(host)))
 
 
 def count_gpus(gpus: list[Gpu]) -> str:

@@ -28,6 +28,9 @@ image-requirements = "enforce"  # default
 gpu-groups = []  # default
 integrated-gpus = "include"  # default
 drained-in-all = "skip"  # default
+allow-sick-gpus = "no"  # default
+bad-page-limit = 0  # default
+temperature-limit = 0  # default
 users = []  # default
 queue-order = "fair"  # default
 history-days = 400  # default
@@ -77,6 +80,9 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "gpu-groups": [],
             "integrated-gpus": "include",
             "drained-in-all": "skip",
+            "allow-sick-gpus": "no",
+            "bad-page-limit": 0,
+            "temperature-limit": 0,
             "users": [],
             "queue-order": "fair",
             "history-days": 400,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker import Tracker
+from amdgpu_discovery.numbering import locate_gpus
 
 NODE = os.uname().nodename.partition(".")[0]
 
@@ -47,7 +48,7 @@ def test_a_swarm_is_not_told_of_a_drained_gpu(made, amd_ctk):
 
     answer = amd_ctk("swarm", "setup", "--no-validate")
 
-    assert "not advertised, because drained: GPU 1, 3\n" in answer.stderr
+    assert "not advertised, because drained or sick: GPU 1, 3\n" in answer.stderr
     advertised = json.loads(Path(made.path("/etc/docker/daemon.json")).read_text())["node-generic-resources"]
     assert advertised == ["AMD_GPU=0xEA35F57CC80DEB35", "AMD_GPU=0x6E32F10EFC982B4C"]
 
@@ -58,3 +59,52 @@ def test_where_nothing_is_tracked_a_drain_refuses_nothing_and_says_so(host, amd_
     assert amd_ctk("gpu-tracker", "drain", "1").stderr == (
         "the GPU Tracker is disabled, so no container is refused: run 'amd-ctk gpu-tracker enable'\n"
     )
+
+
+@pytest.fixture
+def with_a_sick_gpu(made):
+    """Return the host with GPU 1 given up by its driver, which root has not seen yet."""
+    address = locate_gpus(made)[1].pci_address
+    busy = Path(made.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}/gpu_busy_percent"))
+    busy.unlink(missing_ok=True)
+    # Reading memory of a process where nothing is mapped ends with EIO.
+    busy.symlink_to("/proc/self/mem")
+    return made
+
+
+@pytest.mark.parametrize("look", [("status",), ("top",), ("doctor",), ("gpu", "list", "--wide"), ("usage", "sample")])
+def test_every_look_of_root_makes_starts_refuse_a_sick_gpu(with_a_sick_gpu, amd_ctk, look):
+    amd_ctk(*look)
+
+    refused = amd_ctk("run", "--gpus=1", "--", "true")
+    assert "GPU 1 is sick since 20" in refused.stderr
+    assert ": reading gpu_busy_percent ends with an I/O error (" in refused.stderr
+    assert "GPU 1 is sick: reading gpu_busy_percent ends with an I/O error" in amd_ctk("gpu-tracker", "status").stderr
+
+
+def test_a_setting_gives_sick_gpus_out_at_once_and_keeps_them_at_once(with_a_sick_gpu, amd_ctk):
+    amd_ctk("status")
+    amd_ctk("config", "set", "allow-sick-gpus", "yes")
+    assert amd_ctk("run", "--gpus=1", "--", "echo", "given").stdout == "given\n"
+
+    amd_ctk("config", "unset", "allow-sick-gpus")
+    assert "GPU 1 is sick" in amd_ctk("run", "--gpus=1", "--", "true").stderr
+
+
+def test_explain_says_that_a_sick_gpu_is_refused(with_a_sick_gpu, amd_ctk):
+    Path(with_a_sick_gpu.path("/etc/docker")).mkdir(parents=True)
+    daemon = {"runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}}}
+    Path(with_a_sick_gpu.path("/etc/docker/daemon.json")).write_text(json.dumps(daemon))
+    amd_ctk("status")
+
+    told = amd_ctk("explain", "docker", "run", "--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=1", "x").stdout
+
+    assert "GPU 1 is sick since 20" in told
+
+
+def test_a_swarm_is_not_told_of_a_sick_gpu(with_a_sick_gpu, amd_ctk):
+    amd_ctk("status")
+
+    answer = amd_ctk("swarm", "setup", "--no-validate")
+
+    assert "not advertised, because drained or sick: GPU 1\n" in answer.stderr

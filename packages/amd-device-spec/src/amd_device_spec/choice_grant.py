@@ -6,6 +6,7 @@ from amd_device_spec.request import Grant
 from amdgpu_discovery.choices.candidates import find_candidates
 from amdgpu_discovery.choices.grammar import Choice, parse_choice
 from amdgpu_discovery.choices.rules import ChoiceRules
+from amdgpu_discovery.health.limits import HealthLimits
 from amdgpu_discovery.selection import ALL, split_items
 
 TYPE_CHECKING = False
@@ -38,6 +39,8 @@ def choice_rules(settings: Settings) -> ChoiceRules:
         groups=groups,
         integrated=settings.integrated_gpus == "include",
         skips_drained=settings.drained_in_all == "skip",
+        gives_sick=settings.allow_sick_gpus == "yes",
+        limits=HealthLimits(bad_pages=settings.bad_page_limit, temperature=settings.temperature_limit),
     )
 
 

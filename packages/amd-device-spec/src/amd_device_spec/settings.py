@@ -35,6 +35,7 @@ CHOICES = {
     "image-requirements": ("enforce", "warn", "ignore"),
     "integrated-gpus": ("include", "exclude"),
     "drained-in-all": ("skip", "refuse"),
+    "allow-sick-gpus": ("no", "yes"),
     "queue-order": ("fair", "fifo"),
     "history-names": ("names", "numbers"),
     "log-level": ("info", "debug", "warn", "error"),
@@ -47,9 +48,16 @@ USERS = "users"
 # Every key that takes a list, each with an example.
 LISTS = {**KINDS, GROUPS: "notebooks=0-1", USERS: "alice=1001:gpus=2"}
 # The keys that take a number, each with an example, and what it counts.
-AMOUNTS = {"swarm-vram-headroom": 300, "history-days": 90}
-UNITS = {"swarm-vram-headroom": "MiB", "history-days": "days"}
+AMOUNTS = {"swarm-vram-headroom": 300, "history-days": 90, "bad-page-limit": 64, "temperature-limit": 95}
+UNITS = {
+    "swarm-vram-headroom": "MiB",
+    "history-days": "days",
+    "bad-page-limit": "pages",
+    "temperature-limit": "degrees Celsius",
+}
 LONGEST_AMOUNT = 7
+# What says which GPUs are sick.
+SICKNESS = ("allow-sick-gpus", "bad-page-limit")
 
 
 class SettingsError(ToolkitError):
@@ -76,7 +84,10 @@ class Settings(Value):
             `warn` or `ignore`.
         gpu_groups: Groups of GPUs, `NAME=REQUEST` each, which choices and CDI devices name.
         integrated_gpus: Whether `all` and choices take an APU beside discrete GPUs: `include` or `exclude`.
-        drained_in_all: Whether `all` leaves out drained GPUs or is refused: `skip` or `refuse`.
+        drained_in_all: Whether `all` leaves out drained and sick GPUs or is refused: `skip` or `refuse`.
+        allow_sick_gpus: Whether sick GPUs are given to those who name them: `no` or `yes`.
+        bad_page_limit: How many pages of its memory may be retired before a GPU is sick; 0 for the driver's limit.
+        temperature_limit: From how many degrees Celsius on a GPU is suspect; 0 for the driver's limit.
         users: Who may reserve GPUs without root, as `amd-ctk users` writes it.
         queue_order: Who is served first: `fair`, who used least lately, or `fifo`, who came first.
         history_days: For how many days the history of reservations is kept; 0 for no day.
@@ -99,6 +110,9 @@ class Settings(Value):
     gpu_groups: tuple[str, ...] = ()
     integrated_gpus: str = "include"
     drained_in_all: str = "skip"
+    allow_sick_gpus: str = "no"
+    bad_page_limit: int = 0
+    temperature_limit: int = 0
     users: tuple[str, ...] = ()
     queue_order: str = "fair"
     history_days: int = 400

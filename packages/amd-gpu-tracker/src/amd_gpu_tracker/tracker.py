@@ -16,11 +16,12 @@ from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.state import State, clear, open_state
 from amdgpu_discovery.choices.rules import NO_RULES
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import overload
 
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.status import Status
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.refusals import Refusal
+    from amd_gpu_tracker.states.state import GpuState
     from amd_gpu_tracker.usage.looks import UsageLooks
     from amd_gpu_tracker.usage.users import Usage
     from amd_gpu_tracker.waiting.queue import Queue
     from amd_gpu_tracker.waiting.ticket import Ticket
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.health.reading import Health
     from amdgpu_discovery.host import Host
 
 
@@ -243,6 +246,39 @@ class Tracker:
 
         self._take_over()
         return read_status(self._state, self._processes)
+
+    def states(self, *, with_errors: bool = True, earlier: Iterable[GpuState] = ()) -> tuple[GpuState, ...]:
+        """Return the state of each GPU, as `find_states` with what was found `earlier`; root notes which are sick.
+
+        Starts refuse these from then on, until root has seen them well `with_errors`, or a reboot. Where that cannot be
+        written, they do not.
+        """
+        from amd_gpu_tracker.states.find import find_states
+
+        keep = partial(self._keep_sick, with_errors=with_errors)
+        limits = self._rules.limits
+        return find_states(
+            self._host,
+            processes=self._processes,
+            with_errors=with_errors,
+            earlier=earlier,
+            limits=limits,
+            note=None if self._state.is_rootless else keep,
+        )
+
+    def _keep_sick(self, health: Mapping[str, Health], *, with_errors: bool) -> None:
+        from amd_gpu_tracker.claims.draining import note_sick
+        from amdgpu_discovery.health.reading import SICK
+
+        seen = {key: "; ".join(each.reasons) if each.verdict == SICK else "" for key, each in health.items()}
+        if self._rules.gives_sick:
+            seen = dict.fromkeys(seen, "")
+        elif not with_errors:
+            # What was not asked may be what is wrong with it.
+            seen = {key: why for key, why in seen.items() if why}
+        with suppress(ToolkitError):
+            if self._state.read_policy().enabled:
+                note_sick(self._state, seen, lock=self._lock)
 
     def usage_looks(self) -> UsageLooks:
         """Return what looks at the usage of the GPUs: memory, processes, containers, and how busy they are."""

@@ -28,7 +28,7 @@ from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.states import screen
 from amdgpu_discovery.host import host_from_environment
 host = host_from_environment(os.environ)
-getattr(screen, sys.argv[1])(host, Tracker(host))
+getattr(screen, sys.argv[1])(Tracker(host))
 """
 ONCE = [sys.executable, "-c", SHOW, "print_states"]
 TOP = [sys.executable, "-c", SHOW, "watch_states"]
@@ -47,7 +47,7 @@ GPU  Model   State     VRAM              Memory  Busy  Temp   Watt  Who    What 
 3    MI300X  suspect    0 %    0.0 of 192.0 GiB   0 %  94 C  700 W  -      -              -
 4    MI300X  free       0 %    0.0 of 192.0 GiB   0 %  41 C  131 W  -      -              -
 5    MI300X  drained    0 %    0.0 of 192.0 GiB   0 %  40 C  130 W  -      -              2 d
-6    MI300X  sick       0 %    0.0 of 192.0 GiB     -  39 C  128 W  -      -              -
+6    MI300X  sick       0 %    0.0 of 192.0 GiB     -  39 C  128 W  -      -              2 h
 7    MI300X  free         -      - of 192.0 GiB     -     -      -  -      asleep         -
 {NOTES}"""
 IN_60_COLUMNS = f"""\
@@ -73,7 +73,7 @@ GPU  State     VRAM            Busy  Temp   Watt  Who    What           Since
 3    suspect    0 %  ░░░░░░░░   0 %  94 C  700 W  -      -              -
 4    free       0 %  ░░░░░░░░   0 %  41 C  131 W  -      -              -
 5    drained    0 %  ░░░░░░░░   0 %  40 C  130 W  -      -              2 d
-6    sick       0 %  ░░░░░░░░     -  39 C  128 W  -      -              -
+6    sick       0 %  ░░░░░░░░     -  39 C  128 W  -      -              2 h
 7    free         -               -     -      -  -      asleep         -
 {NOTES}"""
 IN_120_COLUMNS = f"""\
@@ -86,7 +86,7 @@ GPU  Model   State     VRAM                        Memory  Busy  Temp   Watt  Wh
 3    MI300X  suspect    0 %  ░░░░░░░░    0.0 of 192.0 GiB   0 %  94 C  700 W  -      -              -
 4    MI300X  free       0 %  ░░░░░░░░    0.0 of 192.0 GiB   0 %  41 C  131 W  -      -              -
 5    MI300X  drained    0 %  ░░░░░░░░    0.0 of 192.0 GiB   0 %  40 C  130 W  -      -              2 d
-6    MI300X  sick       0 %  ░░░░░░░░    0.0 of 192.0 GiB     -  39 C  128 W  -      -              -
+6    MI300X  sick       0 %  ░░░░░░░░    0.0 of 192.0 GiB     -  39 C  128 W  -      -              2 h
 7    MI300X  free         -                - of 192.0 GiB     -     -      -  -      asleep         -
 {NOTES}"""
 # The trend begins with the first look.
@@ -102,7 +102,7 @@ GPU  Model   State     VRAM                        Memory  Busy  Trend     Temp 
 3    MI300X  suspect    0 %  ░░░░░░░░    0.0 of 192.0 GiB   0 %         ▁  94 C  700 W  -      -              -
 4    MI300X  free       0 %  ░░░░░░░░    0.0 of 192.0 GiB   0 %         ▁  41 C  131 W  -      -              -
 5    MI300X  drained    0 %  ░░░░░░░░    0.0 of 192.0 GiB   0 %         ▁  40 C  130 W  -      -              2 d
-6    MI300X  sick       0 %  ░░░░░░░░    0.0 of 192.0 GiB     -         ▁  39 C  128 W  -      -              -
+6    MI300X  sick       0 %  ░░░░░░░░    0.0 of 192.0 GiB     -         ▁  39 C  128 W  -      -              2 h
 7    MI300X  free         -                - of 192.0 GiB     -         ▁     -      -  -      asleep         -
 {NOTES}q ends, s sorts (by number), ? helps
 """
@@ -135,7 +135,10 @@ def busy_host(host_of):
     break_file(host, gpus[6].pci_address, "gpu_busy_percent")
     Tracker(host).enable()
     reserve(host, gpus[1].key, name="1001/nightly-sweep", person=1001, since=time.time() - 3.5 * HOUR)
-    write_drains(host, [Drain(key=gpus[5].key, reason="fan swap", since=time.time() - 60 * HOUR)])
+    drained = Drain(key=gpus[5].key, reason="fan swap", since=time.time() - 60 * HOUR)
+    sick = "reading gpu_busy_percent ends with an I/O error"
+    seen = Drain(key=gpus[6].key, reason=sick, since=time.time() - 2.5 * HOUR, boot_id=Processes().boot_id)
+    write_drains(host, [drained, seen])
     return host
 
 

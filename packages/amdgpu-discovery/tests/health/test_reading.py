@@ -83,7 +83,7 @@ def test_what_a_driver_says_is_measured(host_with):
         (
             Measured(bad_pages=10, bad_page_limit=9),
             "sick",
-            ["10 pages of its memory are retired, and the driver's limit is 9"],
+            ["10 pages of its memory are retired, and the limit is 9"],
         ),
         (Measured(temperature=99.0, temperature_limit=100.0), "", []),
         (Measured(temperature=101.0, temperature_limit=100.0), "suspect", ["101 C, and its limit is 100 C"]),
@@ -113,6 +113,12 @@ def test_a_driver_that_hangs_makes_its_gpu_sick_and_the_others_are_read(host_wit
     )
     assert [health[address].verdict for address in (ADDRESSES[0], *ADDRESSES[2:])] == ["", "", ""]
     assert health[ADDRESSES[3]].measured.vram_total == 68702699520
+
+
+def test_a_gpu_for_which_there_is_no_time_is_not_known_to_be_well(host_with):
+    health = read_health(host_with({}), ADDRESSES, seconds=0.0)
+
+    assert [health[address].is_known for address in ADDRESSES[1:]] == [False, False, False]
 
 
 def test_all_drivers_that_hang_take_no_longer_than_the_limit(host_with):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from amd_device_spec.settings import (
     GROUPS,
     KINDS,
     LISTS,
+    SICKNESS,
     Settings,
     SettingsError,
     check_settings,
@@ -24,6 +25,9 @@ from amd_device_spec.settings import (
 )
 
 app = command_group("Settings of the AMD Container Toolkit")
+
+if TYPE_CHECKING:
+    from amdgpu_discovery.host import Host
 
 Key = Annotated[
     str,
@@ -84,6 +88,7 @@ def set_(
     if key == "low-level-runtime":
         check_low_level_runtime(values[0])
     _report(changed=set_setting(host_to_change(context), key, value))
+    _follow(host_of(context), key)
 
 
 @app.command()
@@ -92,6 +97,7 @@ def unset(context: typer.Context, key: Key) -> None:
     from amd_ctk.settings_file import unset_setting
 
     _report(changed=unset_setting(host_to_change(context), key))
+    _follow(host_of(context), key)
 
 
 @app.command("compile")
@@ -110,6 +116,14 @@ def compile_(context: typer.Context) -> None:
 
 def _report(*, changed: bool) -> None:
     print(f"{'Updated the config file' if changed else 'The config file is up to date'}: {CONFIG_FILE}")
+
+
+def _follow(host: Host, key: str) -> None:
+    """Look at the GPUs where a setting says which are sick: starts read what was seen."""
+    if key in SICKNESS:
+        from amd_ctk.listing import find_gpu_states
+
+        find_gpu_states(host)
 
 
 def _value(settings: Settings, key: str) -> Any:

@@ -88,10 +88,10 @@ def _print_gpus(host: Host) -> None:
 
 
 def _print_states(host: Host) -> None:
+    from amd_ctk.listing import looking_tracker
     from amd_gpu_tracker.states.screen import print_states
-    from amd_gpu_tracker.tracker import Tracker
 
-    print_states(host, Tracker(host))
+    print_states(looking_tracker(host))
 
 
 def _print_status(host: Host) -> None:

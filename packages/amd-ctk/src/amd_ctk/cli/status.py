@@ -12,8 +12,7 @@ def status(context: typer.Context) -> None:
 
     'amd-ctk top' follows it.
     """
+    from amd_ctk.listing import looking_tracker
     from amd_gpu_tracker.states.screen import print_states
-    from amd_gpu_tracker.tracker import Tracker
 
-    host = host_of(context)
-    print_states(host, Tracker(host))
+    print_states(looking_tracker(host_of(context)))

@@ -355,10 +355,10 @@ def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
 
     left = without_drained(host, gpus)
     if not left:
-        raise SwarmError("all GPUs of this host are drained", hint="'amd-ctk gpu-tracker undrain' gives them out again")
+        raise SwarmError("all GPUs of this host are drained or sick", hint="'amd-ctk status' shows them")
     if len(left) < len(gpus):
         numbers = format_numbers([gpu.number for gpu in gpus if gpu not in left])
-        print(f"not advertised, because drained: GPU {numbers}", file=sys.stderr)
+        print(f"not advertised, because drained or sick: GPU {numbers}", file=sys.stderr)
     return left
 
 

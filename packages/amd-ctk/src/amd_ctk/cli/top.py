@@ -12,8 +12,7 @@ def top(context: typer.Context) -> None:
 
     Off a terminal it is printed once. Keys: q ends, s sorts, ? helps.
     """
+    from amd_ctk.listing import looking_tracker
     from amd_gpu_tracker.states.screen import watch_states
-    from amd_gpu_tracker.tracker import Tracker
 
-    host = host_of(context)
-    watch_states(host, Tracker(host))
+    watch_states(looking_tracker(host_of(context)))

@@ -145,7 +145,15 @@ def _with_chosen_gpus(decided: StartPlan, spec: dict[str, Any], host: Host, sett
         return decided.with_gpus([preview_memory(spec, host, str(grant.vram), grant.vram.mib)])
     if grant.choice and grant.candidates:
         claims_all = settings.privileged_claims == "all" and is_privileged(spec)
-        chosen = preview_choice(spec, host, grant.choice, grant.candidates, decided.located, claims_all=claims_all)
+        chosen = preview_choice(
+            spec,
+            host,
+            grant.choice,
+            grant.candidates,
+            decided.located,
+            claims_all=claims_all,
+            limits=decided.limits(settings),
+        )
         return decided.with_gpus(chosen)
     return decided
 

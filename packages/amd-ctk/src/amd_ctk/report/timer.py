@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from amd_ctk.listing import looking_tracker
 from amd_ctk.programs import ask
 from amd_device_spec.settings import read_settings
-from amd_gpu_tracker.states.find import find_states
 from amd_gpu_tracker.states.metrics import format_state_metrics
 from amd_gpu_tracker.tracker import Tracker
 from amd_gpu_tracker.usage.documents import format_prometheus
@@ -43,14 +43,19 @@ def disable_timer(host: Host, *, history: bool) -> None:
 
 
 def take_look(host: Host) -> None:
-    """Add a look to every running reservation, and write the metrics where the node exporter is installed."""
-    tracker = Tracker(host)
+    """Look at the health of the GPUs, add a look to every running reservation, and write metrics for the node exporter.
+
+    The metrics are written where the exporter is installed.
+    """
+    tracker = looking_tracker(host)
     usage = tracker.take_look(keep_days=read_settings(host).history_days)
-    if host.stat(TEXTFILES) is None:
-        return
-    waiting = [ticket.since for ticket in tracker.waiting()]
-    states = format_state_metrics(find_states(host), waiting_since=waiting, now=time.time())
-    replace_file(host.path(METRICS), f"{format_prometheus(usage)}\n{states}\n".encode(), mode=0o644)
+    has_exporter = host.stat(TEXTFILES) is not None
+    # Where nobody reads the counters, the driver is asked for them only to see whether a sick GPU is well again.
+    states = tracker.states(with_errors=has_exporter or any(gpu.sick for gpu in tracker.status().gpus))
+    if has_exporter:
+        waiting = [ticket.since for ticket in tracker.waiting()]
+        metrics = format_state_metrics(states, waiting_since=waiting, now=time.time())
+        replace_file(host.path(METRICS), f"{format_prometheus(usage)}\n{metrics}\n".encode(), mode=0o644)
 
 
 def _switch(verb: str) -> None:

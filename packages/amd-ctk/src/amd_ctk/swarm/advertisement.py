@@ -53,13 +53,13 @@ def read_advertisement(host: Host, gpus: Sequence[Gpu], config_path: str) -> Adv
 
 def _find_drained(host: Host, gpus: Sequence[Gpu], advertisement: Advertisement) -> list[str]:
     """Return a sentence for each GPU that is offered to tasks in vain."""
-    drained = {drain.key for drain in read_drains(host)}
-    numbers = [gpu.number for gpu in gpus if gpu.key in drained]
+    word_by_key = {drain.key: "sick" if drain.is_sick else "drained" for drain in read_drains(host)}
+    words = {gpu.number: word_by_key[gpu.key] for gpu in gpus if gpu.key in word_by_key}
     return [
-        f"GPU {gpu.number} is drained and advertised, so tasks that get it are refused"
+        f"GPU {gpu.number} is {words[gpu.number]} and advertised, so tasks that get it are refused"
         " (run 'amd-ctk swarm setup' again)"
         for gpu in advertisement.gpus
-        if gpu.number in numbers and gpu.resources
+        if gpu.number in words and gpu.resources
     ]
 
 

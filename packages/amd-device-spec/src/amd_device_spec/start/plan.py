@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from amd_device_spec.settings import Settings
     from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
+    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
     # Returns by the path of each node that would be closed what is bound in its place.
@@ -78,6 +79,14 @@ class StartPlan(Value):
         from amd_device_spec.choice_grant import choice_rules
 
         return choice_rules(settings).words_behind(self.request.visible, self.grant.choice)
+
+    def limits(self, settings: Settings) -> HealthLimits | None:
+        """Return by which limits the tracker judges the GPUs that it chooses among; None where it chooses none."""
+        if not self.grant.candidates:
+            return None
+        from amd_device_spec.choice_grant import choice_rules
+
+        return choice_rules(settings).limits
 
     def request_without_drained(self, settings: Settings) -> str:
         """Return the request by which a user asks for all GPUs, where that leaves out drained ones; "" for others."""

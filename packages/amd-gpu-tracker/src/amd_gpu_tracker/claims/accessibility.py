@@ -68,7 +68,7 @@ def change_accessibility(
     # Before the lock is taken: what users wrote must not make others wait for it.
     is_chosen = choice is not None and choice.needs_tracker
     users = read_user_leases(state, processes) if exclusive or is_chosen else UserLeases()
-    verdicts = _read_verdicts(state.host) if is_chosen else {}
+    verdicts = _read_verdicts(state.host, rules) if is_chosen else {}
     state.prepare()
     with lock(state.lock_path):
         policy = state.read_policy()
@@ -123,12 +123,12 @@ def _choose(
     return tuple(choose_now(state, choice, candidates, others, processes=processes, verdicts=verdicts))
 
 
-def _read_verdicts(host: Host) -> dict[int, Verdict]:
+def _read_verdicts(host: Host, rules: ChoiceRules) -> dict[int, Verdict]:
     """Return how GPUs are; before the lock is taken, because a driver that hangs must not make others wait for it."""
     from amd_gpu_tracker.claims.verdicts import read_verdicts
     from amdgpu_discovery.discover import find_gpus
 
-    return read_verdicts(host, find_gpus(host))
+    return read_verdicts(host, find_gpus(host), rules.limits)
 
 
 def _share_what_users_took(

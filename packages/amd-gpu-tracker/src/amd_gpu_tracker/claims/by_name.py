@@ -53,6 +53,7 @@ def reserve_by_name(
         person=person,
         until=until,
         is_waiting=is_waiting,
+        limits=rules.limits,
     )
     if choice:
         chosen = reserve_choice(state, claim, choice, wanted, processes=processes, lock=lock)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
 # Why a rootless container cannot have a GPU: other users would not see its reservation.
@@ -89,7 +90,7 @@ def reserve_choice(
     require_tracking(state.read_policy(), choice)
     # Before the lock is taken: what users wrote, or a driver that hangs, must not make others wait for it.
     others = read_other_leases(state, processes)
-    verdicts = read_verdicts(state.host, gpus)
+    verdicts = read_verdicts(state.host, gpus, claim.limits)
     state.prepare()
     with lock(state.lock_path):
         stamp, policy = read_current_policy(state, processes)
@@ -125,6 +126,7 @@ def choose_now(
     *,
     processes: Processes,
     verdicts: Mapping[int, Verdict] | None = None,
+    limits: HealthLimits | None = None,
 ) -> list[Gpu]:
     """Return what a choice would take now; nothing is reserved or written. Errors as `reserve_choice`.
 
@@ -136,7 +138,7 @@ def choose_now(
     policy = match_gpus(state.host, policy, locate_gpus(state.host)).policy
     scan = scan_leases(state, processes, state.lease_paths())
     require_readable(scan.unreadable)
-    verdicts = read_verdicts(state.host, gpus) if verdicts is None else verdicts
+    verdicts = read_verdicts(state.host, gpus, limits) if verdicts is None else verdicts
     users = find_users(gpus, policy, scan, others, is_rootless=state.is_rootless)
     candidates = with_verdicts(users, verdicts, read_drains(state.host))
     chosen = choose(candidates, choice)

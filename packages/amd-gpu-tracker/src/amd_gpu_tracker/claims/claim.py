@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.health.limits import HealthLimits
 
     # Given the path of the lock file, holds the tracker's lock.
     Lock = Callable[[str], AbstractContextManager[None]]
@@ -56,6 +57,8 @@ class Claim(Value):
     # Whose it is, and when it ends by itself; as in the lease.
     person: int | None = None
     until: float = 0.0
+    # By which limits a choice judges the health of GPUs; None for the driver's.
+    limits: HealthLimits | None = None
     # It is tried again and again, and that is nothing to write down.
     is_waiting: bool = False
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import ProcessId
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu, GpuLocation
+    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
 # Noting a privileged container is not worth a longer wait.
@@ -158,6 +159,7 @@ def claim_container(
     choice: Choice | None = None,
     candidates: Sequence[Gpu] = (),
     asked: Sequence[str] = (),
+    limits: HealthLimits | None = None,
     privileged_claims_all: bool = False,
     source: str = "",
     run_directory: str = "",
@@ -167,7 +169,8 @@ def claim_container(
     `granted` are the GPUs that its request was granted, of generic resource `kinds` where Swarm chose them; those that
     its spec opens are claimed beside them. `located` are all GPUs of the host, if they were located already. With
     `vram_mb` a GPU with that many MiB of free memory is chosen and reserved at once: GpusRefused where there is none.
-    So are the GPUs of a `choice` among `candidates`, if there are any: these are the GPUs that fit.
+    So are the GPUs of a `choice` among `candidates`, if there are any: these are the GPUs that fit, and `limits` say
+    which of them are well.
     `asked` is in which words a user asked: NumbersChanged where a number there meant another GPU before one was lost.
     With `privileged_claims_all` a privileged container claims every GPU, not only those that it was given.
     `source` says how GPUs came into the spec, where the caller knows: BY_CDI, BY_DEVICE.
@@ -191,6 +194,7 @@ def claim_container(
             ways=(BY_ENVIRONMENT,),
             asked=asked,
             is_privileged=privileged,
+            limits=limits,
         )
         claim, is_reserved = claim_chosen(state, claim, choice, candidates, located, processes=processes)
         return ContainerClaim(state, claim, processes, is_reserved=is_reserved)

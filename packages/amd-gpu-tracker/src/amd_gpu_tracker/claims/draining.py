@@ -1,4 +1,4 @@
-"""Drain GPUs: nobody is given one of them any more, whoever has one keeps it."""
+"""Drain GPUs, and note sick ones: nobody is given one of them any more, whoever has one keeps it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from amd_gpu_tracker import may_be_draining
 from amd_gpu_tracker.claims.claim import refused
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, read_drains, write_drains
+from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, read_drains, this_boot, write_drains
 from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.choices.grammar import parse_choice
 from amdgpu_discovery.numbering import locate_gpus
@@ -15,7 +15,7 @@ from amdgpu_discovery.selection import ALL, resolve, select_gpus, split_items
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
     from typing import TypeVar
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
 
 HINT = "'amd-ctk gpu-tracker undrain' ends it"
+SICK_HINT = "'sudo amd-ctk status' looks again, and the setting allow-sick-gpus gives it out"
 
 
 def drain(state: State, request: str, *, reason: str, until: float, by: int, lock: Lock) -> list[GpuLocation]:
@@ -34,10 +35,10 @@ def drain(state: State, request: str, *, reason: str, until: float, by: int, loc
     with _locked(state, lock):
         refuse_old_numbers(state.host, [request])
         gpus = select_gpus(locate_gpus(state.host), request)
-        told = reason[:LONGEST_REASON]
-        drains = {each.key: each for each in read_drains(state.host)}
+        told, keys = reason[:LONGEST_REASON], {gpu.key for gpu in gpus}
+        kept = [each for each in read_drains(state.host) if each.is_sick or each.key not in keys]
         new = (Drain(key=gpu.key, reason=told, since=time.time(), until=until, by=by) for gpu in gpus)
-        write_drains(state.host, {**drains, **{each.key: each for each in new}}.values())
+        write_drains(state.host, (*kept, *new))
     return list(gpus)
 
 
@@ -45,29 +46,62 @@ def undrain(state: State, request: str, *, lock: Lock) -> list[GpuLocation]:
     """Give out the GPUs that a request names again, and return those that were drained. RequestError."""
     with _locked(state, lock):
         refuse_old_numbers(state.host, [request])
-        drains = {each.key: each for each in read_drains(state.host)}
-        gpus = [gpu for gpu in select_gpus(locate_gpus(state.host), request) if gpu.key in drains]
+        drains = read_drains(state.host)
+        drained = {each.key for each in drains if not each.is_sick}
+        gpus = [gpu for gpu in select_gpus(locate_gpus(state.host), request) if gpu.key in drained]
         if gpus:
             keys = {gpu.key for gpu in gpus}
-            write_drains(state.host, [each for key, each in drains.items() if key not in keys])
+            write_drains(state.host, [each for each in drains if each.is_sick or each.key not in keys])
     return gpus
 
 
+def note_sick(state: State, seen: Mapping[str, str], *, lock: Lock) -> None:
+    """Write down which GPUs are sick, so that starts refuse them, and which are not any more.
+
+    `seen` is what is wrong with each GPU by its key, "" where it is well; what was known of others stays.
+    """
+    if _with_seen(read_drains(state.host), seen) is None:
+        return
+    with _locked(state, lock):
+        if (noted := _with_seen(read_drains(state.host), seen)) is not None:
+            write_drains(state.host, noted)
+
+
+def _with_seen(drains: Sequence[Drain], seen: Mapping[str, str]) -> list[Drain] | None:
+    """Return what is to be written after GPUs were looked at, None where that is there already."""
+    before = {each.key: each for each in drains if each.is_sick}
+    if all(why == (before[key].reason if key in before else "") for key, why in seen.items()):
+        return None
+    now, boot_id = time.time(), this_boot()
+    sick = {
+        key: Drain(key=key, reason=why, since=before[key].since if key in before else now, boot_id=boot_id)
+        for key, why in seen.items()
+        if why
+    }
+    kept = [each for each in drains if not each.is_sick or each.key not in seen]
+    return [*kept, *sick.values()]
+
+
 def refuse_drained(state: State, claim: Claim) -> None:
-    """Raise GpusRefused where a claim is for a drained GPU; the caller holds the lock."""
-    if why := why_drained(state.host, claim.wanted):
-        raise refused(state, claim, why, hint=HINT)
+    """Raise GpusRefused where a claim is for a drained or sick GPU; the caller holds the lock."""
+    why, hint = why_drained(state.host, claim.wanted)
+    if why:
+        raise refused(state, claim, why, hint=hint)
 
 
-def why_drained(host: Host, gpus: Sequence[GpuLocation]) -> str:
-    """Return which of some GPUs are drained, by whom and why; "" where none is."""
-    drains = {each.key: each for each in read_drains(host)}
-    drained = [gpu for gpu in gpus if gpu.key in drains]
-    return _message(drained, drains[drained[0].key]) if drained else ""
+def why_drained(host: Host, gpus: Sequence[GpuLocation]) -> tuple[str, str]:
+    """Return which of some GPUs are drained or sick, and why, and what to do about it; "" where none is."""
+    wanted = {gpu.key for gpu in gpus}
+    drains = [each for each in read_drains(host) if each.key in wanted]
+    if not drains:
+        return "", ""
+    first = drains[0]
+    keys = {each.key for each in drains if each.is_sick == first.is_sick}
+    return _message([gpu for gpu in gpus if gpu.key in keys], first), SICK_HINT if first.is_sick else HINT
 
 
 def skip_drained(host: Host, request: str, gpus: Sequence[AnyGpu]) -> Sequence[AnyGpu]:
-    """Return what a request gives, without drained GPUs that it means by `all` alone; everything where that is all."""
+    """Return what a request gives, without drained and sick GPUs that only its `all` means; all, where all are."""
     if ALL not in request.lower() or not may_be_draining(host):
         return gpus
     named = [item for item in split_items(request) if item.lower() != ALL and parse_choice(item) is None]
@@ -85,6 +119,10 @@ def without_drained(host: Host, gpus: Sequence[AnyGpu]) -> list[AnyGpu]:
 def _message(gpus: Sequence[GpuLocation], drained: Drain) -> str:
     numbers = " and ".join(str(gpu.number) for gpu in gpus)
     what = f"GPUs {numbers} are" if len(gpus) > 1 else f"GPU {numbers} is"
+    if drained.is_sick:
+        from amd_gpu_tracker.show.table import format_time
+
+        return f"{what} sick since {format_time(drained.since)}: {drained.reason}"
     return f"{what} drained{_say_by(drained.by)}{f': {drained.reason}' if drained.reason else ''}"
 
 

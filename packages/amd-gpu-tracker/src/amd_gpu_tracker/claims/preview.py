@@ -7,7 +7,7 @@ from amd_gpu_tracker.claims.claim import HOW_TO_RESERVE, RESERVED_ONLY
 from amd_gpu_tracker.claims.conflicts import called, refusal, require_readable
 from amd_gpu_tracker.claims.container import require_no_devices
 from amd_gpu_tracker.claims.container_choice import require_nothing_given
-from amd_gpu_tracker.claims.draining import HINT, why_drained
+from amd_gpu_tracker.claims.draining import why_drained
 from amd_gpu_tracker.claims.hook_entries import release_hook
 from amd_gpu_tracker.claims.vram import choose_gpu, free_vram, require_enabled
 from amd_gpu_tracker.errors import GpusRefused
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.status import ContainerUse, GpuUse
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu, GpuLocation
+    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
 
@@ -59,13 +60,14 @@ def preview_choice(
     located: Sequence[GpuLocation],
     *,
     claims_all: bool,
+    limits: HealthLimits | None = None,
 ) -> list[GpuLocation]:
     """Return the GPUs that would be chosen among candidates; RequestError, GpusRefused, TrackerNeeded."""
     require_nothing_given(choice, spec, located, claims_all=claims_all)
     state = open_state(host, read_environment())
     processes = Processes()
     others = read_other_leases(state, processes)
-    chosen = choose_now(state, choice, candidates, others, processes=processes)
+    chosen = choose_now(state, choice, candidates, others, processes=processes, limits=limits)
     numbers = {gpu.number for gpu in chosen}
     return [gpu for gpu in located if gpu.number in numbers]
 
@@ -78,8 +80,9 @@ def preview_refusal(
         uses = {use.number: use for use in read_status(State(host), Processes()).gpus}
         if uses:
             refuse_old_numbers(host, asked)
-        if uses and (why := why_drained(host, wanted)):
-            return GpusRefused(why, hint=HINT)
+        why, hint = why_drained(host, wanted) if uses else ("", "")
+        if why:
+            return GpusRefused(why, hint=hint)
     except ToolkitError as error:
         return error
     taken = [gpu.number for gpu in wanted if _is_taken(uses.get(gpu.number), container_id)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.verdicts import read_verdicts
-from amd_gpu_tracker.states.use import format_use
+from amd_gpu_tracker.states.use import format_use, read_gpu_uses
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.health.reading import read_health
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,5 +21,6 @@ def say_unreserved_use(state: State, claim: Claim) -> list[str]:
     others = [path for path in state.lease_paths() if path != own]
     free = {gpu.key for gpu in claim.wanted if not any(state.may_name(path, [gpu.key.encode()]) for path in others)}
     gpus = [gpu for gpu in find_gpus(state.host) if gpu.key in free]
-    uses = {number: verdict.use for number, verdict in read_verdicts(state.host, gpus).items()}
+    health = read_health(state.host, [str(gpu.pci_address) for gpu in gpus], with_errors=False)
+    uses = read_gpu_uses(state.host, gpus, health)
     return [f"GPU {gpu.number} is {format_use(uses[gpu.number], ())}" for gpu in gpus if uses[gpu.number].is_used]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
+from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.health.reading import SICK, Health, read_health
 from amdgpu_discovery.value import Value
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.drains import Drain
     from amd_gpu_tracker.states.use import GpuUse
     from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
 
@@ -24,9 +26,9 @@ class Verdict(Value):
     use: GpuUse
 
 
-def read_verdicts(host: Host, gpus: Sequence[Gpu]) -> dict[int, Verdict]:
+def read_verdicts(host: Host, gpus: Sequence[Gpu], limits: HealthLimits | None = None) -> dict[int, Verdict]:
     """Return by number how GPUs are, in bounded time and from sysfs alone: /proc is walked to name programs only."""
-    health = read_health(host, [str(gpu.pci_address) for gpu in gpus])
+    health = read_health(host, [str(gpu.pci_address) for gpu in gpus], limits=limits or NO_LIMITS)
     uses = read_gpu_uses(host, gpus, health)
     return {
         gpu.number: Verdict(health=health.get(str(gpu.pci_address), Health()), use=uses[gpu.number]) for gpu in gpus
@@ -37,7 +39,7 @@ def with_verdicts(
     candidates: Iterable[Candidate], verdicts: Mapping[int, Verdict], drains: Iterable[Drain]
 ) -> list[Candidate]:
     """Return candidates with what keeps each from being chosen, or lets it come last."""
-    drain_by_key = {drain.key: drain for drain in drains}
+    drain_by_key = {drain.key: drain for drain in reversed([*drains])}
     return [_judged(each, verdicts[each.gpu.number], drain_by_key.get(each.gpu.key)) for each in candidates]
 
 
@@ -58,7 +60,8 @@ def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Cand
     if verdict.health.verdict == SICK:
         return candidate.replace(obstacle=f"sick: {reasons}")
     if drain is not None:
-        return candidate.replace(obstacle=f"drained{f': {drain.reason}' if drain.reason else ''}")
+        what = "sick" if drain.is_sick else "drained"
+        return candidate.replace(obstacle=f"{what}{f': {drain.reason}' if drain.reason else ''}")
     # Whoever has reserved it is who uses it.
     if verdict.use.is_used and not (candidate.users or candidate.shares):
         return candidate.replace(doubt=format_use(verdict.use, ()))

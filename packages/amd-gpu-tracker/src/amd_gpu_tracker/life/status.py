@@ -67,6 +67,8 @@ class GpuUse(Value):
         tracked_number: The number that it had when GPUs were tracked, where another GPU has been lost since, so that it
             is another one; None otherwise. Requests by its number are refused then.
         drained: Why nobody is given it, "" where nobody said; None where it is not drained.
+        sick: What is wrong with it, where root has seen that its driver gives it up, so that nobody is given it; ""
+            otherwise.
     """
 
     number: int
@@ -77,6 +79,7 @@ class GpuUse(Value):
     has_unreadable: bool = False
     tracked_number: int | None = None
     drained: str | None = None
+    sick: str = ""
 
 
 class LostGpu(GpuUse):
@@ -140,7 +143,7 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
     uses_by_key = _uses_by_key(leases)
     exclusive_keys = match.policy.exclusive_keys
     tracked_number = {gpu.key: number for number, gpu in enumerate(match.policy.gpus)}
-    drained = _drained_by_key(state)
+    drained, sick = _drained_and_sick(state)
     uses = tuple(
         GpuUse(
             number=gpu.number,
@@ -151,6 +154,7 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
             has_unreadable=scan.may_be_used(gpu.key),
             tracked_number=None if tracked_number[gpu.key] == gpu.number else tracked_number[gpu.key],
             drained=drained.get(gpu.key),
+            sick=sick.get(gpu.key, ""),
         )
         for gpu in gpus
     )
@@ -167,12 +171,15 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
     return status, leases
 
 
-def _drained_by_key(state: State) -> dict[str, str]:
+def _drained_and_sick(state: State) -> tuple[dict[str, str], dict[str, str]]:
+    """Return why GPUs are drained, and what is wrong with sick ones, by key."""
     if not state.has_drains:
-        return {}
+        return {}, {}
     from amd_gpu_tracker.records.drains import read_drains
 
-    return {drain.key: drain.reason for drain in read_drains(state.host)}
+    drains = read_drains(state.host)
+    drained = {each.key: each.reason for each in drains if not each.is_sick}
+    return drained, {each.key: each.reason for each in drains if each.is_sick}
 
 
 def _lost_gpu(host: Host, number: int, gpu: TrackedGpu, containers: tuple[ContainerUse, ...]) -> LostGpu:

@@ -1,4 +1,7 @@
-"""Which GPUs are drained: given to nobody until they are undrained. A file of its own, which most hosts do not have."""
+"""Which GPUs are given to nobody: drained until they are undrained, or seen to be sick until they are seen to be well.
+
+A file of its own, which most hosts do not have: a container start reads this and no health.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from amd_gpu_tracker import DRAINS_FILE, POLICY_DIRECTORY
 from amd_gpu_tracker.errors import StateError, unreadable
 from amd_gpu_tracker.records.lease import NEVER, VERSION, LaterVersion, require_version
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import make_directories, replace_file
+from amdgpu_discovery.files import make_directories, read_file, replace_file
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value, split_unknown
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 LONGEST_REASON = 200
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Drain(Value):
@@ -28,10 +32,12 @@ class Drain(Value):
 
     Attributes:
         key: `GpuLocation.key` of the GPU.
-        reason: What the administrator said; "" where nothing.
+        reason: What the administrator said, "" where nothing; of a sick GPU what is wrong with it.
         since: From when on, in seconds since 1970 (UTC).
         until: When it ends by itself; 0 where it does not.
         by: Uid of who asked for it; None where that is not known.
+        boot_id: The boot in which the GPU was seen to be sick, which is all that this counts for; "" where somebody
+            drained it.
     """
 
     key: str
@@ -39,12 +45,18 @@ class Drain(Value):
     since: float
     until: float = 0
     by: int | None = None
+    boot_id: str = ""
     # Keys of later versions with what they say.
     unknown: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def is_sick(self) -> bool:
+        """Return whether the GPU is sick, and nobody drained it."""
+        return bool(self.boot_id)
+
 
 def read_drains(host: Host, *, now: float | None = None) -> tuple[Drain, ...]:
-    """Return the drains that have not ended; StateError where the file cannot be understood."""
+    """Return what has not ended of drained GPUs, then of sick ones; StateError where the file cannot be understood."""
     path = host.path(DRAINS_FILE)
     try:
         content = read_plain_file(path)[0]
@@ -59,7 +71,14 @@ def read_drains(host: Host, *, now: float | None = None) -> tuple[Drain, ...]:
         hint = "install that toolkit again" if is_later else "fix it, or delete it to drain no GPU"
         raise StateError(f"{path} cannot be understood: {error}", hint=hint, is_later=is_later) from error
     moment = time.time() if now is None else now
-    return tuple(drain for drain in drains if not drain.until or drain.until > moment)
+    drained = [each for each in drains if not each.is_sick and (not each.until or each.until > moment)]
+    sick = [each for each in drains if each.is_sick]
+    return (*drained, *(each for each in sick if each.boot_id == this_boot()))
+
+
+def this_boot() -> str:
+    """Return the kernel's name for this boot: what a GPU was before says nothing of it."""
+    return read_file(BOOT_ID).decode().strip()
 
 
 def write_drains(host: Host, drains: Iterable[Drain]) -> None:
@@ -95,7 +114,8 @@ def _parse(document: dict[str, Any]) -> list[Drain]:
 def _parse_drain(fields: dict[str, Any]) -> Drain:
     drain = Drain(**split_unknown(fields, Drain))
     times = (drain.since, drain.until)
-    is_sound = type(drain.key) is str and type(drain.reason) is str and type(drain.by) in (int, type(None))
+    is_sound = all(type(each) is str for each in (drain.key, drain.reason, drain.boot_id))
+    is_sound = is_sound and type(drain.by) in (int, type(None))
     if not is_sound or not all(type(each) in (int, float) and 0 <= each < NEVER for each in times):
         raise ValueError("a field of a drained GPU is not of the right kind")
     return drain

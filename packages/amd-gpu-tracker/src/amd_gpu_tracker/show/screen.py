@@ -86,17 +86,18 @@ def _look(tracker: Tracker, console: Console, *, wide: bool) -> Page:
 
 
 def _notes(status: Status) -> tuple[str, ...]:
-    """Return what could not be read, what is lost or drained, and who can reach all GPUs."""
+    """Return what could not be read, what is lost, drained or sick, and who can reach all GPUs."""
     drained = (
         f"GPU {gpu.number} is drained{f': {gpu.drained}' if gpu.drained else ''}"
         for gpu in status.gpus
         if gpu.drained is not None
     )
+    sick = (f"GPU {gpu.number} is sick: {gpu.sick}" for gpu in status.gpus if gpu.sick)
     privileged = (
         f"container {use.container_id} is privileged: it can reach all GPUs, exclusive ones too"
         for use in status.privileged
     )
-    return (*status.problems, *map(_say_lost, status.lost), *_say_numbers(status), *drained, *privileged)
+    return (*status.problems, *map(_say_lost, status.lost), *_say_numbers(status), *drained, *sick, *privileged)
 
 
 def _say_lost(gpu: LostGpu) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.processes import Processes
@@ -15,12 +16,13 @@ from amd_gpu_tracker.states.state import LOST, GpuState, decide_state
 from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
 from amd_gpu_tracker.usage.process_users import read_user_names
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.health.reading import Health, read_health
 from amdgpu_discovery.models import model_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from amd_gpu_tracker.life.status import GpuUse as TrackedUse
     from amd_gpu_tracker.life.status import LostGpu
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.states.state import GpuProcess
     from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
 
@@ -37,31 +40,45 @@ def find_states(
     processes: Processes | None = None,
     with_errors: bool = True,
     earlier: Iterable[GpuState] = (),
+    limits: HealthLimits = NO_LIMITS,
+    note: Callable[[Mapping[str, Health]], object] | None = None,
 ) -> tuple[GpuState, ...]:
     """Return the state of each GPU, lost ones too, in the order in which GPUs are tracked; nothing is changed.
 
     `processes` is what tells which processes live; by default those of this machine. `with_errors` reads the counters
     of errors too, which asks the hardware: a screen that looks every second says False but for its first look, and
-    hands in what it found `earlier`. Errors as `locate_gpus`; StateError where the tracker's files cannot be
-    understood.
+    hands in what it found `earlier`. `limits` are from where on a GPU is not well. `note` is called with how GPUs are,
+    by their keys, without those that were not asked; what is noted of sick ones is read after that. Errors as
+    `locate_gpus`; StateError where the tracker's files cannot be understood.
     """
     known = {gpu.pci_address: gpu.health for gpu in earlier}
-    return _States(open_state(host, os.environ), processes or Processes(), known, with_errors=with_errors).find()
+    health = partial(read_health, host, with_errors=with_errors, earlier=known, limits=limits)
+    return _States(open_state(host, os.environ), processes or Processes(), health, note).find()
 
 
 class _States:
     """What there is to join."""
 
-    def __init__(self, state: State, processes: Processes, earlier: Mapping[str, Health], *, with_errors: bool) -> None:
+    def __init__(
+        self,
+        state: State,
+        processes: Processes,
+        read: Callable[[list[str]], dict[str, Health]],
+        note: Callable[[Mapping[str, Health]], object] | None,
+    ) -> None:
         host = state.host
         self._gpus = find_gpus(host)
         status = read_status(state, processes)
         self._tracked = {use.number: use for use in status.gpus}
         self._lost = status.lost
-        self._drains = {drain.key: drain for drain in read_drains(host)}
         self._processes = find_gpu_processes(host, self._gpus)
         addresses = [str(gpu.pci_address) for gpu in self._gpus]
-        self._health = read_health(host, addresses, with_errors=with_errors, earlier=earlier)
+        self._health = read(addresses)
+        if note:
+            note({gpu.key: health for gpu in self._gpus if (health := self._health[str(gpu.pci_address)]).is_known})
+        drains = read_drains(host)
+        self._drains = {each.key: each for each in drains if not each.is_sick}
+        self._sick = {each.key: each for each in drains if each.is_sick}
         self._uses = read_gpu_uses(host, self._gpus, self._health)
         containers = [use for tracked in status.tracked for use in tracked.containers]
         self._names: Mapping[str, str] = find_container_names(containers)
@@ -74,12 +91,13 @@ class _States:
 
     def _state_of(self, gpu: Gpu) -> GpuState:
         tracked, use = self._tracked.get(gpu.number), self._uses[gpu.number]
-        processes, drain = self._processes[gpu.number], self._drains.get(gpu.key)
+        processes, drain, sick = self._processes[gpu.number], self._drains.get(gpu.key), self._sick.get(gpu.key)
         health = self._health.get(str(gpu.pci_address), Health())
         containers = tracked.containers if tracked else ()
         state, reason = decide_state(
             health,
             drain,
+            sick,
             is_reserved=bool(containers) or bool(tracked and tracked.has_unreadable),
             is_used=use.is_used,
             use=format_use(use, processes),
@@ -94,7 +112,7 @@ class _States:
             model=model_of(gpu),
             state=state,
             reason=reason,
-            since=_since(drain, containers[0].since if containers else None),
+            since=_since(sick or drain, containers[0].since if containers else None),
             accessibility=tracked.accessibility if tracked else "",
             containers=containers,
             processes=processes,

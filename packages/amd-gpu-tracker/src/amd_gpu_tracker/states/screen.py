@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from amd_gpu_tracker.show.listing import Page
 from amd_gpu_tracker.show.standard_output import is_terminal
-from amd_gpu_tracker.states.find import find_states
 from amd_gpu_tracker.states.state import STATES, GpuState
 from amd_gpu_tracker.states.text import (
     BLOCKS,
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from amd_gpu_tracker.tracker import Tracker
-    from amdgpu_discovery.host import Host
 
 # A look goes through the open files of every process, which takes a tenth of a second where there are thousands.
 LOOK_SECONDS = 2.0
@@ -62,9 +60,9 @@ lost         it was tracked, and is not on this host any more
 """
 
 
-def print_states(host: Host, tracker: Tracker) -> None:
+def print_states(tracker: Tracker) -> None:
     """Print the states of all GPUs as they are now: on a terminal drawn to its width, elsewhere whole."""
-    states, now = find_states(host), time.time()
+    states, now = tracker.states(), time.time()
     if is_terminal():
         from amd_gpu_tracker.show.terminal import make_console, print_listing
 
@@ -77,22 +75,21 @@ def print_states(host: Host, tracker: Tracker) -> None:
         print(note)
 
 
-def watch_states(host: Host, tracker: Tracker) -> None:
+def watch_states(tracker: Tracker) -> None:
     """Show the states of all GPUs until `q` or Ctrl-C on a terminal; elsewhere once."""
     if not is_terminal():
-        print_states(host, tracker)
+        print_states(tracker)
         return
     from amd_gpu_tracker.show.watch_screen import watch_screen
 
-    watch_screen("GPUs", Screen(host, tracker).look, seconds=LOOK_SECONDS, takes_keys=True)
+    watch_screen("GPUs", Screen(tracker).look, seconds=LOOK_SECONDS, takes_keys=True)
 
 
 class Screen:
     """What is known between two looks, and what keys have chosen."""
 
-    def __init__(self, host: Host, tracker: Tracker) -> None:
-        """Show the GPUs of `host`, and what its tracker knows of them."""
-        self._host = host
+    def __init__(self, tracker: Tracker) -> None:
+        """Show the GPUs of the host of a tracker."""
         self._tracker = tracker
         self._states: tuple[GpuState, ...] = ()
         self._failure = ""
@@ -120,7 +117,7 @@ class Screen:
     def _look_again(self) -> None:
         asks_errors = time.monotonic() - self._errors_read >= ERROR_SECONDS
         try:
-            self._states = find_states(self._host, with_errors=asks_errors, earlier=self._states)
+            self._states = self._tracker.states(with_errors=asks_errors, earlier=self._states)
             self._notes = _notes(self._tracker, self._states, time.time())
             self._failure = ""
         except ToolkitError as error:

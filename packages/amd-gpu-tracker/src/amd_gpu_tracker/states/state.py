@@ -90,10 +90,17 @@ class GpuState(Value):
         return self.health.measured.watts
 
 
-def decide_state(health: Health, drain: Drain | None, *, is_reserved: bool, is_used: bool, use: str) -> tuple[str, str]:
-    """Return the state of a GPU that is there, and the reason; `use` says who uses it."""
+def decide_state(
+    health: Health, drain: Drain | None, sick: Drain | None, *, is_reserved: bool, is_used: bool, use: str
+) -> tuple[str, str]:
+    """Return the state of a GPU that is there, and the reason; `use` says who uses it.
+
+    `sick` is what root noted of it, which counts until root has seen it well.
+    """
     if health.verdict == SICK:
         return SICK, "; ".join(health.reasons)
+    if sick:
+        return SICK, sick.reason
     if drain:
         return (DRAINING if is_reserved or is_used else DRAINED), drain.reason
     if health.verdict == SUSPECT:

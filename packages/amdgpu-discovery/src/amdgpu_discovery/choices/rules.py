@@ -1,7 +1,8 @@
-"""What the administrator says about choices; apart from their grammar, which few commands need."""
+"""What the administrator says about choices and about health; apart from their grammar, which few commands need."""
 
 from __future__ import annotations
 
+from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -16,18 +17,22 @@ if TYPE_CHECKING:
 
 
 class ChoiceRules(Value):
-    """What the administrator says about choices.
+    """What the administrator says about choices and the health of GPUs.
 
     Attributes:
         groups: Requests by the names of groups: `{"notebooks": "0-1"}`.
         integrated: Whether `auto`, `free` and `all` take an APU beside discrete GPUs.
         skips_drained: Whether `all` leaves out drained GPUs; else it is refused.
+        gives_sick: Whether sick GPUs are given to those who name them.
+        limits: From where on a GPU is not well.
         numbers: The GPUs that any request may mean, as those of a batch job; None where that is all of the host.
     """
 
     groups: Mapping[str, str]
     integrated: bool = True
     skips_drained: bool = True
+    gives_sick: bool = False
+    limits: HealthLimits = NO_LIMITS
     numbers: tuple[int, ...] | None = None
 
     def permitted(self, gpus: Sequence[AnyGpu]) -> list[AnyGpu]:

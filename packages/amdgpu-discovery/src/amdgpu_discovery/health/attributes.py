@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.usage.amounts import parse_count, parse_optional
 from amdgpu_discovery.value import Value
 
@@ -16,16 +17,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
 # Reading these wakes nothing and asks the hardware nothing.
 LINK = ("current_link_width", "max_link_width", "../max_link_width")
 MEMORY = ("mem_info_vram_total", "mem_info_vram_used", "gpu_busy_percent")
+# The driver keeps this list in memory.
+BAD_PAGES = "ras/gpu_vram_bad_pages"
 SENSORS = tuple(f"temp{each}_{what}" for each in (1, 2, 3) for what in ("label", "input", "crit"))
 POWER = ("power1_average", "power1_input", "power1_cap")
 RUNTIME_STATUS = "power/runtime_status"
 ASLEEP = "suspended"
-BAD_PAGES = "ras/gpu_vram_bad_pages"
 ERROR_COUNTS = "_err_count"
 BAD_PAGE_THRESHOLD = "/sys/module/amdgpu/parameters/bad_page_threshold"
 # The driver's own: one page for each so many bytes of memory (RAS_BAD_PAGE_COVER of amdgpu_ras.c).
@@ -76,18 +79,20 @@ def function_path(address: str) -> str:
 def list_attributes(host: Host, address: str, *, with_errors: bool) -> list[str]:
     """Return the names of the attributes to read; of the counters of errors only `with_errors`."""
     function = function_path(address)
-    names = [*MEMORY, *LINK]
+    names = [*MEMORY, *LINK, BAD_PAGES]
     for sensor in host.names(f"{function}/hwmon")[:1]:
         there = set(host.names(f"{function}/hwmon/{sensor}"))
         names += [f"hwmon/{sensor}/{name}" for name in (*SENSORS, *POWER) if name in there]
     if with_errors:
         counters = sorted(name for name in host.names(f"{function}/ras") if name.endswith(ERROR_COUNTS))
-        names += [BAD_PAGES, *(f"ras/{name}" for name in counters[:MOST_BLOCKS])]
+        names += [f"ras/{name}" for name in counters[:MOST_BLOCKS]]
     return names
 
 
-def parse_attributes(texts: Mapping[str, str], *, bad_page_threshold: str = "") -> Measured:
-    """Return what attributes say, by their names below the function."""
+def parse_attributes(
+    texts: Mapping[str, str], *, bad_page_threshold: str = "", limits: HealthLimits = NO_LIMITS
+) -> Measured:
+    """Return what attributes say, by their names below the function, with the administrator's limits in front."""
     flat = {os.path.basename(name): text for name, text in texts.items() if "/" not in name or "hwmon/" in name}
     total = parse_optional(flat.get("mem_info_vram_total", ""))
     busy = parse_optional(flat.get("gpu_busy_percent", ""))
@@ -95,9 +100,9 @@ def parse_attributes(texts: Mapping[str, str], *, bad_page_threshold: str = "") 
     return Measured(
         errors=_sum_errors(text for name, text in texts.items() if name.endswith(ERROR_COUNTS)),
         bad_pages=_count_pages(texts[BAD_PAGES]) if BAD_PAGES in texts else None,
-        bad_page_limit=_bad_page_limit(bad_page_threshold, total) if BAD_PAGES in texts else None,
+        bad_page_limit=limits.bad_pages or _bad_page_limit(bad_page_threshold, total) if BAD_PAGES in texts else None,
         temperature=temperature,
-        temperature_limit=limit,
+        temperature_limit=float(limits.temperature) if limits.temperature else limit,
         watts=_scaled(flat.get("power1_average") or flat.get("power1_input", ""), 1_000_000),
         watts_limit=_scaled(flat.get("power1_cap", ""), 1_000_000),
         busy_percent=None if busy is None else min(busy, 100),

@@ -14,13 +14,15 @@ from amdgpu_discovery.health.attributes import (
     parse_attributes,
 )
 from amdgpu_discovery.health.child import read_in_child
+from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from amdgpu_discovery.health.child import Answer
+    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
 # Of all GPUs together; a GPU answers in milliseconds.
@@ -40,6 +42,7 @@ class Health(Value):
         measured: What the driver says.
         is_asleep: Whether it sleeps, so that the driver was not asked.
         is_hanging: Whether the driver did not answer.
+        is_unknown: Whether there was no time to ask, because others did not answer.
     """
 
     verdict: str = ""
@@ -47,6 +50,12 @@ class Health(Value):
     measured: Measured = Measured()
     is_asleep: bool = False
     is_hanging: bool = False
+    is_unknown: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the driver was asked."""
+        return not (self.is_asleep or self.is_unknown)
 
 
 NOTHING = Health()
@@ -58,17 +67,18 @@ def read_health(
     *,
     with_errors: bool = True,
     earlier: Mapping[str, Health] | None = None,
+    limits: HealthLimits = NO_LIMITS,
     seconds: float = MOST_SECONDS,
 ) -> dict[str, Health]:
-    """Return how the PCI functions with these addresses are.
+    """Return how the PCI functions with these addresses are, by the `limits` of the administrator.
 
     Asking for the counters of errors asks the hardware, and some chips begin to count at 0 then: a screen that looks
     again and again does without (`with_errors`), and hands in what it read `earlier`, of which these counters count.
     Nor is a driver asked again then that did not answer: each time would leave a process behind. A GPU that sleeps is
     not woken.
     """
-    addresses, known = list(dict.fromkeys(addresses)), earlier or {}
-    hanging = {each for each in addresses if not with_errors and known.get(each, NOTHING).is_hanging}
+    addresses, before = list(dict.fromkeys(addresses)), earlier or {}
+    hanging = {each for each in addresses if not with_errors and before.get(each, NOTHING).is_hanging}
     asked = [each for each in addresses if each not in hanging]
     asleep = {each for each in asked if host.read_attribute(f"{function_path(each)}/{RUNTIME_STATUS}") == ASLEEP}
     names_by_address = {
@@ -81,16 +91,17 @@ def read_health(
     threshold = host.read_attribute(BAD_PAGE_THRESHOLD)
     found = {each: Health(is_asleep=True) for each in asleep}
     for (each, names), group in zip(names_by_address.items(), groups, strict=True):
-        found[each] = _health(names, group, answers, threshold)
-    merged = {each: _with_earlier(health, known.get(each, NOTHING)) for each, health in found.items()}
-    return {each: known[each] if each in hanging else merged[each] for each in addresses}
+        known = {name: answers[path] for name, path in zip(names, group, strict=True) if path in answers}
+        found[each] = _health(known, threshold, limits)
+    merged = {each: _with_earlier(health, before.get(each, NOTHING)) for each, health in found.items()}
+    return {each: before[each] if each in hanging else merged[each] for each in addresses}
 
 
 def judge(measured: Measured) -> tuple[str, list[str]]:
     """Return the verdict on what a driver that answers says of a GPU, and the reasons."""
     errors, pages, limit = dict(measured.errors), measured.bad_pages or 0, measured.bad_page_limit
     if limit and pages > limit:
-        return SICK, [f"{pages} pages of its memory are retired, and the driver's limit is {limit}"]
+        return SICK, [f"{pages} pages of its memory are retired, and the limit is {limit}"]
     reasons = []
     if uncorrectable := errors.get("uncorrectable", 0):
         count = f"{uncorrectable} uncorrectable error{'' if uncorrectable == 1 else 's'}"
@@ -105,14 +116,11 @@ def judge(measured: Measured) -> tuple[str, list[str]]:
     return (SUSPECT if reasons else ""), reasons
 
 
-def _health(
-    names: Sequence[str], paths: Sequence[str], answers: Mapping[str, Answer], bad_page_threshold: str
-) -> Health:
-    known = {name: answers[path] for name, path in zip(names, paths, strict=True) if path in answers}
-    measured = parse_attributes(
-        {name: answer.text for name, answer in known.items() if not answer.error},
-        bad_page_threshold=bad_page_threshold,
-    )
+def _health(known: Mapping[str, Answer], bad_page_threshold: str, limits: HealthLimits) -> Health:
+    if not known:
+        return Health(is_unknown=True)
+    texts = {name: answer.text for name, answer in known.items() if not answer.error}
+    measured = parse_attributes(texts, bad_page_threshold=bad_page_threshold, limits=limits)
     broken = next((name for name, answer in known.items() if answer.error in GIVEN_UP), "")
     if broken:
         reason = f"reading {broken} ends with {GIVEN_UP[known[broken].error]}"

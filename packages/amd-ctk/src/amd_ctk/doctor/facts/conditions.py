@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.states.find import find_states
+from amd_ctk.listing import looking_tracker
 from amd_gpu_tracker.states.state import FREE, IN_USE, RESERVED
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -23,7 +23,7 @@ class GpuCondition(Value):
 def read_conditions(host: Host) -> tuple[GpuCondition, ...]:
     """Return the GPUs that are not as usual; none where that cannot be found out, which other checks say. It forks."""
     try:
-        states = find_states(host)
+        states = looking_tracker(host).states()
     except ToolkitError:
         return ()
     return tuple(
