@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from amd_gpu_tracker.cli import run_command_line
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.queue import Queue
@@ -323,6 +325,7 @@ def test_json_says_everything(command, sleeper):
         "number": 0,
         "uuid": "0xEA35F57CC80DEB35",
         "pci_address": "0000:03:00.0",
+        "key": "0000:03:00.0/0",
         "accessibility": "shared",
         "containers": [
             {
@@ -340,6 +343,7 @@ def test_json_says_everything(command, sleeper):
         "has_unreadable": False,
         "tracked_number": None,
         "drained": None,
+        "sick": "",
     }
     assert document["lost"] == []
 
@@ -576,3 +580,59 @@ def test_who_may_not_change_it_is_told_what_is_needed(command, words):
 
     assert answer == (3, "", "changing the GPU Tracker needs root (run the command with sudo)\n")
     assert command("status", user=65534) == (0, EMPTY_TABLE, "")
+
+
+def test_a_drain_ends_when_its_words_say(command, untracked):
+    command("enable")
+
+    assert command("drain", "0", "--until", "2999-01-01 08:00")[:2] == (0, "GPUs [0] are drained\n")
+    command("drain", "1", "--for", "8")
+    command("drain", "2", "--for=30m")
+    command("drain", "3")
+
+    before, ends = time.time(), [drain.until for drain in read_drains(untracked.host)]
+    assert time.strftime("%Y-%m-%d %H:%M", time.gmtime(ends[0])) == "2999-01-01 08:00"
+    assert [round((end - before) / 600) for end in ends[1:3]] == [48, 3]
+    assert ends[3] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--until", "soon"),
+            "'soon' is no moment (write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00')\n",
+        ),
+        (("--for", "soon"), "'soon' is not a time to wait (write 30s, 10m or 2h)\n"),
+        (("--until", "Mon", "--for", "8"), "Error: --until and --for say the same. Give one of them\n"),
+    ],
+)
+def test_a_drain_whose_end_means_nothing_drains_nothing(command, untracked, words, said):
+    command("enable")
+
+    code, printed, complaint = command("drain", "0", *words)
+
+    assert (code != 0, printed, complaint, read_drains(untracked.host)) == (True, "", said, ())
+
+
+def test_who_waits_for_a_drained_gpu_waits_for_that_one_while_another_is_lost(machine, monkeypatch):
+    machine.tracker.reserve("job", "2", pid=os.getpid())
+    looks = []
+
+    def time_goes_on(_: float) -> None:
+        """Lose the GPU before, so that the drained one has another number; two looks later the job ends."""
+        looks.append([gpu.number for gpu in machine.tracker.status().gpus if gpu.containers])
+        if len(looks) == 1:
+            machine.lose(1)
+        if len(looks) == 3:
+            machine.tracker.release("job")
+
+    monkeypatch.setenv("AMD_CTK_HOST_ROOT", machine.host.root)
+    monkeypatch.setattr(sys, "argv", ["amd-gpu-tracker", "drain", "2", "--wait"])
+    monkeypatch.setattr("amd_gpu_tracker.cli.time.sleep", time_goes_on)
+    monkeypatch.setattr("amd_gpu_tracker.tracker.Processes", lambda: machine.processes)
+
+    with pytest.raises(SystemExit) as ended:
+        run_command_line()
+
+    assert (ended.value.code, looks) == (0, [[2], [1], [1]])

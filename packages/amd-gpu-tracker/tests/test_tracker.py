@@ -52,7 +52,14 @@ def test_enabling_begins_with_shared_gpus_and_no_containers(untracked):
     assert untracked.tracker.status() == Status(
         enabled=True,
         gpus=tuple(
-            GpuUse(number=number, uuid=uuid, pci_address=address, accessibility="shared", containers=())
+            GpuUse(
+                number=number,
+                uuid=uuid,
+                pci_address=address,
+                key=f"{address}/0",
+                accessibility="shared",
+                containers=(),
+            )
             for number, uuid, address in (
                 (0, "0xEA35F57CC80DEB35", "0000:03:00.0"),
                 (1, "0x89CAA15875FF5A43", "0000:26:00.0"),

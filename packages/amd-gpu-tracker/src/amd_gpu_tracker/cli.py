@@ -51,7 +51,7 @@ EXAMPLES = {
     "reset": ("reset", "reset --force"),
     "forget": ("forget 3",),
     "status": ("status", "status --wide", "status --usage", "status --refusals"),
-    "drain": ('drain 5 --reason "fan swap"', "drain 0-3 --wait"),
+    "drain": ('drain 5 --reason "fan swap" --until Mon', "drain 0-3 --wait"),
     "undrain": ("undrain 5", "undrain all"),
     "ignore": ("ignore 1000", "ignore 1000 --undo"),
     "help": ("help status",),
@@ -317,9 +317,12 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
         gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
         *,
         reason: Annotated[str, typer.Option("--reason", metavar="REASON", help="Shown to those who are refused.")] = "",
-        hours: Annotated[
-            float, typer.Option("--for", metavar="HOURS", show_default=False, help="End it by itself then.")
-        ] = 0,
+        until: Annotated[
+            str, typer.Option("--until", metavar="WHEN", help="End it then: Mon, 'Mon 08:00', 18:00 or 2026-12-01.")
+        ] = "",
+        duration: Annotated[
+            str, typer.Option("--for", metavar="DURATION", help="End it after 30m, 8h or 2d; 8 is 8 hours.")
+        ] = "",
         wait: Annotated[bool, typer.Option("--wait", help="Return when nobody has these GPUs any more.")] = False,
     ) -> None:
         """Give these GPUs to nobody any more.
@@ -328,16 +331,30 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
         """
         host = host_of(context)
         tracker = Tracker(host, lock=CommandLock)
-        numbers = tracker.drain(gpus, reason=reason, until=time.time() + hours * 3600 if hours > 0 else 0)
+        numbers = tracker.drain(gpus, reason=reason, until=_find_end(until, duration, now=time.time()))
         print(f"GPUs {_list(numbers)} are drained", flush=True)
         if not tracker.is_enabled():
             say("the GPU Tracker is disabled, so no container is refused: run 'amd-ctk gpu-tracker enable'")
         for hint in find_hints(host, is_drained=True, reason=reason):
             say(hint)
-        while wait and any(gpu.containers for gpu in tracker.status().gpus if gpu.number in numbers):
+        # Numbers change when a GPU is lost meanwhile.
+        keys = {gpu.key for gpu in tracker.status().gpus if gpu.number in numbers}
+        while wait and any(gpu.containers for gpu in tracker.status().tracked if gpu.key in keys):
             time.sleep(POLL_SECONDS)
 
     return drain
+
+
+def _find_end(until: str, duration: str, *, now: float) -> float:
+    """Return when a drain ends, in seconds since 1970 (UTC), 0 for never; UsageError, WaitRefused."""
+    from amd_gpu_tracker.waiting.sentences import parse_duration, parse_moment
+
+    if until and duration:
+        raise UsageError("Error: --until and --for say the same. Give one of them")
+    if until:
+        return parse_moment(until, now=now)
+    seconds = parse_duration(f"{duration}h" if duration.isdecimal() else duration)
+    return now + seconds if seconds else 0
 
 
 def _undrainer(find_hints: FindHints) -> Callable[..., None]:

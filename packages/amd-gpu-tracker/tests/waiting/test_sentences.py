@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.records.lease import ProcessId
-from amd_gpu_tracker.waiting.sentences import got, parse_duration, waiting_for
+from amd_gpu_tracker.waiting.sentences import got, parse_duration, parse_moment, waiting_for
 from amd_gpu_tracker.waiting.ticket import Ticket
 
 
@@ -86,3 +88,68 @@ def test_a_duration_has_a_unit(text, seconds):
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(WaitRefused, match=r"^'.{1,20}' is not a time to wait \(write 30s, 10m or 2h\)$"):
         parse_duration(text)
+
+
+@pytest.fixture
+def time_zone(monkeypatch):
+    """Return a function that sets the time zone until the test ends."""
+    with monkeypatch.context() as changed:
+
+        def set_zone(name):
+            changed.setenv("TZ", name)
+            time.tzset()
+
+        yield set_zone
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        # The clock says Wednesday, 2026-11-25 12:30:00.
+        ("Mon", "2026-11-30 00:00"),
+        ("monday", "2026-11-30 00:00"),
+        ("Mon 08:00", "2026-11-30 08:00"),
+        ("wed", "2026-12-02 00:00"),
+        ("Wed 12:30", "2026-12-02 12:30"),
+        ("Wed 13:00", "2026-11-25 13:00"),
+        ("18:00", "2026-11-25 18:00"),
+        ("8:00", "2026-11-26 08:00"),
+        ("2026-12-01", "2026-12-01 00:00"),
+        (" 2026-12-01 08:15 ", "2026-12-01 08:15"),
+    ],
+)
+def test_a_moment_is_the_next_one_that_the_words_mean(time_zone, written, meant):
+    time_zone("CET-1CEST,M3.5.0,M10.5.0/3")
+    now = time.mktime(time.strptime("2026-11-25 12:30", "%Y-%m-%d %H:%M"))
+
+    assert time.strftime("%Y-%m-%d %H:%M", time.localtime(parse_moment(written, now=now))) == meant
+
+
+def test_a_day_is_a_day_also_where_clocks_are_changed_before_it(time_zone):
+    time_zone("CET-1CEST,M3.5.0,M10.5.0/3")
+    saturday = time.mktime((2026, 10, 24, 12, 0, 0, 0, 0, -1))
+
+    assert parse_moment("Mon 12:00", now=saturday) - saturday == 49 * 3600
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("tomorrow", "'tomorrow' is no moment"),
+        ("Mo", "'Mo' is no moment"),
+        ("Mon 25:00", "'Mon 25:00' is no moment"),
+        ("2026-13-01", "'2026-13-01' is no moment"),
+        ("99999-01-01", "'99999-01-01' is no moment"),
+        ("2026-11-24", "2026-11-24 is over"),
+        ("12:00 Mon", "'12:00 Mon' is no moment"),
+        ("x" * 100, f"'{'x' * 40}' is no moment"),
+    ],
+)
+def test_what_is_no_moment_to_come_is_refused_with_examples(written, said):
+    now = time.mktime(time.strptime("2026-11-25 12:30", "%Y-%m-%d %H:%M"))
+
+    with pytest.raises(WaitRefused) as refused:
+        parse_moment(written, now=now)
+
+    assert str(refused.value) == f"{said} (write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00')"

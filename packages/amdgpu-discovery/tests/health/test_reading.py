@@ -145,6 +145,16 @@ def test_a_gpu_that_sleeps_is_not_asked(host_with):
     assert read_health(host, ADDRESSES)[ADDRESSES[1]] == Health(is_asleep=True)
 
 
+def test_a_reader_that_only_lacks_a_processor_says_nothing_of_the_driver(tmp_path, monkeypatch):
+    def work_for_ever(_):
+        while True:
+            pass
+
+    monkeypatch.setattr("amdgpu_discovery.health.child._read", work_for_ever)
+
+    assert read_in_child([[f"{tmp_path}/a"], [f"{tmp_path}/b"]], seconds=0.2) == {}
+
+
 def test_an_answer_is_a_text_or_an_error(tmp_path):
     (tmp_path / "text").write_text("16\n")
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from amdgpu_discovery.discover import find_gpus
@@ -188,3 +189,19 @@ def test_a_host_without_kfd_processes_and_files_of_totals_says_nothing(simulated
 
     assert reading.processes == ()
     assert reading.totals[0].vram_used is None
+
+
+def test_a_driver_that_hangs_tells_nothing_and_is_not_asked_again(simulated):
+    host = use_gpus(simulated, "mi210-4", SimulatedProcess(pid=9), busy_percent=50)
+    busy = Path(host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/gpu_busy_percent"))
+    busy.unlink()
+    os.mkfifo(busy)
+
+    first = read(host)
+    busy.unlink()
+    busy.write_text("50\n")
+    second = read_usage(host, find_gpus(host), proc=processes_directory(host), before=first)
+
+    assert [(totals.busy_percent, totals.is_hanging) for totals in first.totals] == [(None, True), *[(50, False)] * 3]
+    assert [(totals.busy_percent, totals.is_hanging) for totals in second.totals] == [(None, True), *[(50, False)] * 3]
+    assert first.totals[0].vram_used == 0

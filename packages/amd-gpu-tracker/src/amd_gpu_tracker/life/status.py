@@ -61,6 +61,7 @@ class GpuUse(Value):
         number: Number of the GPU.
         uuid: Unique id, such as `0xEA35F57CC80DEB35`; `N/A` where the hardware has none.
         pci_address: PCI address, such as `0000:03:00.0`.
+        key: `GpuLocation.key`, which stays the same when numbers change.
         accessibility: `shared` or `exclusive`.
         containers: The containers that use it, oldest first.
         has_unreadable: Whether a reservation that cannot be read is of this GPU, or may be.
@@ -74,6 +75,7 @@ class GpuUse(Value):
     number: int
     uuid: str
     pci_address: str
+    key: str
     accessibility: str
     containers: tuple[ContainerUse, ...]
     has_unreadable: bool = False
@@ -86,12 +88,10 @@ class LostGpu(GpuUse):
     """A GPU that is tracked and that the host does not have any more: what it was, and who has it.
 
     Attributes:
-        key: `GpuLocation.key`.
         since: When that was first seen, in seconds since 1970 (UTC); None where nothing was written down of it yet.
         reason: How it is lost, as a clause.
     """
 
-    key: str
     since: float | None
     reason: str
 
@@ -149,6 +149,7 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
             number=gpu.number,
             uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
             pci_address=str(gpu.pci_address),
+            key=gpu.key,
             accessibility=EXCLUSIVE if gpu.key in exclusive_keys else SHARED,
             containers=tuple(uses_by_key.get(gpu.key, ())),
             has_unreadable=scan.may_be_used(gpu.key),

@@ -69,7 +69,7 @@ class UsageLooks:
 
     def _read(self, only: Container[int] | None = None) -> UsageReading:
         host = self._state.host
-        return read_usage(host, find_gpus(host), proc=self._proc, only=only)
+        return read_usage(host, find_gpus(host), proc=self._proc, only=only, before=self._before)
 
     def _join(self, reading: UsageReading) -> Usage:
         status, leases = read_status_with_leases(self._state, self._processes)

@@ -1,6 +1,8 @@
-"""What is said to a person who waits, and how long somebody is ready to."""
+"""What is said to a person who waits, and how people write lengths of time and moments."""
 
 from __future__ import annotations
+
+import time
 
 from amd_gpu_tracker.errors import WaitRefused
 
@@ -11,6 +13,9 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.waiting.ticket import Ticket
 
 SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+SHORTEST_DAY = 3
+MOMENTS = "write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00'"
 MOST_NAMED = 5
 
 
@@ -70,6 +75,39 @@ def parse_duration(text: str) -> float | None:
     if not (number.isascii() and number.isdecimal() and len(number) <= 9):
         raise WaitRefused(f"{text[:20]!r} is not a time to wait", hint="write 30s, 10m or 2h")
     return float(int(number) * SECONDS_BY_UNIT[unit])
+
+
+def parse_moment(text: str, *, now: float) -> float:
+    """Return the next moment that `Mon`, `Mon 08:00`, `18:00`, `2026-12-01` or `2026-12-01 08:00` means; WaitRefused.
+
+    All are times of this machine's time zone, in seconds since 1970 (UTC).
+    """
+    day, _, clock = text.strip().rpartition(" ") if ":" in text else (text.strip(), "", "00:00")
+    today = time.localtime(now)
+    try:
+        hour = time.strptime(clock, "%H:%M")
+        if day[:4].isdecimal():
+            candidates = [_moment(time.strptime(day, "%Y-%m-%d"), hour, 0)]
+        else:
+            first, step = ((_day_of_week(day) - today.tm_wday) % len(DAYS), len(DAYS)) if day else (0, 1)
+            candidates = [_moment(today, hour, first), _moment(today, hour, first + step)]
+    except (OverflowError, ValueError):
+        raise WaitRefused(f"{text[:40]!r} is no moment", hint=MOMENTS) from None
+    moment = next((each for each in candidates if each > now), None)
+    if moment is None:
+        raise WaitRefused(f"{text[:40]} is over", hint=MOMENTS)
+    return moment
+
+
+def _day_of_week(word: str) -> int:
+    """Return the number of a day by its first letters; ValueError."""
+    return [day[: max(len(word), SHORTEST_DAY)] for day in DAYS].index(word.lower())
+
+
+def _moment(day: time.struct_time, hour: time.struct_time, later: int) -> float:
+    # mktime knows how long months are, and when clocks are changed.
+    date = (day.tm_year, day.tm_mon, day.tm_mday + later)
+    return time.mktime((*date, hour.tm_hour, hour.tm_min, 0, 0, 0, -1))
 
 
 def _gpus(count: int) -> str:

@@ -87,16 +87,19 @@ def read_usage(
     *,
     proc: str = "/proc",
     only: Container[int] | None = None,
+    before: UsageReading | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> UsageReading:
     """Return what the GPUs and the processes in `proc` do now; `gpus` are what `find_gpus` returned.
 
-    With `only`, no other process is asked which nodes it has open.
+    With `only`, no other process is asked which nodes it has open. A driver that did not answer `before` is not asked.
     """
+    earlier = zip(before.gpus, before.totals, strict=True) if before else ()
+    hanging = {str(gpu.pci_address) for gpu, totals in earlier if totals.is_hanging}
     processes, scan = _read_processes(host, gpus, proc, only)
     return UsageReading(
         gpus=tuple(gpus),
-        totals=tuple(read_totals(host, gpu) for gpu in gpus),
+        totals=read_totals(host, gpus, hanging=hanging),
         processes=processes,
         refused=len(scan.refused),
         cut_short=scan.cut_short,

@@ -1,21 +1,28 @@
 """Read how much memory each GPU has, how much of it is used, and how busy the GPU is.
 
 Sources: drivers/gpu/drm/amd/amdgpu/amdgpu_vram_mgr.c, amdgpu_gtt_mgr.c, pm/amdgpu_pm.c. The files belong to the PCI
-function, so they say nothing of one partition.
+function, so they say nothing of one partition. A driver that hangs may not answer.
 """
 
 from __future__ import annotations
 
+import errno
+
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.health.child import Answer, read_in_child
 from amdgpu_discovery.usage.amounts import parse_optional
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
 # The latter is 0 to 100, and absent where the power management of a GPU does not measure it.
+# Of all GPUs together; a GPU answers in milliseconds.
+MOST_SECONDS = 2.0
 FILES = ("mem_info_vram_total", "mem_info_vram_used", "mem_info_gtt_total", "mem_info_gtt_used", "gpu_busy_percent")
 
 
@@ -28,6 +35,7 @@ class GpuTotals(Value):
         gtt_total: Bytes of system memory that the GPU may use.
         gtt_used: Bytes of those that it uses.
         busy_percent: How much of the last moments it has worked.
+        is_hanging: Whether the driver did not answer.
     """
 
     vram_total: int | None = None
@@ -35,18 +43,35 @@ class GpuTotals(Value):
     gtt_total: int | None = None
     gtt_used: int | None = None
     busy_percent: int | None = None
+    is_hanging: bool = False
 
 
-def read_totals(host: Host, gpu: Gpu) -> GpuTotals:
-    """Return what the kernel says of one GPU; of a partition only its size is known."""
-    if gpu.partition_total > 1:
-        return GpuTotals(vram_total=gpu.vram_bytes)
-    paths = [f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/{name}" for name in FILES]
-    vram_total, vram_used, gtt_total, gtt_used, busy = map(parse_optional, host.read_attributes(paths))
+def read_totals(host: Host, gpus: Sequence[Gpu], *, hanging: Container[str] = ()) -> tuple[GpuTotals, ...]:
+    """Return what the kernel says of each GPU, in bounded time; of a partition only its size is known.
+
+    `hanging` are PCI addresses that are not asked again: each time would leave a process behind.
+    """
+    asked = [gpu for gpu in gpus if gpu.partition_total <= 1 and str(gpu.pci_address) not in hanging]
+    paths = {
+        gpu.number: [host.path(f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/{name}") for name in FILES] for gpu in asked
+    }
+    answers = read_in_child(list(paths.values()), seconds=MOST_SECONDS)
+    told = {number: [answers.get(path, Answer()) for path in of_gpu] for number, of_gpu in paths.items()}
+    return tuple(
+        _totals(gpu, told[gpu.number])
+        if gpu.number in told
+        else GpuTotals(vram_total=gpu.vram_bytes, is_hanging=str(gpu.pci_address) in hanging)
+        for gpu in gpus
+    )
+
+
+def _totals(gpu: Gpu, answers: Sequence[Answer]) -> GpuTotals:
+    vram_total, vram_used, gtt_total, gtt_used, busy = (parse_optional(answer.text) for answer in answers)
     return GpuTotals(
         vram_total=vram_total or gpu.vram_bytes,
         vram_used=vram_used,
         gtt_total=gtt_total,
         gtt_used=gtt_used,
         busy_percent=busy if busy is None else min(busy, 100),
+        is_hanging=any(answer.error == errno.ETIMEDOUT for answer in answers),
     )
