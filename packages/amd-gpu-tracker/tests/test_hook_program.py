@@ -136,6 +136,49 @@ def test_a_card_node_alone_is_a_claim_and_kfd_alone_is_none(tracker, runtime, un
     assert users(tracker) == {0: [], 1: ["c1"], 2: [], 3: []}
 
 
+def test_a_gpu_that_somebody_uses_without_a_reservation_is_given_and_the_log_says_so(tracker, runtime, untracked, init):
+    address = locate_gpus(untracked.host)[1].pci_address
+    used = Path(untracked.host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}/mem_info_vram_used"))
+    used.write_text(f"{40 << 30}\n")
+
+    answer = runtime(claim_hook(untracked.host), "c1", init.pid, numbers=[0, 1])
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+    assert users(tracker) == {0: ["c1"], 1: ["c1"], 2: [], 3: []}
+    (line,) = Path(untracked.host.path("/var/log/amd-container-runtime.log")).read_text().splitlines()
+    assert line.partition(" ")[2] == (
+        'level=WARN msg="A container is given a GPU that is in use" '
+        'error="GPU 1 is used without a reservation: 40960 MiB of its memory, busy 0 %" '
+        f'container=c1 host_root="{untracked.host.root}"'
+    )
+
+
+def test_a_gpu_that_another_reservation_has_is_no_line_in_the_log(tracker, runtime, untracked, init):
+    address = locate_gpus(untracked.host)[1].pci_address
+    used = Path(untracked.host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}/mem_info_vram_used"))
+    used.write_text(f"{40 << 30}\n")
+    tracker.reserve("job", "1")
+
+    assert runtime(claim_hook(untracked.host), "c1", init.pid, numbers=[1]).returncode == 0
+    assert not Path(untracked.host.path("/var/log/amd-container-runtime.log")).exists()
+
+
+def test_a_drained_and_a_sick_gpu_are_refused_with_the_reason(tracker, runtime, untracked, init):
+    address = locate_gpus(untracked.host)[2].pci_address
+    Path(untracked.host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}/gpu_busy_percent")).symlink_to(
+        "/proc/self/mem"
+    )
+    tracker.drain("1", reason="fan swap")
+    tracker.states()
+
+    drained = runtime(claim_hook(untracked.host), "c1", init.pid, numbers=[1])
+    sick = runtime(claim_hook(untracked.host), "c1", init.pid, numbers=[2])
+
+    assert (drained.returncode != 0, sick.returncode != 0) == (True, True)
+    assert drained.stderr.startswith("GPU 1 is drained")
+    assert ": reading gpu_busy_percent ends with an I/O error (" in sick.stderr
+
+
 def test_an_exclusive_gpu_in_use_is_refused_in_the_guides_words(tracker, runtime, untracked, init):
     tracker.set_accessibility("1", exclusive=True)
     assert runtime(claim_hook(untracked.host), "first", init.pid, numbers=[1]).returncode == 0

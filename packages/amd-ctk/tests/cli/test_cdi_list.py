@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from amd_gpu_tracker import Tracker
 from amdgpu_discovery.simulate import load_profile
 
 
@@ -79,10 +80,29 @@ def test_json_has_every_name_and_whom_it_means(host, amd_ctk):
 
     nodes = ["/dev/dri/card0", "/dev/dri/renderD128"]
     assert devices[:2] == [
-        {"name": "amd.com/gpu=0", "gpus": [0], "nodes": nodes},
-        {"name": "amd.com/gpu=all", "gpus": [0], "nodes": nodes},
+        {"name": "amd.com/gpu=0", "gpus": [0], "nodes": nodes, "refused": []},
+        {"name": "amd.com/gpu=all", "gpus": [0], "nodes": nodes, "refused": []},
     ]
     assert "amd.com/gpu=0000:03:00.0" in [device["name"] for device in devices]
+
+
+def test_drained_gpus_are_devices_that_are_refused(host, amd_ctk):
+    made = host("mi210-4")
+    Tracker(made).enable()
+    before = amd_ctk("cdi", "list").stdout
+    amd_ctk("gpu-tracker", "drain", "1", "--reason=fan swap")
+
+    answer = amd_ctk("cdi", "list")
+    devices = json.loads(amd_ctk("cdi", "list", "--json").stdout)["devices"]
+
+    assert (answer.stdout, answer.stderr) == (before, "GPU 1 is drained: fan swap\n")
+    assert {device["name"]: device["refused"] for device in devices if len(device["name"]) < 16} == {
+        "amd.com/gpu=0": [],
+        "amd.com/gpu=1": ["GPU 1 is drained: fan swap"],
+        "amd.com/gpu=2": [],
+        "amd.com/gpu=3": [],
+        "amd.com/gpu=all": ["GPU 1 is drained: fan swap"],
+    }
 
 
 def test_specs_lists_what_engines_find(host, amd_ctk, offer):

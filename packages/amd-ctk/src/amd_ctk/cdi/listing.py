@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 from amd_ctk.listing import count_gpus, find_listed_gpus
 from amd_device_spec import cdi_names
 from amd_gpu_tracker import may_be_tracking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
@@ -16,12 +20,16 @@ KIND = f"{cdi_names.VENDOR}/{cdi_names.DEVICE_CLASS}"
 
 def print_list(host: Host, *, as_json: bool = False) -> None:
     """Print the GPUs of a host as CDI devices."""
-    gpus = find_listed_gpus(host)
+    gpus, withheld = find_listed_gpus(host), {}
     if may_be_tracking(host):
         from amd_ctk.cdi.specs import number_as_tracked
+        from amd_gpu_tracker.claims.draining import say_withheld
 
         gpus = number_as_tracked(host, gpus)
-    print(format_json(host, gpus) if as_json else format_list(host, gpus))
+        withheld = say_withheld(host, gpus)
+    print(format_json(host, gpus, withheld) if as_json else format_list(host, gpus), flush=True)
+    for sentence in () if as_json else withheld.values():
+        print(sentence, file=sys.stderr)
 
 
 def format_list(host: Host, gpus: list[Gpu]) -> str:
@@ -32,8 +40,11 @@ def format_list(host: Host, gpus: list[Gpu]) -> str:
     return "\n".join(lines)
 
 
-def format_json(host: Host, gpus: list[Gpu]) -> str:
-    """Return every device name of a spec; `nodes` are its device nodes besides /dev/kfd."""
+def format_json(host: Host, gpus: list[Gpu], withheld: Mapping[int, str]) -> str:
+    """Return every device name of a spec; `nodes` are its device nodes besides /dev/kfd.
+
+    `withheld` says by number which GPUs are refused, and why.
+    """
     import json
 
     named = cdi_names.names_of(gpus, cdi_names.ALL_NAMES) if gpus else {}
@@ -42,6 +53,7 @@ def format_json(host: Host, gpus: list[Gpu]) -> str:
             "name": f"{KIND}={name}",
             "gpus": [gpu.number for gpu in behind],
             "nodes": [path for gpu in behind for path in _drm_paths(host, gpu)],
+            "refused": [withheld[gpu.number] for gpu in behind if gpu.number in withheld],
         }
         for name, behind in named.items()
     ]

@@ -15,7 +15,7 @@ from amdgpu_discovery.selection import ALL, resolve, select_gpus, split_items
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from typing import TypeVar
 
@@ -98,6 +98,12 @@ def why_drained(host: Host, gpus: Sequence[GpuLocation]) -> tuple[str, str]:
     first = drains[0]
     keys = {each.key for each in drains if each.is_sick == first.is_sick}
     return _message([gpu for gpu in gpus if gpu.key in keys], first), SICK_HINT if first.is_sick else HINT
+
+
+def say_withheld(host: Host, gpus: Iterable[GpuLocation]) -> dict[int, str]:
+    """Return by number a sentence about each of some GPUs that starts are refused: drained or sick, and why."""
+    drains = {each.key: each for each in reversed(read_drains(host))} if may_be_draining(host) else {}
+    return {gpu.number: _message([gpu], drains[gpu.key]) for gpu in gpus if gpu.key in drains}
 
 
 def skip_drained(host: Host, request: str, gpus: Sequence[AnyGpu]) -> Sequence[AnyGpu]:
