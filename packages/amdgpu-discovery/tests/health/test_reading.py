@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from amdgpu_discovery.bounded_files import LEFT_BEHIND, Answer, read_in_child
 from amdgpu_discovery.health.attributes import Measured
-from amdgpu_discovery.health.child import LEFT_BEHIND, Answer, read_in_child
 from amdgpu_discovery.health.reading import Health, judge, read_health
 from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.simulate import build_host, load_profile, record_profile
@@ -150,7 +150,7 @@ def test_a_reader_that_only_lacks_a_processor_says_nothing_of_the_driver(tmp_pat
         while True:
             pass
 
-    monkeypatch.setattr("amdgpu_discovery.health.child._read", work_for_ever)
+    monkeypatch.setattr("amdgpu_discovery.bounded_files._read", work_for_ever)
 
     assert read_in_child([[f"{tmp_path}/a"], [f"{tmp_path}/b"]], seconds=0.2) == {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 
+from amdgpu_discovery.bounded_files import read_in_child
 from amdgpu_discovery.health.attributes import (
     ASLEEP,
     BAD_PAGE_THRESHOLD,
@@ -13,7 +14,6 @@ from amdgpu_discovery.health.attributes import (
     list_attributes,
     parse_attributes,
 )
-from amdgpu_discovery.health.child import read_in_child
 from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.value import Value
 
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from amdgpu_discovery.health.child import Answer
+    from amdgpu_discovery.bounded_files import Answer
     from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 
+from amdgpu_discovery.bounded_files import read_in_child
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, amdgpu_pci_addresses, find_owners
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.health.attributes import ASLEEP, RUNTIME_STATUS, list_attributes
-from amdgpu_discovery.health.child import read_in_child
 from amdgpu_discovery.health.reading import GIVEN_UP, MOST_SECONDS
 from amdgpu_discovery.kfd_topology import read_gpu_id, read_vram_bytes
 from amdgpu_discovery.simulate.profile import SimulatedGpu
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from amdgpu_discovery.health.child import Answer
+    from amdgpu_discovery.bounded_files import Answer
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.numbering import FoundGpu
 
