@@ -36,10 +36,9 @@ RESERVED = (
     *("{driver: cdi, device_ids: ['amd.com/gpu=1'], capabilities: [gpu]}", "{count: 1, capabilities: [gpu]}"),
     *("{device_ids: ['0', '2'], capabilities: [gpu]}", "{count: all, capabilities: [gpu]}"),
 )
-GPUS = (
-    *("gpus: all", "gpus: [{driver: cdi, device_ids: ['amd.com/gpu=0']}]", "gpus: [{count: 2}]"),
-    *(f"deploy: {{resources: {{reservations: {{devices: [{one}]}}}}}}" for one in RESERVED),
-)
+OF_THE_SERVICE = ("gpus: all", "gpus: [{driver: cdi, device_ids: ['amd.com/gpu=0']}]", "gpus: [{count: 2}]")
+IN_DEPLOY = tuple(f"deploy: {{resources: {{reservations: {{devices: [{one}]}}}}}}" for one in RESERVED)
+GPUS = (*OF_THE_SERVICE, *IN_DEPLOY)
 RULES = ("device_cgroup_rules: ['c 226:* rwm']", "device_cgroup_rules: ['c 226:128 rw', 'a *:* rwm']")
 USERS = ("user: '1000'", "user: 1000:44", "user: root", "group_add: [44, '110']", "group_add: ['0']")
 PRIVILEGES = ("privileged: true", "privileged: 'true'", "cap_add: [SYS_ADMIN]", "cap_add: [ALL]")
@@ -58,6 +57,12 @@ def make_services(seed: int, count: int) -> list[Service]:
     return [_make_service(rng) for _ in range(count)]
 
 
+def make_doubly_asking() -> list[Service]:
+    """Return services that ask by `gpus:` and in `deploy:` at once, in every pair."""
+    pairs = [(first, second) for first in OF_THE_SERVICE for second in IN_DEPLOY]
+    return [_write_service([f"image: {PLAIN_IMAGE}", "network_mode: none", *pair], with_caller=False) for pair in pairs]
+
+
 def _make_service(rng: Random) -> Service:
     lines = [
         f"image: {rng.choice((IMAGE, IMAGE, PLAIN_IMAGE))}",
@@ -66,16 +71,18 @@ def _make_service(rng: Random) -> Service:
         *_one(rng, ENVIRONMENT, 0.7),
         *_one(rng, FILES, 0.3),
         *([f"devices: [{', '.join(map(_quoted, rng.sample(DEVICES, 2)))}]"] if rng.random() < 0.5 else []),
-        *_one(
-            rng, (*GPUS, *(f"deploy: {{resources: {{reservations: {{devices: [{one}]}}}}}}" for one in RESERVED)), 0.3
-        ),
+        *_one(rng, (*GPUS, *IN_DEPLOY), 0.3),
         *_one(rng, RULES, 0.2),
         *rng.sample(USERS[:3], rng.randint(0, 1)),
         *rng.sample(USERS[3:], rng.randint(0, 1)),
         *_one(rng, PRIVILEGES, 0.2),
     ]
+    return _write_service(lines, with_caller=rng.random() < 0.5)
+
+
+def _write_service(lines: list[str], *, with_caller: bool) -> Service:
     body = "".join(f"    {line}\n" for line in lines)
-    return Service(f"services:\n  main:\n{body}", rng.random() < 0.5)
+    return Service(f"services:\n  main:\n{body}", with_caller)
 
 
 def _one(rng: Random, options: tuple[str, ...], share: float) -> list[str]:

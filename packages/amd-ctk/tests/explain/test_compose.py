@@ -50,11 +50,12 @@ def test_a_service_says_what_docker_run_says(compose):
 @pytest.mark.parametrize(
     ("service", "gpus", "devices"),
     [
-        ("gpus: all", "all", ()),
-        ("gpus: [{driver: cdi, device_ids: [amd.com/gpu=0]}]", "", ("amd.com/gpu=0",)),
-        (RESERVED % "{capabilities: [gpu], count: 1}", "1", ()),
-        (RESERVED % "{driver: cdi, device_ids: ['amd.com/gpu=0']}", "", ("amd.com/gpu=0",)),
-        ("devices: ['amd.com/gpu=1']", "", ("amd.com/gpu=1",)),
+        ("gpus: all", ("all",), ()),
+        ("gpus: [{driver: cdi, device_ids: [amd.com/gpu=0]}]", (), ("amd.com/gpu=0",)),
+        (RESERVED % "{capabilities: [gpu], count: 1}", ("1",), ()),
+        (RESERVED % "{driver: cdi, device_ids: ['amd.com/gpu=0']}", (), ("amd.com/gpu=0",)),
+        (f"gpus: [{{count: 2}}]\n    {RESERVED % '{count: all}'}", ("all", "2"), ()),
+        ("devices: ['amd.com/gpu=1']", (), ("amd.com/gpu=1",)),
     ],
 )
 def test_every_way_to_reserve_a_gpu_is_read(compose, service, gpus, devices):

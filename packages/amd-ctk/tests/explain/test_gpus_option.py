@@ -24,7 +24,7 @@ def translate(host, amd_ctk, monkeypatch):
             amd_ctk("cdi", "generate")
         if "nvidia" in specs:
             Path(made.path("/etc/cdi/nvidia.json")).write_text(NVIDIA, encoding="utf-8")
-        found = translate_gpus(Container(engine=engine, gpus=gpus, image_environment=("A=1",)), made)
+        found = translate_gpus(Container(engine=engine, gpus=(gpus,), image_environment=("A=1",)), made)
         return found.container.variables, found.container.devices, bool(found.refusals)
 
     return ask

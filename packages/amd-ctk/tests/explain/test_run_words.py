@@ -26,7 +26,7 @@ def test_everything_that_is_about_gpus_is_read():
         engine="docker",
         environment=("AMD_VISIBLE_DEVICES=0-2", "HIP_VISIBLE_DEVICES=0"),
         devices=("/dev/kfd", "/dev/dri:/dev/dri:rw"),
-        gpus="all",
+        gpus=("all",),
         runtime="amd",
         capabilities=("SYS_ADMIN",),
         user="1000:1000",

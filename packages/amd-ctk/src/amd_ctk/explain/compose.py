@@ -181,17 +181,14 @@ def _mapping(device: object) -> tuple[str, str, str]:
 
 
 def _reserved_by_name(service: dict[str, Any]) -> Iterator[str]:
-    for wanted in (*_objects(service.get("gpus")), *_reserved(service)):
+    for wanted in _reserved(service):
         if wanted.get("driver") == "cdi":
             yield from map(str, _list(wanted.get("device_ids")))
 
 
-def _gpus(service: dict[str, Any]) -> str:
-    """Return what Docker makes of `gpus:` and of reserved devices, as behind `--gpus`."""
-    if isinstance(service.get("gpus"), str):
-        return str(service["gpus"])
-    wanted = (*_objects(service.get("gpus")), *_reserved(service))
-    return next((_request(entry) for entry in wanted if entry.get("driver") != "cdi"), "")
+def _gpus(service: dict[str, Any]) -> tuple[str, ...]:
+    """Return what Docker makes of `gpus:` and of reserved devices, as behind each `--gpus`."""
+    return tuple(_request(wanted) for wanted in _reserved(service) if wanted.get("driver") != "cdi")
 
 
 def _request(reserved: dict[str, Any]) -> str:
@@ -201,10 +198,12 @@ def _request(reserved: dict[str, Any]) -> str:
 
 
 def _reserved(service: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the requests for devices in the order in which Compose passes them: of variables the last counts."""
     found: Any = service
     for key in ("deploy", "resources", "reservations", "devices"):
         found = found.get(key) if isinstance(found, dict) else None
-    return _objects(found)
+    gpus = service.get("gpus")
+    return [*_objects(found), *([{"count": gpus}] if isinstance(gpus, str) else _objects(gpus))]
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

@@ -24,8 +24,8 @@ class Container(Value):
     devices: tuple[str, ...] = ()
     # As behind --device-cgroup-rule.
     device_rules: tuple[str, ...] = ()
-    # As behind --gpus, "" where it is not given.
-    gpus: str = ""
+    # As behind each --gpus.
+    gpus: tuple[str, ...] = ()
     # "" for the engine's default.
     runtime: str = ""
     privileged: bool = False

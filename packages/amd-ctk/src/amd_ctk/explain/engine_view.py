@@ -108,19 +108,24 @@ class Translated(Value):
 
 
 def translate_gpus(container: Container, host: Host) -> Translated:
-    """Return what the engine of this machine, or where that is not known a new one, makes of `--gpus`."""
-    if not container.gpus:
-        return Translated(container=container)
-    version = find_version(container.engine, host)
-    if container.engine == PODMAN:
-        return _translate_for_podman(container, version)
-    return _translate_for_docker(container, version, host)
+    """Return what the engine of this machine, or where that is not known a new one, makes of each `--gpus`."""
+    version = find_version(container.engine, host) if container.gpus else ()
+    found = Translated(container=container)
+    for asked in container.gpus:
+        made = (
+            _translate_for_podman(found.container, asked, version)
+            if container.engine == PODMAN
+            else _translate_for_docker(found.container, asked, version, host)
+        )
+        notes = tuple(note for note in made.notes if note not in found.notes)
+        found = made.replace(notes=(*found.notes, *notes), refusals=(*found.refusals, *made.refusals))
+    return found
 
 
-def _translate_for_podman(container: Container, version: tuple[int, ...]) -> Translated:
+def _translate_for_podman(container: Container, asked: str, version: tuple[int, ...]) -> Translated:
     if not version:
         note = (
-            f"--gpus {container.gpus} is --device amd.com/gpu={container.gpus} since Podman 6.1; Podman 5 looks for"
+            f"--gpus {asked} is --device amd.com/gpu={asked} since Podman 6.1; Podman 5 looks for"
             " GPUs of NVIDIA, and Podman 4 ignores it: use --device amd.com/gpu=0"
         )
         return Translated(container=container, notes=(note,))
@@ -128,26 +133,26 @@ def _translate_for_podman(container: Container, version: tuple[int, ...]) -> Tra
         note = f"Podman {_dotted(version)} ignores --gpus: use --device amd.com/gpu=0"
         return Translated(container=container, notes=(note,))
     kind = "nvidia.com/gpu" if version < (6, 1) else "amd.com/gpu"
-    asked = f"{kind}={container.gpus}"
-    note = f"--gpus {container.gpus} is --device {asked} in Podman {_dotted(version)}"
-    return Translated(container=container.replace(devices=(*container.devices, asked)), notes=(note,))
+    device = f"{kind}={asked}"
+    note = f"--gpus {asked} is --device {device} in Podman {_dotted(version)}"
+    return Translated(container=container.replace(devices=(*container.devices, device)), notes=(note,))
 
 
-def _translate_for_docker(container: Container, version: tuple[int, ...], host: Host) -> Translated:
-    devices = _devices_of(container.gpus)
+def _translate_for_docker(container: Container, asked: str, version: tuple[int, ...], host: Host) -> Translated:
+    devices = _devices_of(asked)
     if version and version < SINCE_VARIABLE:
         refusal = ToolkitError(
-            f"--gpus {container.gpus}: Docker {_dotted(version)} knows no GPUs of AMD",
+            f"--gpus {asked}: Docker {_dotted(version)} knows no GPUs of AMD",
             hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0",
         )
         return Translated(container=container, refusals=(refusal,))
     if version >= SINCE_CDI and _resolves_by_cdi(host):
         names = tuple(f"{CDI_KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(","))
-        note = f"--gpus {container.gpus} is --device {' --device '.join(names)} in Docker {_dotted(version)}"
+        note = f"--gpus {asked} is --device {' --device '.join(names)} in Docker {_dotted(version)}"
         return Translated(container=container.replace(devices=(*container.devices, *names)), notes=(note,))
     # Docker adds it to what it has made of image and command line, so that the image's own stays too.
     environment = (*container.variables, f"AMD_VISIBLE_DEVICES={devices}")
-    notes = [f"--gpus {container.gpus} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it"]
+    notes = [f"--gpus {asked} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it"]
     if not version:
         notes.append("Docker 29.3 and later pass CDI devices in its place where there is a CDI spec")
     translated = container.replace(environment=environment, image_environment=())

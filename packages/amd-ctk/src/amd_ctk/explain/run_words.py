@@ -128,7 +128,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         host_environment=_every(environment, "") if _is_on(options, "env-host") else (),
         devices=tuple(options.get("device", [])),
         device_rules=tuple(options.get("device-cgroup-rule", [])),
-        gpus=options.get("gpus", [""])[-1],
+        gpus=tuple(filter(None, options.get("gpus", []))),
         # `podman --runtime=crun run` is its only way.
         runtime=options.get("runtime", _values_before(before, "--runtime") or [""])[-1],
         privileged=_is_on(options, "privileged"),
