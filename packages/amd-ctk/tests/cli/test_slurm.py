@@ -235,6 +235,16 @@ class TestOciConf:
         assert self.configure(amd_ctk, "--undo").returncode == 0
         assert path.read_text() == OCI.replace(PROGRAM, "/opt/amd-container-runtime")
 
+    def test_lines_of_an_earlier_version_are_written_anew(self, conf, add, amd_ctk):
+        text = OCI.replace('RunTimeRun="exec ', 'RunTimeRun="')
+        path = conf("oci.conf", text)
+
+        assert add("--diff").stdout.count("\n+RunTime") == 1
+        assert path.read_text() == OCI
+        assert add().stdout.endswith("The config file is up to date: /etc/slurm/oci.conf\n")
+        assert self.configure(amd_ctk, "--undo").returncode == 0
+        assert path.read_text() == text
+
     def test_another_runtime_is_not_replaced(self, conf, add):
         path = conf("oci.conf", 'RunTimeRun="crun run %n -b %b"\n')
 

@@ -522,6 +522,11 @@ def test_what_a_user_of_rootless_podman_lacks_is_said(machine, spoil, check, wor
     [
         (lambda made: made.write("/etc/slurm/gres.conf", f"Name=gpu File={NODE}\n"), "note", "ConstrainDevices=yes"),
         (lambda made: made.write("/etc/slurm/oci.conf", 'RunTimeRun="runc run %n -b %b"\n'), "bad", "Slurm calls runc"),
+        (
+            lambda made: made.write("/etc/slurm/oci.conf", 'RunTimeRun="amd-container-runtime run %n -b %b"\n'),
+            "note",
+            "in another way than this version writes it",
+        ),
         (lambda made: made.write("/etc/slurm/gres.conf", "AutoDetect=rsmi\n"), "bad", "gres.conf has AutoDetect"),
     ],
 )

@@ -432,11 +432,16 @@ ROWS = [
     ),
     Row(
         "slurm",
-        both(
-            write("/etc/slurm/gres.conf", GRES), write("/etc/slurm/oci.conf", 'RunTimeRun="amd-container-runtime x"\n')
-        ),
+        both(write("/etc/slurm/gres.conf", GRES), lambda machine: run_amd_ctk(machine, *CONFIGURE_SLURM)),
         write("/etc/slurm/cgroup.conf", "ConstrainDevices=yes\n"),
         why=RIGHTS,
+    ),
+    Row(
+        "slurm",
+        both(
+            both(write("/etc/slurm/gres.conf", GRES), write("/etc/slurm/cgroup.conf", "ConstrainDevices=yes\n")),
+            write("/etc/slurm/oci.conf", 'RunTimeRun="/usr/bin/amd-container-runtime run %n.%u.%j.%s.%t -b %b"\n'),
+        ),
     ),
     Row("slurm-jobs", HOSTS["slurm-jobs"]),
     Row("slurm-jobs", partial(HOSTS["slurm-jobs"], squeue="echo '7 COMPLETING'")),

@@ -25,6 +25,8 @@ class Layout(Value):
     # Where the program stands within such an entry.
     program: KeyPath
     default_runtime: KeyPath
+    # Whether an entry of the right program has to be written anew.
+    is_outdated: Callable[[Any], bool] = lambda _: False
     # None where CDI needs no switch.
     cdi: KeyPath | None = None
     # Runtimes that an engine has only while its table has none, and that have to be written beside the first one.

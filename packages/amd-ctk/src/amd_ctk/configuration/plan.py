@@ -43,6 +43,8 @@ def configure(document: Document, engine: Engine, runtime: WantedRuntime, change
     elif layout.program_of(entry) != runtime.program:
         _refuse_foreign(entry, engine, layout, runtime.runtime_name, changes)
         wanted.append(((*entry_path, *layout.program), read_path(layout.entry(runtime.program), layout.program)))
+    elif layout.is_outdated(entry):
+        wanted.append((entry_path, layout.entry(runtime.program)))
     if runtime.as_default:
         wanted.append((layout.default_runtime, runtime.runtime_name))
     if layout.cdi and runtime.cdi is False:

@@ -31,6 +31,8 @@ OF_TASK = {
 # Slurm calls a runtime by either of these.
 STARTING = ("runtimerun", "runtimecreate")
 RUNTIMES = "runtimes"
+# Of an entry: what an earlier version, or a person, wrote.
+LINES = "lines"
 
 
 class OciConf:
@@ -49,7 +51,7 @@ class OciConf:
         program = self._program()
         if program is None or path[:1] != (RUNTIMES,):
             return {} if path == (RUNTIMES,) and not self.is_empty else ABSENT
-        entry = {"program": program, "options": self._root_option()}
+        entry = {"program": program, "options": self._root_option(), **self._other_lines()}
         # Of whatever name.
         return {"amd": entry} if len(path) == 1 else entry if len(path) == 2 else entry.get(path[2], ABSENT)
 
@@ -60,7 +62,7 @@ class OciConf:
                 "Slurm has one runtime, which every container of a job has", hint="remove --set-as-default"
             )
         entry = value if isinstance(value, dict) else {"program": value, "options": self._root_option()}
-        lines = [f'{key}="{command}"' for key, command in _commands(**entry).items()]
+        lines = entry[LINES] if LINES in entry else _lines_of(entry)
         return OciConf("".join(f"{line}\n" for line in (*self._others(), *lines)))
 
     def remove(self, path: KeyPath) -> OciConf:
@@ -68,6 +70,12 @@ class OciConf:
         if path[:1] != (RUNTIMES,):
             return self
         return OciConf("".join(f"{line}\n" for line in self._others()))
+
+    def _other_lines(self) -> dict[str, list[str]]:
+        """Return the lines that call the runtime, where they are not those that are written here."""
+        program, others = self._program(), self._others()
+        found = [line for line in self._lines() if _key_of(line) and line not in others]
+        return {} if found == _lines_of({"program": program, "options": self._root_option()}) else {LINES: found}
 
     def _program(self) -> str | None:
         """Return the program that starts containers, None where none does."""
@@ -86,6 +94,15 @@ class OciConf:
 
     def _others(self) -> list[str]:
         return [line for line in self._lines() if not _key_of(line).startswith("runtime") or _is_environment(line)]
+
+
+def is_outdated(entry: Any) -> bool:
+    """Return whether a runtime's entry is called in another way than is written here."""
+    return isinstance(entry, dict) and LINES in entry
+
+
+def _lines_of(entry: dict[str, str]) -> list[str]:
+    return [f'{key}="{command}"' for key, command in _commands(**entry).items()]
 
 
 def _commands(program: str, options: str) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.configuration.engine import Engine, Layout
-from amd_ctk.documents.oci_conf import RUNTIMES, OciConf
+from amd_ctk.documents.oci_conf import RUNTIMES, OciConf, is_outdated
 from amd_ctk.programs import ask
 
 TYPE_CHECKING = False
@@ -28,6 +28,7 @@ def _layout(options: str) -> Layout:
         entry=lambda program: {"program": program, "options": options},
         program=("program",),
         default_runtime=("default",),
+        is_outdated=is_outdated,
     )
 
 

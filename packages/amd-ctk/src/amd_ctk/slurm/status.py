@@ -6,7 +6,7 @@ import os.path
 
 from amd_ctk.configuration.config_file import ConfigFile, read_text
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
-from amd_ctk.documents.oci_conf import RUNTIMES, OciConf
+from amd_ctk.documents.oci_conf import RUNTIMES, OciConf, is_outdated
 from amd_ctk.slurm.gres import sort_by_type, type_of
 from amd_device_spec.slurm.conf import GRES_CONF, find_conf, read_lines
 from amd_device_spec.slurm.job_gpus import read_device_files
@@ -16,6 +16,7 @@ from amdgpu_discovery.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Any
 
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 CGROUP_CONF = "cgroup.conf"
 OCI_CONF = "oci.conf"
 HOW_TO_CONFIGURE = "'amd-ctk runtime configure --runtime=slurm' changes that"
+OUTDATED = (
+    f"{OCI_CONF} calls {RUNTIME_PROGRAM} in another way than this version writes it, so scancel may leave containers"
+    f" behind ({HOW_TO_CONFIGURE})"
+)
 
 
 class NodeGpu(Value):
@@ -42,6 +47,8 @@ class SlurmStatus(Value):
     # The program that Slurm calls for containers, "" where it calls none.
     runtime: str
     problems: tuple[str, ...]
+    # Whether it calls amd-container-runtime as an earlier version was to be called.
+    is_outdated: bool = False
     # What gres.conf names as GPUs and is none of this host.
     foreign_files: tuple[str, ...] = ()
 
@@ -53,13 +60,17 @@ def read_status(host: Host, gpus: Sequence[Gpu], node: str) -> SlurmStatus:
         files = read_device_files(host, node)
     except SlurmError as error:
         files, problems = [], [str(error)]
-    constrains, runtime = _constrains_devices(host), _read_runtime(host)
+    constrains, entry = _constrains_devices(host), _read_runtime(host)
+    runtime = str(entry.get("program", ""))
+    outdated = os.path.basename(runtime) == RUNTIME_PROGRAM and is_outdated(entry)
     problems += [] if problems else _problems_of_gres(host, files, gpus, node)
     problems += _problems_around(constrains_devices=constrains, runtime=runtime)
+    problems += [OUTDATED] if outdated else []
     return SlurmStatus(
         gpus=tuple(_join(gpu, files) for gpu in gpus),
         constrains_devices=constrains,
         runtime=runtime,
+        is_outdated=outdated,
         problems=tuple(problems),
         foreign_files=tuple(_find_foreign(files, gpus)),
     )
@@ -111,8 +122,9 @@ def _constrains_devices(host: Host) -> bool:
     return any(line.get("constraindevices", "").lower() == "yes" for line in lines)
 
 
-def _read_runtime(host: Host) -> str:
+def _read_runtime(host: Host) -> dict[str, Any]:
+    """Return the entry of the runtime that Slurm calls, {} for none."""
     path = find_conf(host, OCI_CONF)
     text = read_text(ConfigFile(path=host.path(path), shown=path)) if path else None
     runtimes = OciConf(text or "").get((RUNTIMES,))
-    return runtimes["amd"]["program"] if isinstance(runtimes, dict) and runtimes else ""
+    return runtimes["amd"] if isinstance(runtimes, dict) and runtimes else {}

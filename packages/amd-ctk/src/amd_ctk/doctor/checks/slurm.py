@@ -6,7 +6,7 @@ import os
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
-from amd_ctk.slurm.status import format_foreign
+from amd_ctk.slurm.status import OUTDATED, format_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def _judge_status(status: SlurmStatus, files: tuple[str, ...]) -> Finding:
         words = f"Slurm calls {status.runtime} for containers, and these get no GPU"
         # It replaces no runtime that another program chose.
         return bad(words, fix=f"delete the lines RunTime* of oci.conf, and then: {CONFIGURE}")
+    if status.is_outdated:
+        return note(OUTDATED, fix=CONFIGURE)
     if status.problems:
         return note(status.problems[0], fix=SHOW)
     return ok(f"Slurm knows {len(numbered)} GPU{'' if len(numbered) == 1 else 's'} of this node")
