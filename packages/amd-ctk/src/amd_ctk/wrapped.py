@@ -32,7 +32,9 @@ def _wrap(line: str, width: int) -> list[str]:
     import textwrap
 
     columns = COLUMNS.match(line[: width // 2])
-    hanging = columns.end() if columns else 0
+    # Further to the left where the terminal would break a path or an id below the last column.
+    longest = max(map(len, line.split()), default=0)
+    hanging = max(0, min(columns.end() if columns else 0, width - longest))
     return textwrap.wrap(
         line,
         width,

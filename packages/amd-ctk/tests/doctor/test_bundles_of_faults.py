@@ -17,6 +17,7 @@ from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_ctk.doctor.facts.docker_endpoint import find_endpoint
 from amd_ctk.doctor.run import run_checks
 from amd_ctk.doctor.text import format_results
+from amd_ctk.wrapped import wrap_lines
 from amdgpu_discovery.numbering import locate_gpus
 
 HERE = Path(__file__).parent
@@ -36,6 +37,12 @@ def judge(machine, tmp_path, **changes):
     )
 
 
+def broken_by_a_terminal(printed):
+    """Return the lines that a terminal of 80 columns breaks, but for commands, which people copy whole."""
+    lines = wrap_lines(printed, 80).split("\n")
+    return [line for line in lines if len(line) > 80 and not line.lstrip().startswith("fix: ")]
+
+
 @pytest.mark.parametrize("name", OF_HOSTS["FAULTS"])
 def test_a_fault_of_a_host_is_replayed(machine, tmp_path, name):
     made = machine()
@@ -45,6 +52,7 @@ def test_a_fault_of_a_host_is_replayed(machine, tmp_path, name):
 
     assert elsewhere == here
     assert " bad " in here
+    assert broken_by_a_terminal(here.replace(made.host.root, "")) == []
 
 
 @pytest.mark.parametrize("name", [*OF_CONTAINERS["FAULTS"], *OF_CONTAINERS["NOTES"]])
@@ -57,6 +65,7 @@ def test_a_fault_of_a_container_is_replayed(machine, tmp_path, name):
 
     assert elsewhere == here
     assert name in here
+    assert broken_by_a_terminal(here.replace(made.host.root, "")) == []
 
 
 @pytest.mark.parametrize("stale", [(STALE,), None])
