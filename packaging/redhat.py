@@ -33,7 +33,14 @@ SETTINGS = {
 
 
 # Directories that go with the last package that has them: this project's, and those of shells that may be missing.
-OWNED = (f"/{LIBRARY}", "/usr/share/doc/amd", "/usr/share/bash-completion", "/usr/share/fish", "/usr/share/zsh")
+OWNED = (
+    f"/{LIBRARY}",
+    "/usr/share/amd-container-toolkit",
+    "/usr/share/doc/amd",
+    "/usr/share/bash-completion",
+    "/usr/share/fish",
+    "/usr/share/zsh",
+)
 
 
 class Family(NamedTuple):

@@ -289,10 +289,10 @@ def test_units_are_enabled_but_for_those_that_somebody_disabled(machine):
     installed_again = machine.run("systemctl is-enabled amd-cdi-refresh amd-cdi-watch", check=False)
     machine.apt("purge amd-ctk")
     install(machine)
-    installed_again = machine.run("systemctl is-enabled amd-cdi-refresh amd-cdi-watch")
+    installed_afresh = machine.run("systemctl is-enabled amd-cdi-refresh amd-cdi-watch")
 
     assert upgraded == installed_again == "enabled\ndisabled\n"
-    assert installed_again == "enabled\nenabled\n"
+    assert installed_afresh == "enabled\nenabled\n"
 
 
 def test_an_upgrade_changes_nobodys_configuration_and_no_container(machine):
