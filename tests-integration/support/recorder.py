@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-RECORDER = """#!/bin/sh
+_BEGINNING = """#!/bin/sh
 bundle=. previous='' starts=''
 for word; do
     case $previous in --bundle | -b) bundle=$word ;; esac
@@ -10,9 +10,14 @@ for word; do
     previous=$word
 done
 test -n "$starts" || exec runc "$@"
-cp "$bundle/config.json" /box/recorded.json
+"""
+_END = """cp "$bundle/config.json" /box/recorded.json
 exit 1
 """
+RECORDER = f"{_BEGINNING}{_END}"
+# The container that holds the namespaces of a pod comes first, and has to be there.
+POD_RECORDER = f"""{_BEGINNING}grep -q '"pause-of-pod"' "$bundle/config.json" && exec runc "$@"
+{_END}"""
 AMD_RUNTIME = "/usr/bin/amd-container-runtime"
 # The major number of /dev/kfd in a box.
 KFD = 510

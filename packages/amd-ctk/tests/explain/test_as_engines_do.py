@@ -1,7 +1,7 @@
-"""What explain says of command lines and services, beside what engines and the runtime made of them.
+"""What explain says of command lines, services and pods, beside what engines and the runtime made of them.
 
-tests-integration/cdi asked the engines: test_explained.py and test_explained_compose.py write the files in engines/ and
-compose/ again.
+tests-integration/cdi asked the engines: test_explained.py, test_explained_compose.py and test_explained_kube.py write
+the files in engines/, compose/ and kube/ again.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.explain import engine_spec, engine_view
+from amd_ctk.explain import engine_spec, engine_view, kube
 from amd_ctk.explain.compose import read_service
 from amd_ctk.explain.errors import ExplainError
 from amd_ctk.explain.explanation import explain_container
 from amd_ctk.explain.run_words import parse_run
 from support import compose_services
 from support.about_gpus import differences
+from support.kube_files import Pod, containers_conf
 from support.run_lines import CALLER, ENV_FILE, ENV_FILE_TEXT, IMAGE, IMAGE_VARIABLES, NAME_OF_TWO_FILES, Line
 
 ENGINES = sorted(Path(__file__).with_name("engines").glob("*.json"))
+PODS = sorted(Path(__file__).with_name("kube").glob("*.json"))
 COMPOSE = Path(__file__).with_name("compose") / "compose-2.40.json"
 VERSIONS = {"docker-20": (20, 10), "docker-26": (26, 1), "docker-28": (28, 5)}
 AMD_RUNTIME = "/usr/bin/amd-container-runtime"
@@ -91,22 +93,42 @@ def test_explain_says_what_compose_did(machine, tmp_path, monkeypatch):
         with monkeypatch.context() as calling:
             for name, value in CALLER.items() if with_caller else ():
                 calling.setenv(name, value)
-            spec = explain_service(machine, str(file), CALLER if with_caller else {})
+            caller = CALLER if with_caller else {}
+            spec = explain_described(machine, lambda caller=caller: read_service(str(file), "main", caller))
         if found := differences(entry["spec"], spec, kfd=KFD):
             wrong.append((text, with_caller, found))
 
     assert wrong == []
 
 
-def explain_service(machine, file, environment):
-    """Return the spec that explain expects of a service, None where it does not start."""
+def explain_described(machine, read):
+    """Return the spec that explain expects of what `read` returns, None where it does not start."""
     try:
-        container = read_service(file, "main", environment)
+        container = read()
     except ExplainError:
         return None
     image = IMAGE_VARIABLES if container.image == IMAGE else ()
     explanation = explain_container(container.replace(image_environment=image), machine)
     return explanation.plan.spec if explanation.starts else None
+
+
+@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
+def test_explain_says_what_kube_play_did(machine, tmp_path, monkeypatch, path):
+    for module in (engine_view, engine_spec, kube):
+        monkeypatch.setattr(module, "find_version", lambda *_: version_of(path.stem.partition("-")[2]))
+    configuration = Path(machine.path("/etc/containers/containers.conf"))
+    configuration.parent.mkdir(parents=True)
+    file, wrong = tmp_path / "pod.yaml", []
+
+    for entry in json.loads(path.read_bytes()):
+        pod = Pod(*entry["pod"])
+        file.write_text(pod.text, encoding="utf-8")
+        configuration.write_text(containers_conf(with_runtime=pod.with_runtime), encoding="utf-8")
+        spec = explain_described(machine, lambda: kube.read_pod(str(file), "main", machine))
+        if found := differences(entry["spec"], spec, kfd=KFD):
+            wrong.append((pod, found))
+
+    assert wrong == []
 
 
 def version_of(text):

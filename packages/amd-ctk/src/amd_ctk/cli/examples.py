@@ -14,6 +14,7 @@ EXAMPLES = {
         "amd-ctk explain -e AMD_VISIBLE_DEVICES=0-2",
         "amd-ctk explain -- docker run --runtime=amd -e AMD_VISIBLE_DEVICES=all IMAGE",
         "amd-ctk explain compose.yaml training",
+        "amd-ctk explain pod.yaml main",
         "amd-ctk explain --container web",
     ),
     "runtime configure": (

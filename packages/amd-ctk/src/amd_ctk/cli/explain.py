@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from amd_ctk.explain.explanation import Explanation
     from amdgpu_discovery.host import Host
 
+WORDS = "-- docker run ARGS... | COMPOSE.yaml SERVICE | POD.yaml CONTAINER"
 # Words of `docker run` look like options of amd-ctk.
 SETTINGS = {"allow_interspersed_args": False}
 
@@ -25,7 +26,9 @@ def explain(
     context: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- docker run ARGS... | COMPOSE.yaml SERVICE]", help="What would be started."),
+        typer.Argument(
+            metavar="[-- docker run ARGS... | COMPOSE.yaml SERVICE | POD.yaml CONTAINER]", help="What would be started."
+        ),
     ] = None,
     *,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="VAR=VALUE", help="A variable.")] = None,
@@ -41,8 +44,8 @@ def explain(
     """Show which GPUs a container would get, and why.
 
     Nothing is started or changed. Give variables and devices, a whole `docker run` or `podman run` after --, a service
-    of a Compose file, a running container, or a bundle. Exits with the code of the refusal if the container would not
-    start, and with 1 if it would get no GPU that it asks for.
+    of a Compose file, a container of a pod for `podman kube play`, a running container, or a bundle. Exits with the
+    code of the refusal if the container would not start, and with 1 if it would get no GPU that it asks for.
     """
     from amd_ctk.explain.container import Container
     from amd_ctk.explain.text import format_explanation, format_json
@@ -64,6 +67,7 @@ def _explain(host: Host, words: list[str], described: Container, *, container: s
     from amd_ctk.explain.compose import read_service
     from amd_ctk.explain.explanation import explain_container, explain_spec
     from amd_ctk.explain.image import add_image
+    from amd_ctk.explain.kube import is_kube_file, read_pod
     from amd_ctk.explain.run_words import is_engine_command, parse_run
 
     if container:
@@ -74,7 +78,10 @@ def _explain(host: Host, words: list[str], described: Container, *, container: s
     if is_engine_command(words):
         described = parse_run(words, os.environ)
     elif len(words) == 2:
-        described = read_service(words[0], words[1], os.environ)
+        path, name = words
+        described = read_pod(path, name, host) if is_kube_file(path) else read_service(path, name, os.environ)
     elif words:
-        raise typer.BadParameter("expected docker run ARGS..., podman run ARGS..., or COMPOSE.yaml SERVICE")
+        raise typer.BadParameter(
+            "expected docker run ARGS..., podman run ARGS..., COMPOSE.yaml SERVICE, or POD.yaml CONTAINER"
+        )
     return explain_container(add_image(described), host)

@@ -68,10 +68,10 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
 def _read_runtimes(engine: str, host: Host) -> tuple[list[str], str]:
     """Return the names of the AMD runtime in an engine's files, and the default runtime."""
     # Podman's configuration needs a library that takes as long to load as all else here.
-    from amd_ctk.engines.docker import DOCKER
-    from amd_ctk.engines.podman import PODMAN
+    from amd_ctk.engines import docker, podman
 
-    known, paths = (PODMAN, podman_files(host)) if engine == PODMAN else (DOCKER, [DOCKER.config_path])
+    known = podman.PODMAN if engine == PODMAN else docker.DOCKER
+    paths = podman_files(host) if engine == PODMAN else [known.config_path]
     amd_names: list[str] = []
     default = ""
     for path in paths:

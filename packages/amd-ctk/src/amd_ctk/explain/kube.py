@@ -1,0 +1,202 @@
+"""Read a container of a pod as far as it decides about GPUs, as `podman kube play` does."""
+
+from __future__ import annotations
+
+import re
+
+from amd_ctk.explain.cdi_edits import is_cdi_name
+from amd_ctk.explain.container import PODMAN, Container
+from amd_ctk.explain.engine_view import find_version
+from amd_ctk.explain.errors import ExplainError
+from amd_ctk.explain.host_nodes import find_nodes
+from amd_device_spec.cdi_text import BrokenText, parse_spec
+from amd_gpu_tracker.records.plain_text import one_line
+from amdgpu_discovery.errors import reason
+from amdgpu_discovery.plain_files import read_plain_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from amdgpu_discovery.host import Host
+
+    Tree = dict[str, Any]
+
+LARGEST_FILE = 4 * 1024 * 1024
+# Every document has it, and no Compose file.
+OF_KUBERNETES = re.compile(r'^apiVersion[ \t]*:|"apiVersion"[ \t]*:', re.MULTILINE)
+BETWEEN_DOCUMENTS = re.compile(r"^---(?=\s|$).*\n?", re.MULTILINE)
+MOST_DOCUMENTS = 100
+# Whose pods stand in a template.
+WITH_TEMPLATE = ("Deployment", "DaemonSet", "Job")
+# Of Podman: limits that name devices, and variables that win over those of a ConfigMap.
+SINCE_LIMITS = (5, 4)
+SINCE_OWN_VARIABLES_COUNT = (5, 8)
+OF_NODE = "podman.io/device="
+KIND_BY_TYPE = {"CharDevice": "c", "BlockDevice": "b"}
+OF_GPU_NODES = re.compile(r"/dev(/dri(/.*)?|/kfd)?/?")
+
+
+def is_kube_file(path: str) -> bool:
+    """Return whether a file describes pods and no Compose services; ExplainError where it cannot be read."""
+    return bool(OF_KUBERNETES.search(_read_text(path)))
+
+
+def read_pod(path: str, name: str, host: Host) -> Container:
+    """Return a container of the pod in a file; ExplainError where it has none of this name or Podman refuses it."""
+    documents = _read_documents(path)
+    pod = next((pod for pod in map(_find_pod, documents) if pod), {})
+    containers = {str(one.get("name")): one for key in ("initContainers", "containers") for one in _objects(pod, key)}
+    if name not in containers:
+        known = one_line(", ".join(containers)) or "none"
+        raise ExplainError(f"{path} has no container {name}", hint=f"it has {known}")
+    container = containers[name]
+    version = find_version(PODMAN, host)
+    own, shared = _object(container, "securityContext"), _object(pod, "securityContext")
+    return Container(
+        engine=PODMAN,
+        environment=_environment(container, documents, version),
+        devices=(*_limits(container, version), *_nodes(container, pod, host)),
+        privileged=own.get("privileged") is True,
+        capabilities=tuple(str(one).upper().removeprefix("CAP_") for one in _list(own, "capabilities", "add")),
+        user=_user({**shared, **own}),
+        groups=tuple(map(str, _list(shared, "supplementalGroups"))),
+        image=str(container.get("image") or ""),
+        unread=tuple(_find_unread(container, pod)),
+    )
+
+
+def _read_text(path: str) -> str:
+    try:
+        return read_plain_file(path, largest=LARGEST_FILE)[0].decode()
+    except (OSError, UnicodeDecodeError) as error:
+        why = reason(error) if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise ExplainError(f"{path} cannot be read: {why}") from error
+
+
+def _read_documents(path: str) -> list[Tree]:
+    texts = BETWEEN_DOCUMENTS.split(_read_text(path))
+    if len(texts) > MOST_DOCUMENTS:
+        raise ExplainError(f"{path} has more than {MOST_DOCUMENTS} documents, which are not read")
+    try:
+        trees = [parse_spec(text.encode()).tree for text in texts if text.strip()]
+    except BrokenText as error:
+        raise ExplainError(f"a document of {path} is no YAML: {error.message}") from error
+    return [tree for tree in trees if isinstance(tree, dict)]
+
+
+def _find_pod(document: Tree) -> Tree:
+    """Return the spec of a document's pod, {} where it has none."""
+    if document.get("kind") == "Pod":
+        return _object(document, "spec")
+    return _object(document, "spec", "template", "spec") if document.get("kind") in WITH_TEMPLATE else {}
+
+
+def _environment(container: Tree, documents: list[Tree], version: tuple[int, ...]) -> tuple[str, ...]:
+    maps = {
+        str(_object(one, "metadata").get("name")): _object(one, "data")
+        for one in documents
+        if one.get("kind") == "ConfigMap"
+    }
+    shared, own = tuple(_from_maps(container, maps)), tuple(_own_variables(container, maps))
+    return (*own, *shared) if () < version < SINCE_OWN_VARIABLES_COUNT else (*shared, *own)
+
+
+def _from_maps(container: Tree, maps: dict[str, Tree]) -> Iterator[str]:
+    for source in _objects(container, "envFrom"):
+        wanted = _object(source, "configMapRef")
+        if wanted and str(wanted.get("name")) in maps:
+            yield from (f"{name}={value}" for name, value in maps[str(wanted.get("name"))].items())
+        elif wanted and wanted.get("optional") is not True:
+            raise ExplainError(f"configmap {one_line(str(wanted.get('name')))} not found", hint="add it to the file")
+
+
+def _own_variables(container: Tree, maps: dict[str, Tree]) -> Iterator[str]:
+    for entry in _objects(container, "env"):
+        value = _value_of(entry, maps)
+        if value is not None:
+            yield f"{entry.get('name')}={value}"
+
+
+def _value_of(entry: Tree, maps: dict[str, Tree]) -> str | None:
+    """Return the value of a variable, None where it has none; ExplainError where a value is missing."""
+    source = _object(entry, "valueFrom")
+    wanted = _object(source, "configMapKeyRef")
+    if not wanted:
+        return None if source else str(entry.get("value") or "")
+    found = maps.get(str(wanted.get("name")), {}).get(str(wanted.get("key")))
+    if found is None and wanted.get("optional") is not True:
+        words = f"{entry.get('name')}: key {wanted.get('key')} not found in configmap {wanted.get('name')}"
+        raise ExplainError(f"cannot set env {one_line(words)}", hint="add it to the file")
+    return None if found is None else str(found)
+
+
+def _limits(container: Tree, version: tuple[int, ...]) -> Iterator[str]:
+    """Yield the CDI devices and nodes among what a container requests, whatever their count."""
+    if version and version < SINCE_LIMITS:
+        return
+    resources = _object(container, "resources")
+    for name in map(str, {**_object(resources, "limits"), **_object(resources, "requests")}):
+        if name.startswith(OF_NODE):
+            yield name.removeprefix(OF_NODE)
+        elif is_cdi_name(name):
+            yield name
+
+
+def _nodes(container: Tree, pod: Tree, host: Host) -> Iterator[str]:
+    """Yield the nodes that volumes of the types CharDevice and BlockDevice give; ExplainError where Podman has none."""
+    for path, kind, target in _host_paths(container, pod):
+        wanted = KIND_BY_TYPE.get(kind)
+        if wanted:
+            if [node["type"] for node in find_nodes(path, host) if node["path"] == path] != [wanted]:
+                raise ExplainError(f"the hostPath {one_line(path)} is no {kind} of this host")
+            yield f"{path}:{target}"
+
+
+def _host_paths(container: Tree, pod: Tree) -> Iterator[tuple[str, str, str]]:
+    """Yield path, type and mount path of what a container mounts from the host."""
+    volumes = {str(one.get("name")): _object(one, "hostPath") for one in _objects(pod, "volumes")}
+    for mount in _objects(container, "volumeMounts"):
+        volume = volumes.get(str(mount.get("name")), {})
+        yield str(volume.get("path", "")), str(volume.get("type", "")), str(mount.get("mountPath", ""))
+
+
+def _user(context: Tree) -> str:
+    user, group = context.get("runAsUser"), context.get("runAsGroup")
+    if group is None:
+        return "" if user is None else str(user)
+    return f"{user or 0}:{group}"
+
+
+def _find_unread(container: Tree, pod: Tree) -> Iterator[str]:
+    """Yield what can change which GPUs a container gets and is not read here."""
+    sources = (f"env {entry.get('name')}: {key}" for entry in _objects(container, "env") for key in _others(entry))
+    yield from map(one_line, sources)
+    if any(_object(source, "secretRef") for source in _objects(container, "envFrom")):
+        yield "envFrom: secretRef"
+    for path, kind, _ in _host_paths(container, pod):
+        if OF_GPU_NODES.fullmatch(path) and kind not in KIND_BY_TYPE:
+            yield f"hostPath: {path}"
+    if pod.get("hostUsers") is False:
+        yield "hostUsers: false"
+
+
+def _others(entry: Tree) -> list[str]:
+    return [str(key) for key in _object(entry, "valueFrom") if key != "configMapKeyRef"]
+
+
+def _object(tree: Tree, *keys: str) -> Tree:
+    for key in keys:
+        found = tree.get(key)
+        tree = found if isinstance(found, dict) else {}
+    return tree
+
+
+def _objects(tree: Tree, key: str) -> list[Tree]:
+    return [one for one in _list(tree, key) if isinstance(one, dict)]
+
+
+def _list(tree: Tree, *keys: str) -> list[Any]:
+    found = _object(tree, *keys[:-1]).get(keys[-1])
+    return list(found) if isinstance(found, list) else []

@@ -1,0 +1,146 @@
+"""Containers of pods, for `podman kube play`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.explain.container import Container
+from amd_ctk.explain.engine_view import find_runtime
+from amd_ctk.explain.errors import ExplainError
+from amd_ctk.explain.kube import is_kube_file, read_pod
+
+POD = """
+# two documents
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: gpus}
+data: {AMD_VISIBLE_DEVICES: "1", LABEL: map}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: training}
+spec:
+  template:
+    spec:
+      securityContext: {supplementalGroups: [110], runAsUser: 7}
+      volumes:
+        - {name: kfd, hostPath: {path: /dev/kfd, type: CharDevice}}
+        - {name: dri, hostPath: {path: /dev/dri}}
+      initContainers: [{name: first, image: i}]
+      containers:
+        - name: main
+          image: rocm/pytorch
+          env: [{name: A, value: b}, {name: EMPTY}, {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
+          envFrom: [{configMapRef: {name: gpus}}, {secretRef: {name: key}}]
+          resources: {limits: {amd.com/gpu=0: 1, memory: 1Gi}}
+          securityContext: {runAsUser: 1000, runAsGroup: 44, capabilities: {add: [SYS_ADMIN]}}
+          volumeMounts: [{name: kfd, mountPath: /dev/kfd}, {name: dri, mountPath: /dev/dri}]
+"""
+
+AMD_RUNTIME = "/usr/bin/amd-container-runtime"
+
+
+@pytest.fixture
+def pod(tmp_path, host):
+    """Return a function that writes a file and reads its container `main`."""
+    made = host()
+
+    def read(text, name="main"):
+        path = tmp_path / "pod.yaml"
+        path.write_text(text)
+        return read_pod(str(path), name, made)
+
+    return read
+
+
+def with_container(**fields):
+    container = {"name": "main", "image": "i", **fields}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}})
+
+
+def test_a_container_of_a_pod_says_what_podman_run_says(pod):
+    assert pod(POD) == Container(
+        engine="podman",
+        environment=("AMD_VISIBLE_DEVICES=1", "LABEL=map", "A=b", "EMPTY="),
+        devices=("amd.com/gpu=0", "/dev/kfd:/dev/kfd"),
+        capabilities=("SYS_ADMIN",),
+        user="1000:44",
+        groups=("110",),
+        image="rocm/pytorch",
+        unread=("env NODE: fieldRef", "envFrom: secretRef", "hostPath: /dev/dri"),
+    )
+
+
+def test_an_init_container_has_what_the_pod_says(pod):
+    assert pod(POD, "first") == Container(engine="podman", user="7", groups=("110",), image="i")
+
+
+def test_a_container_that_is_not_there_is_named_with_those_that_are(pod, tmp_path):
+    with pytest.raises(ExplainError) as raised:
+        pod(POD, "web")
+
+    assert raised.value.message == f"{tmp_path}/pod.yaml has no container web"
+    assert raised.value.hint == "it has first, main"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (with_container(envFrom=[{"configMapRef": {"name": "gpus"}}]), "configmap gpus not found"),
+        (
+            with_container(env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "gpus", "key": "b"}}}]),
+            "cannot set env A: key b not found in configmap gpus",
+        ),
+        ("apiVersion: v1\nkind: [", "a document of .*pod.yaml is no YAML: "),
+        ("apiVersion: v1\n" + "---\n" * 101, "has more than 100 documents, which are not read"),
+        ("apiVersion: v1\nkind: Service\n", "has no container main"),
+        ("apiVersion: v1\nkind: Pod\nspec: {containers: [1, {name: [main]}]}\n", "has no container main"),
+    ],
+)
+def test_what_podman_would_refuse_ends_in_a_sentence(pod, text, message):
+    with pytest.raises(ExplainError, match=message):
+        pod(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (POD, True),
+        (with_container(), True),
+        ("services: {web: {image: i, environment: {apiVersion: v1}}}\n", False),
+        ("", False),
+    ],
+)
+def test_a_file_of_pods_is_told_from_a_compose_file(tmp_path, text, expected):
+    (tmp_path / "file").write_text(text)
+
+    assert is_kube_file(str(tmp_path / "file")) is expected
+
+
+def test_the_command_reads_a_pod(amd_ctk, host, tmp_path):
+    host()
+    (tmp_path / "pod.yaml").write_text(with_container(volumeMounts=[]))
+
+    shown = amd_ctk("explain", str(tmp_path / "pod.yaml"), "web")
+
+    assert (shown.returncode, shown.stderr) == (
+        2,
+        f"{tmp_path}/pod.yaml has no container web (it has main)\n",
+    )
+
+
+def test_the_default_runtime_of_podman_is_read_from_its_own_files(host):
+    made = host()
+    for file, text in {
+        "etc/containers/containers.conf": f'[engine]\nruntime = "amd"\n[engine.runtimes]\namd = ["{AMD_RUNTIME}"]\n',
+        "etc/docker/daemon.json": '{"default-runtime": "runc"}\n',
+    }.items():
+        path = Path(made.root, file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    assert find_runtime(Container(engine="podman"), made).is_amd_runtime
+    assert not find_runtime(Container(engine="docker"), made).is_amd_runtime
