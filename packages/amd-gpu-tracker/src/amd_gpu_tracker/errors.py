@@ -6,20 +6,26 @@ from amdgpu_discovery.errors import FileError, ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 class GpusRefused(ToolkitError):
     """GPUs that a container may not have, in the words of the GPU Tracker guide.
 
     Attributes:
-        people: Users whom the message names by number, as in `user 1001`.
+        template: The message, in which `{1001}` stands for user 1001 where that is one of the people.
+        people: Users whom the message names; a start says their numbers, as in `user 1001`.
     """
 
-    def __init__(self, message: str, *, hint: str = "", people: tuple[int, ...] = ()) -> None:
+    def __init__(self, template: str, *, hint: str = "", people: tuple[int, ...] = ()) -> None:
         """Say what is refused, and what to do next."""
-        super().__init__(message, hint=hint)
+        super().__init__(name_people(template, people, lambda uid: f"user {uid}"), hint=hint)
+        self.template = template
         self.people = people
+
+    def told(self, name_of: Callable[[int], str]) -> GpusRefused:
+        """Return the same refusal with people as `name_of` calls them."""
+        return GpusRefused(name_people(self.template, self.people, name_of), hint=self.hint)
 
 
 class GpusChanged(ToolkitError):
@@ -118,6 +124,13 @@ class OptionsExcluded(ToolkitError):
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} and {second} exclude each other", hint="leave out one of them")
+
+
+def name_people(template: str, people: Iterable[int], name_of: Callable[[int], str]) -> str:
+    """Return a message with the names of people in the places that are kept for them, such as `{1001}`."""
+    for uid in people:
+        template = template.replace(f"{{{uid}}}", name_of(uid))
+    return template
 
 
 def needs_root() -> NotPermitted:

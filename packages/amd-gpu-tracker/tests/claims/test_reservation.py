@@ -332,3 +332,12 @@ def test_refusals_are_remembered(machine):
     (remembered,) = machine.tracker.refusals()
     assert (remembered.container_id, remembered.ways) == ("second", ("env",))
     assert remembered.message == ("GPUs [1] are exclusive and already in use\nGPU 1 is in use by container first")
+
+
+def test_a_refusal_names_people_where_names_are_looked_up_and_else_their_numbers():
+    refused = GpusRefused("GPU 0 is in use by job user 1 of {1} and {2} of {10}", hint="wait", people=(1, 10))
+
+    assert str(refused) == "GPU 0 is in use by job user 1 of user 1 and {2} of user 10 (wait)"
+    assert str(refused.told({1: "daemon", 10: "uucp"}.__getitem__)) == (
+        "GPU 0 is in use by job user 1 of daemon and {2} of uucp (wait)"
+    )

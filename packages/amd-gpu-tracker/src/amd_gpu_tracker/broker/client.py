@@ -139,17 +139,13 @@ def _wait_for(connected: socket.socket, request: Request, deadline: float | None
 
 def with_names(answer: Answer) -> str:
     """Return the message of an answer with the names of people."""
-    message = answer.message
-    # So that user 1 is not taken for the beginning of user 10.
-    for uid in sorted(answer.people, reverse=True):
-        # Mostly nobody else is named.
-        from amd_gpu_tracker.show.people import name_of_person
+    if not answer.people:
+        return answer.message
+    # Mostly nobody else is named.
+    from amd_gpu_tracker.errors import name_people
+    from amd_gpu_tracker.show.people import name_of_person, title_of_person
 
-        name = name_of_person(uid)
-        message = message.replace(f"{{{uid}}}", name)
-        if answer.kind == REFUSED and name != str(uid):
-            message = message.replace(f"user {uid}", name)
-    return message
+    return name_people(answer.message, answer.people, title_of_person if answer.kind == REFUSED else name_of_person)
 
 
 def _accepted(answer: Answer) -> Answer:

@@ -82,8 +82,7 @@ class Answer(Value):
         exit_code: What the client ends with where it is refused.
         numbers: The GPUs that were granted.
         environment: The variables by which a program has them.
-        people: Users in the message, in which `{1000}`, or `user 1000` in a refusal, stands for the name of user 1000.
-            Only the client looks up names.
+        people: Users in the message, in which `{1000}` stands for the name of user 1000: only the client looks it up.
     """
 
     kind: str
@@ -134,8 +133,8 @@ def parse_answer(line: bytes) -> Answer:
 
 def refusal(error: ToolkitError) -> Answer:
     """Return the answer that passes an expected failure on."""
-    people = error.people if isinstance(error, GpusRefused) else ()
-    return Answer(kind=REFUSED, message=error.message, hint=error.hint, exit_code=error.exit_code, people=people)
+    template, people = (error.template, error.people) if isinstance(error, GpusRefused) else (error.message, ())
+    return Answer(kind=REFUSED, message=template, hint=error.hint, exit_code=error.exit_code, people=people)
 
 
 def _parse(line: bytes) -> dict[str, Any]:

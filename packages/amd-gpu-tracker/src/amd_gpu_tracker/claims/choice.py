@@ -109,8 +109,7 @@ def reserve_choice(
         if chosen is None:
             candidates = name_programs(state.host, candidates, verdicts)
             why, hint = _why_not(state, candidates, choice, scan.living), _hint(candidates, choice)
-            people = people_of(lease for candidate in candidates for lease in candidate.users)
-            raise refused(state, claim, why, hint=hint, people=people)
+            raise refused(state, claim, why, hint=hint, people=_people_of(candidates))
         met = claim.replace(wanted=chosen)
         state.write_lease(new_lease(met, processes))
         if state.is_rootless:
@@ -144,7 +143,8 @@ def choose_now(
     chosen = choose(candidates, choice)
     if chosen is None:
         candidates = name_programs(state.host, candidates, verdicts)
-        raise GpusRefused(_why_not(state, candidates, choice, scan.living), hint=_hint(candidates, choice))
+        why, hint = _why_not(state, candidates, choice, scan.living), _hint(candidates, choice)
+        raise GpusRefused(why, hint=hint, people=_people_of(candidates))
     return chosen
 
 
@@ -204,6 +204,10 @@ def _hint(candidates: Sequence[Candidate], choice: Choice) -> str:
     return "" if uid is None else f"to leave out the containers of user {uid}, run 'amd-ctk gpu-tracker ignore {uid}'"
 
 
+def _people_of(candidates: Sequence[Candidate]) -> tuple[int, ...]:
+    return people_of(lease for candidate in candidates for lease in candidate.users)
+
+
 def _why_not(state: State, candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:
     for_root = [each.gpu for each in candidates if each.obstacle == FOR_ROOT_ONLY]
     never = only_for_root(choice, [each.gpu for each in candidates], for_root)
@@ -213,6 +217,6 @@ def _why_not(state: State, candidates: Sequence[Candidate], choice: Choice, own:
     def title_of(lease: Lease) -> str:
         # Where an engine keeps the name of a user's container is up to that user.
         name = (find_container_name(lease) if lease in own else "") or lease.container_id.rpartition("/")[2]
-        return f"{name} of user {lease.person}" if lease.person else name
+        return f"{name} of {{{lease.person}}}" if lease.person else name
 
     return why_not(candidates, choice, title_of, usable=len(locate_gpus(state.host)))

@@ -135,13 +135,14 @@ def extended_lease(own: Lease, claim: Claim) -> Lease:
     )
 
 
-def refused(state: State, claim: Claim, message: str, *, hint: str = "", people: tuple[int, ...] = ()) -> GpusRefused:
+def refused(state: State, claim: Claim, template: str, *, hint: str = "", people: tuple[int, ...] = ()) -> GpusRefused:
     """Return the error for a claim, which is on record then."""
+    error = GpusRefused(template, hint=hint, people=people)
     if not claim.is_waiting:
         from amd_gpu_tracker.records.refusals import record_refusal
 
-        record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=message)
-    return GpusRefused(message, hint=hint, people=people)
+        record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=error.message)
+    return error
 
 
 def refuse_exclusive(

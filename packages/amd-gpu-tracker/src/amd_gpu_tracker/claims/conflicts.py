@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.claims.claim import Claim
     from amd_gpu_tracker.errors import StateError
+    from amd_gpu_tracker.life.status import ContainerUse
     from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.gpu import GpuLocation
 
@@ -52,22 +53,22 @@ def users_of(gpus: Iterable[GpuLocation], living: Iterable[Lease]) -> list[tuple
     return [(lease, numbers) for lease, numbers in found if numbers]
 
 
-def people_of(leases: Iterable[Lease]) -> tuple[int, ...]:
-    """Return the users, root aside, whose leases these are."""
-    return tuple(sorted({lease.person for lease in leases if lease.person}))
+def people_of(uses: Iterable[Lease | ContainerUse]) -> tuple[int, ...]:
+    """Return the users, root aside, whose these are."""
+    return tuple(sorted({use.person for use in uses if use.person}))
 
 
 def called(ways: Collection[str], container_id: str, name: str = "", person: int | None = None) -> str:
     """Return what sentences call the holder of a lease, with the `name` that its engine gave a container.
 
-    A person is a number here: a container start looks up no names.
+    A place is kept for the name of a person: a container start looks up none.
     """
     owner, is_owned, job = container_id.rpartition("/")
     if BY_API in ways and is_owned:
-        return f"job {job} of user {owner}"
+        return f"job {job} of {{{person}}}" if person else f"job {job} of user {owner}"
     kind = "job" if BY_API in ways else "container"
     title = f"{kind} {container_id} ({name})" if name else f"{kind} {container_id}"
-    return f"{title} of user {person}" if person else title
+    return f"{title} of {{{person}}}" if person else title
 
 
 def refusal(container_id: str, free: Sequence[int], uses: Sequence[Use]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.claims.choice import choose_now, read_other_leases
 from amd_gpu_tracker.claims.claim import HOW_TO_RESERVE, RESERVED_ONLY
-from amd_gpu_tracker.claims.conflicts import called, refusal, require_readable
+from amd_gpu_tracker.claims.conflicts import called, people_of, refusal, require_readable
 from amd_gpu_tracker.claims.container import require_no_devices
 from amd_gpu_tracker.claims.container_choice import require_nothing_given
 from amd_gpu_tracker.claims.draining import why_drained
@@ -89,7 +89,8 @@ def preview_refusal(
     if not taken:
         return None
     free = [gpu.number for gpu in wanted if gpu.number not in taken]
-    return GpusRefused(refusal(container_id or "(this one)", free, _holders(uses, taken)))
+    people = people_of(container for number in taken for container in uses[number].containers)
+    return GpusRefused(refusal(container_id or "(this one)", free, _holders(uses, taken)), people=people)
 
 
 def preview_unreserved(host: Host, spec: dict[str, Any]) -> GpusRefused | None:

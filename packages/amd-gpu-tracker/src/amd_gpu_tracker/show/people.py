@@ -12,3 +12,9 @@ def name_of_person(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OverflowError):
         return str(uid)
+
+
+def title_of_person(uid: int) -> str:
+    """Return what a sentence calls a user: the name, or `user 1001` for one that has none."""
+    name = name_of_person(uid)
+    return f"user {name}" if name == str(uid) else name
