@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.explain import kube
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_view import find_runtime
 from amd_ctk.explain.errors import ExplainError
@@ -144,3 +145,11 @@ def test_the_default_runtime_of_podman_is_read_from_its_own_files(host):
 
     assert find_runtime(Container(engine="podman"), made).is_amd_runtime
     assert not find_runtime(Container(engine="docker"), made).is_amd_runtime
+
+
+def test_podman_4_passes_no_limits_on_and_starts_no_job(pod, monkeypatch):
+    monkeypatch.setattr(kube, "find_version", lambda *_: (4, 3, 1))
+
+    assert pod(POD).devices == ("/dev/kfd:/dev/kfd",)
+    with pytest.raises(ExplainError, match="Podman 4 starts no Job"):
+        pod(POD.replace("kind: Deployment", "kind: Job"))

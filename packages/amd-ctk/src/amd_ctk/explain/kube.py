@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from amd_ctk.explain.cdi_edits import is_cdi_name
 from amd_ctk.explain.container import PODMAN, Container
@@ -30,6 +31,8 @@ BETWEEN_DOCUMENTS = re.compile(r"^---(?=\s|$).*\n?", re.MULTILINE)
 MOST_DOCUMENTS = 100
 # Whose pods stand in a template.
 WITH_TEMPLATE = ("Deployment", "DaemonSet", "Job")
+# Not started by Podman 4.
+SINCE_FIVE = ("DaemonSet", "Job")
 # Of Podman: limits that name devices, and variables that win over those of a ConfigMap.
 SINCE_LIMITS = (5, 4)
 SINCE_OWN_VARIABLES_COUNT = (5, 8)
@@ -46,13 +49,13 @@ def is_kube_file(path: str) -> bool:
 def read_pod(path: str, name: str, host: Host) -> Container:
     """Return a container of the pod in a file; ExplainError where it has none of this name or Podman refuses it."""
     documents = _read_documents(path)
-    pod = next((pod for pod in map(_find_pod, documents) if pod), {})
+    version = find_version(PODMAN, host)
+    pod = next((pod for pod in map(partial(_find_pod, version=version), documents) if pod), {})
     containers = {str(one.get("name")): one for key in ("initContainers", "containers") for one in _objects(pod, key)}
     if name not in containers:
         known = one_line(", ".join(containers)) or "none"
         raise ExplainError(f"{path} has no container {name}", hint=f"it has {known}")
     container = containers[name]
-    version = find_version(PODMAN, host)
     own, shared = _object(container, "securityContext"), _object(pod, "securityContext")
     return Container(
         engine=PODMAN,
@@ -86,8 +89,10 @@ def _read_documents(path: str) -> list[Tree]:
     return [tree for tree in trees if isinstance(tree, dict)]
 
 
-def _find_pod(document: Tree) -> Tree:
-    """Return the spec of a document's pod, {} where it has none."""
+def _find_pod(document: Tree, version: tuple[int, ...]) -> Tree:
+    """Return the spec of a document's pod, {} where it has none; ExplainError where Podman starts no such kind."""
+    if document.get("kind") in SINCE_FIVE and () < version < (5,):
+        raise ExplainError(f"Podman 4 starts no {document['kind']}", hint="write a Pod or a Deployment")
     if document.get("kind") == "Pod":
         return _object(document, "spec")
     return _object(document, "spec", "template", "spec") if document.get("kind") in WITH_TEMPLATE else {}
