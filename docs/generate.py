@@ -307,7 +307,7 @@ def _placeholder(parameter: Any) -> str:
         return "/".join(choices)
     name = (parameter.metavar or parameter.name).upper().removesuffix("...")
     name += "..." if parameter.nargs == -1 else ""
-    return name if parameter.required or _is_option(parameter) else f"[{name}]"
+    return name if parameter.required or _is_option(parameter) or name.startswith("[") else f"[{name}]"
 
 
 def _choices(parameter: Any) -> list[str]:

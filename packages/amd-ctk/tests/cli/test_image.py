@@ -188,7 +188,7 @@ def test_to_pick_from_nothing_or_from_two_things_is_refused(words, host, amd_ctk
     answer = amd_ctk("image", "pick", *words)
 
     assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr == "what to pick from is not said (give INDEX, or --tags and --template)\n"
+    assert answer.stderr == "there is nothing to pick from (give INDEX, or --tags and --template)\n"
 
 
 def test_a_matrix_is_printed_as_json(host, amd_ctk):

@@ -40,6 +40,28 @@ def test_the_value_of_every_option_is_called_by_a_word():
 
     assert {words: text for words, text in helps.items() if re.search(r"<(str|int|float|list|tuple|TEXT)", text)} == {}
     assert {words: text for words, text in helps.items() if re.search(r"\b(TEXT|INTEGER|FLOAT)\b", text)} == {}
+    # Ranges, as [x>=1], and braces around what is required.
+    assert {words: text for words, text in helps.items() if re.search(r"\bx[<>]|[<>]=?x\b", text)} == {}
+    assert {words: text for words, text in helps.items() if "{" in text.partition("\n")[0]} == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "--count=0", "--", "true"), "'--count': 0 is not a whole number of at least 1"),
+        (("run", "--at-once=two", "--", "true"), "'--at-once': 'two' is not a whole number of at least 1"),
+        (("users", "allow", "alice", "--gpus=1025"), "'--gpus': 1025 is not a whole number from 1 to 1024"),
+        (("cdi", "watch", "--interval=0"), "'--interval': '0' is not a number of seconds, at least 0.1"),
+        (("cdi", "watch", "--interval=nan"), "'--interval': 'nan' is not a number of seconds, at least 0.1"),
+    ],
+)
+def test_a_number_out_of_its_limits_is_refused_in_words(amd_ctk, host, words, message):
+    host()
+
+    refused = amd_ctk(*words)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.splitlines()[-1] == f"Error: Invalid value for {message}"
 
 
 def test_commands_stand_in_groups_and_none_is_cut(amd_ctk):

@@ -200,7 +200,7 @@ def _forgetter(after_switch: Callable[[Host], None]) -> Callable[..., None]:
     ) -> None:
         """Forget lost GPUs.
 
-        From then on the numbers that GPUs have now count.
+        Requests then mean the numbers that GPUs have now.
         """
         host = host_of(context)
         forgotten = Tracker(host, lock=CommandLock).forget(gpus)
@@ -218,7 +218,7 @@ def _forgetter(after_switch: Callable[[Host], None]) -> Callable[..., None]:
 def _server(find_terms: FindTerms) -> Callable[..., None]:
     def serve(
         context: typer.Context,
-        listen: Annotated[str, typer.Option(metavar="PATH", help="Make this socket, if systemd passes none on.")] = "",
+        listen: Annotated[str, typer.Option(metavar="PATH", help="Make this socket, if systemd passes none.")] = "",
     ) -> None:
         """Give GPUs to everybody who may have some; systemd starts this when somebody asks."""
         from amd_gpu_tracker.broker.serve import serve as serve_clients
@@ -231,7 +231,7 @@ def _server(find_terms: FindTerms) -> Callable[..., None]:
 def reset(
     context: typer.Context,
     *,
-    force: Annotated[bool, typer.Option("--force", help="Forget reservations of jobs that are alive, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also forget the reservations of running jobs.")] = False,
 ) -> None:
     """Reset the GPU Tracker."""
     enabled = Tracker(host_of(context), lock=CommandLock).reset(force=force, tell=say)
@@ -248,15 +248,15 @@ def status(
         bool, typer.Option("--wide", "-w", help="Also show container names, since when, and how they got their GPUs.")
     ] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again whenever it changes, the usage every 2 s, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Print again at every change (usage: every 2 s), until Ctrl-C.")
     ] = False,
-    no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Shorten nothing for a narrow terminal.")] = False,
+    no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Do not shorten columns to fit the terminal.")] = False,
     refusals: Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")] = False,
     usage: Annotated[
         bool, typer.Option("--usage", help="Show how much memory is used, by whom, and how busy GPUs are.")
     ] = False,
     peak: Annotated[
-        bool, typer.Option("--peak", help="Show the usage with the most memory that each container has had.")
+        bool, typer.Option("--peak", help="Show usage, and the most memory that each container has used.")
     ] = False,
     prometheus: Annotated[
         bool, typer.Option("--prometheus", help="Print the usage for the textfile collector of Prometheus.")
@@ -318,16 +318,17 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
         *,
         reason: Annotated[str, typer.Option("--reason", metavar="REASON", help="Shown to those who are refused.")] = "",
         until: Annotated[
-            str, typer.Option("--until", metavar="WHEN", help="End it then: Mon, 'Mon 08:00', 18:00 or 2026-12-01.")
+            str,
+            typer.Option("--until", metavar="WHEN", help="End the drain then: Mon, 'Mon 08:00', 18:00 or 2026-12-01."),
         ] = "",
         duration: Annotated[
-            str, typer.Option("--for", metavar="DURATION", help="End it after 30m, 8h or 2d; 8 is 8 hours.")
+            str, typer.Option("--for", metavar="DURATION", help="End the drain after 30m, 8h or 2d; 8 is 8 hours.")
         ] = "",
-        wait: Annotated[bool, typer.Option("--wait", help="Return when nobody has these GPUs any more.")] = False,
+        wait: Annotated[bool, typer.Option("--wait", help="Wait until nobody has these GPUs any more.")] = False,
     ) -> None:
-        """Give these GPUs to nobody any more.
+        """Stop giving out these GPUs.
 
-        Whoever has one keeps it.
+        Whoever has one of them keeps it.
         """
         host = host_of(context)
         tracker = Tracker(host, lock=CommandLock)
@@ -374,12 +375,10 @@ def _undrainer(find_hints: FindHints) -> Callable[..., None]:
 
 def ignore_user(
     context: typer.Context,
-    uid: Annotated[
-        int | None, typer.Argument(metavar="UID", min=0, max=LARGEST_UID, help="Number of the user.")
-    ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Read the leases of this user again.")] = False,
+    uid: Annotated[int | None, typer.Argument(metavar="UID", min=0, max=LARGEST_UID, help="Id of the user.")] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Stop ignoring this user.")] = False,
 ) -> None:
-    """Ignore the leases of a user's rootless containers. Without UID, show which users are ignored."""
+    """Ignore a user's rootless reservations. Without UID, show which users are ignored."""
     tracker = Tracker(host_of(context), lock=CommandLock)
     if uid is None:
         if undo:

@@ -19,6 +19,7 @@ from amd_ctk.cdi.generate_options import (
 from amd_ctk.cdi.listing import print_list
 from amd_ctk.cli.context import announce, host_of, host_to_change
 from amd_ctk.cli.group import command_group
+from amd_ctk.cli.numbers import seconds
 from amd_device_spec import cdi_names
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import format_spec, language_of
@@ -80,8 +81,8 @@ def generate(
 ) -> None:
     """Generate the CDI spec for GPUs.
 
-    Its hook refuses images that require other GPUs; a spec for a host without the toolkit needs image-requirements =
-    "ignore".
+    The hook of the spec refuses images that require other GPUs. For a host without the toolkit, first set
+    image-requirements to "ignore".
     """
     from amd_ctk.cdi.specs import make_spec, require_writable, write_spec
 
@@ -170,7 +171,7 @@ def refresh(context: typer.Context) -> None:
 def watch(
     context: typer.Context,
     *,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two checks of the GPUs.")] = 5.0,
+    interval: Annotated[float, typer.Option(parser=seconds, help="Time between two checks of the GPUs.")] = 5.0,
 ) -> None:
     """Keep generated CDI specs up to date until stopped."""
     import signal

@@ -39,7 +39,7 @@ Key = Annotated[
 def show(
     context: typer.Context,
     key: Annotated[
-        str, typer.Argument(help="Print the value of this setting alone.", autocompletion=offers.settings)
+        str, typer.Argument(help="Print only the value of this setting.", autocompletion=offers.settings)
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
@@ -65,9 +65,7 @@ def set_(
     key: Key,
     values: Annotated[
         list[str],
-        typer.Argument(
-            metavar="VALUE...", help="New value. Repeat for list settings.", autocompletion=offers.setting_values
-        ),
+        typer.Argument(metavar="VALUE...", help="New value; several for a list.", autocompletion=offers.setting_values),
     ],
 ) -> None:
     """Change a setting."""

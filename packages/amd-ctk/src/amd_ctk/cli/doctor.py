@@ -25,25 +25,21 @@ def doctor(
     *,
     container: Annotated[
         str,
-        typer.Option(
-            metavar="NAME|ID|PID", help="Look at this container from inside.", autocompletion=offers.containers
-        ),
+        typer.Option(metavar="NAME|ID|PID", help="Check this container from inside.", autocompletion=offers.containers),
     ] = "",
     engine: Annotated[
-        str, typer.Option(metavar="ENGINE", help="Of engines, check this one: docker, podman, containerd or slurm.")
+        str, typer.Option(metavar="ENGINE", help="Leave out other engines than docker, podman, containerd or slurm.")
     ] = "",
     only: Annotated[
-        str, typer.Option(metavar="ID,..", help="Run these checks only.", autocompletion=offers.checks)
+        str, typer.Option(metavar="ID,..", help="Run only these checks.", autocompletion=offers.checks)
     ] = "",
-    skip: Annotated[
-        str, typer.Option(metavar="ID,..", help="Leave these checks out.", autocompletion=offers.checks)
-    ] = "",
+    skip: Annotated[str, typer.Option(metavar="ID,..", help="Skip these checks.", autocompletion=offers.checks)] = "",
     fix: Annotated[bool, typer.Option("--fix", help="Offer to fix what is safe to fix; shows what changes.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --fix changes anything.")] = False,
-    bundle: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Write what maintainers need to this file.")] = "",
+    bundle: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Write a file to send to the maintainers.")] = "",
     with_serials: Annotated[bool, typer.Option("--with-serials", help="Keep unique ids in the bundle.")] = False,
-    replay: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Check the host of a bundle, not this one.")] = "",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say why each check matters.")] = False,
+    replay: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Check the host of this bundle instead.")] = "",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Explain why each check matters.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Find out why a container has no GPU. Nothing is changed without --fix.

@@ -27,14 +27,17 @@ def explain(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- docker run ARGS... | COMPOSE.yaml SERVICE | POD.yaml CONTAINER]", help="What would be started."
+            metavar="[-- docker run ARGS... | COMPOSE.yaml SERVICE | POD.yaml CONTAINER]",
+            help="The container to explain.",
         ),
     ] = None,
     *,
-    env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="VAR=VALUE", help="A variable.")] = None,
-    device: Annotated[list[str] | None, typer.Option(help="A device, as for the engine's --device.")] = None,
-    privileged: Annotated[bool, typer.Option("--privileged", help="A privileged container.")] = False,
-    user: Annotated[str, typer.Option("--user", "-u", help="The container's user.")] = "",
+    env: Annotated[
+        list[str] | None, typer.Option("--env", "-e", metavar="VAR=VALUE", help="Variable of the container.")
+    ] = None,
+    device: Annotated[list[str] | None, typer.Option(help="Device, as for the engine's --device.")] = None,
+    privileged: Annotated[bool, typer.Option("--privileged", help="The container is privileged.")] = False,
+    user: Annotated[str, typer.Option("--user", "-u", help="User of the container.")] = "",
     container: Annotated[
         str, typer.Option(help="Explain this running container, by name or id.", autocompletion=offers.containers)
     ] = "",
@@ -45,7 +48,8 @@ def explain(
 
     Nothing is started or changed. Give variables and devices, a whole `docker run` or `podman run` after --, a service
     of a Compose file, a container of a pod for `podman kube play`, a running container, or a bundle. Exits with the
-    code of the refusal if the container would not start, and with 1 if it would get no GPU that it asks for.
+    code of the refusal if the container would not start, and with 1 if it would start without a GPU
+    that it asks for.
     """
     from amd_ctk.explain.container import Container
     from amd_ctk.explain.text import format_explanation, format_json

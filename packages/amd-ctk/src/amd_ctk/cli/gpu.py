@@ -19,7 +19,7 @@ def list_gpus(
     wide: Annotated[
         bool, typer.Option("--wide", "-w", help="Also show model, memory, address, partition and who uses each GPU.")
     ] = False,
-    no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Shorten nothing for a narrow terminal.")] = False,
+    no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Do not shorten columns to fit the terminal.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """List AMD GPUs with their UUIDs."""

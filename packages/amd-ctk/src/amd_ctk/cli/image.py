@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 app = command_group("Image related commands")
 
 FORMS = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME."
-Deep = Annotated[bool, typer.Option("--deep", help="Look into programs and libraries too, not at file names only.")]
+Deep = Annotated[bool, typer.Option("--deep", help="Also look into programs and libraries, not only at file names.")]
 Gpus = Annotated[str, typer.Option(help="Which GPUs the container gets, as in AMD_VISIBLE_DEVICES.")]
-Names = Annotated[str, typer.Option(metavar="TEMPLATE", help="How images are named, as in app:{version}-{gfx}-{cpu}.")]
+Names = Annotated[str, typer.Option(metavar="TEMPLATE", help="Pattern of image names: app:{version}-{gfx}-{cpu}.")]
 Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 # Of the files about which there is a note.
 MOST_PATHS = 8
@@ -42,7 +42,7 @@ def targets(
     deep: Deep = False,
     as_json: Json = False,
 ) -> None:
-    """Show for which GPU targets images have code."""
+    """Show the GPU targets that images have code for."""
     from amd_ctk.image.contents import targets_of, unreadable_in
     from amd_ctk.image.reference import parse_reference
 
@@ -70,7 +70,7 @@ def check(
 ) -> None:
     """Check whether an image fits this host.
 
-    Exits with 0 if the image fits, 1 if it does not, and 2 if nobody can tell: the image says nothing about it or
+    Exits with 0 if the image fits, 1 if it does not, and 2 if that is unknown: the image says nothing about it or
     cannot be read, or there is no driver.
     """
     from amd_ctk.image.check import judge_image, read_host
@@ -96,14 +96,16 @@ def pick(
     context: typer.Context,
     index: Annotated[str, typer.Argument(metavar="[INDEX]", help="oci:DIR[:TAG], or the file of an index.")] = "",
     *,
-    tags: Annotated[str, typer.Option(metavar="FILE", help="File with a tag in each line, - for standard input.")] = "",
+    tags: Annotated[
+        str, typer.Option(metavar="FILE", help="File with one tag on each line; - is standard input.")
+    ] = "",
     template: Names = "",
     gpus: Gpus = "all",
     as_json: Json = False,
 ) -> None:
     """Print the image that fits this host best.
 
-    Prints to standard error why the others do not fit. Exits with 1 if none fits, and with 2 if there is nothing to
+    Standard error lists why the others do not fit. Exits with 1 if none fits, and with 2 if there is nothing to
     compare.
     """
     from amd_ctk.image.bounds import ImageError
@@ -111,7 +113,7 @@ def pick(
     from amd_ctk.image.pick import best
 
     if bool(index) is bool(tags) or bool(tags) is not bool(template):
-        raise ImageError("what to pick from is not said", hint="give INDEX, or --tags and --template")
+        raise ImageError("there is nothing to pick from", hint="give INDEX, or --tags and --template")
     facts = read_host(host_of(context), gpus)
     candidates = _judge_tags(tags, template, facts) if tags else _judge_index(index, facts)
     chosen, is_known = best(candidates), any(each.is_known for each in candidates)

@@ -19,7 +19,7 @@ def list_jobs(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Show who has GPUs, and who waits for some.
+    """Show who has GPUs, and who waits.
 
     Shows the jobs of all users, in the order in which they came.
     """
@@ -33,11 +33,11 @@ def cancel(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the job.", metavar="NAME")],
     *,
-    user: Annotated[str, typer.Option(metavar="USER", help="Whose job, for root.")] = "",
+    user: Annotated[str, typer.Option(metavar="USER", help="Owner of the job; only for root.")] = "",
 ) -> None:
-    """Take a job out of the queue.
+    """Remove a waiting job from the queue.
 
-    Its command is not run. A job that has its GPUs is not in the queue any more.
+    Its command does not run. A job that has its GPUs is no longer in the queue.
     """
     from amd_ctk.job.cancelling import cancel_job
     from amd_ctk.job.people import find_owner

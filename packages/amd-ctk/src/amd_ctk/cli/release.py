@@ -13,9 +13,9 @@ def release(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the reservation.")],
     *,
-    user: Annotated[str, typer.Option(metavar="USER", help="Whose reservation, for root.")] = "",
+    user: Annotated[str, typer.Option(metavar="USER", help="Owner of the reservation; only for root.")] = "",
 ) -> None:
-    """Give reserved GPUs back before their time is over. A command that runs with them keeps them until it ends."""
+    """Give reserved GPUs back before their time is over. A running command keeps them until it ends."""
     from amd_ctk.job.people import find_owner
     from amd_ctk.job.service import release as release_gpus
 

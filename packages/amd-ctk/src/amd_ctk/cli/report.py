@@ -15,7 +15,9 @@ from amd_gpu_tracker.errors import OptionsExcluded
 def report(
     context: typer.Context,
     *,
-    since: Annotated[str, typer.Option(metavar="TIME", help="From then on: 12h, 7d, 2w or a day.")] = "7d",
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Start of the report: 12h, 7d or 2w ago, or a date.")
+    ] = "7d",
     by: Annotated[str, typer.Option(metavar="WHAT", help="Sum by person, gpu, image or day.")] = "person",
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print it as CSV.")] = False,

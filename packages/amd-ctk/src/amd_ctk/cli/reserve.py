@@ -17,10 +17,10 @@ def reserve(
     duration: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long: 30m, 4h or 2d.")],
     name: Annotated[str, typer.Option(help="Name of the reservation.")] = "",
 ) -> None:
-    """Reserve GPUs for later.
+    """Reserve GPUs for a limited time.
 
-    'amd-ctk run --reservation=NAME' runs commands with them, one at a time, and 'amd-ctk release NAME' gives them back
-    before their time. A command that runs then keeps them until it ends.
+    'amd-ctk run --reservation=NAME' runs commands with them, one at a time. 'amd-ctk release NAME' gives them back
+    earlier. A command that still runs when the reservation is over keeps them until it ends.
     """
     from amd_ctk.job.service import reserve as reserve_gpus
     from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration

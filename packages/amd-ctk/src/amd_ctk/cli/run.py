@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from amd_ctk.cli.context import host_of
+from amd_ctk.cli.numbers import whole_number
 from amd_ctk.cli.words import takes_next
 
 # Words of COMMAND look like options of amd-ctk.
@@ -35,40 +36,52 @@ COMMAND = RunCommand
 
 def run(
     context: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What is run, with its arguments.")],
+    words: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run, with its arguments.")
+    ],
     *,
     gpus: Annotated[
         str | None, typer.Option(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES. Default: auto:1.")
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", metavar="COUNT", min=1, help="How many free GPUs.")] = None,
-    wait: Annotated[
-        str | None, typer.Option(WAIT, metavar="[=DURATION]", help="Wait in line, at most 30s, 10m or 2h.")
+    count: Annotated[
+        int | None,
+        typer.Option("--count", metavar="COUNT", parser=whole_number(1), help="How many free GPUs to reserve."),
     ] = None,
-    name: Annotated[str, typer.Option(help="Name of the job, if not that of its program and a number.")] = "",
+    wait: Annotated[
+        str | None, typer.Option(WAIT, metavar="[=DURATION]", help="Wait in line; =30s, =10m or =2h limits the wait.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the job. Default: its program and a number.")] = "",
     reservation: Annotated[
-        str, typer.Option(metavar="NAME", help="Use the GPUs of a reservation, as 'amd-ctk reserve' made it.")
+        str, typer.Option(metavar="NAME", help="Use the GPUs of this reservation of 'amd-ctk reserve'.")
     ] = "",
     each: Annotated[
         str, typer.Option(metavar="FILE", help="Run a job for each line of FILE; - is standard input.")
     ] = "",
-    output: Annotated[str, typer.Option(metavar="DIR", help="Where each job's log goes, as LINE.log.")] = "",
+    output: Annotated[str, typer.Option(metavar="DIR", help="Write the log of each job to DIR/LINE.log.")] = "",
     at_once: Annotated[
-        int | None, typer.Option("--at-once", metavar="COUNT", min=1, help="How many jobs at once. Default: one a GPU.")
+        int | None,
+        typer.Option(
+            "--at-once",
+            metavar="COUNT",
+            parser=whole_number(1),
+            help="How many jobs at once. Default: one for each GPU.",
+        ),
     ] = None,
     from_line: Annotated[
-        int | None, typer.Option("--from-line", metavar="LINE", min=1, help="Begin at this line of FILE.")
+        int | None,
+        typer.Option("--from-line", metavar="LINE", parser=whole_number(1), help="Start at this line of FILE."),
     ] = None,
     unit: Annotated[
-        bool, typer.Option("--unit", help="Let the command open no other GPU: run it in a scope of systemd.")
+        bool, typer.Option("--unit", help="Close all other GPUs to the command: run it in a systemd scope.")
     ] = False,
 ) -> None:
     """Run a command with GPUs reserved for it.
 
-    Gives the GPUs back when COMMAND ends. COMMAND sees only these GPUs: AMD_VISIBLE_DEVICES and
-    ROCR_VISIBLE_DEVICES are set, and filters of HIP are removed. It may be `docker run` or `podman run`, whose
-    container then gets the GPUs. The exit code is that of COMMAND.
+    COMMAND sees only these GPUs, and gives them back when it ends. AMD_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES
+    are set, and filters of HIP are removed. If COMMAND is `docker run` or `podman run`, its container gets the
+    GPUs. The exit code is that of COMMAND.
 
-    With --each, the command runs once for each line of FILE, which stands for {} in it. The exit code is the number of
+    With --each, COMMAND runs once for each line of FILE, with the line in place of {}. The exit code is the number of
     jobs that failed.
     """
     from amd_ctk.job.run import run_job

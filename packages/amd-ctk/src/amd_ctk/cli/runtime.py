@@ -47,7 +47,7 @@ def configure(
         str, typer.Option("--runtime-name", help="Name of the runtime in the engine's configuration.")
     ] = "amd",
     runtime_path: Annotated[
-        str, typer.Option("--runtime-path", help="Path of amd-container-runtime. Default: searched for.")
+        str, typer.Option("--runtime-path", help="Path of amd-container-runtime. Default: found by itself.")
     ] = "",
     cdi: Annotated[
         bool | None,
@@ -68,7 +68,7 @@ def configure(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the new file, without writing it.")] = False,
     show_diff: Annotated[bool, typer.Option("--diff", help="Print what changes.")] = False,
     validate: Annotated[
-        bool, typer.Option("--validate/--no-validate", help="Let the engine, where installed, check the file first.")
+        bool, typer.Option("--validate/--no-validate", help="Let an installed engine check the file first.")
     ] = True,
     restart: Annotated[bool, typer.Option("--restart", help="Restart the engine afterwards.")] = False,
 ) -> None:

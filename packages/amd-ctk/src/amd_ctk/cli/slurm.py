@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = command_group("Slurm related commands")
 
-Node = Annotated[str, typer.Option("--node", help="What Slurm calls this node, if not by its host name.")]
+Node = Annotated[str, typer.Option("--node", help="Name of this node in Slurm. Default: its host name.")]
 
 
 class NoGpu(ToolkitError):
@@ -34,7 +34,7 @@ class WrongWord(ToolkitError):
 def gres(
     context: typer.Context,
     *,
-    model: Annotated[str, typer.Option("--type", help="Type of the GPUs, if not their model.")] = "",
+    model: Annotated[str, typer.Option("--type", help="Type of the GPUs. Default: their model.")] = "",
     node: Node = "",
 ) -> None:
     """Print gres.conf for the GPUs of this node."""
@@ -57,7 +57,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     node: Node = "",
 ) -> None:
-    """Show the GPUs as Slurm is configured for them."""
+    """Show the GPUs as Slurm's configuration has them."""
     from amd_ctk.slurm.status import read_status
     from amd_ctk.slurm.status_text import format_json, format_status
 

@@ -8,7 +8,7 @@ from amd_ctk.cli.context import host_of
 
 
 def status(context: typer.Context) -> None:
-    """Show what every GPU does, and who has it, once.
+    """Print once what every GPU does, and who has it.
 
     'amd-ctk top' follows it.
     """

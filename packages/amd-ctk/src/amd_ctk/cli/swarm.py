@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from amd_ctk.cli.context import announce, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
 from amd_ctk.cli.group import command_group
+from amd_ctk.cli.numbers import whole_number
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.resources import Plan, Resource, build_resources
 from amd_device_spec.request import VRAM_KIND
@@ -71,22 +72,31 @@ def setup(
         ),
     ] = "",
     vram_mib: Annotated[
-        int, typer.Option("--vram-mib", min=0, metavar="MIB", help="As --vram, but advertise only so much memory.")
+        int,
+        typer.Option(
+            "--vram-mib",
+            parser=whole_number(0),
+            metavar="MIB",
+            show_default=False,
+            help="Like --vram, but advertise only this much memory.",
+        ),
     ] = 0,
     headroom_mib: Annotated[
         int,
         typer.Option(
             "--headroom-mib",
-            min=0,
+            parser=whole_number(0),
             metavar="MIB",
-            help="As --vram, and keep so much of each task's memory out of its fraction, for ROCm itself.",
+            show_default=False,
+            help="Like --vram, and leave this much of each task's memory to ROCm itself.",
         ),
     ] = 0,
     set_as_default: Annotated[
-        bool, typer.Option("--set-as-default", help="Make amd the default runtime, under which all tasks run.")
+        bool, typer.Option("--set-as-default", help="Make amd the default runtime, so that all tasks run under it.")
     ] = False,
     with_labels: Annotated[
-        bool, typer.Option("--labels", help="Label the node, which must be a manager, instead of printing the command.")
+        bool,
+        typer.Option("--labels", help="Label this node, which must be a manager, instead of printing the command."),
     ] = False,
     remove: Annotated[
         bool,
@@ -98,7 +108,7 @@ def setup(
     dry_run: DryRun = False,
     show_diff: Annotated[bool, typer.Option("--diff", help="Print what changes.")] = False,
     validate: Annotated[
-        bool, typer.Option("--validate/--no-validate", help="Let Docker, where installed, check the file first.")
+        bool, typer.Option("--validate/--no-validate", help="Let an installed Docker check the file first.")
     ] = True,
     config_path: ConfigPath = "",
 ) -> None:
@@ -139,7 +149,7 @@ def status(
     no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Show whole names and ids.")] = False,
     config_path: ConfigPath = "",
 ) -> None:
-    """Show what this node has, advertises and reserved."""
+    """Show the GPUs of this node, and who reserved them."""
     from amd_ctk.swarm.advertisement import read_advertisement
     from amd_ctk.swarm.status_table import format_json
 
@@ -178,24 +188,34 @@ def prune(
 @app.command("submit")
 def submit(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Services are called NAME-1 and so on, by line.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The services are named NAME-1, NAME-2, ... by line.")],
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="Image of the services.")],
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="COMMAND", help="Command; the words of a line follow it.")
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="Command, to which the words of each line are appended."),
     ] = None,
     *,
     each: Annotated[str, typer.Option(metavar="FILE", help="A job for each line of FILE; - is standard input.")],
     vram: Annotated[
-        int, typer.Option(min=0, metavar="MIB", show_default=False, help="GPU memory that each job reserves.")
+        int,
+        typer.Option(
+            parser=whole_number(0), metavar="MIB", show_default=False, help="GPU memory that each job reserves."
+        ),
     ] = 0,
     gpus: Annotated[
-        int, typer.Option(min=0, metavar="N", show_default=False, help="Whole GPUs that each job reserves.")
+        int,
+        typer.Option(
+            parser=whole_number(0), metavar="COUNT", show_default=False, help="Whole GPUs that each job reserves."
+        ),
     ] = 0,
     constraint: Annotated[
         list[str] | None,
-        typer.Option("--constraint", metavar="EXPRESSION", help="Which nodes may run it; may be repeated."),
+        typer.Option("--constraint", metavar="EXPRESSION", help="Which nodes may run the jobs; may be repeated."),
     ] = None,
-    from_line: Annotated[int, typer.Option("--from-line", min=1, help="Begin at this line of FILE.")] = 1,
+    from_line: Annotated[
+        int,
+        typer.Option("--from-line", parser=whole_number(1), show_default=False, help="Start at this line of FILE."),
+    ] = 1,
     dry_run: DryRun = False,
 ) -> None:
     """Submit a job for each line of a file."""

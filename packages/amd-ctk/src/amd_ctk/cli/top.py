@@ -8,9 +8,9 @@ from amd_ctk.cli.context import host_of
 
 
 def top(context: typer.Context) -> None:
-    """Follow what every GPU does, and who has it.
+    """Watch what every GPU does, and who has it.
 
-    Off a terminal it is printed once. Keys: q ends, s sorts, ? helps.
+    Prints it once in a file or a pipe. Keys: q quits, s sorts, ? shows help.
     """
     from amd_ctk.listing import looking_tracker
     from amd_gpu_tracker.states.screen import watch_states

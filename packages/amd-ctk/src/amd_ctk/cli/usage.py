@@ -17,9 +17,9 @@ app = command_group("Record how busy GPUs are, for reports")
 def enable(
     context: typer.Context,
     *,
-    readers: Annotated[str, typer.Option(metavar="GROUP", help="Let this group read the history, or everyone.")] = "",
+    readers: Annotated[str, typer.Option(metavar="GROUP", help="Group that may read the history, or everyone.")] = "",
 ) -> None:
-    """Look at the GPUs every 30 seconds, and record it."""
+    """Record every 30 seconds how busy GPUs are."""
     from amd_ctk.report.timer import enable_timer
 
     host = host_to_change(context)
@@ -31,9 +31,9 @@ def enable(
 def disable(
     context: typer.Context,
     *,
-    history: Annotated[bool, typer.Option("--history", help="Record no reservations either.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Also stop recording reservations.")] = False,
 ) -> None:
-    """Stop looking at the GPUs; what was recorded stays."""
+    """Stop recording; keep what was recorded."""
     from amd_ctk.report.timer import disable_timer
 
     host = host_to_change(context)
@@ -43,7 +43,7 @@ def disable(
 
 @app.command("sample")
 def sample(context: typer.Context) -> None:
-    """Take one look, as the timer does."""
+    """Record once, as the timer does."""
     from amd_ctk.report.timer import take_look
 
     take_look(host_of(context))

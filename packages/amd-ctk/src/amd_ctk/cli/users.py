@@ -10,6 +10,7 @@ import typer
 
 from amd_ctk.cli.context import host_of, host_to_change
 from amd_ctk.cli.group import command_group
+from amd_ctk.cli.numbers import whole_number
 from amd_gpu_tracker.broker.people import MOST_GPUS, NO_LIMIT
 from amd_gpu_tracker.errors import NotDone, OptionsExcluded
 
@@ -25,17 +26,18 @@ def allow(
     who: Who,
     *,
     gpus: Annotated[
-        int | None, typer.Option(metavar="COUNT", min=1, max=MOST_GPUS, help="How many GPUs at once.")
+        int | None,
+        typer.Option(metavar="COUNT", parser=whole_number(1, MOST_GPUS), help="How many GPUs at once, at most."),
     ] = None,
     groups: Annotated[
-        str, typer.Option(metavar="GROUP,...", help="Which GPUs: groups of the setting gpu-groups.")
+        str, typer.Option(metavar="GROUP,...", help="Allow only these groups of the setting gpu-groups.")
     ] = "",
 ) -> None:
     """Let somebody reserve GPUs without root.
 
-    'amd-ctk run', 'reserve' and 'queue' then work for them.
+    They can then use 'amd-ctk run', 'reserve' and 'queue'.
 
-    A rule for a user counts before rules for groups, and these before the rule for everyone.
+    A rule for a user comes before rules for groups, and those before the rule for everyone.
     """
     from amd_ctk.sharing import permissions, service
     from amd_ctk.sharing.listing import format_permission
@@ -53,9 +55,9 @@ def deny(
     context: typer.Context,
     who: Annotated[str, typer.Argument(metavar="WHO", help="As 'amd-ctk users list' shows it.")] = "",
     *,
-    everybody: Annotated[bool, typer.Option("--all", help="Let nobody but root reserve GPUs.")] = False,
+    everybody: Annotated[bool, typer.Option("--all", help="Let only root reserve GPUs.")] = False,
 ) -> None:
-    """Let somebody reserve no more GPUs. Running jobs keep their GPUs until they end; waiting jobs end."""
+    """Stop somebody from reserving GPUs. Running jobs keep their GPUs until they end; waiting jobs end."""
     from amd_ctk.sharing import permissions, service
 
     if everybody == bool(who):
@@ -77,10 +79,13 @@ class Switch(str, Enum):
 
 
 @app.command("require-reservation")
-def require_reservation(context: typer.Context, switch: Annotated[Switch, typer.Argument(metavar="on|off")]) -> None:
-    """Give containers reserved GPUs only.
+def require_reservation(
+    context: typer.Context,
+    switch: Annotated[Switch, typer.Argument(metavar="on|off", help="Whether containers need a reservation.")],
+) -> None:
+    """Refuse containers without a reservation.
 
-    'amd-ctk run -- docker run ...' hands a reservation on. Root's containers need one, too.
+    'amd-ctk run -- docker run ...' passes its reservation on. Root's containers need one too.
     """
     from amd_gpu_tracker import Tracker
 
