@@ -102,6 +102,19 @@ def test_explain_says_that_a_sick_gpu_is_refused(with_a_sick_gpu, amd_ctk):
     assert "GPU 1 is sick since 20" in told
 
 
+def test_explain_says_what_the_hook_of_a_cdi_device_refuses(made, amd_ctk):
+    amd_ctk("cdi", "generate")
+    amd_ctk("gpu-tracker", "drain", "1", "--reason=fan swap")
+    Path(made.path("/etc/docker")).mkdir(parents=True)
+    Path(made.path("/etc/docker/daemon.json")).write_text(json.dumps({"features": {"cdi": True}}))
+
+    drained = amd_ctk("explain", "docker", "run", "--device=amd.com/gpu=1", "x").stdout
+    other = amd_ctk("explain", "docker", "run", "--device=amd.com/gpu=0", "x").stdout
+
+    assert "The container does not start:\n  GPU 1 is drained: fan swap (" in drained
+    assert "does not start" not in other
+
+
 def test_a_swarm_is_not_told_of_a_sick_gpu(with_a_sick_gpu, amd_ctk):
     amd_ctk("status")
 

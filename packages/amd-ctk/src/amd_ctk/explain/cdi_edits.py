@@ -22,11 +22,12 @@ ACCESS = ("fileMode", "uid", "gid")
 
 
 class CdiEdits(Value):
-    """The nodes of a CDI device with their access, its variables, and whether a hook of ours checks the image."""
+    """The nodes of a CDI device with their access, its variables, and whether hooks check the image and claim GPUs."""
 
     nodes: tuple[dict[str, Any], ...] = ()
     environment: tuple[str, ...] = ()
     checks_image: bool = False
+    is_claimed: bool = False
 
 
 def is_cdi_name(asked: str) -> bool:
@@ -59,6 +60,7 @@ def _read_edits(path: str, name: str, host: Host) -> CdiEdits:
         nodes=tuple(node for part in edits for node in _nodes(part.get("deviceNodes") or (), host)),
         environment=tuple(entry for part in edits for entry in part.get("env") or ()),
         checks_image=any(is_claim_hook(hook) or is_check_hook(hook) for hook in hooks),
+        is_claimed=any(is_claim_hook(hook) for hook in hooks),
     )
 
 

@@ -29,11 +29,12 @@ LONGEST_ID = 10
 
 
 class EngineSpec(Value):
-    """A spec, why the engine does not start the container, and whether a hook in it checks the image."""
+    """A spec, why the engine does not start the container, and whether hooks in it check the image and claim GPUs."""
 
     spec: dict[str, Any]
     refusals: tuple[ToolkitError, ...] = ()
     checks_image: bool = False
+    is_claimed: bool = False
 
 
 class _Given(Value):
@@ -69,7 +70,10 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
         },
     }
     checks_image = any(edits.checks_image for edits in cdi)
-    return EngineSpec(spec=spec, refusals=(*given.refusals, *refusals), checks_image=checks_image)
+    is_claimed = any(edits.is_claimed for edits in cdi)
+    return EngineSpec(
+        spec=spec, refusals=(*given.refusals, *refusals), checks_image=checks_image, is_claimed=is_claimed
+    )
 
 
 def _capabilities(container: Container) -> list[str]:

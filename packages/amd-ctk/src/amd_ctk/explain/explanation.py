@@ -12,6 +12,8 @@ from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.request import VISIBLE_DEVICES, Grant
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
+from amd_gpu_tracker import may_be_tracking
+from amd_gpu_tracker.claims.preview import preview_refusal, preview_unreserved
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.health.reading import read_health
 from amdgpu_discovery.numbering import locate_gpus
@@ -116,6 +118,9 @@ def _explain_without_runtime(built: EngineSpec, host: Host, view: RuntimeView, c
     plan = plan.replace(given=tuple(_given(plan, host)))
     if built.checks_image:
         plan = _check_image(plan, host)
+    if built.is_claimed and plan.given and may_be_tracking(host):
+        refusal = preview_unreserved(host, plan.spec) or preview_refusal(host, plan.given, "")
+        plan = plan.replace(refusals=(*plan.refusals, *([refusal] if refusal else [])))
     return _explain(plan, built.spec, host, container, is_read=False)
 
 
