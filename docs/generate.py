@@ -250,8 +250,9 @@ def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
     """Yield the section of a command and of those below it, in the order in which help shows them."""
     prose, _, as_it_stands = (command.help or "").partition(VERBATIM)
     usage = as_it_stands.replace(VERBATIM, "").strip() or _usage(command, words)
-    examples = (command.epilog or "").removeprefix(f"{VERBATIM}Examples:\n")
-    shown = usage if examples in ("", usage) else f"{usage}\n{examples}"
+    examples = (command.epilog or "").removeprefix(f"{VERBATIM}Examples:\n").splitlines()
+    # A command alone is no example of anything.
+    shown = "\n".join([usage, *(example for example in examples if example not in (words, usage))])
     yield from (f"{'#' * depth} {words}", "", _sentences(prose), "")
     # The heading says it already.
     if shown not in (words, f"{words} COMMAND ..."):
