@@ -286,6 +286,21 @@ def test_help_is_the_guides(command):
     assert command("help", "reset") == command("reset", "-h")
 
 
+def test_the_grace_of_a_restart_is_set_and_outlives_a_reset(command):
+    fifteen = (0, "Containers that are started again keep their GPUs for 15 seconds\n", "")
+    none = (0, "Containers that are started again keep no GPUs\n", "")
+
+    assert command("grace") == fifteen
+    assert command("grace", "0")[0] == 11
+    command("enable")
+    assert command("grace", "0") == none
+    command("reset")
+    assert command("grace") == none
+    command("disable")
+    assert command("grace") == none
+    assert command("grace", "3601")[0] == 2
+
+
 def test_a_user_is_ignored_and_no_longer(command):
     assert command("ignore") == (0, "No user is ignored\n", "")
     assert command("ignore", "1000") == (0, "User 1000 is now ignored\n", "")

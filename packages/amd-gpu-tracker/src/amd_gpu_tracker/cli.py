@@ -16,7 +16,7 @@ from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.plain_text import printable
-from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
+from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
 from amd_gpu_tracker.show.program_end import run_and_leave
 from amd_gpu_tracker.show.standard_output import escape_unknown_characters
 from amd_gpu_tracker.tracker import Tracker
@@ -54,6 +54,7 @@ EXAMPLES = {
     "drain": ('drain 5 --reason "fan swap" --until Mon', "drain 0-3 --wait"),
     "undrain": ("undrain 5", "undrain all"),
     "ignore": ("ignore 1000", "ignore 1000 --undo"),
+    "grace": ("grace", "grace 30", "grace 0"),
     "help": ("help status",),
 }
 
@@ -185,6 +186,7 @@ def tracker_app(
     app.command("drain", epilog=_examples(program, "drain"))(_drainer(find_hints))
     app.command("undrain", epilog=_examples(program, "undrain"))(_undrainer(find_hints))
     app.command("ignore", epilog=_examples(program, "ignore"))(ignore_user)
+    app.command("grace", epilog=_examples(program, "grace"))(grace)
     app.command("help", epilog=_examples(program, "help"))(show_help)
     hidden: dict[str, Callable[..., None]] = {"h": show_help, SET: set_gpus, "init": initialize, "release": release}
     hidden["serve"] = _server(find_terms)
@@ -389,6 +391,25 @@ def ignore_user(
         print(f"User {uid} is {'no longer' if undo else 'now'} ignored")
     else:
         print(f"User {uid} is {'not' if undo else 'already'} ignored")
+
+
+def grace(
+    context: typer.Context,
+    seconds: Annotated[
+        int | None, typer.Argument(metavar="SECONDS", min=0, max=LONGEST_GRACE, help="0 keeps nothing.")
+    ] = None,
+) -> None:
+    """Let restarted containers keep their GPUs.
+
+    For so many seconds after its end a container that its engine starts again keeps them. Without SECONDS, show it.
+    """
+    tracker = Tracker(host_of(context), lock=CommandLock)
+    if seconds is None:
+        seconds = tracker.restart_grace()
+    else:
+        tracker.set_restart_grace(seconds)
+    kept = f"keep their GPUs for {seconds} seconds" if seconds else "keep no GPUs"
+    print(f"Containers that are started again {kept}")
 
 
 def initialize(context: typer.Context) -> None:

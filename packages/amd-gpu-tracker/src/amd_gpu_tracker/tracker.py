@@ -22,7 +22,7 @@ from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import overload
+    from typing import Any, overload
 
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.claims.adoption import Tell
@@ -116,7 +116,7 @@ class Tracker:
         with self._locked():
             if not self._state.read_policy().enabled:
                 return False
-            self._state.write_policy(Policy(require_reservation=self.requires_reservation()))
+            self._state.write_policy(Policy(**self._lasting()))
             self._state.forget_leases()
         return True
 
@@ -216,11 +216,29 @@ class Tracker:
 
     def requires_reservation(self) -> bool:
         """Return whether containers get the GPUs of reservations only; False also where the state cannot be read."""
-        # It is about people and not about the state of GPUs, so that it outlives `reset` and `disable`.
+        return bool(self._lasting().get("require_reservation"))
+
+    def restart_grace(self) -> int:
+        """Return for how many seconds a container that its engine starts again keeps its GPUs; StateError."""
+        return self._state.read_policy().restart_grace
+
+    def set_restart_grace(self, seconds: int) -> bool:
+        """Let containers that are started again keep their GPUs for `seconds`, 0 to 3600; False where they do already.
+
+        TrackerDisabled while nothing is tracked, NotPermitted.
+        """
+        with self._locked():
+            policy = self._state.read_policy()
+            if not policy.enabled:
+                raise TrackerDisabled
+            self._state.write_policy(policy.replace(restart_grace=seconds))
+        return policy.restart_grace != seconds
+
+    def _lasting(self) -> dict[str, Any]:
         try:
-            return self._state.read_policy().require_reservation
+            return self._state.read_policy().lasting
         except StateError:
-            return False
+            return {}
 
     def ignored_users(self) -> tuple[int, ...]:
         """Return the users whose leases are not read."""
@@ -516,13 +534,13 @@ class Tracker:
             begin_history(self._state)
 
     def _fresh_policy(self, *, enabled: bool) -> Policy:
-        required = self.requires_reservation()
+        lasting = self._lasting()
         if not enabled:
-            return Policy(require_reservation=required)
+            return Policy(**lasting)
         gpus = locate_gpus(self._host)
         # A policy is for all GPUs of the host.
         require_all_gpus(gpus)
-        return Policy(enabled=True, gpus=read_tracked_gpus(self._host, gpus), require_reservation=required)
+        return Policy(enabled=True, gpus=read_tracked_gpus(self._host, gpus), **lasting)
 
 
 def _asking_user() -> int:

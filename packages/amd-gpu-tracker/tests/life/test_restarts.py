@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import HOOK
 from amd_gpu_tracker.records.lease import Lease, ProcessId, boot_offset
 from amd_gpu_tracker.records.lock import LibraryLock
+from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.host import Host
 
@@ -106,13 +108,36 @@ def test_a_container_that_never_ran_keeps_nothing(ended):
     assert ended.kept() == ()
 
 
-def test_what_is_kept_ends_after_a_moment(ended, monkeypatch):
-    monkeypatch.setattr(restarts, "GRACE_SECONDS", 0.0)
+def test_what_is_kept_ends_after_a_moment(ended):
     ended.of_docker()
-    ended.kept()
+    (kept,) = ended.kept()
+    assert kept.until - time.clock_gettime(time.CLOCK_BOOTTIME) == pytest.approx(15, abs=5)
+
+    ended.state.write_lease(kept.replace(until=time.clock_gettime(time.CLOCK_BOOTTIME)))
 
     assert ended.kept() == ()
     assert ended.state.lease_paths() == []
+
+
+def test_an_administrator_says_for_how_long(ended):
+    ended.state.write_policy(Policy(enabled=True, restart_grace=600))
+    ended.of_docker()
+
+    (kept,) = ended.kept()
+
+    assert kept.until - time.clock_gettime(time.CLOCK_BOOTTIME) == pytest.approx(600, abs=5)
+
+
+@pytest.mark.parametrize("policy", [b"{", Policy(enabled=True, restart_grace=0)])
+def test_without_a_grace_nothing_is_kept(ended, policy):
+    if isinstance(policy, bytes):
+        Path(ended.state.policy_path).parent.mkdir(parents=True, exist_ok=True)
+        Path(ended.state.policy_path).write_bytes(policy)
+    else:
+        ended.state.write_policy(policy)
+    ended.of_docker()
+
+    assert ended.kept() == ()
 
 
 def test_what_is_kept_ends_when_the_engine_removes_the_container(ended):

@@ -10,6 +10,7 @@ import os
 import time
 from contextlib import suppress
 
+from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
 from amd_gpu_tracker.life.units import find_restarting_unit, own_unit, unit_of
 from amdgpu_discovery.errors import FileError
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.state import State
 
-# Docker waits 100 ms after the first end, and twice as long after each that follows at once; the restart of an engine
-# with its containers takes some seconds.
-GRACE_SECONDS = 15.0
 # It lives as long as the host does.
 FIRST_PROCESS = 1
 # Of Docker and Podman; "on-failure" stands without its number of attempts.
@@ -44,7 +42,8 @@ def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: 
 
     The caller holds the lock. `how` it is known that the container is gone goes into the history.
     """
-    kept = None if state.is_rootless else kept_lease(lease, processes)
+    grace = 0 if state.is_rootless else find_grace(state)
+    kept = kept_lease(lease, processes, grace) if grace else None
     if kept is not None:
         # On a full disk the GPUs are given back.
         with suppress(FileError):
@@ -64,14 +63,22 @@ def take_up(state: State, scan: LeaseScan) -> LeaseScan:
     return scan.replace(living=tuple(lease for lease in scan.living if lease not in own))
 
 
-def kept_lease(lease: Lease, processes: Processes) -> Lease | None:
+def find_grace(state: State) -> int:
+    """Return for how many seconds GPUs are kept; 0 where nobody knows."""
+    try:
+        return state.read_policy().restart_grace
+    except StateError:
+        return 0
+
+
+def kept_lease(lease: Lease, processes: Processes, grace: int) -> Lease | None:
     """Return the lease by which a container that has ended keeps its GPUs, None where its engine lets it be."""
     first = processes.find(FIRST_PROCESS)
     is_of_container = bool(lease.bundle) and not lease.is_kept and lease.boot_id == processes.boot_id
     kept_at, unit = _find_restart(lease) if is_of_container and first else ("", "")
     if not kept_at:
         return None
-    until = time.clock_gettime(time.CLOCK_BOOTTIME) + GRACE_SECONDS
+    until = time.clock_gettime(time.CLOCK_BOOTTIME) + grace
     return lease.replace(creator=first, init=None, pid_file="", cgroup="", until=until, bundle=kept_at, unit=unit)
 
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
+# Docker waits 100 ms after the first end, and twice as long after each that follows at once; the restart of an engine
+# with its containers takes some seconds.
+RESTART_GRACE = 15
+LONGEST_GRACE = 3600
 _GPU_FIELDS = {"key": str, "unique_id": str, "partition": str, "partition_total": int, "exclusive": bool}
 
 
@@ -51,6 +55,8 @@ class Policy(Value):
     gpus: tuple[TrackedGpu, ...] = ()
     # A container gets the GPUs of a reservation, and no others.
     require_reservation: bool = False
+    # For how many seconds a container that its engine starts again keeps its GPUs; 0 for not at all.
+    restart_grace: int = RESTART_GRACE
     unknown: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -63,6 +69,11 @@ class Policy(Value):
         keys = self.exclusive_keys
         return [gpu for gpu in gpus if gpu.key in keys] if keys else []
 
+    @property
+    def lasting(self) -> dict[str, Any]:
+        """Return what outlives `reset` and `disable`."""
+        return {name: getattr(self, name) for name in LASTING}
+
     def with_accessibility(self, keys: Iterable[str], *, exclusive: bool) -> Policy:
         """Return the policy with these GPUs exclusive or shared."""
         chosen = frozenset(keys)
@@ -71,10 +82,15 @@ class Policy(Value):
         )
 
 
+# They are about people and containers and not about the state of GPUs, so that they outlive `reset` and `disable`.
+LASTING = ("require_reservation", "restart_grace")
+
+
 def format_policy(policy: Policy) -> bytes:
     """Return a policy as the content of its file."""
     gpus = [_gpu_fields(gpu) for gpu in policy.gpus]
-    more = {"require_reservation": True} if policy.require_reservation else {}
+    fields = policy.as_dict()
+    more = {name: fields[name] for name in LASTING if fields[name] != getattr(Policy, name)}
     return dumps({"version": VERSION, "enabled": policy.enabled, "gpus": gpus, **more, **dict(policy.unknown)}) + b"\n"
 
 
@@ -103,6 +119,9 @@ def _parse(document: dict[str, Any]) -> Policy:
         raise ValueError("'enabled' is not true or false")
     if type(document.get("require_reservation", False)) is not bool:
         raise ValueError("'require_reservation' is not true or false")
+    grace = document.get("restart_grace", RESTART_GRACE)
+    if type(grace) is not int or not 0 <= grace <= LONGEST_GRACE:
+        raise ValueError("'restart_grace' is not a number of seconds")
     for fields in document["gpus"]:
         for name, expected in _GPU_FIELDS.items():
             if type(fields[name]) is not expected:
