@@ -37,7 +37,9 @@ def devcontainer(docker_28, tmp_path_factory):
         docker_28.box(*PROGRAM, "up", workspace, *options)
         return sorted(paths(parse_seen(docker_28.box(*PROGRAM, "exec", workspace, "list-gpus").stdout)))
 
-    return start
+    yield start
+    # They run on, and whoever enables the tracker next would find a GPU in use.
+    docker_28.box("sh", "-c", "docker ps --quiet | xargs --no-run-if-empty docker rm --force")
 
 
 def test_it_has_the_gpu_that_its_environment_names(devcontainer):

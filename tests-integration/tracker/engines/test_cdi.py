@@ -215,7 +215,8 @@ def test_a_spec_has_hooks_while_the_tracker_is_enabled(engine):
     assert list(engine.box.hooks()) == ["createRuntime", "poststop"]
 
     engine.box.tracker("disable")
-    assert list(engine.box.hooks()) == []
+    # What images require is checked all the same.
+    assert list(engine.box.hooks()) == ["createRuntime"]
     untracked = [engine.start(0), engine.start(0)]
     assert engine.box.leases() == []
     engine.box.tracker("enable")
