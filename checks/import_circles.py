@@ -3,8 +3,8 @@
 The modules of a circle need each other; so do the folders of a distribution that import from one another, even where
 their modules are in no circle. Both are found.
 
-An import inside a function counts as one at the top does: both make one module need another. What stands below
-`if TYPE_CHECKING:` does not, because nothing of it is left when a program runs.
+An import inside a function counts as one at the top does, and so does one for types: whoever reads or changes a module
+has to know the other.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
-
-TYPES_ONLY = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
 def main(roots: list[str]) -> int:
@@ -28,7 +26,7 @@ def main(roots: list[str]) -> int:
 
 
 def read_imports(roots: Iterable[Path]) -> dict[str, set[str]]:
-    """Return, for each module below the roots, the modules there that it imports at run time."""
+    """Return, for each module below the roots, the modules there that it imports."""
     sources = {_module_name(path.relative_to(root)): path for root in roots for path in root.rglob("*.py")}
     return {
         name: set(parse_imports(path.read_text(encoding="utf-8"), sources.keys())) for name, path in sources.items()
@@ -36,7 +34,7 @@ def read_imports(roots: Iterable[Path]) -> dict[str, set[str]]:
 
 
 def parse_imports(source: str, known: Iterable[str]) -> Iterator[str]:
-    """Give the known modules that a module's source imports at run time; all imports have to be absolute."""
+    """Give the known modules that a module's source imports; all imports have to be absolute."""
     known = set(known)
     for name in _imported_names(ast.parse(source)):
         # `from package import name` means a module of that name where there is one, else what the package itself has.
@@ -84,21 +82,11 @@ def _module_name(path: Path) -> str:
 
 
 def _imported_names(tree: ast.AST) -> Iterator[str]:
-    for node in _run_time_nodes(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _run_time_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test) in TYPES_ONLY:
-            for other in child.orelse:
-                yield from _run_time_nodes(other)
-        else:
-            yield from _run_time_nodes(child)
 
 
 def _reachable(start: str, imports: Mapping[str, Iterable[str]]) -> set[str]:

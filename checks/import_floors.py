@@ -1,7 +1,7 @@
 """Count how the modules of a distribution stand on one another. Example: python checks/import_floors.py packages/*/src
 
 A module stands one floor above the highest of those that it imports. A wing is a folder of a distribution, or a module
-that is in none. Imports inside functions count; those for types only and packages, which import nothing, do not.
+that is in none. Imports inside functions and for types count; packages, which only offer names of modules, do not.
 """
 
 from __future__ import annotations

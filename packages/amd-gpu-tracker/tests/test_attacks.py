@@ -111,10 +111,10 @@ def look(tracker, capsys):
     """Return a function that shows status as an administrator does: who uses GPU 1, and what is said about leases."""
 
     def show():
-        print_status(tracker, as_json=True, wide=False, no_trunc=False)
-        print_status(tracker, as_json=False, wide=False, no_trunc=False)
+        print_status(tracker.status, as_json=True, wide=False, no_trunc=False)
+        print_status(tracker.status, as_json=False, wide=False, no_trunc=False)
         capsys.readouterr()
-        print_status(tracker, as_json=False, wide=True, no_trunc=False)
+        print_status(tracker.status, as_json=False, wide=True, no_trunc=False)
         shown = capsys.readouterr()
         assert all(line.isprintable() for line in (shown.out + shown.err).splitlines())
         used = tracker.status().gpus[1].containers

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_gpu_tracker import DISABLED
+from amd_gpu_tracker.enabled import DISABLED
 from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, Lease, ProcessId, format_lease, parse_lease
 from amd_gpu_tracker.records.policy import Policy, TrackedGpu, format_policy, parse_policy
 

@@ -15,8 +15,8 @@ modules behind it may change.
 
 from __future__ import annotations
 
+from amd_gpu_tracker.enabled import may_be_draining, may_be_tracking
 from amdgpu_discovery import lazy_exports
-from amdgpu_discovery.files import is_file, is_link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,16 +44,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.states.state import GpuState as GpuState
     from amd_gpu_tracker.tracker import Tracker as Tracker
     from amd_gpu_tracker.waiting.ticket import Ticket as Ticket
-    from amdgpu_discovery.host import Host
     from amdgpu_discovery.oci_spec import gpus_in_spec as gpus_in_spec
-
-POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
-POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
-DRAINS_FILE = f"{POLICY_DIRECTORY}/gpu-tracker-drains.json"
-# Of AMD's toolkit 1.x. It counts until this tracker has a policy of its own (`records.migration`).
-FORMER_FILE = "/var/log/gpu-tracker.json"
-# The whole file of a disabled tracker, as `records.policy` writes it. One that only begins so may be damaged.
-DISABLED = b'{"version":1,"enabled":false,"gpus":[]}\n'
 
 _MODULE_BY_NAME = {
     "Tracker": "tracker",
@@ -84,25 +75,6 @@ _MODULE_BY_NAME = {
 }
 __all__ = list(_MODULE_BY_NAME)
 __all__ += ["may_be_draining", "may_be_tracking"]
-
-
-def may_be_tracking(host: Host) -> bool:
-    """Return False where the tracker of a host is certainly disabled; `Tracker.is_enabled` knows for certain.
-
-    Every container start with GPUs asks this, and on most hosts it needs no other module of the tracker.
-    """
-    try:
-        return host.read(POLICY_FILE) != DISABLED
-    except (FileNotFoundError, NotADirectoryError):
-        # A link that leads nowhere is no sign that nothing was decided.
-        return is_link(host.path(POLICY_FILE)) or host.stat(FORMER_FILE) is not None
-    except OSError:
-        return True
-
-
-def may_be_draining(host: Host) -> bool:
-    """Return False where certainly no GPU is drained, or where nothing can be refused because nothing is tracked."""
-    return is_file(host.path(DRAINS_FILE)) and may_be_tracking(host)
 
 
 __getattr__ = lazy_exports(__name__, _MODULE_BY_NAME)

@@ -276,11 +276,11 @@ def status(
         looks = tracker.usage_looks()
         _show_usage(looks, as_json=as_json, watch=watch, peaks=peak, prometheus=prometheus, no_trunc=no_trunc)
     elif refusals:
-        print_refusals(tracker, as_json=as_json)
+        print_refusals(tracker.refusals(), as_json=as_json)
     elif watch:
-        watch_status(tracker, as_json=as_json, wide=wide)
+        watch_status(tracker.status, as_json=as_json, wide=wide)
     else:
-        print_status(tracker, as_json=as_json, wide=wide, no_trunc=no_trunc)
+        print_status(tracker.status, as_json=as_json, wide=wide, no_trunc=no_trunc)
 
 
 def _show_usage(

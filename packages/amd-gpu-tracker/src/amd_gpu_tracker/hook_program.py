@@ -6,8 +6,8 @@ import posix
 import sys
 import time
 
-from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.hook_entries import CHECK, CLAIM, ENFORCE, IGNORE, IMAGE_REQUIREMENTS, RELEASE
+from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import HOOK

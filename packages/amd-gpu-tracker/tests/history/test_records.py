@@ -57,7 +57,7 @@ def test_a_reservation_that_ended_is_a_line_of_the_month_in_which_it_began(state
     lease = a_lease(vram_mb=8000)
     state.write_lease(lease)
 
-    finish(state, state.lease_path(lease.key), "program", end=1090.5)
+    finish(state.history_directory, state.lease_path(lease.key), "program", end=1090.5)
 
     assert lines(state) == [
         {
@@ -103,7 +103,7 @@ def test_the_wall_clock_may_be_set_while_a_reservation_runs(state):
     # Two hours later by the clock, ten seconds later in truth.
     state.write_lease(a_lease())
 
-    finish(state, state.lease_path(("", "c1")), "hook", end=1010.0)
+    finish(state.history_directory, state.lease_path(("", "c1")), "hook", end=1010.0)
 
     assert [(each.since, each.seconds) for each in used(state)] == [(SINCE, 10.0)]
 
@@ -112,21 +112,21 @@ def test_a_container_that_gets_more_gpus_has_them_in_its_line(state):
     state.write_lease(a_lease())
     state.write_lease(a_lease(gpus=(GPU, OTHER)))
 
-    finish(state, state.lease_path(("", "c1")), "hook", end=1010.0)
+    finish(state.history_directory, state.lease_path(("", "c1")), "hook", end=1010.0)
 
     assert [each.gpu_seconds for each in used(state)] == [20.0]
 
 
 def test_what_a_look_added_stays_when_the_lease_is_written_again(state):
     state.write_lease(a_lease())
-    path = open_path(state, state.lease_path(("", "c1")))
+    path = open_path(state.history_directory, state.lease_path(("", "c1")))
     with open(path, "r+", encoding="utf-8") as file:
         text = file.read().rstrip("\n")
         file.seek(0)
         file.write(f'{text},"last":1005.0,"looks":2,"busy_sum":1.5,"peak_bytes":7,"name":"n","image":"i"\n')
 
     state.write_lease(a_lease().replace(init=ProcessId(pid=7, start=7)))
-    finish(state, state.lease_path(("", "c1")), "hook", end=1010.0)
+    finish(state.history_directory, state.lease_path(("", "c1")), "hook", end=1010.0)
 
     (each,) = used(state)
     assert (each.busy, each.peak_bytes, each.name, each.image) == (0.75, 7, "n", "i")
@@ -134,7 +134,7 @@ def test_what_a_look_added_stays_when_the_lease_is_written_again(state):
 
 def test_after_a_power_cut_a_reservation_ends_with_the_last_look_at_it(state):
     state.write_lease(a_lease(boot_id="before"))
-    path = open_path(state, state.lease_path(("", "c1")))
+    path = open_path(state.history_directory, state.lease_path(("", "c1")))
     text = Path(path).read_text(encoding="utf-8").rstrip("\n")
     Path(path).write_text(f'{text},"last":1060.0,"looks":2,"busy_sum":1,"peak_bytes":1\n', encoding="utf-8")
     os.unlink(state.lease_path(("", "c1")))
@@ -157,9 +157,9 @@ def test_a_reservation_whose_end_nobody_wrote_is_found_over(state):
 
 def test_who_is_killed_between_the_line_and_the_removal_leaves_one_line(state):
     state.write_lease(a_lease())
-    path = open_path(state, state.lease_path(("", "c1")))
+    path = open_path(state.history_directory, state.lease_path(("", "c1")))
     begun = Path(path).read_text(encoding="utf-8")
-    finish(state, state.lease_path(("", "c1")), "hook", end=1010.0)
+    finish(state.history_directory, state.lease_path(("", "c1")), "hook", end=1010.0)
     Path(path).write_text(begun, encoding="utf-8")
     os.unlink(state.lease_path(("", "c1")))
 
@@ -183,7 +183,7 @@ def test_a_line_that_was_cut_off_spoils_no_other(state):
         file.write('\n{"version":1,"boot_id":"th')
     state.write_lease(a_lease())
 
-    finish(state, state.lease_path(("", "c1")), "hook", end=1010.0)
+    finish(state.history_directory, state.lease_path(("", "c1")), "hook", end=1010.0)
 
     found = list(read_history(state, **ALL))
     assert (found[0], found[1].seconds) == (None, 10.0)
@@ -209,13 +209,13 @@ def test_gpu_hours_are_wall_time_times_gpus_over_thousands_of_reservations_with_
             name = chance.choice(sorted(running))
             begun, gpus = running.pop(name)
             expected += (now - begun) * gpus
-            path = open_path(state, state.lease_path(("", name)))
+            path = open_path(state.history_directory, state.lease_path(("", name)))
             before = Path(path).read_text(encoding="utf-8")
-            finish(state, state.lease_path(("", name)), "hook", end=now)
+            finish(state.history_directory, state.lease_path(("", name)), "hook", end=now)
             if chance.random() < 0.1:
                 # Killed before the file was removed; whoever comes next ends it once more, later.
                 Path(path).write_text(before, encoding="utf-8")
-                finish(state, state.lease_path(("", name)), "found", end=now + 7)
+                finish(state.history_directory, state.lease_path(("", name)), "found", end=now + 7)
             os.unlink(state.lease_path(("", name)))
         else:
             name, gpus = f"c{number}", (GPU, OTHER)[: chance.choice([1, 2])]

@@ -11,9 +11,8 @@ from amdgpu_discovery.numbering import join_gpus, number_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amdgpu_discovery.drm import DrmDevice
+    from amdgpu_discovery.drm import DrmDevice, FoundGpu
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.numbering import FoundGpu
 
 # LLVM's processors that exist only in APUs (AMDGPU back end, "Processors"); MI300A shares gfx942 with MI300X.
 APU_TARGETS = frozenset(

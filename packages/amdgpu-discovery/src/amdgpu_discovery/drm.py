@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from amdgpu_discovery.host import Host
+    from amdgpu_discovery.kfd_topology import KfdNode
 
 # include/drm/drm_ioctl.h; Documentation/admin-guide/devices.txt: "Direct Rendering Infrastructure (DRI)".
 DRM_MAJOR = 226
@@ -42,6 +43,17 @@ class DrmDevice(Value):
     def is_partition(self) -> bool:
         """Return whether this is the platform device of a partition."""
         return self.path.rpartition("/")[2].startswith(PARTITION_DEVICE)
+
+
+class FoundGpu(Value):
+    """A KFD node joined with its DRM device and with the PCI function (`parent`) it belongs to, if that is known."""
+
+    node: KfdNode
+    device: DrmDevice
+    parent: DrmDevice | None
+    pci_address: PciAddress
+    # What orders GPUs: the parent's address, then the render minor, both as numbers.
+    sort_key: tuple[tuple[int, int, int, int], int]
 
 
 def find_drm_devices(host: Host, render_minors: Iterable[int]) -> list[DrmDevice]:

@@ -15,9 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from amdgpu_discovery.drm import FoundGpu
     from amdgpu_discovery.gpu import PciAddress
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.numbering import FoundGpu, Position
+
+    # A GPU's number, its rank among the partitions of its parent, and how many there are of them.
+    Position = tuple[int, int, int]
 
 
 class NumbersUnknown(ToolkitError):

@@ -9,7 +9,7 @@ so two virtual functions of one device look alike; a function's own minor is han
 
 from __future__ import annotations
 
-from amdgpu_discovery.drm import AMDGPU_DRIVER, find_drm_devices, find_unlinked_devices, read_drm_devices
+from amdgpu_discovery.drm import AMDGPU_DRIVER, FoundGpu, find_drm_devices, find_unlinked_devices, read_drm_devices
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
 from amdgpu_discovery.kfd_topology import read_topology
@@ -20,25 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from amdgpu_discovery.drm import DrmDevice
+    from amdgpu_discovery.hidden_gpus import Position
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.kfd_topology import KfdNode
 
     # A function's address, and its device where it has minors of its own.
     Parent = tuple[PciAddress, DrmDevice | None]
-
-    # A GPU's number, its rank among the partitions of its parent, and how many there are of them.
-    Position = tuple[int, int, int]
-
-
-class FoundGpu(Value):
-    """A KFD node joined with its DRM device and with the PCI function (`parent`) it belongs to, if that is known."""
-
-    node: KfdNode
-    device: DrmDevice
-    parent: DrmDevice | None
-    pci_address: PciAddress
-    # What orders GPUs: the parent's address, then the render minor, both as numbers.
-    sort_key: tuple[tuple[int, int, int, int], int]
 
 
 class JoinedGpus(Value):

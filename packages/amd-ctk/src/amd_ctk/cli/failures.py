@@ -35,8 +35,8 @@ def report_failures(run: Callable[[], Any], *, with_trace: bool = False) -> Any:
 
 def _printable_lines(error: ToolkitError) -> str:
     from amd_gpu_tracker.errors import GpusRefused
+    from amd_gpu_tracker.life.people import title_of_person
     from amd_gpu_tracker.records.plain_text import printable
-    from amd_gpu_tracker.show.people import title_of_person
 
     if isinstance(error, GpusRefused):
         error = error.told(title_of_person)

@@ -89,7 +89,7 @@ def _print_gpus(host: Host) -> None:
 
 def _print_states(host: Host) -> None:
     from amd_ctk.listing import looking_tracker
-    from amd_gpu_tracker.states.screen import print_states
+    from amd_gpu_tracker.top import print_states
 
     print_states(looking_tracker(host))
 
@@ -98,7 +98,7 @@ def _print_status(host: Host) -> None:
     from amd_gpu_tracker.show.screen import print_status
     from amd_gpu_tracker.tracker import Tracker
 
-    print_status(Tracker(host), as_json=False, wide=False, no_trunc=False)
+    print_status(Tracker(host).status, as_json=False, wide=False, no_trunc=False)
 
 
 def _print_queue(host: Host) -> None:

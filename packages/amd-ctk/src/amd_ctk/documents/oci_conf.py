@@ -75,7 +75,7 @@ class OciConf:
         """Return the lines that call the runtime, where they are not those that are written here."""
         program, others = self._program(), self._others()
         found = [line for line in self._lines() if _key_of(line) and line not in others]
-        return {} if found == _lines_of({"program": program, "options": self._root_option()}) else {LINES: found}
+        return {} if found == _lines_of({"program": program or "", "options": self._root_option()}) else {LINES: found}
 
     def _program(self) -> str | None:
         """Return the program that starts containers, None where none does."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from amd_gpu_tracker.life.people import name_of_person
 from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.records.plain_text import printable
-from amd_gpu_tracker.show.people import name_of_person
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.value import Value
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.broker.place import Client
     from amd_gpu_tracker.broker.protocol import Request
     from amd_gpu_tracker.broker.terms import FindTerms
-    from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.choices.rules import ChoiceRules
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.engine_processes import Creation
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.life.running import RunningContainer
     from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host

@@ -11,8 +11,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Collection, Iterable, Sequence
 
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.health.limits import HealthLimits
-
-    # Given the path of the lock file, holds the tracker's lock.
-    Lock = Callable[[str], AbstractContextManager[None]]
 
 
 # Of a host on which containers need a reservation.
@@ -86,7 +82,7 @@ def prune_others(state: State, processes: Processes, paths: Iterable[str]) -> Le
         return scan
     from amd_gpu_tracker.life.restarts import take_up
 
-    return take_up(state, scan)
+    return scan.replace(living=take_up(state, scan.living))
 
 
 def _is_left_over(lease: Lease, claim: Claim) -> bool:

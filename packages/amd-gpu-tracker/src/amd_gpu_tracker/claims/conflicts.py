@@ -11,7 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from amd_gpu_tracker.claims.claim import Claim
     from amd_gpu_tracker.errors import StateError
     from amd_gpu_tracker.life.status import ContainerUse
     from amd_gpu_tracker.records.lease import Lease
@@ -33,16 +32,16 @@ def require_readable(unreadable: Sequence[StateError], gpus: Iterable[GpuLocatio
             raise error
 
 
-def promised_elsewhere(claim: Claim, living: Iterable[Lease]) -> str:
+def promised_elsewhere(kinds: Collection[str], wanted: Sequence[GpuLocation], living: Iterable[Lease]) -> str:
     """Return why Swarm's promise cannot be kept, "" if it can.
 
     Swarm does not see that two of its resources are the same GPU, and may promise it twice.
     """
-    for lease in living if claim.kinds else ():
-        gpu = next((gpu for gpu in claim.wanted if gpu.key in lease.gpus), None)
-        if gpu and lease.kinds and not set(lease.kinds) & set(claim.kinds):
-            held, wanted = (", ".join(kinds) for kinds in (lease.kinds, claim.kinds))
-            return f"GPU {gpu.number} is reserved as {held} by container {lease.container_id}, not free as {wanted}"
+    for lease in living if kinds else ():
+        gpu = next((gpu for gpu in wanted if gpu.key in lease.gpus), None)
+        if gpu and lease.kinds and not set(lease.kinds) & set(kinds):
+            held, asked = ", ".join(lease.kinds), ", ".join(kinds)
+            return f"GPU {gpu.number} is reserved as {held} by container {lease.container_id}, not free as {asked}"
     return ""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker import may_be_draining
 from amd_gpu_tracker.claims.claim import refused
+from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, read_drains, this_boot, write_drains
 from amd_gpu_tracker.records.numbers import refuse_old_numbers
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import TypeVar
 
-    from amd_gpu_tracker.claims.claim import Claim, Lock
+    from amd_gpu_tracker.claims.claim import Claim
+    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
@@ -136,7 +137,7 @@ def _say_by(uid: int | None) -> str:
     """Return by whom a GPU is drained; root is nobody in particular."""
     if not uid:
         return ""
-    from amd_gpu_tracker.show.people import name_of_person
+    from amd_gpu_tracker.life.people import name_of_person
 
     return f" by {name_of_person(uid)}"
 

@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.matching import Match
     from amd_gpu_tracker.records.policy import Policy, TrackedGpu
     from amd_gpu_tracker.records.state import State
@@ -157,6 +157,6 @@ def _title(lease: Lease) -> str:
         return f"container {lease.container_id}"
     if lease.person is None:
         return f"job {lease.container_id}"
-    from amd_gpu_tracker.show.people import name_of_person
+    from amd_gpu_tracker.life.people import name_of_person
 
     return f"job {lease.container_id} of {name_of_person(lease.person)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import amd_gpu_tracker
 import amdgpu_discovery
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.files import absolute, directory_of
@@ -58,7 +57,7 @@ def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:
     """
     python = _python_words(host, RELEASE, *(["--run-directory", run_directory] if run_directory else []))
     leases = State(host, run_directory).leases_directory
-    return _hook(SHELL, f"{_root_of(amd_gpu_tracker.__file__)}/{RELEASE_SCRIPT}", leases, *python)
+    return _hook(SHELL, f"{_own_root()}/{RELEASE_SCRIPT}", leases, *python)
 
 
 def is_claim_hook(hook: object) -> bool:
@@ -94,13 +93,17 @@ def _python_words(host: Host, command: str, *more: str) -> list[str]:
 
 
 def _program() -> str:
-    return f"{_root_of(amd_gpu_tracker.__file__)}/{PROGRAM}"
+    return f"{_own_root()}/{PROGRAM}"
 
 
 def _import_roots() -> list[str]:
     """Return the directories of the packages the hook needs, one of them after a plain installation."""
-    return list(dict.fromkeys(_root_of(package) for package in (amd_gpu_tracker.__file__, amdgpu_discovery.__file__)))
+    return list(dict.fromkeys([_own_root(), _root_of(amdgpu_discovery.__file__ or "")]))
 
 
-def _root_of(package_file: str | None) -> str:
-    return directory_of(directory_of(absolute(package_file or "")))
+def _own_root() -> str:
+    return directory_of(_root_of(__file__))
+
+
+def _root_of(file: str) -> str:
+    return directory_of(directory_of(absolute(file)))

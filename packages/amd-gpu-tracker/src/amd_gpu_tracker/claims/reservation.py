@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.claim import (
     extended_lease,
     look_again,
@@ -15,6 +14,7 @@ from amd_gpu_tracker.claims.claim import (
     refuse_unreserved,
     refused,
 )
+from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.errors import NumbersChanged
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.lease import BY_API, TOKEN
@@ -24,10 +24,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_gpu_tracker.claims.claim import Claim, Lock
+    from amd_gpu_tracker.claims.claim import Claim
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Holder, Lease
+    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
@@ -64,7 +65,7 @@ def reserve(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> 
 
 def read_current_policy(state: State, processes: Processes) -> tuple[bytes, Policy]:
     """Return the policy by which GPUs are given out, and the stamp of its state; the caller holds the lock."""
-    stamp = take_stamp(state, processes)
+    stamp = take_stamp(state, processes.boot_id)
     if not stamp and not state.is_rootless and state.has_former_policy():
         from amd_gpu_tracker.claims.adoption import take_over_at_start
 
@@ -81,7 +82,7 @@ def withdraw(state: State, holder: Holder) -> None:
         if state.records_history:
             from amd_gpu_tracker.records.history import forget
 
-            forget(state, path)
+            forget(state.history_directory, path)
 
 
 def note_privileged(state: State, claim: Claim, *, processes: Processes, lock: Lock) -> None:
@@ -192,7 +193,7 @@ def _refuse_conflicts(state: State, claim: Claim, exclusive: Sequence[GpuLocatio
     )
 
     require_readable(scan.unreadable, claim.wanted if claim.kinds else exclusive)
-    if message := promised_elsewhere(claim, scan.living):
+    if message := promised_elsewhere(claim.kinds, claim.wanted, scan.living):
         raise refused(state, claim, message, hint=HINT)
     if users := users_of(exclusive, scan.living):
         uses = [(_title(lease), numbers) for lease, numbers in users]

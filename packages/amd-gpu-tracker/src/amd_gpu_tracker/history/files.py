@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.history.used import Used
+    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
 
 ENDING = ".jsonl"
@@ -84,9 +84,9 @@ def settle(state: State, boot_id: str, lock: Lock) -> None:
             path = f"{state.leases_directory}/{name}.json"
             is_of_this_boot = f'"boot_id":"{boot_id}"'.encode() in _read_open(state, name)
             if not is_of_this_boot:
-                finish(state, path, POWER)
+                finish(state.history_directory, path, POWER)
             elif not os.path.exists(path):
-                finish(state, path, FOUND)
+                finish(state.history_directory, path, FOUND)
 
 
 def read_history(state: State, *, since: float, until: float) -> Iterator[Used | None]:

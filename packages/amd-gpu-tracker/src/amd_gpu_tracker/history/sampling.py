@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
 
@@ -32,7 +32,7 @@ def add_look(state: State, usage: Usage, lock: Lock) -> None:
 
 
 def _add(state: State, lease_path: str, lease: Lease, users: Iterable[GpuUser]) -> None:
-    path = open_path(state, lease_path)
+    path = open_path(state.history_directory, lease_path)
     try:
         month, _, text = read_file(path, largest=LONGEST_LINE).decode().partition("\n")
         begun, _, before = text.rstrip("\n").partition(',"last":')

@@ -18,9 +18,9 @@ from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
-    from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.state import State
@@ -54,13 +54,13 @@ def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: 
     return None
 
 
-def take_up(state: State, scan: LeaseScan) -> LeaseScan:
-    """Return a scan without what is kept for the unit of this process, which starts its container again."""
+def take_up(state: State, living: Sequence[Lease]) -> tuple[Lease, ...]:
+    """Return leases without those kept for the unit of this process, which starts its container again."""
     unit = own_unit()
-    own = [lease for lease in scan.living if unit and lease.unit == unit]
+    own = [lease for lease in living if unit and lease.unit == unit]
     for lease in own:
         state.remove_lease(state.lease_path(lease.key))
-    return scan.replace(living=tuple(lease for lease in scan.living if lease not in own))
+    return tuple(lease for lease in living if lease not in own)
 
 
 def find_grace(state: State) -> int:
@@ -102,7 +102,7 @@ def _finish_history(state: State, path: str, how: str) -> None:
     if state.records_history:
         from amd_gpu_tracker.records.history import finish
 
-        finish(state, path, how)
+        finish(state.history_directory, path, how)
 
 
 def _docker_restarts(directory: str) -> bool:

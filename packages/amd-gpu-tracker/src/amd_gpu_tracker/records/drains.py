@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker import DRAINS_FILE, POLICY_DIRECTORY
+from amd_gpu_tracker.enabled import DRAINS_FILE, POLICY_DIRECTORY
 from amd_gpu_tracker.errors import StateError, unreadable
 from amd_gpu_tracker.records.lease import NEVER, VERSION, LaterVersion, require_version
 from amdgpu_discovery.errors import FileError, reason

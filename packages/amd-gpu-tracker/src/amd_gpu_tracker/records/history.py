@@ -16,7 +16,6 @@ from amdgpu_discovery.plain_json import dumps
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.state import State
 
 VERSION = 1
 # How it is known that a reservation ended: by the release hook, its own program, a look that found it over, `reset`,
@@ -28,15 +27,15 @@ LONGEST_LINE = 1 << 16
 LOOKED_AT = 1 << 20
 
 
-def begin(state: State, lease: Lease) -> None:
+def begin(directory: str, lease_path: str, lease: Lease) -> None:
     """Write down that a reservation begins, or that it has more GPUs now."""
-    path = open_path(state, state.lease_path(lease.key))
+    path = open_path(directory, lease_path)
     text = format_begun(lease)
     begun = _read(path)
     if begun is not None and begun[1].startswith(text):
         return
     if begun is not None and not begun[1].startswith(identity_of(text)):
-        finish(state, state.lease_path(lease.key), FOUND)
+        finish(directory, lease_path, FOUND)
     month = time.strftime("%Y-%m", time.gmtime(lease.since))
     try:
         put_in_place(write_beside(path, f"{month}\n{text}\n".encode(), mode=0o644), path)
@@ -44,14 +43,14 @@ def begin(state: State, lease: Lease) -> None:
         return
 
 
-def finish(state: State, lease_path: str, how: str, *, end: float | None = None) -> None:
+def finish(directory: str, lease_path: str, how: str, *, end: float | None = None) -> None:
     """Write the line of a reservation that has ended, now or at `end` in seconds since boot."""
-    path = open_path(state, lease_path)
+    path = open_path(directory, lease_path)
     begun = _read(path)
     if begun is None:
         return
     month, text = begun
-    file = f"{state.history_directory}/{month}.jsonl"
+    file = f"{directory}/{month}.jsonl"
     end = time.clock_gettime(time.CLOCK_BOOTTIME) if end is None else end
     try:
         if not _is_written(file, identity_of(text)):
@@ -62,10 +61,10 @@ def finish(state: State, lease_path: str, how: str, *, end: float | None = None)
         return
 
 
-def forget(state: State, lease_path: str) -> None:
+def forget(directory: str, lease_path: str) -> None:
     """Leave no line of a reservation whose container never ran."""
     try:
-        posix.unlink(open_path(state, lease_path))
+        posix.unlink(open_path(directory, lease_path))
     except OSError:
         return
 
@@ -95,9 +94,9 @@ def identity_of(text: str) -> str:
     return text.partition(',"since":')[0]
 
 
-def open_path(state: State, lease_path: str) -> str:
+def open_path(directory: str, lease_path: str) -> str:
     """Return the file of a running reservation, whose lease is at `lease_path`."""
-    return f"{state.history_directory}/open/{lease_path.rpartition('/')[2].removesuffix('.json')}"
+    return f"{directory}/open/{lease_path.rpartition('/')[2].removesuffix('.json')}"
 
 
 def _read(path: str) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ generation up, another memory partition or board goes with the driver, whose dir
 
 from __future__ import annotations
 
-from amd_gpu_tracker import POLICY_FILE
+from amd_gpu_tracker.enabled import POLICY_FILE
 from amdgpu_discovery.errors import FileError, ToolkitError
 from amdgpu_discovery.files import read_file, replace_file
 from amdgpu_discovery.kfd_topology import TOPOLOGY, read_generation
@@ -19,14 +19,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.matching import Match
     from amd_gpu_tracker.records.policy import Policy, TrackedGpu
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
 
 
-def take_stamp(state: State, processes: Processes) -> bytes:
+def take_stamp(state: State, boot_id: str) -> bytes:
     """Return what tells one state of the driver and of the policy from every other, b"" where that cannot be told.
 
     To be taken before the policy is read, so that what changes meanwhile is looked at again.
@@ -37,7 +36,7 @@ def take_stamp(state: State, processes: Processes) -> bytes:
     if nodes is None or policy is None or not generation:
         return b""
     version = f"{policy.st_dev} {policy.st_ino} {policy.st_size} {policy.st_mtime_ns}"
-    return f"{processes.boot_id} {nodes.st_dev} {nodes.st_ino} {generation} {version}\n".encode()
+    return f"{boot_id} {nodes.st_dev} {nodes.st_ino} {generation} {version}\n".encode()
 
 
 def require_tracked_gpus(

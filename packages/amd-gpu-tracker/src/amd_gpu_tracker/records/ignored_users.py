@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker import POLICY_DIRECTORY
+from amd_gpu_tracker.enabled import POLICY_DIRECTORY
 from amd_gpu_tracker.errors import StateError, unreadable
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import make_directories, replace_file

@@ -18,9 +18,14 @@ from amdgpu_discovery.errors import FileError, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from typing import NoReturn
 
     from amdgpu_discovery.errors import ToolkitError
+
+    # Given the path of the lock file, holds the tracker's lock.
+    Lock = Callable[[str], AbstractContextManager[None]]
 
 # Many times what hundreds of container starts at once need, on a machine that is busy with other things.
 TIMEOUT_SECONDS = 60.0

@@ -6,7 +6,7 @@ over: nothing it wrote down proves that one of them lives.
 
 from __future__ import annotations
 
-from amd_gpu_tracker import FORMER_FILE
+from amd_gpu_tracker.enabled import FORMER_FILE
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.matching import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy, TrackedGpu

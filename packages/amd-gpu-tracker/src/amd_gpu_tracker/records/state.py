@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker import DRAINS_FILE, FORMER_FILE, POLICY_FILE
+from amd_gpu_tracker.enabled import DRAINS_FILE, FORMER_FILE, POLICY_FILE
 from amd_gpu_tracker.errors import StateError, needs_root, unreadable
 from amd_gpu_tracker.records.lease import (
     LEASE_BEGINS,
@@ -192,7 +192,7 @@ class State:
         if lease.gpus and self.records_history and not lease.is_kept:
             from amd_gpu_tracker.records.history import begin
 
-            begin(self, lease)
+            begin(self.history_directory, path, lease)
 
     def remove_lease(self, path: str, how: str = "found") -> None:
         """Remove a lease that may be gone already; `how` it is known that it is over goes into the history."""
@@ -205,7 +205,7 @@ class State:
         if self.records_history:
             from amd_gpu_tracker.records.history import finish
 
-            finish(self, path, how)
+            finish(self.history_directory, path, how)
 
     def forget_leases(self, *, but: Container[str] = ()) -> None:
         """Remove every lease, readable or not, `but` these paths, and what interrupted writes left."""

@@ -11,19 +11,24 @@ from amd_gpu_tracker.show.table import format_json, format_refusals, format_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from rich.console import Console
 
     from amd_gpu_tracker.life.status import LostGpu, Status
-    from amd_gpu_tracker.tracker import Tracker
+    from amd_gpu_tracker.records.refusals import Refusal
+
+    # As `Tracker.status`, with its errors.
+    ReadStatus = Callable[[], Status]
 
 WATCH_SECONDS = 0.5
 DISABLED = "GPU Tracker is disabled"
 
 
-def print_status(tracker: Tracker, *, as_json: bool, wide: bool, no_trunc: bool) -> None:
+def print_status(read_status: ReadStatus, *, as_json: bool, wide: bool, no_trunc: bool) -> None:
     """Print status as it is now, and on stderr what could not be read of it, and who can reach all GPUs."""
     try:
-        status = tracker.status()
+        status = read_status()
     except GpusChanged as error:
         print_notes(error.living)
         raise
@@ -35,17 +40,17 @@ def print_status(tracker: Tracker, *, as_json: bool, wide: bool, no_trunc: bool)
         print_notes(_notes(status))
 
 
-def watch_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:
+def watch_status(read_status: ReadStatus, *, as_json: bool, wide: bool) -> None:
     """Show status until Ctrl-C: on a terminal as a screen, elsewhere again whenever it has changed."""
     if is_terminal() and not as_json:
         from amd_gpu_tracker.show.watch_screen import watch_screen
 
-        watch_screen("GPU Tracker", lambda console, _: _look(tracker, console, wide=wide), seconds=WATCH_SECONDS)
+        watch_screen("GPU Tracker", lambda console, _: _look(read_status, console, wide=wide), seconds=WATCH_SECONDS)
         return
     shown: tuple[str, tuple[str, ...]] = ("", ())
     try:
         while True:
-            text, notes = _format_now(tracker, as_json=as_json, wide=wide)
+            text, notes = _format_now(read_status, as_json=as_json, wide=wide)
             if text != shown[0]:
                 print(text, flush=True)
             if notes != shown[1]:
@@ -56,26 +61,25 @@ def watch_status(tracker: Tracker, *, as_json: bool, wide: bool) -> None:
         return
 
 
-def print_refusals(tracker: Tracker, *, as_json: bool) -> None:
+def print_refusals(refusals: Sequence[Refusal], *, as_json: bool) -> None:
     """Print the latest refusals."""
     import json
 
-    refusals = tracker.refusals()
     print(json.dumps([refusal.as_dict() for refusal in refusals], indent=2) if as_json else format_refusals(refusals))
 
 
-def _format_now(tracker: Tracker, *, as_json: bool, wide: bool) -> tuple[str, tuple[str, ...]]:
+def _format_now(read_status: ReadStatus, *, as_json: bool, wide: bool) -> tuple[str, tuple[str, ...]]:
     """Return status as files and programs get it, and what there is to say about it."""
     try:
-        status = tracker.status()
+        status = read_status()
     except GpusChanged as error:
         return str(error), error.living
     return _format(status, as_json=as_json, wide=wide), () if as_json else _notes(status)
 
 
-def _look(tracker: Tracker, console: Console, *, wide: bool) -> Page:
+def _look(read_status: ReadStatus, console: Console, *, wide: bool) -> Page:
     try:
-        status = tracker.status()
+        status = read_status()
     except GpusChanged as error:
         return Page(shown=str(error), notes=error.living)
     if not status.enabled:

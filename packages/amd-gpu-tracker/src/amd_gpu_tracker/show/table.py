@@ -127,7 +127,7 @@ def _name_cell(use: ContainerUse, names: Mapping[str, str]) -> str:
     name = names.get(use.container_id) or ""
     if not use.person:
         return name or "-"
-    from amd_gpu_tracker.show.people import name_of_person
+    from amd_gpu_tracker.life.people import name_of_person
 
     person = name_of_person(use.person)
     return f"{name} ({person})" if name else person

@@ -150,7 +150,7 @@ class _States:
     def _name_of(self, person: int) -> str:
         if person in self._people or not self._is_this_machine:
             return self._people.get(person, str(person))
-        from amd_gpu_tracker.show.people import name_of_person
+        from amd_gpu_tracker.life.people import name_of_person
 
         return printable(name_of_person(person))
 

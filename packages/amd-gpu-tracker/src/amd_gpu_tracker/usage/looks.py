@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-    from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.usage.peaks import Key
     from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage

@@ -30,8 +30,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
 
 TICKET = ".json"

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
     from typing import Any
 
-    from amd_gpu_tracker.claims.claim import Lock
     from amd_gpu_tracker.claims.handover import Reservation
     from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.waiting.ticket import Ticket
     from amd_gpu_tracker.waiting.tickets import Tickets

@@ -49,7 +49,7 @@ def find_candidates(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules = NO
         fitting = [gpu for gpu in fitting if _FITS[condition.kind](gpu, condition) and _is_in(gpu, condition, group)]
         if not fitting:
             alone = any(_FITS[condition.kind](gpu, condition) and _is_in(gpu, condition, group) for gpu in gpus)
-            raise no_gpu_fits(choice, None if alone else condition)
+            raise no_gpu_fits(choice.text, [each.text for each in (choice.conditions if alone else [condition])])
     _require_enough(choice, fitting, gpus)
     return fitting
 
@@ -67,18 +67,18 @@ def select_described(
         numbers = {gpu.number for gpu in select_gpus(gpus, request, unnumbered=unnumbered)}
         return [gpu for gpu in gpus if gpu.number in numbers]
     if choice.needs_tracker:
-        raise depends_on_the_moment(choice)
+        raise depends_on_the_moment(choice.text)
     return find_candidates(choice, gpus, rules)
 
 
 def _require_enough(choice: Choice, fitting: Sequence[Gpu], gpus: Sequence[Gpu]) -> None:
     if len(fitting) < choice.count:
-        raise too_few_gpus(choice, len(fitting), len(gpus), is_host=gpus[0].host_total == len(gpus))
+        raise too_few_gpus(choice.text, len(fitting), len(gpus), is_host=gpus[0].host_total == len(gpus))
     if choice.in_one_hive:
         hives = [gpu.xgmi_hive for gpu in fitting]
         largest = max(map(hives.count, hives))
         if largest < choice.count:
-            raise hive_too_small(choice, largest)
+            raise hive_too_small(choice.text, largest)
 
 
 def _without_integrated(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules) -> list[Gpu]:
@@ -91,7 +91,7 @@ def _without_integrated(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules)
 def _numbers_of_group(condition: Condition, gpus: Sequence[Gpu], rules: ChoiceRules) -> tuple[int, ...]:
     request = rules.groups.get(condition.wanted)
     if request is None:
-        raise no_such_group(condition, sorted(rules.groups))
+        raise no_such_group(condition.wanted, sorted(rules.groups))
     try:
         return tuple(gpu.number for gpu in select_gpus(gpus, request))
     except RequestError as error:

@@ -9,8 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amdgpu_discovery.choices.grammar import Choice, Condition
-
 CONDITIONS = "gfx942, gfx94X, MI300X, vram:64GiB, numa:0, xgmi, discrete, integrated, spx to cpx, group:NAME"
 
 
@@ -36,10 +34,10 @@ def is_no_cdi_name(choice: str) -> RequestError:
     )
 
 
-def depends_on_the_moment(choice: Choice) -> RequestError:
+def depends_on_the_moment(choice: str) -> RequestError:
     """Say that here GPUs are meant whether they are in use or not."""
     return RequestError(
-        f"{shown(choice.text)} depends on which GPUs are in use, which does not count here",
+        f"{shown(choice)} depends on which GPUs are in use, which does not count here",
         hint="name GPUs, or write all with conditions, such as all+gfx942",
     )
 
@@ -84,31 +82,32 @@ def no_group_name(text: str) -> RequestError:
     return RequestError(f"{shown(text, quoted=True)} names no group", hint="as in group:NAME")
 
 
-def no_such_group(condition: Condition, names: Sequence[str]) -> RequestError:
+def no_such_group(group: str, names: Sequence[str]) -> RequestError:
     """Say which groups the configuration has."""
     return RequestError(
-        f"there is no group {shown(condition.wanted, quoted=True)}",
+        f"there is no group {shown(group, quoted=True)}",
         hint=f"gpu-groups of the configuration has {', '.join(names)}" if names else "gpu-groups sets groups",
     )
 
 
-def no_gpu_fits(choice: Choice, condition: Condition | None) -> RequestError:
+def no_gpu_fits(choice: str, conditions: Sequence[str]) -> RequestError:
     """Say that no GPU is what a condition wants, or none all that several want."""
-    what = shown(condition.text) if condition else f"all of {', '.join(shown(each.text) for each in choice.conditions)}"
-    return RequestError(f"{shown(choice.text)}: no GPU of this host fits {what}", hint=SHOW_GPUS)
+    what = ", ".join(shown(condition) for condition in conditions)
+    what = what if len(conditions) == 1 else f"all of {what}"
+    return RequestError(f"{shown(choice)}: no GPU of this host fits {what}", hint=SHOW_GPUS)
 
 
-def too_few_gpus(choice: Choice, fitting: int, total: int, *, is_host: bool) -> RequestError:
+def too_few_gpus(choice: str, fitting: int, total: int, *, is_host: bool) -> RequestError:
     """Say how many GPUs there are, of which `fitting` are what is wanted."""
     gpus = f"{total} GPU{'' if total == 1 else 's'}"
     whose = f"this host has {gpus}" if is_host else f"this process may use {gpus}"
     if fitting < total:
         whose = f"{fitting} of {gpus} {'fits' if fitting == 1 else 'fit'}"
-    return RequestError(f"{shown(choice.text)}: {whose}")
+    return RequestError(f"{shown(choice)}: {whose}")
 
 
-def hive_too_small(choice: Choice, largest: int) -> RequestError:
+def hive_too_small(choice: str, largest: int) -> RequestError:
     """Say how many GPUs reach each other."""
     return RequestError(
-        f"{shown(choice.text)}: the largest XGMI hive has {largest} GPU{'' if largest == 1 else 's'} that fit"
+        f"{shown(choice)}: the largest XGMI hive has {largest} GPU{'' if largest == 1 else 's'} that fit"
     )

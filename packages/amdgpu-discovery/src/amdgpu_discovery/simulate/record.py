@@ -21,9 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amdgpu_discovery.drm import DrmDevice
+    from amdgpu_discovery.drm import DrmDevice, FoundGpu
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.numbering import FoundGpu
 
 
 def record_profile(host: Host, name: str, *, with_serials: bool = False) -> Profile:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amdgpu_discovery.bounded_files import Answer
+    from amdgpu_discovery.drm import FoundGpu
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.numbering import FoundGpu
 
 PCI_DEVICES = "/sys/bus/pci/devices"
 AMD = "0x1002"
