@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile
 from kernel.containers import ON_SIMULATED_HOST, SCRIPTS
 from kernel.engines import NO_NETWORK, RUN_IN_DOCKER, Run, add_user, prepare_podman, start_docker
 from kernel.image import kernel_image
-from kernel.machine import Machine
+from kernel.machine import FILES, Machine
 from support.busybox import build_rootfs, pack
 from support.debs import META_PACKAGE, build_debs
 from support.installed import engine_program, require_root
@@ -40,6 +41,9 @@ modprobe amdgpu && modprobe vgem && udevadm settle
 for simulated in /srv/*/sys/class/kfd/kfd/dev; do cat /sys/class/kfd/kfd/dev >$simulated; done
 """
 KFD_NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
+REAL_NODE = "/sys/class/drm/renderD128"
+# Above the root of a file system there is the root.
+DEEPEST = 16
 PROGRAMS = ("qemu-system-x86_64", "mkfs.ext4", "debootstrap", "depmod", "modprobe", "cpio")
 
 
@@ -73,6 +77,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "bundles": build_two_gpus(directory / "bundles"),
         "untracked": build_two_gpus(directory / "untracked"),
         "limited": hide_first(build_two_gpus(directory / "limited")),
+        "followed": follow_first(build_two_gpus(directory / "followed")),
     }
 
 
@@ -91,6 +96,25 @@ def hide_first(host: Path) -> Path:
     properties = host / f".{KFD_NODES}/{gpu.kfd_node}/properties"
     properties.unlink()
     os.mknod(properties, 0o444 | stat.S_IFCHR, os.makedev(226, gpu.render_minor))
+    return host
+
+
+def follow_first(host: Path) -> Path:
+    """Let GPU 0 be there for as long as the kernel has the first render node, and KFD count what the kernel tells udev.
+
+    Each entry of it in sysfs is a path through the directory of the real node, which leads nowhere without that.
+    """
+    gpu = locate_gpus(Host(host))[0]
+    entries = [f"{directory}/{gpu.pci_address}" for directory in ("/sys/bus/pci/devices", AMDGPU_PCI_DEVICES)]
+    entries += [f"/sys/class/drm/{name}" for name in (f"card{gpu.card_minor}", f"renderD{gpu.render_minor}")]
+    for entry in (*entries, f"{KFD_NODES}/{gpu.kfd_node}"):
+        path = host / f".{entry}"
+        kept = path.resolve() if path.is_symlink() else path.rename(host / "kfd-node")
+        path.unlink(missing_ok=True)
+        path.symlink_to(f"{REAL_NODE}{'/..' * DEEPEST}{FILES}/followed/{kept.relative_to(host.resolve())}")
+    generation = host / f".{KFD_NODES}/../generation_id"
+    generation.unlink()
+    generation.symlink_to("/sys/kernel/uevent_seqnum")
     return host
 
 
