@@ -5,7 +5,8 @@ from __future__ import annotations
 from power.saved import Saved
 from power.work import CONFIGURE, CTK, ON_HOST, RUN, Progress
 
-# Of the disk, with the journal replayed and nothing else repaired. Nobody runs there, so that every GPU is free.
+# Of the disk, with the journal replayed and nothing else repaired. Nobody runs there, so that every GPU is free. A cut
+# between a policy and the specs that follow from it is put right by the refresh that every boot begins with.
 ANSWERS = f"""
 export {ON_HOST}
 {CTK} --version
@@ -14,6 +15,7 @@ export {ON_HOST}
 {CTK} gpu-tracker status
 {CTK} report
 test -z "$(ls /srv/host/var/lib/amd-container-toolkit/history/open)"
+{CTK} cdi refresh
 {CTK} explain -e AMD_VISIBLE_DEVICES=0
 for spec in $(find /srv/host/etc/cdi -name '*.json'); do {CTK} cdi validate --path "$spec"; done
 """
