@@ -66,7 +66,7 @@ def test_not_enough_free_gpus_are_a_refusal_and_change_nothing(eight):
         (
             "amd.com/gpu=auto:2",
             (
-                "'auto:2' is no CDI device: a CDI spec is static, and what a choice means depends on the moment"
+                "'auto:2' is not a CDI device: a CDI spec is static, and what a choice means depends on the moment"
                 " (write auto:2 without 'amd.com/gpu=')"
             ),
         ),

@@ -616,7 +616,7 @@ def test_a_drain_ends_when_its_words_say(command, untracked):
     [
         (
             ("--until", "soon"),
-            "'soon' is no moment (write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00')\n",
+            "'soon' is not a time (write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00')\n",
         ),
         (("--for", "soon"), "'soon' is not a time to wait (write 30s, 10m or 2h)\n"),
         (("--until", "Mon", "--for", "8"), "Error: --until and --for say the same. Give one of them\n"),

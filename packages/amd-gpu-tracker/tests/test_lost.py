@@ -328,7 +328,7 @@ def test_a_gpu_that_is_not_lost_is_not_forgotten(eight, request_):
 def test_what_is_no_number_is_not_forgotten(eight):
     with pytest.raises(NotDone, match="no GPU is lost"):
         eight.tracker.forget("all")
-    with pytest.raises(RequestError, match="'fan' is no number of a GPU"):
+    with pytest.raises(RequestError, match="'fan' is not a GPU number"):
         eight.tracker.forget("fan")
 
 

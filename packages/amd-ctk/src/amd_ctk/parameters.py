@@ -80,5 +80,5 @@ def _split(line: str, number: int, where: str) -> tuple[str, ...]:
     except ValueError as error:
         raise ParametersError(f"line {number} of {where} cannot be split into words: {str(error).lower()}") from error
     if any("\0" in word for word in words):
-        raise ParametersError(f"line {number} of {where} has a byte of zero")
+        raise ParametersError(f"line {number} of {where} has a NUL byte")
     return words

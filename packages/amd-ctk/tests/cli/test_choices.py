@@ -114,7 +114,7 @@ def test_a_group_of_gpus_that_are_not_there_is_no_cdi_device(host, amd_ctk, tmp_
     host("mi210-4")
     amd_ctk("config", "set", "gpu-groups", "notebooks=7", "training=0")
     said = (
-        "a group of the settings is no CDI device: group:notebooks: GPU 7 does not exist, this host has GPUs 0-3"
+        "a group of the settings is not a CDI device: group:notebooks: GPU 7 does not exist, this host has GPUs 0-3"
         " ('amd-ctk gpu list' shows them)\n"
     )
 

@@ -15,7 +15,8 @@ from amd_gpu_tracker import Tracker
 
 SECONDS = 60
 NO_NAME = (
-    "is no name of a job (use up to 64 letters, digits, '_', '.' and '-', and begin with a letter, a digit or '_')\n"
+    "is not a name for a job"
+    " (use up to 64 letters, digits, '_', '.' and '-', and begin with a letter, a digit or '_')\n"
 )
 
 
@@ -265,8 +266,8 @@ def test_what_can_never_be_is_refused_at_once(tracked, amd_ctk, words, code, sai
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--wait", "5s", "--", "true"), 2, "'5s' is no program (write --wait=5s)\n"),
-        (("--wait", "10", "true"), 2, "'10' is no program (write --wait=10)\n"),
+        (("--wait", "5s", "--", "true"), 2, "'5s' is not a program (write --wait=5s)\n"),
+        (("--wait", "10", "true"), 2, "'10' is not a program (write --wait=10)\n"),
         (("--wait=1s", "--", "5s"), 127, "5s cannot be run: it does not exist\n"),
         (("--wait", "--", ""), 127, "'' cannot be run: it does not exist\n"),
     ],

@@ -172,7 +172,7 @@ class TestStatus:
         assert [line.split()[1] for line in answer.stdout.splitlines()[3:7]] == ["2", "-", "1", "0"]
         assert answer.stderr == (
             "GPU 1 (/dev/dri/renderD131) is not in gres.conf, so Slurm gives it to no job\n"
-            "gres.conf names /dev/dri/renderD200, which is no GPU of this host\n"
+            "gres.conf names /dev/dri/renderD200, which is not a GPU of this host\n"
             "Slurm counts the GPUs in another order than the host, see the column Slurm Id\n"
             "oci.conf calls crun, so containers of Slurm get no GPU"
             " ('amd-ctk runtime configure --runtime=slurm' changes that)\n"

@@ -324,7 +324,7 @@ def test_the_integrated_gpu_that_a_container_uses_is_judged(machine, minors, tar
             "bad",
             "HSA_OVERRIDE_GFX_VERSION makes GPU 0 gfx1030, and it is gfx1201, which cannot run that code",
         ),
-        ("gfx1200", (), "bad", "HSA_OVERRIDE_GFX_VERSION=gfx1200 in container comfy is no version"),
+        ("gfx1200", (), "bad", "HSA_OVERRIDE_GFX_VERSION=gfx1200 in container comfy is not a version"),
         (
             "12.0.0",
             (),

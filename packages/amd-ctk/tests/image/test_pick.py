@@ -68,7 +68,7 @@ def test_of_the_others_it_is_said_why_not():
     ("template", "words"),
     [
         ("app:{arch}", "app:{arch}: there is no field {arch}"),
-        ("app:{gfx}-{gfx}", "app:{gfx}-{gfx}: a field is there twice"),
+        ("app:{gfx}-{gfx}", "app:{gfx}-{gfx}: a field occurs twice"),
         ("app", "app has no field, as in app:{version}-{gfx}"),
     ],
 )

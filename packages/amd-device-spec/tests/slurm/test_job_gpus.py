@@ -139,7 +139,7 @@ def test_where_slurm_hands_out_no_gpus_the_request_counts(grant):
         (
             "0",
             "Name=gpu File=/dev/dri/renderD140\n",
-            "gres.conf names /dev/dri/renderD140, which is no GPU of this host",
+            "gres.conf names /dev/dri/renderD140, which is not a GPU of this host",
         ),
     ],
 )
@@ -156,7 +156,7 @@ def test_an_answer_that_slurm_does_not_write_is_refused(grant, value):
 
 def test_a_name_that_no_node_has_is_refused(grant):
     assert refusal(grant, "SLURM_JOB_ID=7", "SLURM_JOB_GPUS=0", f"SLURMD_NODENAME={'1' * 5000}") == (
-        f"SLURMD_NODENAME={'1' * 60}... is no name of a node"
+        f"SLURMD_NODENAME={'1' * 60}... is not the name of a node"
     )
 
 

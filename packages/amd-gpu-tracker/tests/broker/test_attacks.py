@@ -17,7 +17,7 @@ from amd_gpu_tracker.broker.people import LARGEST_ID
 from amd_gpu_tracker.broker.protocol import LARGEST_LINE, RESERVE, Request, format_request
 from support.shared_host import ALICE, BOB, become, run, users
 
-NO_ACCOUNT = f"3: user {BOB} is nobody who has an account (ask outside of the container)"
+NO_ACCOUNT = f"3: user {BOB} has no account (ask outside of the container)"
 HONEST = {"version": 1, **run("a", "free:1").as_dict()}
 
 
@@ -220,10 +220,7 @@ def test_subordinate_ids_are_nobody(host, broker, person):
     with open(host.path("/etc/subuid"), "w", encoding="utf-8") as file:
         file.write(f"alice:{BOB}:65536\nbroken:x:y\n:::\n")
 
-    assert (
-        person(BOB, run("b", "0")).line()
-        == f"3: user {BOB} is nobody who has an account (ask outside of the container)"
-    )
+    assert person(BOB, run("b", "0")).line() == f"3: user {BOB} has no account (ask outside of the container)"
     assert person(ALICE, run("a", "0")).line() == "got (0,)"
 
 

@@ -136,14 +136,14 @@ def test_a_day_is_a_day_also_where_clocks_are_changed_before_it(time_zone):
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("tomorrow", "'tomorrow' is no moment"),
-        ("Mo", "'Mo' is no moment"),
-        ("Mon 25:00", "'Mon 25:00' is no moment"),
-        ("2026-13-01", "'2026-13-01' is no moment"),
-        ("99999-01-01", "'99999-01-01' is no moment"),
+        ("tomorrow", "'tomorrow' is not a time"),
+        ("Mo", "'Mo' is not a time"),
+        ("Mon 25:00", "'Mon 25:00' is not a time"),
+        ("2026-13-01", "'2026-13-01' is not a time"),
+        ("99999-01-01", "'99999-01-01' is not a time"),
         ("2026-11-24", "2026-11-24 is over"),
-        ("12:00 Mon", "'12:00 Mon' is no moment"),
-        ("x" * 100, f"'{'x' * 40}' is no moment"),
+        ("12:00 Mon", "'12:00 Mon' is not a time"),
+        ("x" * 100, f"'{'x' * 40}' is not a time"),
     ],
 )
 def test_what_is_no_moment_to_come_is_refused_with_examples(written, said):

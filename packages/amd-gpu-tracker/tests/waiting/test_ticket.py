@@ -78,7 +78,7 @@ def test_a_job_is_named_as_a_container_is(name):
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a b", "../a", "a/b", ".a", "-a", "a\n", "ä", "\udc80", "\0"])
 def test_what_could_be_another_file_is_no_name(name):
-    with pytest.raises(WaitRefused, match="is no name of a job"):
+    with pytest.raises(WaitRefused, match="is not a name for a job"):
         require_name(name)
 
 

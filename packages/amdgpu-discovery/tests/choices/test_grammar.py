@@ -121,7 +121,7 @@ def test_what_names_gpus_is_no_choice(request_text):
         (
             "amd.com/gpu=auto:2",
             (
-                "'auto:2' is no CDI device: a CDI spec is static, and what a choice means depends on the moment"
+                "'auto:2' is not a CDI device: a CDI spec is static, and what a choice means depends on the moment"
                 " (write auto:2 without 'amd.com/gpu=')"
             ),
         ),

@@ -233,7 +233,7 @@ def warn_of_groups(host: Host) -> None:
     from amd_ctk.cdi.specs import find_groups
 
     for problem in find_groups(host).problem_by_name.values():
-        print(f"a group of the settings is no CDI device: {problem}", file=sys.stderr, flush=True)
+        print(f"a group of the settings is not a CDI device: {problem}", file=sys.stderr, flush=True)
 
 
 def _save_options(host: Host, wanted: GenerateOptions) -> None:

@@ -85,7 +85,7 @@ def _read_documents(path: str) -> list[Tree]:
     try:
         trees = [parse_spec(text.encode()).tree for text in texts if text.strip()]
     except BrokenText as error:
-        raise ExplainError(f"a document of {path} is no YAML: {error.message}") from error
+        raise ExplainError(f"a document of {path} is not YAML: {error.message}") from error
     return [tree for tree in trees if isinstance(tree, dict)]
 
 
@@ -155,7 +155,7 @@ def _nodes(container: Tree, pod: Tree, host: Host) -> Iterator[str]:
         wanted = KIND_BY_TYPE.get(kind)
         if wanted:
             if [node["type"] for node in find_nodes(path, host) if node["path"] == path] != [wanted]:
-                raise ExplainError(f"the hostPath {one_line(path)} is no {kind} of this host")
+                raise ExplainError(f"the hostPath {one_line(path)} is not a {kind} on this host")
             yield f"{path}:{target}"
 
 

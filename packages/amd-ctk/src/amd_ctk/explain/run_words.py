@@ -158,7 +158,7 @@ def _split_command(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
             position += 1
         else:
             break
-    raise ExplainError("the words are not those of 'docker run' or 'podman run'", hint="as in -- docker run IMAGE")
+    raise ExplainError("this is not a 'docker run' or 'podman run' command", hint="as in -- docker run IMAGE")
 
 
 def _read_options(words: Sequence[str]) -> tuple[dict[str, list[str]], str]:
@@ -172,7 +172,7 @@ def _read_options(words: Sequence[str]) -> tuple[dict[str, list[str]], str]:
             return options, image
         for name, value in _read_word(word, lambda: rest.pop(0) if rest else ""):
             options.setdefault(name, []).append(value)
-    raise ExplainError("the command names no image", hint="the image stands behind the options")
+    raise ExplainError("the command names no image", hint="put the image after the options")
 
 
 def _read_word(word: str, take: Callable[[], str]) -> Iterator[tuple[str, str]]:

@@ -137,4 +137,4 @@ def _name_what_resolves(value: str, located: Sequence[GpuLocation]) -> str:
 
 
 def _target_of(version: str) -> str:
-    return parse_override(version) or f"{shown(version, quoted=True)}, which is no version"
+    return parse_override(version) or f"{shown(version, quoted=True)}, which is not a version"

@@ -78,7 +78,7 @@ def parse_number(field: bytes) -> int:
         return int.from_bytes(field, "big") & ~(0x80 << 8 * (len(field) - 1))
     digits = field.partition(b"\0")[0].strip() or b"0"
     if not digits.isdigit():
-        raise ValueError("a number in a header is none")
+        raise ValueError("a header has a field that is not a number")
     return int(digits, 8)
 
 
@@ -96,12 +96,12 @@ def parse_pax(content: bytes) -> dict[bytes, bytes]:
     while at < len(content) and content[at]:
         digits, space, _ = content[at : at + MOST_DIGITS].partition(b" ")
         if not space or not digits.isdigit():
-            raise ValueError("a record of pax has no length")
+            raise ValueError("a pax record has no length")
         end = at + int(digits)
         record = content[at + len(digits) + 1 : end]
         key, equals, value = record[:-1].partition(b"=")
         if end > len(content) or not equals or record[-1:] != b"\n":
-            raise ValueError("a record of pax is not whole")
+            raise ValueError("a pax record is cut off")
         records[key] = value
         at = end
     return records
@@ -110,5 +110,5 @@ def parse_pax(content: bytes) -> dict[bytes, bytes]:
 def parse_size(text: bytes) -> int:
     """Return the size in a record of pax; ValueError."""
     if not text.isdigit() or len(text) > MOST_DIGITS:
-        raise ValueError("a size of pax is no number")
+        raise ValueError("a size in a pax record is not a number")
     return int(text)

@@ -147,7 +147,7 @@ class TarLayer:
             self._is_read = True
             return
         if not has_checksum(header):
-            raise ValueError("what should be the header of a file is none")
+            raise ValueError("a file has no valid header")
         kind, size = header[KIND], size_in(header[SIZE])
         if kind in EXTENSIONS:
             self._read_extension(kind, size)

@@ -57,7 +57,7 @@ def parse_template(text: str) -> Template:
         if field not in PATTERNS:
             raise ImageError(f"{text}: there is no field {{{field}}}", hint=f"the fields are {known}")
     if len(set(template.fields)) < len(template.fields):
-        raise ImageError(f"{text}: a field is there twice")
+        raise ImageError(f"{text}: a field occurs twice")
     if not template.fields or len(text) > LONGEST_TEMPLATE:
         raise ImageError(
             f"{text[:LONGEST_TEMPLATE]} has no field, as in app:{{version}}-{{gfx}}", hint=f"the fields are {known}"

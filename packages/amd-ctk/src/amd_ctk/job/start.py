@@ -43,7 +43,7 @@ def require_command(words: Sequence[str], wait: str | None) -> None:
         require_program(program)
     except CannotRun:
         if wait == "" and program.rstrip("smhd").isdecimal():
-            raise WaitRefused(f"{program!r} is no program", hint=f"write --wait={program}") from None
+            raise WaitRefused(f"{program!r} is not a program", hint=f"write --wait={program}") from None
         raise
 
 

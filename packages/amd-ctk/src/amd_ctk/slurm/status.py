@@ -78,7 +78,7 @@ def read_status(host: Host, gpus: Sequence[Gpu], node: str) -> SlurmStatus:
 
 def format_foreign(file: str) -> str:
     """Return the sentence about a file of gres.conf that is no GPU of this host."""
-    return f"{GRES_CONF} names {file}, which is no GPU of this host"
+    return f"{GRES_CONF} names {file}, which is not a GPU of this host"
 
 
 def _join(gpu: Gpu, files: Sequence[str]) -> NodeGpu:

@@ -97,7 +97,7 @@ def _require_name(longest: str) -> None:
     parts = longest.replace("_", "-").replace(".", "-").split("-")
     if len(longest) > LONGEST_NAME or not all(part.isascii() and part.isalnum() for part in parts):
         raise SwarmError(
-            f"{longest} is no name of a service",
+            f"{longest} is not a name for a service",
             hint=f"use at most {LONGEST_NAME} letters, digits, dots, dashes and underscores, as in sweep",
         )
 

@@ -114,7 +114,7 @@ def select_gpus_of_job(job: Job, files: Sequence[str], gpus: Sequence[GpuLocatio
     found = [gpu for gpu in gpus if paths & {gpu.render_path, gpu.card_path}]
     if len(found) < len(paths) and gpus and gpus[0].host_total == len(gpus):
         known = {path for gpu in found for path in (gpu.render_path, gpu.card_path)}
-        raise SlurmError(f"gres.conf names {shown(min(paths - known))}, which is no GPU of this host", hint=HINT)
+        raise SlurmError(f"gres.conf names {shown(min(paths - known))}, which is not a GPU of this host", hint=HINT)
     return found
 
 
@@ -124,7 +124,7 @@ def read_device_files(host: Host, node: str) -> list[str]:
     if path is None:
         return []
     if len(node) > LONGEST_NODE:
-        raise SlurmError(f"{NODE}={shown(node)} is no name of a node")
+        raise SlurmError(f"{NODE}={shown(node)} is not the name of a node")
     node = node or posix.uname().nodename.partition(".")[0]
     lines = read_lines(host, path)
     slurm_conf = find_conf(host, SLURM_CONF) if has_several_types(lines, node) else None

@@ -125,7 +125,7 @@ def _read_answers(connected: socket.socket, request: Request, deadline: float | 
             return
         *lines, rest = (rest + more).split(b"\n")
         if len(rest) > MOST_BYTES:
-            raise ProtocolError("the service that gives out GPUs says what nobody understands")
+            raise ProtocolError("the service that gives out GPUs sent an answer that cannot be read")
         yield from map(parse_answer, lines)
 
 

@@ -39,7 +39,7 @@ def _take_passed(environment: MutableMapping[str, str]) -> socket.socket | None:
     os.set_inheritable(FIRST_DESCRIPTOR, False)
     passed = socket.socket(fileno=FIRST_DESCRIPTOR)
     if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM:
-        raise NothingToListenOn("the socket that was passed on is no stream of Unix")
+        raise NothingToListenOn("the socket that was passed on is not a Unix stream socket")
     passed.setblocking(False)
     return passed
 

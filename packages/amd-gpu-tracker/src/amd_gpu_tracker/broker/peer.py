@@ -65,7 +65,7 @@ def find_peer(connection: socket.socket, processes: Processes, host: Host) -> tu
     if pid <= 0:
         raise PeerRefused("the process that asks is not visible from here", hint="ask on the host, not in a container")
     if uid in NOBODY or is_subordinate(uid, host):
-        raise PeerRefused(f"user {uid} is nobody who has an account", hint="ask outside of the container")
+        raise PeerRefused(f"user {uid} has no account", hint="ask outside of the container")
     pidfd = _open_pidfd(connection, pid)
     try:
         return _found(processes, pid, uid, (gid, *_read_groups(connection, processes, pid)), pidfd), pidfd

@@ -93,7 +93,7 @@ def _find_lost(match: Match, request: str) -> list[int]:
         return list(match.lost)
     spans, lost, look = find_numbers(request), set(match.lost), "'amd-ctk gpu-tracker status' shows which GPU is lost"
     if not spans:
-        raise RequestError(f"{shown(request, quoted=True)} is no number of a GPU", hint=look)
+        raise RequestError(f"{shown(request, quoted=True)} is not a GPU number", hint=look)
     # Compared and not expanded, as a range can be of any length.
     if any(span[len(lost) :] or not set(span) <= lost for span in spans):
         raise NotDone(f"{shown(request)}: not all of these GPUs are lost", hint=look)

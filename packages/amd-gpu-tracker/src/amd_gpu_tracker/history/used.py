@@ -191,24 +191,24 @@ def _checked(fields: dict[str, Any], end: float | None) -> Used:
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise ValueError("a text is not text")
+        raise ValueError("a field is not text")
     return value
 
 
 def _texts(value: Any) -> tuple[str, ...]:
     if type(value) is not list or len(value) > MOST_GPUS or any(type(each) is not str for each in value):
-        raise ValueError("a list of texts is not one")
+        raise ValueError("a field is not a list of text")
     return tuple(value)
 
 
 def _number(value: Any, largest: float) -> float:
     # NaN is larger than nothing.
     if type(value) not in (int, float) or not 0 <= value <= largest:
-        raise ValueError("a number is not one")
+        raise ValueError("a field is not a number")
     return float(value)
 
 
 def _whole(value: Any, largest: int = LARGEST_AMOUNT) -> int:
     if type(value) is not int or not 0 <= value <= largest:
-        raise ValueError("a number is not whole")
+        raise ValueError("a number is not a whole number")
     return value

@@ -67,7 +67,7 @@ def read_own_file(path: str) -> bytes:
         found = os.fstat(descriptor)
         is_own = found.st_uid == os.geteuid() and not found.st_mode & OTHERS_MAY_WRITE
         if found.st_mode & FILE_TYPE != REGULAR_FILE or not is_own:
-            raise OSError(errno.EINVAL, "others may write it, or it is no plain file")
+            raise OSError(errno.EINVAL, "others may write it, or it is not a plain file")
         if found.st_size > LARGEST_BYTES:
             raise OSError(errno.EFBIG, "it is too large")
         return file.read(LARGEST_BYTES)

@@ -92,7 +92,7 @@ def parse_moment(text: str, *, now: float) -> float:
             first, step = ((_day_of_week(day) - today.tm_wday) % len(DAYS), len(DAYS)) if day else (0, 1)
             candidates = [_moment(today, hour, first), _moment(today, hour, first + step)]
     except (OverflowError, ValueError):
-        raise WaitRefused(f"{text[:40]!r} is no moment", hint=MOMENTS) from None
+        raise WaitRefused(f"{text[:40]!r} is not a time", hint=MOMENTS) from None
     moment = next((each for each in candidates if each > now), None)
     if moment is None:
         raise WaitRefused(f"{text[:40]} is over", hint=MOMENTS)

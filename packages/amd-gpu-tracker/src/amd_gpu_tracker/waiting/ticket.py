@@ -67,7 +67,9 @@ def require_name(name: str) -> None:
     """Raise WaitRefused where a job cannot have this name."""
     if not (0 < len(name) <= LONGEST_NAME and NAME_LETTERS.issuperset(name) and name[0] not in "-."):
         letters = "letters, digits, '_', '.' and '-', and begin with a letter, a digit or '_'"
-        raise WaitRefused(f"{name[:LONGEST_NAME]!r} is no name of a job", hint=f"use up to {LONGEST_NAME} {letters}")
+        raise WaitRefused(
+            f"{name[:LONGEST_NAME]!r} is not a name for a job", hint=f"use up to {LONGEST_NAME} {letters}"
+        )
 
 
 def parse_stem(stem: str) -> tuple[int, str] | None:

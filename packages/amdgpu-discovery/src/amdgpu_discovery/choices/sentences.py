@@ -28,7 +28,7 @@ def repeated(choice: str) -> RequestError:
 def is_no_cdi_name(choice: str) -> RequestError:
     """Say that a CDI spec has no choices."""
     return RequestError(
-        f"{shown(choice, quoted=True)} is no CDI device: a CDI spec is static, and what a choice means depends on"
+        f"{shown(choice, quoted=True)} is not a CDI device: a CDI spec is static, and what a choice means depends on"
         " the moment",
         hint=f"write {shown(choice)} without 'amd.com/gpu='",
     )

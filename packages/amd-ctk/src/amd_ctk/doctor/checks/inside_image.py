@@ -113,7 +113,7 @@ def check_inside_override(facts: Facts) -> Finding | None:
         return None
     target = parse_override(value)
     if not target:
-        words = f"{OVERRIDE}={shown(value)} in {name_of(facts)} is no version"
+        words = f"{OVERRIDE}={shown(value)} in {name_of(facts)} is not a version"
         return bad(words, fix=f"start it without {OVERRIDE}, or write it as 10.3.0")
     return _judge_target(target, gpus[0], facts.inside.image.targets)
 
