@@ -36,7 +36,7 @@ POLICIES = st.builds(
         st.builds(
             TrackedGpu,
             key=TEXT,
-            unique_id=TEXT,
+            unique_id=st.integers(0, 2**64 - 1).map(hex),
             partition=TEXT,
             partition_total=st.integers(1, 8),
             exclusive=st.booleans(),
@@ -53,6 +53,14 @@ def test_a_lease_comes_back(lease):
 @given(POLICIES)
 def test_a_policy_comes_back(policy):
     assert parse_policy(format_policy(policy)) == policy
+
+
+@pytest.mark.parametrize("unique_id", ["", "0x", "ea35f57cc80deb35", "0xg", "0x0 ", "0x" + 17 * "f", "0x-1"])
+def test_a_policy_with_an_id_that_is_none_is_refused(unique_id):
+    gpu = TrackedGpu(key="0000:03:00.0/0", unique_id=unique_id, partition="", partition_total=1)
+
+    with pytest.raises(ValueError, match=r"^'unique_id' of a GPU is not an id$"):
+        parse_policy(format_policy(Policy(enabled=True, gpus=(gpu,))))
 
 
 @given(POLICIES)

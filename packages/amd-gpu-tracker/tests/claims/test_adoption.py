@@ -182,8 +182,8 @@ def test_a_bundle_that_cannot_be_read_is_told(untracked):
         f"container broken {begin} {bundles}/broken/config.json is not a JSON object; start it again",
         f"container gone {begin} {bundles}/gone/config.json cannot be read: it does not exist; start it again",
         (
-            f"container open {begin} {bundles}/open/config.json cannot be read: others may write it, or it is no plain"
-            " file; start it again"
+            f"container open {begin} {bundles}/open/config.json cannot be read: others may write it, or it is not a"
+            " plain file; start it again"
         ),
     ]
 

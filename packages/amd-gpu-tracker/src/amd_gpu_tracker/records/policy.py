@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.records.lease import NEVER, VERSION, require_version
+from amdgpu_discovery.gpu import HEXADECIMAL
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value, split_unknown
 
@@ -19,6 +20,8 @@ EXCLUSIVE = "exclusive"
 # with its containers takes some seconds.
 RESTART_GRACE = 15
 LONGEST_GRACE = 3600
+# Digits of 64 bits.
+LONGEST_ID = 16
 _GPU_FIELDS = {"key": str, "unique_id": str, "partition": str, "partition_total": int, "exclusive": bool}
 
 
@@ -126,8 +129,15 @@ def _parse(document: dict[str, Any]) -> Policy:
         for name, expected in _GPU_FIELDS.items():
             if type(fields[name]) is not expected:
                 raise ValueError(f"'{name}' of a GPU is not of the right kind")
+        if not _is_unique_id(fields["unique_id"]):
+            raise ValueError("'unique_id' of a GPU is not an id")
         lost_since = fields.get("lost_since", 0)
         if type(lost_since) not in (int, float) or not 0 <= lost_since < NEVER:
             raise ValueError("'lost_since' of a GPU is not a time")
     gpus = tuple([TrackedGpu(**split_unknown(fields, TrackedGpu)) for fields in document.pop("gpus")])
     return Policy(**split_unknown(document, Policy), gpus=gpus)
+
+
+def _is_unique_id(text: str) -> bool:
+    digits = text[2:]
+    return text[:2] == "0x" and 0 < len(digits) <= LONGEST_ID and not digits.strip(HEXADECIMAL)

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
     from amd_ctk.doctor.facts.conditions import GpuCondition
 
-STATES_PAGE = "how-to/watch-gpus.md#see-every-gpu-at-once"
+SICK_PAGE = "how-to/service-gpus.md#a-gpu-is-sick"
 
 
 @check(
     "gpu-health",
     why="a GPU that its driver gives up fails every program; one with errors may, and is given to jobs last",
-    see=STATES_PAGE,
+    see=SICK_PAGE,
 )
 def check_gpu_health(facts: Facts) -> Finding | None:
     """Are the GPUs well?"""
