@@ -141,7 +141,7 @@ def test_days_have_23_or_25_hours_where_clocks_are_set(monkeypatch):
     begin = time.mktime((2026, 10, 24, 12, 0, 0, 0, 0, -1))
     end = time.mktime((2026, 10, 26, 12, 0, 0, 0, 0, -1))
 
-    hours = [(day, (last - first) / HOUR) for day, first, last in split_days(begin, end)]
+    hours = [(day, (last - first) / HOUR) for day, first, last in split_days(begin, end, {})]
 
     assert hours == [("2026-10-24", 12.0), ("2026-10-25", 25.0), ("2026-10-26", 12.0)]
 

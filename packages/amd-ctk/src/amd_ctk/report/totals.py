@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.history.used import Used
 
+    # The local day of each quarter of an hour that was met, and when the next day begins, in seconds since 1970.
+    Days = dict[int, tuple[str, float]]
+
 BY = ("person", "gpu", "image", "day")
 NOT_KNOWN = "(not known)"
+# Clocks of all time zones are set, and differ, by whole quarters of an hour: a report has few of them and many lines.
+QUARTER = 900
 
 
 class Total(Value):
@@ -75,6 +80,7 @@ class Names:
 def make_report(history: Iterable[Used | None], names: Names, *, by: str, since: float, until: float) -> Report:
     """Sum up reservations; each counts for the part of it within the time."""
     sums: defaultdict[str, _Sum] = defaultdict(_Sum)
+    days: Days = {}
     whole, uncertain, unreadable = _Sum(), 0, 0
     for used in history:
         if used is None:
@@ -85,7 +91,7 @@ def make_report(history: Iterable[Used | None], names: Names, *, by: str, since:
         end = end if end < until else until
         whole.add(used, (end - begin) * len(used.gpus), is_start=used.since >= since)
         uncertain += not used.is_certain
-        for title, seconds, is_start in _parts(used, names, by, begin, end):
+        for title, seconds, is_start in _parts(used, names, by, begin, end, days=days):
             sums[title].add(used, seconds, is_start=is_start)
     order = sorted(sums, key=lambda title: title if by == "day" else (-sums[title].gpu_seconds, title))
     return Report(
@@ -99,27 +105,34 @@ def make_report(history: Iterable[Used | None], names: Names, *, by: str, since:
     )
 
 
-def _parts(used: Used, names: Names, by: str, begin: float, end: float) -> list[tuple[str, float, bool]]:
+def _parts(used: Used, names: Names, by: str, begin: float, end: float, *, days: Days) -> list[tuple[str, float, bool]]:
     """Return where a reservation counts: title, GPU-seconds, and whether it began there."""
     is_start, gpus = used.since >= begin, len(used.gpus)
     if by == "gpu":
         return [(names.gpu(gpu), end - begin, is_start) for gpu in used.gpus]
     if by == "day":
-        return [(day, (last - first) * gpus, used.since >= first) for day, first, last in split_days(begin, end)]
+        return [(day, (last - first) * gpus, used.since >= first) for day, first, last in split_days(begin, end, days)]
     title = names.person(used.person) if by == "person" else used.image or NOT_KNOWN
     return [(title, (end - begin) * gpus, is_start)]
 
 
-def split_days(begin: float, end: float) -> Iterator[tuple[str, float, float]]:
-    """Yield the local days of a time, each with its part of it."""
+def split_days(begin: float, end: float, days: Days) -> Iterator[tuple[str, float, float]]:
+    """Yield the local days of a time, each with its part of it; `days` keeps what was found for the next time."""
     while True:
-        day = datetime.fromtimestamp(begin).astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-        # A day has 23 or 25 hours where clocks are set.
-        midnight = (day.replace(tzinfo=None) + timedelta(days=1)).astimezone().timestamp()
-        yield f"{day:%Y-%m-%d}", begin, min(end, midnight)
+        quarter = int(begin // QUARTER)
+        if quarter not in days:
+            days[quarter] = _find_day(quarter * QUARTER)
+        day, midnight = days[quarter]
+        yield day, begin, min(end, midnight)
         if midnight >= end:
             return
         begin = midnight
+
+
+def _find_day(moment: float) -> tuple[str, float]:
+    """Return the local day of a moment, and when the next one begins: after 23 or 25 hours where clocks are set."""
+    day = datetime.fromtimestamp(moment).astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+    return f"{day:%Y-%m-%d}", (day.replace(tzinfo=None) + timedelta(days=1)).astimezone().timestamp()
 
 
 class _Sum:
