@@ -34,6 +34,8 @@ def main(requests: list[str]) -> int:
         if not interrupts.noted:
             raise
         return 128 + interrupts.noted
+    finally:
+        interrupts.ignore()
 
 
 class Demo:

@@ -32,6 +32,11 @@ class Interrupts:
         if self.noted:
             raise Interrupted
 
+    def ignore(self) -> None:
+        """Pass over signals from now on: at its end Python gives them their defaults back, which kill."""
+        for number in ENDING:
+            signal.signal(number, signal.SIG_IGN)
+
     def say(self, sentence: str) -> None:
         """Print a sentence; a terminal or a pipe that is gone interrupts the program."""
         try:

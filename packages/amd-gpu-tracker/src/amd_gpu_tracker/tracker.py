@@ -207,12 +207,7 @@ class Tracker:
 
         Return False where that is so already. TrackerDisabled while nothing is tracked, NotPermitted.
         """
-        with self._locked():
-            policy = self._state.read_policy()
-            if not policy.enabled:
-                raise TrackerDisabled
-            self._state.write_policy(policy.replace(require_reservation=required))
-        return policy.require_reservation != required
+        return self._set(require_reservation=required)
 
     def requires_reservation(self) -> bool:
         """Return whether containers get the GPUs of reservations only; False also where the state cannot be read."""
@@ -227,12 +222,17 @@ class Tracker:
 
         TrackerDisabled while nothing is tracked, NotPermitted.
         """
+        return self._set(restart_grace=seconds)
+
+    def _set(self, **lasting: object) -> bool:
+        """Write what outlives `reset` into the policy; return False where it is there already."""
         with self._locked():
             policy = self._state.read_policy()
             if not policy.enabled:
                 raise TrackerDisabled
-            self._state.write_policy(policy.replace(restart_grace=seconds))
-        return policy.restart_grace != seconds
+            changed = policy.replace(**lasting)
+            self._state.write_policy(changed)
+        return changed != policy
 
     def _lasting(self) -> dict[str, Any]:
         try:

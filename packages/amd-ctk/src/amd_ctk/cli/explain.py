@@ -27,7 +27,7 @@ def explain(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- docker run ARGS... | COMPOSE.yaml SERVICE | POD.yaml CONTAINER]",
+            metavar=f"[{WORDS}]",
             help="The container to explain.",
         ),
     ] = None,

@@ -77,6 +77,9 @@ def become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     # Python ignores these, and what is ignored stays so in the next program.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
+    # Python only notes a Ctrl-C and acts on it at its next instruction, which never comes after the call below.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     inherited = {name: value for name, value in os.environ.items() if name not in (*FILTERS, TOKEN)}
     try:
         os.execvpe(words[0], list(words), {**inherited, **environment})

@@ -7,7 +7,7 @@ import time
 from amd_gpu_tracker.claims.claim import refused
 from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, read_drains, this_boot, write_drains
+from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, by_key, read_drains, this_boot, write_drains
 from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.choices.grammar import parse_choice
 from amdgpu_discovery.numbering import locate_gpus
@@ -103,7 +103,7 @@ def why_drained(host: Host, gpus: Sequence[GpuLocation]) -> tuple[str, str]:
 
 def say_withheld(host: Host, gpus: Iterable[GpuLocation]) -> dict[int, str]:
     """Return by number a sentence about each of some GPUs that starts are refused: drained or sick, and why."""
-    drains = {each.key: each for each in reversed(read_drains(host))} if may_be_draining(host) else {}
+    drains = by_key(read_drains(host)) if may_be_draining(host) else {}
     return {gpu.number: _message([gpu], drains[gpu.key]) for gpu in gpus if gpu.key in drains}
 
 

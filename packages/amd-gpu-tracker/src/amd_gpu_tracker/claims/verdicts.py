@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.records.drains import by_key
 from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
 from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.health.reading import SICK, Health, read_health
@@ -39,7 +40,7 @@ def with_verdicts(
     candidates: Iterable[Candidate], verdicts: Mapping[int, Verdict], drains: Iterable[Drain]
 ) -> list[Candidate]:
     """Return candidates with what keeps each from being chosen, or lets it come last."""
-    drain_by_key = {drain.key: drain for drain in reversed([*drains])}
+    drain_by_key = by_key(drains)
     return [_judged(each, verdicts[each.gpu.number], drain_by_key.get(each.gpu.key)) for each in candidates]
 
 

@@ -76,6 +76,11 @@ def read_drains(host: Host, *, now: float | None = None) -> tuple[Drain, ...]:
     return (*drained, *(each for each in sick if each.boot_id == this_boot()))
 
 
+def by_key(drains: Iterable[Drain]) -> dict[str, Drain]:
+    """Return what `read_drains` says of each GPU: of one that is drained and sick, that it is drained."""
+    return {each.key: each for each in reversed([*drains])}
+
+
 def this_boot() -> str:
     """Return the kernel's name for this boot: what a GPU was before says nothing of it."""
     return read_file(BOOT_ID).decode().strip()
