@@ -1,18 +1,25 @@
 """No container that the launcher hands to runc or crun unread can open a GPU, however its config.json is written.
 
-AMD_LAUNCHER_CASES=50000 tries as many files; the runtimes are those of this machine.
+AMD_LAUNCHER_CASES=50000 tries as many files. The runtimes are those of this machine, and of the Debian releases that
+AMD_LAUNCHER_RELEASES names.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from support.bare_runtime import private_cgroups
+from support.box import Box
+from support.debian_root import debian_root
 from support.installed import engine_program, our_program, require_root
 from support.odd_rules import odd_config
 
@@ -20,11 +27,16 @@ pytestmark = pytest.mark.e2e
 
 CASES = int(os.environ.get("AMD_LAUNCHER_CASES", "300"))
 SEED = int(os.environ.get("AMD_LAUNCHER_SEED", "1"))
+RELEASES = os.environ.get("AMD_LAUNCHER_RELEASES", "").split()
+NODE: dict[str, int | str] = {"path": "/dev/dri/renderD128", "major": 226, "minor": 128, "gid": 0}
+# Runs a runtime and returns how it ended.
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 # Of those that go to Python one in so many is run too, to see that the test can tell.
-CONTROL = 20
+CONTROL = 10
 SAYS_WHO = "#!/bin/sh\necho {}\n"
 # A node without a driver answers ENXIO when it may be opened.
 OPEN_GPU = """
+echo lives
 mknod /tmp/render c 226 128; mknod /tmp/card c 226 0
 for node in /tmp/render /tmp/card; do
     case $( (: <>$node) 2>&1) in *'No such device'*) echo opens ;; esac
@@ -47,13 +59,21 @@ class Bench:
                 "capabilities": {name: ["CAP_MKNOD"] for name in ("bounding", "effective", "permitted")},
             },
             "root": {"path": str(rootfs), "readonly": True},
-            "mounts": [{"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"}],
+            "mounts": [
+                # Without these runc makes no container at all.
+                {"destination": "/proc", "type": "proc", "source": "proc"},
+                {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+                {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"},
+            ],
             "linux": {
                 "cgroupsPath": f"/amd-launcher-{directory.name}",
                 "namespaces": [{"type": "pid"}, {"type": "mount"}],
             },
         }
         self.launcher = self._install()
+        # How many containers each runtime made, and how many of those opened a GPU.
+        self.made: Counter[str] = Counter()
+        self.opened: Counter[str] = Counter()
 
     def _install(self) -> Path:
         """Copy the launcher to where it finds no Python but one that says so."""
@@ -75,31 +95,56 @@ class Bench:
         environment = {"PATH": f"{self.launcher.parent}:/usr/bin:/bin"}
         return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
-    def opens_gpu(self, runtime: Path) -> bool:
-        root = self.directory / f"state-{runtime.name}"
-        words = [*private_cgroups(runtime), runtime, "--root", root, "run", "--bundle", self.directory, "c1"]
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-        return "opens" in ended.stdout
+    def opens_gpu(self, name: str, run: Run) -> bool:
+        """Run a container with a runtime of this name; say whether it opened a GPU."""
+        root = self.directory / f"state-{name}"
+        said = run("--root", f"{root}", "run", "--bundle", f"{self.directory}", "c1").stdout.split()
+        self.made[name] += "lives" in said
+        self.opened[name] += "opens" in said
+        return "opens" in said
+
+
+def run_here(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [*private_cgroups(program), program, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def runtimes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
+    """Return what runs each runtime, by its name and version: `runc 1.1.5+ds1`."""
+    require_root()
+    made: list[tuple[str, Run]] = [(name, partial(run_here, engine_program(name))) for name in ("runc", "crun")]
+    with ExitStack() as stack:
+        for release in RELEASES:
+            shared = (f"{tmp_path_factory.getbasetemp()}",)
+            box = Box(f"{debian_root(release)}", tmp_path_factory.mktemp(release), [NODE], shared=shared)
+            stack.enter_context(box)
+            made += [(name, partial(box, name, check=False)) for name in ("runc", "crun")]
+        yield {f"{name} {run('--version').stdout.split()[2]}": run for name, run in made}
 
 
 @pytest.mark.timeout(0 if CASES > 1000 else 600)
-def test_what_the_launcher_takes_for_harmless_opens_no_gpu(tmp_path: Path, rootfs: Path) -> None:
-    require_root()
-    runtimes = [engine_program("runc"), engine_program("crun")]
+def test_what_the_launcher_takes_for_harmless_opens_no_gpu(
+    tmp_path: Path, rootfs: Path, runtimes: dict[str, Run]
+) -> None:
     bench = Bench(tmp_path, rootfs)
     rng = Random(SEED)
-    handed_on = opened_by_control = 0
+    handed_on = 0
 
     for case in range(CASES):
         text = odd_config(rng, bench.spec)
         bench.write(text)
         if bench.goes_to() == "runc":
             handed_on += 1
-            for runtime in runtimes:
-                assert not bench.opens_gpu(runtime), f"{runtime.name}: {text}"
+            for name, run in runtimes.items():
+                assert not bench.opens_gpu(name, run), f"{name}: {text}"
         elif case % CONTROL == 0:
-            opened_by_control += any(map(bench.opens_gpu, runtimes))
+            for name, run in runtimes.items():
+                bench.opens_gpu(name, run)
 
     print(f"{CASES} files of seed {SEED}: {handed_on} handed on")
+    print(f"made: {bench.made}; opened by those not handed on: {bench.opened}")
     assert handed_on > CASES // 50
-    assert opened_by_control
+    for name in runtimes:
+        assert bench.made[name] > handed_on // 3
+        assert bench.opened[name]
