@@ -96,7 +96,7 @@ def machine(make_machine):
 @pytest.mark.parametrize("name", ENGINES)
 def test_explain_says_what_the_engine_does(machine, name):
     here = machine(name)
-    lines = make_lines(29, CASES, is_podman=here.engine == "podman", has_cdi=name != "docker-20")
+    lines = make_lines(29, CASES, is_podman=here.engine == "podman")
     kept, wrong = [], []
 
     for line in lines:

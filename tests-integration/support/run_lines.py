@@ -74,16 +74,16 @@ class Line(NamedTuple):
     with_caller: bool
 
 
-def make_lines(seed: int, count: int, *, is_podman: bool, has_cdi: bool) -> list[Line]:
+def make_lines(seed: int, count: int, *, is_podman: bool) -> list[Line]:
     """Return command lines; the same seed gives the same ones."""
     rng = Random(seed)
-    return [_make_line(rng, is_podman=is_podman, has_cdi=has_cdi) for _ in range(count)]
+    return [_make_line(rng, is_podman=is_podman) for _ in range(count)]
 
 
-def _make_line(rng: Random, *, is_podman: bool, has_cdi: bool) -> Line:
+def _make_line(rng: Random, *, is_podman: bool) -> Line:
     options = [
         *_some(rng, VARIABLES + (OF_PODMAN if is_podman else ()), most=3),
-        *_some(rng, DEVICES + (CDI if has_cdi else ()), most=2),
+        *_some(rng, DEVICES + CDI, most=2),
         *_some(rng, RULES, most=1),
         *(_some(rng, GPUS, most=1) if rng.random() < 0.1 else ()),
         *_some(rng, USERS, most=2),

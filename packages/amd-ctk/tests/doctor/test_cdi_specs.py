@@ -133,24 +133,37 @@ OF_NVIDIA = {
     "kind": "nvidia.com/gpu",
     "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
 }
+CDI_OFF = '{"features": {"cdi": false}}'
 IN_VAIN = "--gpus has no effect without --runtime=amd"
 
 
+ADD_RUNTIME = "add --runtime=amd"
+GENERATE_FIRST = "sudo amd-ctk cdi generate && sudo systemctl restart docker"
+
+
 @pytest.mark.parametrize(
-    ("version", "has_spec", "has_nvidia", "words"),
+    ("version", "has_spec", "has_nvidia", "daemon_json", "words", "fix"),
     [
-        ("29.2.1", True, False, IN_VAIN),
-        ("29.3.0", True, False, "--gpus works for AMD GPUs"),
-        ("29.3.0", False, False, f"{IN_VAIN}, as no CDI spec offers amd.com/gpu"),
-        ("29.3.0", True, True, f"{IN_VAIN}, because there are CDI devices of NVIDIA too"),
+        ("29.2.1", True, False, "{}", IN_VAIN, ADD_RUNTIME),
+        ("29.3.0", True, False, "{}", "--gpus works for AMD GPUs", ""),
+        ("29.3.0", False, False, "{}", f"{IN_VAIN}, as no CDI spec offers amd.com/gpu", GENERATE_FIRST),
+        ("29.3.0", True, True, "{}", f"{IN_VAIN}, because there are CDI devices of NVIDIA", ADD_RUNTIME),
+        # A spec of AMD beside it would not help.
+        ("29.3.0", False, True, "{}", f"{IN_VAIN}, because there are CDI devices of NVIDIA", ADD_RUNTIME),
+        ("29.3.0", True, False, CDI_OFF, f"{IN_VAIN}, because Docker's CDI is off", ADD_RUNTIME),
     ],
 )
-def test_what_gpus_of_docker_means_follows_from_the_specs_that_are_there(machine, version, has_spec, has_nvidia, words):
+def test_what_gpus_of_docker_means_follows_from_the_specs_that_are_there(
+    machine, version, has_spec, has_nvidia, daemon_json, words, fix
+):
     made = machine()
     made.docker["ServerVersion"] = version
+    made.write("/etc/docker/daemon.json", daemon_json)
     if has_spec:
         generate(made)
     if has_nvidia:
         made.write("/etc/cdi/nvidia.json", json.dumps(OF_NVIDIA))
 
-    assert finding_of(made, "docker-gpus").words == words
+    found = finding_of(made, "docker-gpus")
+
+    assert (found.words, found.fix) == (words, fix)

@@ -272,6 +272,7 @@ ROWS = [
     Row("docker-gpus", docker_says(ServerVersion="26.1.5"), nothing, why=CHOICE, becomes="note"),
     Row("docker-gpus", nothing, nothing, why=CHOICE, becomes="note"),
     Row("docker-gpus", docker_says(ServerVersion="29.3.0")),
+    Row("docker-cdi", write(DAEMON_JSON, '{"features": {"cdi": false}}')),
     of_container(
         "docker-gpus", OF_CONTAINERS["ASKING"], OF_CONTAINERS["ASKING"].replace(nodes=(KFD, RENDER)), becomes="note"
     ),

@@ -40,7 +40,7 @@ def machine(host, amd_ctk):
         Path(made.path(f"/etc/cdi/{name}.json")).write_text(NAME_OF_TWO_FILES, encoding="utf-8")
     Path(made.path("/etc/docker")).mkdir(parents=True)
     runtimes = {"amd": {"path": AMD_RUNTIME}, "recorder": {"path": "/box/recorder"}}
-    settings = {"runtimes": runtimes, "default-runtime": "recorder"}
+    settings = {"runtimes": runtimes, "default-runtime": "recorder", "features": {"cdi": True}}
     Path(made.path("/etc/docker/daemon.json")).write_text(json.dumps(settings), encoding="utf-8")
     return made
 

@@ -8,6 +8,7 @@ import pytest
 
 from amd_ctk.explain import engine_view
 from amd_ctk.explain.container import Container
+from amd_ctk.explain.engine_spec import build_spec
 from amd_ctk.explain.engine_view import translate_gpus
 
 NVIDIA = '{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"0","containerEdits":{"env":["A=1"]}}]}'
@@ -61,3 +62,51 @@ def test_docker_makes_a_variable_or_cdi_devices_of_it(translate, version, gpus, 
 )
 def test_podman_makes_a_cdi_device_of_it(translate, version, gpus, devices):
     assert translate("podman", version, gpus, specs=("amd",)) == (["A=1"], devices, False)
+
+
+@pytest.fixture
+def write_daemon_json(host):
+    """Return a function that writes daemon.json of a host."""
+    made = host()
+
+    def write(text):
+        Path(made.path("/etc/docker")).mkdir(parents=True)
+        Path(made.path("/etc/docker/daemon.json")).write_text(text, encoding="utf-8")
+        return made
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "refusal"),
+    [
+        ((20, 10), '{"features": {"cdi": true}}', "Docker 20.10 has no CDI"),
+        ((26, 1), "{}", "Docker's CDI is off"),
+        ((26, 1), '{"features": {"cdi": true}}', ""),
+        ((28, 2), "{}", ""),
+        ((28, 2), '{"features": {"cdi": false}}', "Docker's CDI is off"),
+        # An engine that is not known is taken for a new one.
+        ((), "{}", ""),
+        ((), '{"features": {"cdi": false}}', "Docker's CDI is off"),
+        ((28, 2), "[", ""),
+    ],
+)
+def test_docker_without_cdi_refuses_the_device(write_daemon_json, amd_ctk, monkeypatch, version, text, refusal):
+    made = write_daemon_json(text)
+    amd_ctk("cdi", "generate")
+    monkeypatch.setattr(engine_view, "find_version", lambda *_: version)
+    container = Container(engine="docker", devices=("amd.com/gpu=0",))
+
+    said = [error.message for error in build_spec(container, made).refusals]
+
+    assert said == [refusal] * bool(refusal)
+
+
+def test_with_cdi_off_docker_makes_a_variable_of_gpus(write_daemon_json, amd_ctk, monkeypatch):
+    made = write_daemon_json('{"features": {"cdi": false}}')
+    amd_ctk("cdi", "generate")
+    monkeypatch.setattr(engine_view, "find_version", lambda *_: (29, 3))
+
+    found = translate_gpus(Container(engine="docker", gpus=("all",)), made).container
+
+    assert (found.variables, found.devices) == (["AMD_VISIBLE_DEVICES=all"], ())

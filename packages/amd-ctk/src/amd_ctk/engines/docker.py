@@ -31,3 +31,11 @@ DOCKER = Engine(
     check_unknown="unknown flag: --validate",
     new_text="{}\n",
 )
+# The first Docker that reads CDI specs, and the first that does so unless daemon.json says otherwise.
+FIRST_WITH_CDI = (25,)
+FIRST_WITH_CDI_ON = (28, 2)
+
+
+def has_cdi_on(version: tuple[int, ...], setting: bool | None) -> bool:
+    """Return whether this Docker takes CDI devices; `setting` is `features.cdi` of its file, None where it has none."""
+    return version >= (FIRST_WITH_CDI_ON if setting is None else FIRST_WITH_CDI) and setting is not False

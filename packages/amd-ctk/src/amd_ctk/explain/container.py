@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amdgpu_discovery.value import Value
 
+DOCKER = "docker"
 PODMAN = "podman"
 
 

@@ -9,7 +9,7 @@ import re
 
 from amd_ctk.explain.cdi_edits import CdiEdits, find_cdi_edits, is_cdi_name
 from amd_ctk.explain.container import PODMAN
-from amd_ctk.explain.engine_view import find_version
+from amd_ctk.explain.engine_view import find_cdi_refusal, find_version
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, parse_mapping
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import ToolkitError
@@ -155,7 +155,11 @@ def _rule(node: dict[str, Any], access: str = EVERY_ACCESS) -> dict[str, Any]:
 def _find_cdi(container: Container, host: Host) -> tuple[list[CdiEdits], list[ToolkitError]]:
     found: list[CdiEdits] = []
     refusals: list[ToolkitError] = []
-    for asked in filter(is_cdi_name, container.devices):
+    names = [*filter(is_cdi_name, container.devices)]
+    refusal = find_cdi_refusal(container.engine, host) if names else None
+    if refusal:
+        return [], [refusal]
+    for asked in names:
         try:
             found.append(find_cdi_edits(asked, host))
         except ToolkitError as error:

@@ -7,7 +7,7 @@ import re
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
-from amd_ctk.explain.container import PODMAN, Container
+from amd_ctk.explain.container import DOCKER, PODMAN, Container
 from amd_ctk.explain.running import ask_engine
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
@@ -99,6 +99,32 @@ def _read_file(engine: Engine, path: str, host: Host) -> tuple[list[str], str]:
     return amd_names, default if isinstance(default, str) else ""
 
 
+def find_cdi_refusal(engine: str, host: Host) -> ToolkitError | None:
+    """Return why an engine refuses every CDI device, None where it takes them; Podman always does."""
+    if engine != DOCKER:
+        return None
+    from amd_ctk.engines import docker
+
+    version, setting = find_version(engine, host), _read_cdi_setting(docker.DOCKER, host)
+    # Where the engine is not known it is taken for a new one.
+    if docker.has_cdi_on(version or SINCE_CDI, setting):
+        return None
+    if () < version < docker.FIRST_WITH_CDI:
+        return ToolkitError(f"Docker {_dotted(version)} has no CDI", hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
+    return ToolkitError(
+        "Docker's CDI is off", hint="run 'sudo amd-ctk runtime configure --cdi' and 'sudo systemctl restart docker'"
+    )
+
+
+def _read_cdi_setting(engine: Engine, host: Host) -> bool | None:
+    try:
+        document = engine.read(host.read(engine.config_path).decode())
+        setting = document.get(engine.find_layout(document).cdi or ())
+    except (OSError, ValueError, ToolkitError):
+        return None
+    return setting if isinstance(setting, bool) else None
+
+
 class Translated(Value):
     """A container as its engine passes `--gpus` on, what to say of that, and why the engine may refuse it."""
 
@@ -146,7 +172,7 @@ def _translate_for_docker(container: Container, asked: str, version: tuple[int, 
             hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0",
         )
         return Translated(container=container, refusals=(refusal,))
-    if version >= SINCE_CDI and _resolves_by_cdi(host):
+    if version >= SINCE_CDI and not find_cdi_refusal(DOCKER, host) and _resolves_by_cdi(host):
         names = tuple(f"{CDI_KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(","))
         note = f"--gpus {asked} is --device {' --device '.join(names)} in Docker {_dotted(version)}"
         return Translated(container=container.replace(devices=(*container.devices, *names)), notes=(note,))

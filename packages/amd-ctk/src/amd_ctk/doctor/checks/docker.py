@@ -6,14 +6,13 @@ from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.checks.cdi import GENERATE, judge_version
 from amd_ctk.doctor.facts.docker import LATE, REFUSED
 from amd_ctk.doctor.inside.tried import FIRST_BY_CDI, FIRST_WITH_GPUS, ignored_gpus_option, name_of, takes_cdi
+from amd_ctk.engines.docker import FIRST_WITH_CDI
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_ctk.doctor.facts.all import Facts
     from amd_ctk.doctor.facts.docker import DockerFacts
 
-FIRST_WITH_CDI = (25,)
-FIRST_WITH_CDI_ON = (28, 2)
 INSTEAD_OF_GPUS = "use --runtime=amd -e AMD_VISIBLE_DEVICES=all"
 EVERYBODY = 0o006
 
@@ -82,8 +81,7 @@ def check_docker_cdi(facts: Facts) -> Finding | None:
         return None
     if docker.version < FIRST_WITH_CDI:
         return note(f"Docker {docker.version_words} has no CDI; 25 is the first that has", fix="use --runtime=amd")
-    is_on = docker.file_cdi if docker.file_cdi is not None else docker.version >= FIRST_WITH_CDI_ON
-    if not is_on:
+    if not docker.has_cdi:
         return note("Docker's CDI is off", fix=f"{docker.configure_command} --cdi && {docker.restart_command}")
     return judge_version("Docker", docker.version, facts.cdi) or ok("Docker reads CDI specs")
 
@@ -143,11 +141,18 @@ def check_docker_gpus(facts: Facts) -> Finding | None:
     if takes_cdi(facts) or docker.default_runtime in (docker.file_runtimes or ("amd",)):
         return ok("--gpus works for AMD GPUs")
     words = "--gpus has no effect without --runtime=amd"
-    if docker.version >= FIRST_BY_CDI and not facts.cdi.paths:
-        # dockerd looks for specs when it starts.
-        return note(f"{words}, as no CDI spec offers amd.com/gpu", fix=f"{GENERATE} && {docker.restart_command}")
-    because = ", because there are CDI devices of NVIDIA too" if docker.version >= FIRST_BY_CDI else ""
-    return note(f"{words}{because}", fix="add --runtime=amd")
+    because = _why_not_by_cdi(facts) if docker.version >= FIRST_BY_CDI else ""
+    if docker.version < FIRST_BY_CDI or because:
+        return note(f"{words}{because}", fix="add --runtime=amd")
+    # dockerd looks for specs when it starts.
+    return note(f"{words}, as no CDI spec offers amd.com/gpu", fix=f"{GENERATE} && {docker.restart_command}")
+
+
+def _why_not_by_cdi(facts: Facts) -> str:
+    """Return what keeps Docker from AMD's CDI devices for `--gpus`, however many specs there are."""
+    if facts.cdi.has_nvidia:
+        return ", because there are CDI devices of NVIDIA"
+    return "" if facts.docker.has_cdi else ", because Docker's CDI is off"
 
 
 @check(

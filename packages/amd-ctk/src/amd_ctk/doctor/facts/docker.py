@@ -10,7 +10,7 @@ from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.docker_endpoint import Endpoint, find_endpoint
 from amd_ctk.doctor.facts.users import User
-from amd_ctk.engines.docker import DOCKER
+from amd_ctk.engines.docker import DOCKER, has_cdi_on
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.programs import Answer, ask, parse_version
 from amdgpu_discovery.errors import ToolkitError, reason
@@ -68,6 +68,11 @@ class DockerFacts(Value):
     def is_desktop(self) -> bool:
         """Return whether the engine runs in the virtual machine of Docker Desktop."""
         return "Docker Desktop" in self.operating_system
+
+    @property
+    def has_cdi(self) -> bool:
+        """Return whether it takes CDI devices."""
+        return has_cdi_on(self.version, self.file_cdi)
 
     @property
     def version_words(self) -> str:

@@ -40,8 +40,9 @@ def ignored_gpus_option(facts: Facts) -> str:
 
 
 def takes_cdi(facts: Facts) -> bool:
-    """Return whether Docker's `--gpus` is a CDI device of AMD: where NVIDIA's are there too, it sets a variable."""
-    return facts.docker.version >= FIRST_BY_CDI and bool(facts.cdi.paths) and not facts.cdi.has_nvidia
+    """Return whether Docker's `--gpus` is a CDI device of AMD: beside those of NVIDIA, or with CDI off, it is not."""
+    docker, cdi = facts.docker, facts.cdi
+    return docker.version >= FIRST_BY_CDI and docker.has_cdi and bool(cdi.paths) and not cdi.has_nvidia
 
 
 def nodes_with(facts: Facts, *numbers: int | None) -> list[TriedNode]:
