@@ -55,8 +55,6 @@ EXAMPLES = {
         ("amd-gpu-tracker status --wide", "Show which container uses which GPU."),
     ),
 }
-# zsh calls the file itself, at the first TAB too; Typer's script only registers a function then.
-ZSH_CALL = '{function} "$@"'
 FOOTER = ".SH SEE ALSO\n.BR amd\\-container\\-runtime (1),\n.BR amd\\-ctk (1),\n.BR amd\\-gpu\\-tracker (1)\n"
 # Packages bring completions along; and that --help helps is said once, above the commands.
 NOT_TOLD = ("install_completion", "show_completion")
@@ -66,17 +64,13 @@ SHELLS = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
 def main(library: str, directory: str, date: str, version: str) -> None:
     """Write the pages and completions of all programs."""
     sys.path.insert(0, library)
-    from typer._completion_shared import get_completion_script
+    from amd_gpu_tracker.shells.scripts import format_script
 
     for name, command in _commands().items():
         page = format_page(command, name=name, date=date, version=version)
         _write(Path(directory, "man", f"{name}.1"), page)
         for shell, file_name in SHELLS.items():
-            variable = f"_{name.replace('-', '_').upper()}_COMPLETE"
-            script = get_completion_script(prog_name=name, complete_var=variable, shell=shell)
-            if shell == "zsh":
-                script = _called_by_zsh(script, name)
-            _write(Path(directory, shell, file_name.format(name)), script)
+            _write(Path(directory, shell, file_name.format(name)), format_script(command, name, shell))
 
 
 def format_page(command: Command, *, name: str, date: str, version: str) -> str:
@@ -111,11 +105,9 @@ def _commands() -> dict[str, Command]:
     import typer.main
 
     from amd_ctk.cli.root import app
-    from amd_gpu_tracker import cli
+    from amd_gpu_tracker.cli import alone
 
-    tracker = cli.tracker_app("amd-gpu-tracker", cli.say_refresh)
-    tracker.callback()(cli.begin)
-    return {"amd-ctk": typer.main.get_command(app), "amd-gpu-tracker": typer.main.get_command(tracker)}
+    return {"amd-ctk": typer.main.get_command(app), "amd-gpu-tracker": typer.main.get_command(alone())}
 
 
 def _subcommands(group: Command, name: str) -> Iterator[str]:
@@ -137,11 +129,6 @@ def _section(title: str, pairs: tuple[tuple[str, str], ...]) -> Iterator[str]:
     yield f".SH {title}"
     for name, text in pairs:
         yield f".TP\n.B {roff(name)}\n{roff(text)}"
-
-
-def _called_by_zsh(script: str, name: str) -> str:
-    function = f"_{name.replace('-', '_')}_completion"
-    return script.replace(f"compdef {function} {name}", ZSH_CALL.format(function=function))
 
 
 def _options(command: Command, name: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
+from amd_gpu_tracker.shells.scripts import use_scripts
 from amd_gpu_tracker.show.program_end import run_and_leave
 from amd_gpu_tracker.show.standard_output import escape_unknown_characters
 from amd_gpu_tracker.tracker import Tracker
@@ -96,6 +97,11 @@ class UsageError(ToolkitError):
 
 class TrackerGroup(TyperGroup):
     """A group in which what is no command is a list of GPUs and their accessibility."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line."""
+        use_scripts(self, ctx.info_name or "", args)
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command to run; anything that is not one of them is `set`."""
@@ -473,9 +479,14 @@ def main() -> None:
 
 def run_command_line() -> None:
     """Run the command of `sys.argv`; an expected failure is one sentence on stderr and its exit code."""
+    run(alone())
+
+
+def alone() -> typer.Typer:
+    """Return the commands of amd-gpu-tracker, where there is no amd-ctk."""
     app = tracker_app("amd-gpu-tracker", say_refresh)
     app.callback()(_choose_host)
-    run(app)
+    return app
 
 
 def run(app: typer.Typer) -> None:
@@ -520,8 +531,9 @@ def _print_change(change: AccessibilityChange, operation: str) -> None:
         print(f"Ignoring {_list(change.unknown)} GPUs as they are invalid")
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(context: typer.Context, asked: bool) -> None:
+    # TAB reads the line as well.
+    if asked and not context.resilient_parsing:
         import amd_gpu_tracker
 
         print(f"amd-gpu-tracker version {amd_gpu_tracker.__version__}")

@@ -11,6 +11,7 @@ import amd_gpu_tracker.plain_help  # noqa: F401 - it is enough to import it
 from amd_ctk.cli.failures import report_failures
 from amd_ctk.cli.tree import HELP_BY_COMMAND, HELP_BY_GROUP, Commands
 from amd_ctk.cli.words import respell
+from amd_gpu_tracker.shells.scripts import use_scripts
 from amd_gpu_tracker.show.standard_output import is_terminal
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
 
@@ -35,6 +36,7 @@ class RootGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line, which may be spelt as the original takes it."""
+        use_scripts(self, ctx.info_name or "", args)
         return super().parse_args(ctx, respell(self, args))
 
     def invoke(self, ctx: Any) -> Any:
@@ -54,8 +56,9 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(context: typer.Context, asked: bool) -> None:
+    # TAB reads the line as well.
+    if asked and not context.resilient_parsing:
         from amd_ctk.build import print_version
 
         print_version()

@@ -1,0 +1,1 @@
+"""TAB in the shells that people type in."""
