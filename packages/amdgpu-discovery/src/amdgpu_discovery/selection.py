@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     # The numbers an item names, and what is wrong with it.
     Resolved = tuple[range | list[int], UnknownGpu | BrokenRange | None]
 
-NO_GPU = ("", "none", "void")
 ALL = "all"
 CDI_PREFIX = "amd.com/gpu="
+NO_GPU = ("", "none", "void", f"{CDI_PREFIX}none", f"{CDI_PREFIX}void")
 # Shorter words of hexadecimal digits are GPU numbers; upstream draws the line here too.
 LONGEST_NUMBER = 8
 OF_NUMBERS = "+-0123456789 "
