@@ -15,6 +15,7 @@ from support.debian_root import booted_root
 from support.debs import META_PACKAGE
 from support.docker import IMAGE
 from support.installed import require_root
+from support.podman import OF_BOOTED_SYSTEM
 from support.seen import parse_seen
 from support.system import System
 
@@ -36,28 +37,7 @@ Environment=AMD_CTK_HOST_ROOT=/run/shared/host
 StandardOutput=truncate:/run/said
 StandardError=truncate:/run/complained
 """
-SETTINGS = """\
-[containers]
-default_sysctls = []
-default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
-pids_limit = 0
-[engine]
-events_logger = "file"
-infra_image = "pause:local"
-"""
-STORAGE = """\
-[storage]
-driver = "vfs"
-runroot = "/run/containers/storage"
-graphroot = "/var/lib/containers/storage"
-"""
-# The root of a virtual machine may not give what containers get by default, and /proc/sys is read-only here.
-FILES = {
-    "/etc/containers/containers.conf": SETTINGS,
-    "/etc/containers/policy.json": '{"default": [{"type": "insecureAcceptAnything"}]}',
-    "/etc/containers/storage.conf": STORAGE,
-    RUNTIME: ON_SIMULATED_HOST,
-}
+FILES = {**OF_BOOTED_SYSTEM, RUNTIME: ON_SIMULATED_HOST}
 
 
 def hide_by_device_numbers(host, numbers):

@@ -20,6 +20,29 @@ netns = "none"
 default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
 """
 
+BOOTED_SETTINGS = """\
+[containers]
+default_sysctls = []
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+pids_limit = 0
+[engine]
+events_logger = "file"
+infra_image = "pause:local"
+"""
+STORAGE = """\
+[storage]
+driver = "vfs"
+runroot = "/run/containers/storage"
+graphroot = "/var/lib/containers/storage"
+"""
+# Of Podman in a system that boots. The root of a virtual machine may not give what containers get by default, and
+# /proc/sys is read-only there.
+OF_BOOTED_SYSTEM = {
+    "/etc/containers/containers.conf": BOOTED_SETTINGS,
+    "/etc/containers/policy.json": '{"default": [{"type": "insecureAcceptAnything"}]}',
+    "/etc/containers/storage.conf": STORAGE,
+}
+
 
 class Podman:
     """Podman as root, with amd-container-runtime as its runtime; call it as the `podman` command."""

@@ -32,7 +32,9 @@ GROUPS = {"notebooks": "0-1"}
 class Broker:
     """A broker that may be killed and started again; who may what can be changed at any time."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, grace: float = 1.0) -> None:
+        """Serve a host; what is ended has `grace` seconds between TERM and KILL."""
+        self.grace = grace
         self.host = host
         self.socket = host.path(SOCKET)
         self.log = host.path("/log")
@@ -53,7 +55,7 @@ class Broker:
                 log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 sys.stderr = os.fdopen(log, "w")
                 try:
-                    serve(self.host, self._terms, listen=self.socket)
+                    serve(self.host, self._terms, listen=self.socket, grace=self.grace)
                 except BaseException:
                     traceback.print_exc()
                     os._exit(1)
@@ -100,8 +102,11 @@ class Person:
         *,
         timeout: float | None = None,
         groups: Sequence[int] = (),
+        command: Sequence[str] = (),
     ) -> None:
+        """Ask as a user; become the `command` where one is given, whose output is what is said."""
         self.uid = uid
+        self._command = command
         said, self._say = os.pipe()
         self._end, end = os.pipe()
         self.pid = os.fork()
@@ -123,6 +128,10 @@ class Person:
         try:
             answer = ask(path, request, timeout=timeout, tell=tell)
             tell(f"got {answer.numbers}" if answer else "nobody listens")
+            if answer and self._command:
+                os.dup2(self._say, 1)
+                os.dup2(self._say, 2)
+                os.execvpe(self._command[0], self._command, {**os.environ, **answer.environment})
             os.read(self._end, 1)
         except ToolkitError as error:
             tell(f"{error.exit_code}: {error}")
@@ -150,6 +159,12 @@ class Person:
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
+
+    def ended_by(self) -> int:
+        """Wait for the end of its command, and return the signal that ended it."""
+        status = os.waitpid(self.pid, 0)[1]
+        self._close()
+        return os.WTERMSIG(status)
 
     def close(self) -> None:
         if not self._is_closed:

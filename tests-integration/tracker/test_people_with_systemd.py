@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 
@@ -11,6 +12,7 @@ from amdgpu_discovery.simulate import build_host
 from support.debian_root import booted_root
 from support.debs import META_PACKAGE, build_debs
 from support.installed import require_root
+from support.podman import OF_BOOTED_SYSTEM
 from support.system import System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
@@ -22,6 +24,8 @@ DROP_INS = {
     "socket": f"[Socket]\nListenStream=\nListenStream={SOCKET}\n",
     "service": f"[Service]\nEnvironment=AMD_CTK_HOST_ROOT={ROOT}\nReadWritePaths=/run/shared\n",
 }
+RUNTIME = "/usr/local/bin/amd-container-runtime"
+PASSED_ON = "-e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION"
 SECONDS = 90
 
 
@@ -86,6 +90,40 @@ def test_a_service_that_is_killed_thirty_times_answers_every_time(system):
     for _ in range(30):
         system.run("systemctl kill --signal=KILL amd-gpu-tracker.service", check=False)
         assert as_user(system, "alice", "run --gpus=free:1 -- echo ran") == "GPU 0\nran\n"
+
+
+def test_a_job_whose_time_is_over_is_warned_and_ended(system):
+    as_root(system, "users allow alice --gpus=6 --time=4s")
+
+    said = as_user(system, "alice", "run --gpus=0 --name=short -- sh -c 'trap \"\" TERM; sleep 600' 2>&1", check=False)
+
+    as_root(system, "users deny alice")
+    over = "amd-ctk: the time of job short is over"
+    warning = rf"{over} in \d s; it then gets SIGTERM, then SIGKILL"
+    assert re.fullmatch(rf"GPU 0 for at most 4 s\n{warning}\n{over}\nKilled\n", said)
+    assert system.run("pgrep -x -U alice sleep", check=False) == ""
+
+
+def test_a_container_of_podman_whose_time_is_over_is_stopped_for_good(system, image_archive):
+    # The service may not write Podman's files, and goes after a minute where nobody needs it.
+    shutil.copy(image_archive, system.shared / "image.tar")
+    for path, text in OF_BOOTED_SYSTEM.items():
+        system.write(path, text)
+    system.run("podman import --quiet /run/shared/image.tar busybox:local")
+    system.write(RUNTIME, f'#!/bin/sh\nexport AMD_CTK_HOST_ROOT={ROOT}\nexec /usr/bin/amd-container-runtime "$@"\n')
+    as_root(system, f"users allow alice --gpus=6 --time=65s; chmod 755 {RUNTIME}")
+    podman = f"podman --runtime={RUNTIME} run --detach --restart=always --network=none --stop-signal=KILL"
+    system.run(
+        f"export AMD_CTK_HOST_ROOT={ROOT} SUDO_UID=$(id -u alice); "
+        f"amd-ctk run --gpus=0 --name=short -- sh -c '{podman} {PASSED_ON} busybox:local sleep 600' >/run/said 2>&1"
+    )
+
+    wait_until(lambda: "Exited" in system.run("podman ps --all"))
+
+    as_root(system, "users deny alice")
+    journal = system.run("journalctl --unit=amd-gpu-tracker --output=cat")
+    assert "systemd-run --quiet --collect --wait podman stop" in journal
+    assert "Exited" in system.run("podman ps --all")
 
 
 def test_who_waits_keeps_the_place_while_the_service_is_killed(system):

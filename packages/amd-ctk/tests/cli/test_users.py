@@ -29,24 +29,24 @@ def test_a_user_a_group_and_everyone_are_allowed_by_number(served: Host, amd_ctk
     amd_ctk("config", "set", "gpu-groups", "notebooks=0-1")
     said = [
         amd_ctk("users", "allow", "daemon", "--gpus=2"),
-        amd_ctk("users", "allow", "@daemon", "--groups=notebooks"),
+        amd_ctk("users", "allow", "@daemon", "--groups=notebooks", "--time=1d"),
         amd_ctk("users", "allow", "everyone"),
     ]
 
     assert [(answer.returncode, answer.stdout, answer.stderr) for answer in said] == [
         (0, "daemon (user 1) may reserve GPUs, at most 2 at once\n", ""),
-        (0, "@daemon (group 1) may reserve GPUs, of notebooks\n", ""),
+        (0, "@daemon (group 1) may reserve GPUs, for at most 24h, of notebooks\n", ""),
         (0, "everyone may reserve GPUs\n", ""),
     ]
     assert amd_ctk("users", "list").stdout == (
-        "Who       Number  GPUs at once  Groups\n"
-        "daemon    1       2             all GPUs\n"
-        "@daemon   1       no limit      notebooks\n"
-        "everyone          no limit      all GPUs\n"
+        "Who       Number  GPUs at once  Time      Groups\n"
+        "daemon    1       2             no limit  all GPUs\n"
+        "@daemon   1       no limit      24h       notebooks\n"
+        "everyone          no limit      no limit  all GPUs\n"
     )
     assert find_terms(served).permissions == (
         Permission(who="daemon", number=1, gpus=2),
-        Permission(who="@daemon", number=1, groups=("notebooks",)),
+        Permission(who="@daemon", number=1, seconds=86400, groups=("notebooks",)),
         Permission(who="everyone"),
     )
 
@@ -56,7 +56,7 @@ def test_what_is_allowed_again_takes_the_place_of_what_was(served: Host, amd_ctk
     amd_ctk("users", "allow", "1", "--gpus=3")
 
     assert json.loads(amd_ctk("users", "list", "--json").stdout) == {
-        "users": [{"who": "daemon", "number": 1, "gpus": 3, "groups": []}],
+        "users": [{"who": "daemon", "number": 1, "gpus": 3, "seconds": None, "groups": []}],
         "require_reservation": False,
     }
 
@@ -118,3 +118,17 @@ def test_settings_that_nobody_understands_let_nobody_reserve(served: Host, amd_c
     assert answer.stderr.endswith(
         "config.toml: users: 'alice' is not NAME=NUMBER, @GROUP=NUMBER or everyone (let 'amd-ctk users' write it)\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("time", "message"),
+    [
+        ("soon", "'soon' is not a time to wait (write 30s, 10m or 2h)\n"),
+        ("367d", "367d is longer than a year (write 30m, 24h or 7d)\n"),
+    ],
+)
+def test_a_time_that_is_none_allows_nothing(served: Host, amd_ctk, time: str, message: str) -> None:
+    answer = amd_ctk("users", "allow", "daemon", f"--time={time}")
+
+    assert (answer.returncode, answer.stderr) == (2, message)
+    assert find_terms(served).permissions == ()

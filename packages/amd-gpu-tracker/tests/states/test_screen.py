@@ -149,7 +149,7 @@ def break_file(host, address, name):
     path.symlink_to("/proc/self/mem")
 
 
-def reserve(host, key, *, name, person, since):
+def reserve(host, key, *, name, person, since, limit=0.0):
     """Write the lease of a person's job that this process keeps alive."""
     processes = Processes()
     State(host).write_lease(
@@ -164,6 +164,7 @@ def reserve(host, key, *, name, person, since):
             ways=("api",),
             since=since,
             person=person,
+            limit=limit,
         )
     )
 
@@ -179,6 +180,21 @@ def test_off_a_terminal_everything_is_printed_once(busy_host):
         answer = subprocess.run(program, env=environment(busy_host), capture_output=True, text=True, check=False)
 
         assert (answer.stdout, answer.stderr, answer.returncode) == (IN_A_FILE, "", 0)
+
+
+def test_it_is_said_when_the_time_of_a_job_is_over(busy_host):
+    key = Tracker(busy_host).status().gpus[4].key
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    reserve(busy_host, key, name="40001/short", person=40001, since=time.time(), limit=now + 2.5 * HOUR)
+
+    answer = subprocess.run(ONCE, env=environment(busy_host), capture_output=True, text=True, check=True)
+
+    header, row, other = (answer.stdout.splitlines()[line] for line in (1, 7, 4))
+    assert [line[header.index("Since") :] for line in (header, row, other)] == [
+        "Since  Ends in",
+        "0 s    2 h",
+        "3 h    -",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ def reserve(
     """Reserve GPUs for a limited time.
 
     'amd-ctk run --reservation=NAME' runs commands with them, one at a time. 'amd-ctk release NAME' gives them back
-    earlier. A command that still runs when the reservation is over keeps them until it ends.
+    earlier. A command that still runs is warned 10 minutes before the reservation is over, and then ended: it gets
+    SIGTERM, and SIGKILL 30 seconds later.
     """
     from amd_ctk.job.service import reserve as reserve_gpus
     from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration

@@ -29,23 +29,27 @@ def allow(
         int | None,
         typer.Option(metavar="COUNT", parser=whole_number(1, MOST_GPUS), help="How many GPUs at once, at most."),
     ] = None,
+    duration: Annotated[
+        str, typer.Option("--time", metavar="DURATION", help="How long a job may have its GPUs: 30m, 24h or 7d.")
+    ] = "",
     groups: Annotated[
         str, typer.Option(metavar="GROUP,...", help="Allow only these groups of the setting gpu-groups.")
     ] = "",
 ) -> None:
     """Let somebody reserve GPUs without root.
 
-    They can then use 'amd-ctk run', 'reserve' and 'queue'.
+    They can then use 'amd-ctk run', 'reserve' and 'queue'. With --time, a job is warned 10 minutes before its time is
+    over, and then ended: it gets SIGTERM, and SIGKILL 30 seconds later.
 
     A rule for a user comes before rules for groups, and those before the rule for everyone.
     """
     from amd_ctk.sharing import permissions, service
     from amd_ctk.sharing.listing import format_permission
+    from amd_gpu_tracker.broker.people import parse_limit
 
-    host = host_to_change(context)
-    print(
-        format_permission(permissions.allow(host, who, gpus or NO_LIMIT, [word for word in groups.split(",") if word]))
-    )
+    host, chosen = host_to_change(context), [word for word in groups.split(",") if word]
+    limits = {"gpus": gpus or NO_LIMIT, "seconds": parse_limit(duration)}
+    print(format_permission(permissions.allow(host, who, groups=chosen, **limits)))
     if advice := service.enable(host):
         print(advice, file=sys.stderr)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 RUNNING = ("Person", "Name", "GPUs", "Numbers", "For")
+ENDS = "Ends in"
 WAITING = ("Place", "Person", "Name", "GPUs", "Request", "Waiting for", "Process")
 NOBODY_WAITS = "No job waits for GPUs"
 
@@ -38,6 +39,7 @@ class RunningJob(Value):
     person: int | None
     numbers: tuple[int, ...]
     since: float
+    until: float | None = None
 
 
 def running_jobs(status: Status) -> list[RunningJob]:
@@ -50,7 +52,9 @@ def running_jobs(status: Status) -> list[RunningJob]:
                 numbers_by_job.setdefault(use.container_id, []).append(gpu.number)
                 use_by_job[use.container_id] = use
     jobs = [
-        RunningJob(name=name_of(job), person=use.person, numbers=tuple(numbers_by_job[job]), since=use.since)
+        RunningJob(
+            name=name_of(job), person=use.person, numbers=tuple(numbers_by_job[job]), since=use.since, until=use.until
+        )
         for job, use in use_by_job.items()
     ]
     return sorted(jobs, key=lambda job: (job.since, job.name))
@@ -59,7 +63,7 @@ def running_jobs(status: Status) -> list[RunningJob]:
 def format_queue(tickets: Sequence[Ticket], running: Sequence[RunningJob], now: float) -> str:
     """Return the jobs that have GPUs, where there are some, and below them those that wait."""
     waiting = _table([WAITING, *(_waiting_row(place, ticket, now) for place, ticket in enumerate(tickets, 1))])
-    parts = [_table([RUNNING, *(_running_row(job, now) for job in running)])] if running else []
+    parts = [_running_table(running, now)] if running else []
     return "\n\n".join([*parts, waiting if tickets else NOBODY_WAITS])
 
 
@@ -80,7 +84,14 @@ def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str
         for place, ticket in enumerate(tickets, 1)
     ]
     having = [
-        {"name": job.name, "person": job.person, "gpus": list(job.numbers), "since": job.since} for job in running
+        {
+            "name": job.name,
+            "person": job.person,
+            "gpus": list(job.numbers),
+            "since": job.since,
+            "until": job.until,
+        }
+        for job in running
     ]
     return json.dumps({"jobs": jobs, "running": having}, indent=2)
 
@@ -95,6 +106,15 @@ def _table(rows: Iterable[tuple[str, ...]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(lines)
+
+
+def _running_table(running: Sequence[RunningJob], now: float) -> str:
+    """Return the jobs that have GPUs; with when they end, where one of them has an end."""
+    rows = [RUNNING, *(_running_row(job, now) for job in running)]
+    if any(job.until is not None for job in running):
+        ends = ["-" if job.until is None else format_seconds(max(0.0, job.until - now)) for job in running]
+        rows = [(*row, end) for row, end in zip(rows, (ENDS, *ends), strict=True)]
+    return _table(rows)
 
 
 def _running_row(job: RunningJob, now: float) -> tuple[str, ...]:

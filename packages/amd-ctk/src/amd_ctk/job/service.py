@@ -7,7 +7,7 @@ import time
 
 from amd_gpu_tracker.broker.client import ServiceGone, ask, find_socket
 from amd_gpu_tracker.broker.protocol import CANCEL, RELEASE, RESERVE, RUN, Request
-from amd_gpu_tracker.waiting.sentences import got, parse_duration
+from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
 
@@ -84,7 +84,8 @@ def hold(
     if answer is None:
         return None
     if answer.numbers:
-        tell(got(answer.numbers, time.monotonic() - began if said else None))
+        limit = f" for at most {format_seconds(answer.seconds)}" if answer.seconds else ""
+        tell(f"{got(answer.numbers, time.monotonic() - began if said else None)}{limit}")
     return ServiceHold(host, answer.numbers, dict(answer.environment))
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.broker.people import format_duration
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amd_gpu_tracker.broker.people import Permission
 
-HEADER = ("Who", "Number", "GPUs at once", "Groups")
+HEADER = ("Who", "Number", "GPUs at once", "Time", "Groups")
+NO_LIMIT = "no limit"
 NOBODY = "Only root may reserve GPUs"
 
 
@@ -16,8 +19,9 @@ def format_permission(permission: Permission) -> str:
     """Return what somebody may, as a sentence."""
     number = "" if permission.number is None else f" ({_kind(permission)} {permission.number})"
     gpus = f", at most {permission.gpus} at once" if permission.gpus else ""
+    time = f", for at most {format_duration(permission.seconds)}" if permission.seconds else ""
     groups = f", of {', '.join(permission.groups)}" if permission.groups else ""
-    return f"{permission.who}{number} may reserve GPUs{gpus}{groups}"
+    return f"{permission.who}{number} may reserve GPUs{gpus}{time}{groups}"
 
 
 def format_table(permissions: Sequence[Permission]) -> str:
@@ -35,7 +39,13 @@ def format_json(permissions: Sequence[Permission], *, requires_reservation: bool
     import json
 
     users = [
-        {"who": each.who, "number": each.number, "gpus": each.gpus or None, "groups": list(each.groups)}
+        {
+            "who": each.who,
+            "number": each.number,
+            "gpus": each.gpus or None,
+            "seconds": each.seconds or None,
+            "groups": list(each.groups),
+        }
         for each in permissions
     ]
     return json.dumps({"users": users, "require_reservation": requires_reservation}, indent=2)
@@ -47,4 +57,6 @@ def _kind(permission: Permission) -> str:
 
 def _row(permission: Permission) -> tuple[str, ...]:
     number = "" if permission.number is None else str(permission.number)
-    return permission.who, number, str(permission.gpus or "no limit"), ", ".join(permission.groups) or "all GPUs"
+    time = format_duration(permission.seconds) if permission.seconds else NO_LIMIT
+    groups = ", ".join(permission.groups) or "all GPUs"
+    return permission.who, number, str(permission.gpus or NO_LIMIT), time, groups

@@ -10,6 +10,7 @@ from amd_device_spec.settings import CONFIG_FILE, USERS, SettingsError, check_se
 from amd_gpu_tracker.broker.people import (
     EVERYONE,
     GROUP_SIGN,
+    NO_LIMIT,
     Permission,
     format_permission,
     is_name,
@@ -46,13 +47,18 @@ def parse_users(users: Iterable[str], host: Host) -> list[Permission]:
         ) from error
 
 
-def allow(host: Host, who: str, gpus: int, groups: Sequence[str]) -> Permission:
-    """Let somebody reserve GPUs, in place of what was allowed before, and return that."""
+def allow(
+    host: Host, who: str, *, gpus: int = NO_LIMIT, seconds: int = NO_LIMIT, groups: Sequence[str] = ()
+) -> Permission:
+    """Let somebody reserve GPUs, in place of what was allowed before, and return that.
+
+    They get at most `gpus` at once, each time for at most `seconds`.
+    """
     settings = check_settings(read_settings_file(host), host.path(CONFIG_FILE))
     known = {group.partition("=")[0] for group in settings.gpu_groups}
     if missing := [group for group in groups if group not in known]:
         raise SettingsError(f"there is no group of GPUs {missing[0]}", hint="see 'amd-ctk config show gpu-groups'")
-    permission = find_person(who).replace(gpus=gpus, groups=tuple(groups))
+    permission = find_person(who).replace(gpus=gpus, seconds=seconds, groups=tuple(groups))
     others = [each for each in parse_users(settings.users, host) if _key(each) != _key(permission)]
     set_setting(host, USERS, [format_permission(each) for each in (*others, permission)])
     return permission

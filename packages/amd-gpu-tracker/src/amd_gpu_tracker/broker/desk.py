@@ -5,12 +5,21 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS
+from amd_gpu_tracker.broker.endings import Endings
 from amd_gpu_tracker.broker.grants import Grants, job_id, nothing_left
 from amd_gpu_tracker.broker.line import Line
 from amd_gpu_tracker.broker.people import find_permission
 from amd_gpu_tracker.broker.place import Place
-from amd_gpu_tracker.broker.protocol import CANCEL, DONE, GRANTED, RELEASE, RESERVE, RUN, Answer, refusal
-from amd_gpu_tracker.broker.terms import ROOT, Terms, require_permission, require_within, rules_for
+from amd_gpu_tracker.broker.protocol import CANCEL, DONE, RELEASE, RESERVE, RUN, Answer, refusal
+from amd_gpu_tracker.broker.terms import (
+    ROOT,
+    Terms,
+    require_in_time,
+    require_permission,
+    require_within,
+    rules_for,
+)
 from amd_gpu_tracker.broker.used import Used
 from amd_gpu_tracker.broker.view import View, read_view
 from amd_gpu_tracker.claims.choice import find_wanted
@@ -41,11 +50,21 @@ class Desk:
     """Where requests are decided. Files are the truth: what is kept here is read again at the next start."""
 
     __slots__ = (
-        *("_find_terms", "_grants", "_log", "_lock", "_processes", "_state", "_terms", "_used", "_view"),
+        *("_endings", "_find_terms", "_grants", "_log", "_lock", "_processes", "_state", "_terms", "_used", "_view"),
         *("is_changed", "line"),
     )
 
-    def __init__(self, state: State, processes: Processes, lock: Lock, find_terms: FindTerms, log: Log) -> None:
+    def __init__(
+        self,
+        state: State,
+        processes: Processes,
+        lock: Lock,
+        find_terms: FindTerms,
+        log: Log,
+        *,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        """Decide on a host; what is ended has `grace` seconds between TERM and KILL."""
         self._state = state
         self._processes = processes
         self._lock = lock
@@ -55,6 +74,7 @@ class Desk:
         state.prepare()
         self._used = Used(state)
         self._grants = Grants(state, processes, lock)
+        self._endings = Endings(state, processes, lock, log, grace=grace)
         self.line = Line(state, processes, self._grants, self._used, log)
         self._view = View()
         self._reconcile()
@@ -65,6 +85,12 @@ class Desk:
     def view(self) -> View:
         """Return the leases as they were seen last."""
         return self._view
+
+    @property
+    def next_end(self) -> float | None:
+        """Return when the next reservation or job ends or is warned, in seconds since boot."""
+        times = (self._view.next_end, self._endings.next_time(self._view.leases))
+        return min((each for each in times if each is not None), default=None)
 
     def hear(self, client: Client, request: Request) -> None:
         """Answer a request, or let its client wait."""
@@ -96,6 +122,7 @@ class Desk:
         """Look at everything again, give GPUs to those whose turn it is, and tell the others."""
         self.is_changed = False
         view = self.look()
+        self._endings.serve(view.leases, time.clock_gettime(time.CLOCK_BOOTTIME))
         self.line.drop_cancelled()
         if len(self.line):
             self.line.serve(view, self._read_terms().order, self.look)
@@ -120,7 +147,7 @@ class Desk:
         if again := self._grants.give_again(job, client.peer.process):
             # A broker that was killed had given them already, and perhaps left the ticket.
             self.line.forget(client.peer.uid, request.name)
-            return Answer(kind=GRANTED, numbers=again.numbers, environment=again.environment)
+            return again.answer()
         if client.is_gone():
             return None
         if request.reservation:
@@ -130,15 +157,16 @@ class Desk:
         require_within(permission, count)
         if request.wait and (is_contested or self._is_over_limit(permission, person, count)):
             place = self._find_place(client, request) or self._new_place(client, request, count, among, person)
-            place.connect(client, request.gpus, rules, permission.gpus)
+            place.connect(client, request.gpus, rules, permission)
             # It is looked at with all others at once, and may have its GPUs without a word.
             self.is_changed = True
             return None
         self._require_turn(among if is_contested else (), person, count, permission)
-        grant = self._grants.give(job, request.gpus, client.peer.process, person=person, rules=rules)
+        seconds = permission.seconds
+        grant = self._grants.give(job, request.gpus, client.peer.process, person=person, rules=rules, seconds=seconds)
         self._log(f"granted: job {request.name} of user {person}: GPUs {list(grant.numbers)}")
         self.is_changed = True
-        return Answer(kind=GRANTED, numbers=grant.numbers, environment=grant.environment)
+        return grant.answer()
 
     def _run_inside(self, client: Client, request: Request, job: str, person: int) -> Answer:
         owner = _owner(client, request)
@@ -146,7 +174,7 @@ class Desk:
         grant = self._grants.give_inside(job, reservation, client.peer.process, person=person)
         self._log(f"granted: job {request.name} of user {person}, in {reservation}: GPUs {list(grant.numbers)}")
         self.is_changed = True
-        return Answer(kind=GRANTED, numbers=grant.numbers, environment=grant.environment)
+        return grant.answer()
 
     def _reserve(self, client: Client, request: Request) -> Answer:
         person = client.peer.person(request.behind)
@@ -157,6 +185,7 @@ class Desk:
         rules = rules_for(self._state.host, terms, permission, request.numbers)
         count, among, is_contested = self._require_possible(request, rules)
         require_within(permission, count)
+        require_in_time(permission, request.seconds)
         self._require_turn(among if is_contested else (), person, count, permission)
         job = job_id(client.peer.uid, request.name)
         numbers = self._grants.keep(job, request.gpus, request.seconds, person=person, rules=rules)
@@ -211,11 +240,11 @@ class Desk:
         return place
 
     def _require_permission(self, terms: Terms, client: Client, person: int) -> Permission:
-        """Return what a process may. Root may everything, but who became root by sudo keeps the own limit of GPUs."""
+        """Return what a process may. Root may everything, but who became root by sudo keeps the own limits."""
         if client.peer.uid or not person:
             return require_permission(terms, client.peer)
         own = find_permission((each for each in terms.permissions if each.number is not None), person, ())
-        return ROOT.replace(gpus=own.gpus) if own else ROOT
+        return ROOT.replace(gpus=own.gpus, seconds=own.seconds) if own else ROOT
 
     def _require_possible(self, request: Request, rules: ChoiceRules) -> tuple[int, list[int], bool]:
         """Return how many GPUs are wanted, the numbers of those that fit, and whether these may be another's alone.
@@ -259,7 +288,8 @@ class Desk:
         for place, client in self.line.connected():
             try:
                 permission = require_permission(self._terms, client.peer)
-                place.limit = permission.gpus if client.peer.uid else place.limit
+                if client.peer.uid:
+                    place.limit, place.seconds = permission.gpus, permission.seconds
             except ToolkitError as error:
                 self.line.end(place, client, error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from amd_gpu_tracker.broker.protocol import GRANTED, Answer
 from amd_gpu_tracker.claims.by_name import reserve_by_name
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
@@ -30,10 +31,15 @@ FIRST_PROCESS = 1
 
 
 class Grant(Value):
-    """What was given: the numbers of GPUs, and the variables by which a program has them."""
+    """What was given: the numbers of GPUs, the variables by which a program has them, and for how long at most."""
 
     numbers: tuple[int, ...]
     environment: dict[str, str]
+    seconds: int = 0
+
+    def answer(self) -> Answer:
+        """Return what tells the client."""
+        return Answer(kind=GRANTED, numbers=self.numbers, environment=self.environment, seconds=self.seconds)
 
 
 class Grants:
@@ -49,22 +55,38 @@ class Grants:
         self.given: set[str] = set()
 
     def give(
-        self, job: str, request: str, process: ProcessId, *, person: int, rules: ChoiceRules, is_waiting: bool = False
+        self,
+        job: str,
+        request: str,
+        process: ProcessId,
+        *,
+        person: int,
+        rules: ChoiceRules,
+        seconds: int = 0,
+        is_waiting: bool = False,
     ) -> Grant:
-        """Give the GPUs of a request to a process, under the id of its job. Errors as `Tracker.hold`."""
-        token = new_token(job)
-        gpus = self._reserve(job, request, process.pid, token, person=person, rules=rules, is_waiting=is_waiting)
-        return self._grant(gpus, token)
+        """Give the GPUs of a request to a process, under the id of its job; for `seconds`, 0 for as long as it runs.
+
+        Errors as `Tracker.hold`.
+        """
+        token, limit = new_token(job), _now() + seconds if seconds else 0.0
+        gpus = self._reserve(
+            job, request, process.pid, token, person=person, rules=rules, limit=limit, is_waiting=is_waiting
+        )
+        return self._grant(gpus, token, limit)
 
     def keep(self, job: str, request: str, seconds: float, *, person: int, rules: ChoiceRules) -> tuple[int, ...]:
         """Reserve GPUs for some time without a process. Errors as `Tracker.hold`."""
-        until = time.clock_gettime(time.CLOCK_BOOTTIME) + seconds
+        until = _now() + seconds
         token = new_token(job)
         gpus = self._reserve(job, request, FIRST_PROCESS, token, person=person, rules=rules, until=until)
         return tuple(gpu.number for gpu in gpus)
 
     def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Grant:
-        """Give the GPUs of a reservation to a process; GpusRefused where there is none, or somebody has them."""
+        """Give the GPUs of a reservation to a process, until that is over.
+
+        GpusRefused where there is none, or somebody has them.
+        """
         lease = find_reservation(self._state, reservation, self._processes)
         if lease is None or not lease.until:
             raise no_reservation(reservation)
@@ -75,12 +97,13 @@ class Grants:
             ways=(BY_API,),
             token_digest=digest_of(token),
             person=person,
+            limit=lease.until,
             reservation=reservation,
         )
         if not reserve(self._state, claim, processes=self._processes, lock=self._lock):
             raise ContainerRunning(f"{job} has GPUs already", hint="give every job a name of its own")
         self.given.add(job)
-        return self._grant(claim.wanted, token)
+        return self._grant(claim.wanted, token, claim.limit)
 
     def give_again(self, job: str, process: ProcessId) -> Grant | None:
         """Give a process what it was given before and was not told; None where it was given nothing."""
@@ -94,7 +117,7 @@ class Grants:
                 return None
             token = new_token(job)
             self._state.write_lease(lease.replace(token_digest=digest_of(token)))
-        return self._grant([gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus], token)
+        return self._grant([gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus], token, lease.limit)
 
     def require_free_name(self, job: str, name: str) -> None:
         """Raise ContainerRunning where a job of this name runs: better now than after the wait."""
@@ -126,6 +149,7 @@ class Grants:
         person: int,
         rules: ChoiceRules,
         until: float = 0.0,
+        limit: float = 0.0,
         is_waiting: bool = False,
     ) -> Sequence[GpuLocation]:
         gpus = reserve_by_name(
@@ -139,14 +163,21 @@ class Grants:
             token_digest=digest_of(token),
             person=person,
             until=until,
+            limit=limit,
             is_waiting=is_waiting,
         )
         self.given.add(job)
         return gpus
 
-    def _grant(self, gpus: Sequence[GpuLocation], token: str) -> Grant:
+    def _grant(self, gpus: Sequence[GpuLocation], token: str, limit: float) -> Grant:
         environment = build_environment(gpus, locate_gpus(self._state.host), token)
-        return Grant(numbers=tuple(gpu.number for gpu in gpus), environment=environment)
+        seconds = max(1, round(limit - _now())) if limit else 0
+        return Grant(numbers=tuple(gpu.number for gpu in gpus), environment=environment, seconds=seconds)
+
+
+def _now() -> float:
+    """Return the time in seconds since boot, as leases have it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def job_id(owner: int, name: str) -> str:

@@ -7,7 +7,7 @@ import time
 from amd_gpu_tracker.broker.grants import job_id
 from amd_gpu_tracker.broker.order import as_bits, serve, sort_waiters
 from amd_gpu_tracker.broker.place import Place
-from amd_gpu_tracker.broker.protocol import GRANTED, WAITING, Answer, refusal
+from amd_gpu_tracker.broker.protocol import WAITING, Answer, refusal
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
 from amd_gpu_tracker.waiting.queue import Queue
 from amd_gpu_tracker.waiting.sentences import waiting_for
@@ -196,7 +196,13 @@ class Line:
         ticket = place.ticket
         try:
             grant = self._grants.give(
-                place.job, place.request, ticket.waiter, person=ticket.person, rules=place.rules, is_waiting=True
+                place.job,
+                place.request,
+                ticket.waiter,
+                person=ticket.person,
+                rules=place.rules,
+                seconds=place.seconds,
+                is_waiting=True,
             )
         except (GpusRefused, LockTimeout):
             return False
@@ -211,7 +217,7 @@ class Line:
             self._grants.take_back(place.job)
             client.finish(refusal(WaitOver(f"the job {place.ticket.name} was taken out of the queue")))
             return
-        client.finish(Answer(kind=GRANTED, numbers=grant.numbers, environment=grant.environment))
+        client.finish(grant.answer())
         self._log(f"granted: {_title(place)}: GPUs {list(grant.numbers)}")
 
     def _remove(self, place: Place) -> bool:

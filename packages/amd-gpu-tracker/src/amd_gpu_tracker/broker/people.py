@@ -1,11 +1,13 @@
 """Who may reserve GPUs, how many at once, and among which.
 
-The administrator's words, `alice=1001:gpus=2:groups=notebooks`, `@gpu=44:gpus=2` and `everyone`, name users and groups
-by number as well, because nobody looks up names when GPUs are given.
+The administrator's words, `alice=1001:gpus=2:time=24h:groups=notebooks`, `@gpu=44:gpus=2` and `everyone`, name users
+and groups by number as well, because nobody looks up names when GPUs are given.
 """
 
 from __future__ import annotations
 
+from amd_gpu_tracker.errors import WaitRefused
+from amd_gpu_tracker.waiting.sentences import parse_duration
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -18,6 +20,9 @@ GROUP_SIGN = "@"
 NO_LIMIT = 0
 MOST_GPUS = 1024
 LARGEST_ID = (1 << 32) - 2
+# A year. Days are written as hours, which nobody takes for something else.
+MOST_SECONDS = 366 * 86400
+UNITS = (("h", 3600), ("m", 60), ("s", 1))
 
 
 class NotAllowed(ToolkitError):
@@ -33,12 +38,14 @@ class Permission(Value):
         who: A user's name, `@` and a group's name, or `everyone`.
         number: Number of the user or group; None for everyone.
         gpus: How many GPUs at once; 0 where that is not limited.
+        seconds: For how long each job and reservation may have them; 0 where that is not limited.
         groups: Groups of GPUs among which; () for all GPUs.
     """
 
     who: str
     number: int | None = None
     gpus: int = NO_LIMIT
+    seconds: int = NO_LIMIT
     groups: tuple[str, ...] = ()
 
     @property
@@ -63,8 +70,9 @@ def format_permission(permission: Permission) -> str:
     """Return a permission as one of the administrator's words."""
     number = "" if permission.number is None else f"={permission.number}"
     gpus = f":gpus={permission.gpus}" if permission.gpus else ""
+    time = f":time={format_duration(permission.seconds)}" if permission.seconds else ""
     groups = f":groups={','.join(permission.groups)}" if permission.groups else ""
-    return f"{permission.who}{number}{gpus}{groups}"
+    return f"{permission.who}{number}{gpus}{time}{groups}"
 
 
 def find_permission(permissions: Iterable[Permission], uid: int, gids: Collection[int]) -> Permission | None:
@@ -91,17 +99,41 @@ def is_name(text: str) -> bool:
     return bool(name) and name.isprintable() and not set(" =:,") & set(name)
 
 
-def _generosity(permission: Permission) -> tuple[bool, int, bool]:
-    return permission.gpus == NO_LIMIT, permission.gpus, not permission.groups
+def format_duration(seconds: int) -> str:
+    """Return a duration in the largest unit that says it in whole numbers, as `24h`."""
+    unit, length = next((unit, length) for unit, length in UNITS if not seconds % length)
+    return f"{seconds // length}{unit}"
+
+
+def parse_limit(text: str) -> int:
+    """Return the seconds of `30m`, `24h` or `7d`, 0 for no limit; WaitRefused."""
+    seconds = int(parse_duration(text) or NO_LIMIT)
+    if seconds > MOST_SECONDS:
+        raise WaitRefused(f"{text} is longer than a year", hint="write 30m, 24h or 7d")
+    return seconds
+
+
+def _generosity(permission: Permission) -> tuple[bool, int, bool, int, bool]:
+    gpus, seconds = permission.gpus, permission.seconds
+    return gpus == NO_LIMIT, gpus, seconds == NO_LIMIT, seconds, not permission.groups
 
 
 def _with_limit(permission: Permission, text: str) -> Permission:
     key, _, value = text.partition("=")
     if key == "gpus":
         return permission.replace(gpus=_parse_number(value, MOST_GPUS))
+    if key == "time":
+        return permission.replace(seconds=_parse_duration(value))
     if key == "groups" and all(value.split(",")):
         return permission.replace(groups=tuple(value.split(",")))
-    raise ValueError(f"{text!r} is not gpus=N or groups=GROUP,...")
+    raise ValueError(f"{text!r} is not gpus=N, time=24h or groups=GROUP,...")
+
+
+def _parse_duration(text: str) -> int:
+    try:
+        return parse_limit(text)
+    except WaitRefused as error:
+        raise ValueError(error.message) from None
 
 
 def _parse_number(text: str, largest: int) -> int:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from amd_gpu_tracker.broker.peer import Peer
+    from amd_gpu_tracker.broker.people import Permission
     from amd_gpu_tracker.broker.protocol import Answer
     from amd_gpu_tracker.waiting.ticket import Ticket
     from amdgpu_discovery.choices.rules import ChoiceRules
@@ -39,8 +40,8 @@ class Place:
     """One who waits."""
 
     __slots__ = (
-        *("absent_since", "client", "is_passed_over", "job", "limit", "request", "rules", "said", "said_at", "ticket"),
-        "waiter",
+        *("absent_since", "client", "is_passed_over", "job", "limit", "request", "rules", "said", "said_at", "seconds"),
+        *("ticket", "waiter"),
     )
 
     def __init__(self, ticket: Ticket, job: str) -> None:
@@ -51,6 +52,7 @@ class Place:
         self.rules: ChoiceRules = NO_RULES
         self.request = ""
         self.limit = 0
+        self.seconds = 0
         # Whether it held up nobody when it was looked at last.
         self.is_passed_over = False
         self.said = ""
@@ -58,12 +60,13 @@ class Place:
         self.absent_since = time.monotonic()
         self.waiter = Waiter(number=ticket.number, person=ticket.person, among=as_bits(ticket.among))
 
-    def connect(self, client: Client, request: str, rules: ChoiceRules, limit: int) -> None:
+    def connect(self, client: Client, request: str, rules: ChoiceRules, permission: Permission) -> None:
         """Let a client wait here, for the first time or after it lost its connection."""
         self.client = client
         self.request = request
         self.rules = rules
-        self.limit = limit
+        self.limit = permission.gpus
+        self.seconds = permission.seconds
         self.said = ""
 
     def is_absent(self) -> bool:

@@ -82,6 +82,7 @@ class Answer(Value):
         exit_code: What the client ends with where it is refused.
         numbers: The GPUs that were granted.
         environment: The variables by which a program has them.
+        seconds: For how long at most; 0 where that is not limited.
         people: Users in the message, in which `{1000}` stands for the name of user 1000: only the client looks it up.
     """
 
@@ -91,6 +92,7 @@ class Answer(Value):
     exit_code: int = 0
     numbers: tuple[int, ...] = ()
     environment: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
+    seconds: int = 0
     people: tuple[int, ...] = ()
 
 
@@ -126,7 +128,8 @@ def parse_answer(line: bytes) -> Answer:
     fields["people"] = tuple(uid for uid in fields.get("people", ()) if type(uid) is int)
     answer: Answer = _made(Answer, fields)
     texts = (answer.kind, answer.message, answer.hint, *answer.environment, *answer.environment.values())
-    if not all(type(text) is str for text in texts) or type(answer.exit_code) is not int:
+    numbers = (answer.exit_code, answer.seconds)
+    if not all(type(text) is str for text in texts) or not all(type(number) is int for number in numbers):
         raise ProtocolError("the answer cannot be understood")
     return answer
 

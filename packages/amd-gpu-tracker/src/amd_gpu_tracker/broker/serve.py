@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.desk import Desk
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.listening import take_listener
 from amd_gpu_tracker.broker.server import IDLE_SECONDS, Server
 from amd_gpu_tracker.errors import needs_root
@@ -25,13 +26,16 @@ if TYPE_CHECKING:
 LOCK_SECONDS = 5.0
 
 
-def serve(host: Host, find_terms: FindTerms, *, listen: str = "") -> None:
-    """Serve the clients of a host until nobody needs it; at a path that was named, until a signal ends it."""
+def serve(host: Host, find_terms: FindTerms, *, listen: str = "", grace: float = GRACE_SECONDS) -> None:
+    """Serve the clients of a host until nobody needs it; at a path that was named, until a signal ends it.
+
+    What is ended because its time is over has `grace` seconds between TERM and KILL.
+    """
     if os.geteuid():
         raise needs_root()
     state, processes = State(host), Processes()
     listener = take_listener(listen, os.environ)
-    desk = Desk(state, processes, partial(KernelLock, timeout=LOCK_SECONDS), find_terms, _log)
+    desk = Desk(state, processes, partial(KernelLock, timeout=LOCK_SECONDS), find_terms, _log, grace=grace)
     Server(listener, state, processes, desk, idle_seconds=None if listen else IDLE_SECONDS).run()
 
 

@@ -121,10 +121,11 @@ class Server:
             poll.register(descriptor, select.POLLIN)
         for descriptor, client in self._clients.items():
             poll.register(descriptor, select.POLLIN | (select.POLLOUT if client.has_more else 0))
-        seconds = self._seconds_until_next()
+        seconds, began = self._seconds_until_next(), time.monotonic()
         ready = {descriptor for descriptor, _ in poll.poll(None if seconds is None else int(seconds * 1000) + 1)}
-        if not ready:
-            # Something is due: the end of a reservation, a look, a word to those who wait.
+        if not ready or (seconds is not None and time.monotonic() >= began + seconds):
+            # Something is due: the end of a reservation, a look, a word to those who wait. No stream of requests
+            # puts it off.
             self._desk.is_changed = True
         return ready
 
@@ -139,8 +140,9 @@ class Server:
             due += [now + LOOK_SECONDS] if is_untold else []
             due += [now + ABSENCE_SECONDS] if line.has_absent() else []
             due += [at for at in (line.next_tell(),) if at is not None]
-        if self._desk.view.next_end is not None:
-            due.append(now + self._desk.view.next_end - time.clock_gettime(time.CLOCK_BOOTTIME))
+        if (next_end := self._desk.next_end) is not None:
+            at = now + next_end - time.clock_gettime(time.CLOCK_BOOTTIME)
+            due.append(max(at, now + LOOK_SECONDS) if self._has_trouble else at)
         if self._idle_seconds is not None and not self._is_needed():
             due.append(self._idle_since + self._idle_seconds)
         return max(0.0, min(due) - now) if due else None
@@ -203,7 +205,9 @@ class Server:
                 client.close()
 
     def _is_needed(self) -> bool:
-        return bool(self._clients or len(self._desk.line) or self._desk.view.reservations)
+        is_asked = bool(self._clients or len(self._desk.line) or self._desk.view.reservations)
+        # A container with a limit may be all that is left of a job.
+        return is_asked or self._desk.next_end is not None
 
     def _is_idle(self) -> bool:
         if self._is_needed():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.broker.order import FAIR
-from amd_gpu_tracker.broker.people import NO_LIMIT, NotAllowed, Permission, find_permission
+from amd_gpu_tracker.broker.people import NO_LIMIT, NotAllowed, Permission, find_permission, format_duration
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import select_gpus
@@ -64,3 +64,10 @@ def require_within(permission: Permission, count: int) -> None:
     if permission.gpus != NO_LIMIT and count > permission.gpus:
         most = f"{permission.gpus} GPU{'' if permission.gpus == 1 else 's'}"
         raise NotAllowed(f"you may have {most} at once, and this asks for {count}", hint="ask for fewer")
+
+
+def require_in_time(permission: Permission, seconds: int) -> None:
+    """Raise NotAllowed where somebody asks for GPUs for longer than allowed."""
+    if permission.seconds != NO_LIMIT and seconds > permission.seconds:
+        most = format_duration(permission.seconds)
+        raise NotAllowed(f"you may have GPUs for {most} at most", hint=f"write --for={most}, or less")

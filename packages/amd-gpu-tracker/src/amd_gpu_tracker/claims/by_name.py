@@ -33,11 +33,12 @@ def reserve_by_name(
     token_digest: str = "",
     person: int | None = None,
     until: float = 0.0,
+    limit: float = 0.0,
     is_waiting: bool = False,
 ) -> Sequence[GpuLocation]:
     """Reserve the GPUs of a request for the process `pid`, None for the calling one. Errors as `Tracker.reserve`.
 
-    A container that has the token of this digest is given them. `person` and `until` are as in the lease.
+    A container that has the token of this digest is given them. `person`, `until` and `limit` are as in the lease.
     """
     choice, wanted = find_wanted(state.host, request, rules)
     creator = processes.myself() if pid is None else processes.find(pid)
@@ -52,6 +53,7 @@ def reserve_by_name(
         token_digest=token_digest,
         person=person,
         until=until,
+        limit=limit,
         is_waiting=is_waiting,
         limits=rules.limits,
     )

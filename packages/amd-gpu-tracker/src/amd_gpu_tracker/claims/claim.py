@@ -50,9 +50,10 @@ class Claim(Value):
     token_digest: str = ""
     reservation: str = ""
     reservation_digest: str = ""
-    # Whose it is, and when it ends by itself; as in the lease.
+    # Whose it is, when it ends by itself, and when it is ended; as in the lease.
     person: int | None = None
     until: float = 0.0
+    limit: float = 0.0
     # By which limits a choice judges the health of GPUs; None for the driver's.
     limits: HealthLimits | None = None
     # It is tried again and again, and that is nothing to write down.
@@ -118,6 +119,7 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
         reservation_digest=claim.reservation_digest,
         person=claim.person,
         until=claim.until,
+        limit=claim.limit,
     )
 
 

@@ -114,7 +114,11 @@ def _reserve(state: State, claim: Claim, policy: Policy, processes: Processes) -
         raise refused(state, claim, f"the reservation {claim.reservation} is over")
     if handed_on is not None:
         claim = claim.replace(
-            reservation=handed_on.container_id, reservation_digest=handed_on.token_digest, person=handed_on.person
+            reservation=handed_on.container_id,
+            reservation_digest=handed_on.token_digest,
+            person=handed_on.person,
+            # A container may outlive the job that started it, and its time is that of the job.
+            limit=claim.limit if BY_API in claim.ways else handed_on.limit,
         )
     refuse_unreserved(state, claim, policy, handed_on)
     # Who hands GPUs on is no rival.

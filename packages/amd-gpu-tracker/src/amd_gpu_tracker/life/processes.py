@@ -68,6 +68,11 @@ class Processes:
             pid = int(stat[1])
         return found
 
+    def parents(self) -> dict[ProcessId, int]:
+        """Return every process that is visible and runs, with the id of its parent."""
+        stats = {pid: stat for pid in self.pids() if (stat := self._stat(pid)) and stat[0] not in "ZX"}
+        return {ProcessId(pid=pid, start=int(stat[_START])): int(stat[1]) for pid, stat in stats.items()}
+
     def words(self, pid: int) -> list[str]:
         """Return a process's command line, [] where it cannot be read."""
         words = self._text(pid, "cmdline").split(b"\0")[:-1]

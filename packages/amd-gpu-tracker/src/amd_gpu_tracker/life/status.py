@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.user_leases import read_user_leases
-from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.records.lease import BY_API, boot_offset
 from amd_gpu_tracker.records.matching import NO_ID, match_gpus
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
 from amd_gpu_tracker.records.state import State
@@ -41,6 +41,7 @@ class ContainerUse(Value):
         vram_mb: How much memory of a shared GPU Swarm promised, in MiB; 0 where it promised none.
         user: Uid of the user whose rootless container it is; None for containers of root and for the caller's own.
         person: Uid of the person whose job it is; None where nobody said so.
+        until: When it is ended, or ends by itself, in seconds since 1970 (UTC); None where it has no end.
     """
 
     container_id: str
@@ -52,6 +53,7 @@ class ContainerUse(Value):
     vram_mb: int = 0
     user: int | None = None
     person: int | None = None
+    until: float | None = None
 
 
 class GpuUse(Value):
@@ -233,4 +235,5 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
         vram_mb=lease.vram_mb,
         user=user,
         person=user if lease.person is None else lease.person,
+        until=(lease.limit or lease.until) + boot_offset() if lease.limit or lease.until else None,
     )

@@ -103,6 +103,8 @@ class Lease(Holder):
     until: float = 0.0
     # The unit of systemd that starts such a container again, under another id; "" where an engine does.
     unit: str = ""
+    # When its processes, or the container, are ended, in seconds since boot; 0 for never.
+    limit: float = 0.0
     # Keys of later versions with what they say.
     unknown: tuple[tuple[str, Any], ...] = ()
 
@@ -181,11 +183,11 @@ def _check_text(text: Any, name: str) -> None:
         text.encode("utf-8", "surrogateescape")
 
 
-def _check_person(person: Any, until: Any) -> None:
+def _check_person(person: Any, *times: Any) -> None:
     if type(person) not in (int, type(None)):
         raise ValueError("person is not a number")
-    if type(until) not in (int, float) or not 0 <= until < NEVER:
-        raise ValueError("until is not a time")
+    if not all(type(time) in (int, float) and 0 <= time < NEVER for time in times):
+        raise ValueError("until or limit is not a time")
 
 
 def _checked(fields: dict[str, Any]) -> dict[str, Any]:
@@ -206,7 +208,7 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
         if type(items) is not list or not all(type(item) is str for item in items):
             raise ValueError(f"{name} is not a list of text")
         fields[name] = tuple(items)
-    _check_person(fields.get("person"), fields.get("until", 0))
+    _check_person(fields.get("person"), fields.get("until", 0), fields.get("limit", 0))
     if type(fields.get("vram_mb", 0)) is not int:
         raise ValueError("vram_mb is not a number")
     if type(fields.get("is_privileged", False)) is not bool:

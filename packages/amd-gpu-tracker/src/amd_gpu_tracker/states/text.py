@@ -30,7 +30,7 @@ STATE_STYLES = (
     (SICK, "bold red"),
     (LOST, "bold red"),
 )
-BAR, TREND = "", "Trend"
+BAR, TREND, ENDS = "", "Trend", "Ends in"
 BAR_STYLES = (("", "cyan"),)
 # What a narrow terminal can best do without yields first.
 COLUMNS = (
@@ -47,6 +47,7 @@ COLUMNS = (
     Column(header="Who", least=8),
     Column(header="What", least=8),
     Column(header="Since", yields=4),
+    Column(header=ENDS, yields=8),
 )
 BAR_WIDTH = 8
 # How a bar and its rest are drawn where the terminal has the characters, and where it has not.
@@ -67,7 +68,7 @@ def list_states(
     `blocks` are the two characters of which bars are made, "" for no bars. `trends` are the busy shares of the last
     looks by `GpuState.key`, oldest first.
     """
-    wanted = {BAR: bool(blocks), TREND: trends is not None}
+    wanted = {BAR: bool(blocks), TREND: trends is not None, ENDS: any(_end(gpu) is not None for gpu in states)}
     columns = tuple(column for column in COLUMNS if wanted.get(column.header, True))
     rows = [_cells(gpu, now, blocks, (trends or {}).get(gpu.key, ())) for gpu in states]
     return Listing(columns=columns, rows=tuple(tuple(row[column.header] for column in columns) for row in rows))
@@ -106,7 +107,13 @@ def _cells(gpu: GpuState, now: float, blocks: str, trend: Sequence[int]) -> dict
         "Who": gpu.person or NOTHING,
         "What": _what(gpu),
         "Since": NOTHING if gpu.since is None else format_short_age(now - gpu.since),
+        ENDS: NOTHING if (end := _end(gpu)) is None else format_short_age(end - now),
     }
+
+
+def _end(gpu: GpuState) -> float | None:
+    """Return when the time of who has a GPU is over, None where that has no end."""
+    return gpu.containers[0].until if gpu.containers else None
 
 
 def _number(value: float | None, unit: str) -> str:

@@ -1,0 +1,28 @@
+"""Jobs as they are listed."""
+
+from __future__ import annotations
+
+import json
+
+from amd_ctk.job.listing import RunningJob, format_json, format_queue
+
+NOW = 1_000_000.0
+TRAIN = RunningJob(name="train", person=None, numbers=(0, 1), since=NOW - 125)
+DEBUG = RunningJob(name="debug", person=None, numbers=(4,), since=NOW - 60, until=NOW + 3600)
+
+
+def test_jobs_without_an_end_are_listed_without_that_column():
+    assert format_queue([], [TRAIN], NOW) == (
+        "Person  Name   GPUs  Numbers  For\n-       train  2     0,1      2 min 5 s\n\nNo job waits for GPUs"
+    )
+
+
+def test_it_is_listed_when_the_time_of_a_job_is_over():
+    assert format_queue([], [TRAIN, DEBUG], NOW) == (
+        "Person  Name   GPUs  Numbers  For        Ends in\n"
+        "-       train  2     0,1      2 min 5 s  -\n"
+        "-       debug  1     4        1 min 0 s  1 h 0 min\n"
+        "\n"
+        "No job waits for GPUs"
+    )
+    assert [job["until"] for job in json.loads(format_json([], [TRAIN, DEBUG]))["running"]] == [None, NOW + 3600]

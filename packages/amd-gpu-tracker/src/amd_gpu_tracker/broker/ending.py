@@ -1,0 +1,159 @@
+"""End a job or a container whose time is over: TERM, time to finish, then KILL, and never anything of another user."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from contextlib import suppress
+
+from amd_gpu_tracker.broker.job_processes import belongs_to, find_processes, owner_of
+from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
+from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.life.units import own_unit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease, ProcessId
+
+    Log = Callable[[str], None]
+
+# Between TERM and KILL, as Slurm's KillWait.
+GRACE_SECONDS = 30.0
+# What begins while a job is killed is found in the next round.
+ROUNDS = 20
+ROUND_SECONDS = 0.5
+# How much longer than the grace an engine may take to stop a container.
+ENGINE_SECONDS = 30.0
+SERVICE = "amd-gpu-tracker.service"
+SYSTEMD_RUN = ("systemd-run", "--quiet", "--collect", "--wait")
+ENDS_WITH = ("userdata", "-containers")
+
+
+def end_job(lease: Lease, processes: Processes, log: Log, *, grace: float = GRACE_SECONDS) -> None:
+    """End the processes of a job; those that became another user's are told and left alone."""
+    found = find_processes(lease, processes)
+    # An engine's client hands TERM on to its container, which must not be told twice.
+    termed = _send(found.inside, owner_of(lease), processes, (signal.SIGTERM, signal.SIGCONT))
+    log(f"time is over: {lease.container_id}: TERM to {len(termed)} processes")
+    _wait_for(termed.values(), grace)
+    _close(termed.values())
+    _kill_rest(lease, processes, log, known=found.inside)
+
+
+def end_container(lease: Lease, processes: Processes, log: Log, *, grace: float = GRACE_SECONDS) -> None:
+    """Stop a container through its engine; where that does not stop it, end its first process."""
+    if command := _stopping(lease):
+        log(f"time is over: container {lease.container_id}: {' '.join(command)}")
+        _run([*command, "-t", str(int(grace)), lease.container_id], grace + ENGINE_SECONDS)
+    verdict = judge(lease, processes)
+    init = lease.init or verdict.found_init
+    if verdict.is_alive and init:
+        log(f"time is over: container {lease.container_id}: TERM to its first process, then KILL")
+        _end_first_process(init, processes, grace)
+
+
+def _stopping(lease: Lease) -> tuple[str, ...]:
+    """Return the words that stop a container of an engine, () for one of no engine that can be told to."""
+    if docker_directory(read_of_root(f"{lease.bundle}/config.json"), lease.container_id):
+        return "docker", "stop"
+    # Podman's bundles: <graph root>/overlay-containers/<id>/userdata
+    parts = lease.bundle.split("/")
+    is_podmans = len(parts) > 3 and parts[-1] == ENDS_WITH[0] and parts[-3].endswith(ENDS_WITH[1])
+    # Podman has no daemon, and writes where the service may not, so that systemd has to call it.
+    outside = SYSTEMD_RUN if own_unit() == SERVICE else ()
+    return (*outside, "podman", "stop") if is_podmans else ()
+
+
+def _run(words: Sequence[str], seconds: float) -> None:
+    """Run a program, whatever comes of it: an engine that fails or hangs leaves a container that runs."""
+    import subprocess
+
+    quiet = subprocess.DEVNULL
+    with suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(words, check=False, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds)
+
+
+def _end_first_process(init: ProcessId, processes: Processes, grace: float) -> None:
+    """End the first process of a container, and with it the kernel ends all others in its pid namespace."""
+    opened = _open(init, processes)
+    if opened is None:
+        return
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(opened, signal.SIGTERM)
+        _wait_for([opened], grace)
+        signal.pidfd_send_signal(opened, signal.SIGKILL)
+    os.close(opened)
+
+
+def _kill_rest(lease: Lease, processes: Processes, log: Log, *, known: Iterable[ProcessId]) -> None:
+    owner = owner_of(lease)
+    for _ in range(ROUNDS):
+        found = find_processes(lease, processes, tuple(known))
+        killed = _send(found.inside | found.contained, owner, processes, (signal.SIGKILL,))
+        if not killed:
+            break
+        log(f"time is over: {lease.container_id}: KILL to {len(killed)} processes")
+        _wait_for(killed.values(), ROUND_SECONDS)
+        _close(killed.values())
+    for each in sorted(found.inside, key=lambda each: each.pid):
+        log(f"left alone: process {each.pid} of {lease.container_id}, which is of user {processes.uid(each.pid)}")
+
+
+def _send(
+    targets: Iterable[ProcessId], owner: int, processes: Processes, signals: Iterable[int]
+) -> dict[ProcessId, int]:
+    """Send signals to processes of a user; return those that got them, with pidfds that the caller closes."""
+    sent = {}
+    for each in targets:
+        opened = _open(each, processes)
+        if opened is None:
+            continue
+        # Asked when the pidfd is open, so that it is said of the very process that gets the signal.
+        if belongs_to(each.pid, owner, processes) and _is_sent(opened, signals):
+            sent[each] = opened
+        else:
+            os.close(opened)
+    return sent
+
+
+def _is_sent(opened: int, signals: Iterable[int]) -> bool:
+    try:
+        for number in signals:
+            signal.pidfd_send_signal(opened, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _open(process: ProcessId, processes: Processes) -> int | None:
+    """Return a pidfd of this very process, None where it has ended, also where another one has its id now."""
+    try:
+        opened = os.pidfd_open(process.pid)
+    except OSError:
+        return None
+    if process.pid > 1 and processes.is_running(process):
+        return opened
+    os.close(opened)
+    return None
+
+
+def _wait_for(pidfds: Iterable[int], seconds: float) -> None:
+    """Wait until all of these processes have ended, but no longer than some seconds."""
+    end, left = time.monotonic() + seconds, set(pidfds)
+    poll = select.poll()
+    for each in left:
+        poll.register(each, select.POLLIN)
+    while left and (rest := end - time.monotonic()) > 0:
+        for ended, _ in poll.poll(int(rest * 1000) + 1):
+            poll.unregister(ended)
+            left.discard(ended)
+
+
+def _close(pidfds: Iterable[int]) -> None:
+    for each in pidfds:
+        os.close(each)

@@ -1,0 +1,184 @@
+"""Warn jobs whose time is nearly over, and end those whose time is over; what has no limit is never ended.
+
+Each is done by a process of its own, because neither a job nor an engine may keep the broker from its clients. All
+that is remembered here may be forgotten: a broker that starts again warns once more, and ends what still runs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job
+from amd_gpu_tracker.broker.job_processes import owner_of
+from amd_gpu_tracker.broker.saying import say_to
+from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.reservation import reserve
+from amd_gpu_tracker.records.lease import BY_API, Holder
+from amd_gpu_tracker.waiting.sentences import format_seconds
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.numbering import locate_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from amd_gpu_tracker.broker.line import Log
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.records.state import State
+
+# How long before the end a job is warned; of a job that is shorter than twice this, at the half of its time.
+WARNING_SECONDS = 600.0
+# What could not be ended, as a process that waits for its driver, is tried again after this.
+AGAIN_SECONDS = 60.0
+# A program that reads nothing keeps its warning for no longer.
+SAYING_SECONDS = 5
+
+
+class Endings:
+    """Which jobs were warned, and which are being ended."""
+
+    __slots__ = ("_children", "_ending", "_grace", "_lock", "_log", "_processes", "_state", "_warned")
+
+    def __init__(
+        self, state: State, processes: Processes, lock: Lock, log: Log, *, grace: float = GRACE_SECONDS
+    ) -> None:
+        self._state = state
+        self._processes = processes
+        self._lock = lock
+        self._log = log
+        self._grace = grace
+        # By `_key`: the process that ends something, and when that was seen last, in seconds since boot.
+        self._ending: dict[tuple[str, int], tuple[int, float]] = {}
+        self._children: set[int] = set()
+        self._warned: set[tuple[str, int]] = set()
+
+    def serve(self, leases: Iterable[Lease], now: float) -> None:
+        """Warn and end those of the `leases` whose time it is; `now` is in seconds since boot."""
+        self._collect()
+        limited = self._limited(leases)
+        living = {_key(lease) for lease, _ in limited}
+        self._warned &= living
+        self._ending = {
+            key: (pid, now if pid in self._children else seen)
+            for key, (pid, seen) in self._ending.items()
+            if key in living
+        }
+        for lease, containers in limited:
+            if now >= lease.limit:
+                self._end(lease, containers, now)
+            elif now >= _warned_at(lease) and _key(lease) not in self._warned:
+                self._warn(lease, now)
+
+    def next_time(self, leases: Iterable[Lease]) -> float | None:
+        """Return when something has to be done next, in seconds since boot; None where nothing has a limit."""
+        return min((self._next(lease) for lease, _ in self._limited(leases)), default=None)
+
+    def _next(self, lease: Lease) -> float:
+        key = _key(lease)
+        if key in self._ending:
+            return self._ending[key][1] + AGAIN_SECONDS
+        return lease.limit if key in self._warned else _warned_at(lease)
+
+    def _limited(self, leases: Iterable[Lease]) -> list[tuple[Lease, list[Lease]]]:
+        """Return the leases that are to be ended, each with the containers in it, which are ended with it."""
+        namespace = self._processes.namespace
+        # What has an `until` has no process of its own, and the ids of another pid namespace mean other processes.
+        found = [each for each in leases if each.limit and not each.until and each.namespace == namespace]
+        containers: dict[str, list[Lease]] = {each.token_digest: [] for each in found if each.token_digest}
+        outside: list[Lease] = []
+        for each in found:
+            containers.get(each.reservation_digest, outside).append(each)
+        return [(each, containers.get(each.token_digest, [])) for each in outside]
+
+    def _warn(self, lease: Lease, now: float) -> None:
+        self._warned.add(_key(lease))
+        if BY_API not in lease.ways:
+            return
+        title = lease.container_id.rpartition("/")[2]
+        left = format_seconds(round(lease.limit - now))
+        sentence = f"amd-ctk: the time of job {title} is over in {left}; it then gets SIGTERM, then SIGKILL"
+        self._start(lambda: self._say(lease, sentence), seconds=SAYING_SECONDS)
+        self._log(f"warned: {lease.container_id}: its time is over in {left}")
+
+    def _end(self, lease: Lease, containers: Sequence[Lease], now: float) -> None:
+        _, seen = self._ending.get(_key(lease), (0, -AGAIN_SECONDS))
+        if now >= seen + AGAIN_SECONDS:
+            self._ending[_key(lease)] = (self._start(lambda: self._end_now(lease, containers)), now)
+
+    def _end_now(self, lease: Lease, containers: Sequence[Lease]) -> None:
+        for each in containers:
+            end_container(each, self._processes, self._log, grace=self._grace)
+        if BY_API not in lease.ways:
+            end_container(lease, self._processes, self._log, grace=self._grace)
+            return
+        title = lease.container_id.rpartition("/")[2]
+        sentence = f"amd-ctk: the time of job {title} is over"
+        os.waitpid(_in_child(lambda: self._say(lease, sentence), seconds=SAYING_SECONDS), 0)
+        self._keep(lease)
+        end_job(lease, self._processes, self._log, grace=self._grace)
+
+    def _keep(self, lease: Lease) -> None:
+        """Hold the GPUs of a job as long as this process ends it: its first process may be gone before the others."""
+        gpus = [gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus]
+        claim = Claim(
+            holder=Holder(container_id=f"{lease.container_id}.ending", creator=self._processes.myself()),
+            wanted=gpus,
+            ways=(BY_API,),
+            person=lease.person,
+            reservation=lease.container_id,
+        )
+        with suppress(ToolkitError):
+            reserve(self._state, claim, processes=self._processes, lock=self._lock)
+
+    def _say(self, lease: Lease, sentence: str) -> None:
+        say_to(lease.creator, owner_of(lease), sentence, self._processes)
+
+    def _start(self, act: Callable[[], object], *, seconds: int = 0) -> int:
+        pid = _in_child(act, seconds=seconds)
+        self._children.add(pid)
+        return pid
+
+    def _collect(self) -> None:
+        """Collect the processes that have ended."""
+        for pid in list(self._children):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self._children.discard(pid)
+
+
+def _key(lease: Lease) -> tuple[str, int]:
+    return lease.container_id, lease.creator.start
+
+
+def _warned_at(lease: Lease) -> float:
+    began = lease.since - lease.boot_offset
+    return lease.limit - min(WARNING_SECONDS, (lease.limit - began) / 2)
+
+
+def _in_child(act: Callable[[], object], *, seconds: int = 0) -> int:
+    """Do something in a process of its own, for `seconds` at most where they are given, and return its id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        signal.alarm(seconds)
+        _close_others(sys.stderr.fileno())
+        act()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def _close_others(log: int) -> None:
+    """Close everything but the log, so that nobody's connection stays open because of this process."""
+    os.closerange(3, log)
+    os.closerange(max(3, log + 1), os.sysconf("SC_OPEN_MAX"))

@@ -1,0 +1,92 @@
+"""The processes of a job: its first one, what descends from it, and what has its token, also after its parent ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from amd_gpu_tracker.claims.handover import digest_of
+from amd_gpu_tracker.records.lease import TOKEN
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease, ProcessId
+
+# Of linux/nsfs.h: the user who made a user namespace.
+NS_GET_OWNER_UID = 0xB704
+UID_BYTES = 4
+
+
+class Found(Value):
+    """The processes of a job.
+
+    Attributes:
+        inside: Its first process and what descends from it, and what has its token in the same pid namespace.
+        contained: What has its token in another pid namespace, as the containers of a rootless engine.
+    """
+
+    inside: frozenset[ProcessId]
+    contained: frozenset[ProcessId]
+
+
+def find_processes(lease: Lease, processes: Processes, known: Collection[ProcessId] = ()) -> Found:
+    """Return the processes of a job that run; what descends from those `known` before counts as the job's, too."""
+    parents = processes.parents()
+    inside = _descendants({lease.creator, *known} & parents.keys(), parents)
+    owner = owner_of(lease)
+    marked = {each for each in parents if each not in inside and _has_token(each.pid, lease, owner, processes)}
+    contained = {each for each in marked if len(processes.ids_inside(each.pid)) > 1}
+    # Containers of root's engines have leases of their own.
+    return Found(inside=frozenset(inside | (marked - contained)), contained=frozenset(contained if owner else ()))
+
+
+def owner_of(lease: Lease) -> int:
+    """Return whose processes a job has: names of users' jobs begin with their number."""
+    owner, is_users, _ = lease.container_id.partition("/")
+    return int(owner) if is_users and owner.isdecimal() else 0
+
+
+def belongs_to(pid: int, owner: int, processes: Processes) -> bool:
+    """Return whether a process is a user's: by its real user, or because it runs in that user's user namespace."""
+    if processes.uid(pid) == owner:
+        return True
+    is_outside = processes.link(pid, "ns/user") == processes.link("self", "ns/user")
+    return not is_outside and _maker_of_namespace(pid, processes) == owner
+
+
+def _descendants(roots: Collection[ProcessId], parents: dict[ProcessId, int]) -> set[ProcessId]:
+    """Return some processes and what descends from them; who is older than a parent is the child of an earlier one."""
+    children: dict[int, list[ProcessId]] = {}
+    for each, above in parents.items():
+        children.setdefault(above, []).append(each)
+    found, left = set(roots), list(roots)
+    while left:
+        parent = left.pop()
+        more = [each for each in children.get(parent.pid, ()) if each.start >= parent.start and each not in found]
+        found.update(more)
+        left += more
+    return found
+
+
+def _has_token(pid: int, lease: Lease, owner: int, processes: Processes) -> bool:
+    if not lease.token_digest or not belongs_to(pid, owner, processes):
+        return False
+    token = processes.variable(pid, TOKEN)
+    return bool(token) and digest_of(token) == lease.token_digest
+
+
+def _maker_of_namespace(pid: int, processes: Processes) -> int:
+    try:
+        opened = os.open(f"{processes.directory}/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        return int.from_bytes(fcntl.ioctl(opened, NS_GET_OWNER_UID, bytes(UID_BYTES)), "little")
+    except OSError:
+        return -1
+    finally:
+        os.close(opened)

@@ -1,0 +1,52 @@
+"""Say something on the standard error of another process, as that process could say it itself."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+
+from amd_gpu_tracker.records.plain_text import one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import ProcessId
+
+# Of asm-generic/unistd.h, the same on every architecture.
+PIDFD_GETFD = 438
+STANDARD_ERROR = 2
+
+
+def say_to(process: ProcessId, owner: int, sentence: str, processes: Processes) -> bool:
+    """Write a sentence to the standard error of a user's process; False where that takes nothing now.
+
+    It is the process's own open file, with the rights with which it was opened: who points it at a file that only root
+    may write gets nothing written there.
+    """
+    try:
+        opened = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        if not processes.is_running(process) or processes.uid(process.pid) != owner:
+            return False
+        return _say(ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, opened, STANDARD_ERROR, 0), sentence)
+    finally:
+        os.close(opened)
+
+
+def _say(stream: int, sentence: str) -> bool:
+    if stream < 0:
+        return False
+    poll = select.poll()
+    poll.register(stream, select.POLLOUT)
+    # A pipe that is full takes nothing, and is not waited for.
+    if not any(events & select.POLLOUT for _, events in poll.poll(0)):
+        return False
+    # A program may have the terminal in raw mode, where a new line does not begin at the left.
+    end = "\r\n" if os.isatty(stream) else "\n"
+    try:
+        return os.write(stream, f"{one_line(sentence)}{end}".encode()) > 0
+    except OSError:
+        return False

@@ -1,0 +1,152 @@
+"""A job whose time is over is warned and ended with all that it began, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+from amd_gpu_tracker.broker.protocol import RESERVE, Request
+from amd_gpu_tracker.claims.container import StartingContainer, claim_container
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.numbering import locate_gpus
+from support.shared_host import ALICE, BOB, run, users, wait_until
+
+WARNING = r"amd-ctk: the time of job train is over in \d s; it then gets SIGTERM, then SIGKILL"
+OVER = "amd-ctk: the time of job train is over"
+SLEEP = ("sleep", "600")
+# Prints its id when TERM does nothing to it any more.
+STUBBORN = "trap '' TERM; echo $$; while :; do sleep 1; done"
+
+
+def is_there(pid: int) -> bool:
+    return Processes().find(pid) is not None
+
+
+def test_a_job_is_warned_and_then_ended_by_term(host, broker, person):
+    broker.say("fifo", "everyone:time=2s")
+    alice = person(ALICE, run("train", "0"), command=SLEEP)
+
+    assert alice.line() == "got (0,)"
+    assert re.fullmatch(WARNING, alice.line())
+    assert alice.line() == OVER
+    assert alice.ended_by() == signal.SIGTERM
+    wait_until(lambda: users(host) == {})
+
+
+def test_a_job_that_ignores_term_is_killed(broker, person):
+    broker.say("fifo", "everyone:time=1s")
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", STUBBORN))
+
+    assert alice.ended_by() == signal.SIGKILL
+
+
+def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, person):
+    broker.say("fifo", "alice=40001:time=2s", "everyone")
+    # A daemon: it has a session of its own, and its parent is gone.
+    daemon = f'setsid sh -c "{STUBBORN.replace("$", chr(92) + "$")}" & sleep 600'
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", f"(({daemon}) &); exec sleep 600"))
+    assert alice.line() == "got (0,)"
+    left = int(alice.line())
+    bob = person(BOB, run("next", "0"))
+    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+
+    assert bob.line() == "got (0,)"
+
+    assert not is_there(left)
+
+
+def test_a_job_without_a_limit_is_never_ended(broker, person):
+    broker.say("fifo", "alice=40001:time=1s", "everyone")
+    alice = person(ALICE, run("train", "0"), command=SLEEP)
+    bob = person(BOB, run("train", "1"), command=SLEEP)
+    assert bob.line() == "got (1,)"
+
+    assert alice.ended_by() == signal.SIGTERM
+
+    assert is_there(bob.pid)
+    assert [line for line in broker.lines() if "40002/train" in line] == []
+
+
+def test_a_process_that_became_another_users_is_left_alone_and_told(broker, person):
+    broker.say("fifo", "alice=40001:time=2s")
+    started = "setpriv --reuid=40002 --clear-groups sleep 600 & echo $!; wait"
+    sudo = person(0, run("train", "0", behind=ALICE), command=("sh", "-c", started))
+    assert sudo.line() == "got (0,)"
+    left = int(sudo.line())
+    try:
+        assert sudo.ended_by() == signal.SIGTERM
+        told = f"left alone: process {left} of train, which is of user 40002"
+        wait_until(lambda: told in broker.lines())
+        assert is_there(left)
+    finally:
+        os.kill(left, signal.SIGKILL)
+
+
+def test_a_job_in_a_reservation_ends_with_it(host, person):
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=2)).line()
+    alice = person(ALICE, run("train", "", reservation="debug"), command=SLEEP)
+
+    assert alice.line() == "got (0,)"
+    assert re.fullmatch(WARNING, alice.line())
+    assert alice.ended_by() == signal.SIGTERM
+    wait_until(lambda: users(host) == {})
+
+
+def test_a_limit_that_passes_while_there_is_no_broker_is_kept_by_the_next(broker, person):
+    broker.say("fifo", "everyone:time=1s")
+    alice = person(ALICE, run("train", "0"), command=SLEEP)
+    alice.line()
+    broker.kill()
+    over = time.monotonic() + 1.5
+    wait_until(lambda: time.monotonic() > over)
+    assert is_there(alice.pid)
+
+    broker.start()
+
+    assert alice.ended_by() == signal.SIGTERM
+
+
+def test_a_container_that_outlives_its_job_has_the_limit_of_the_job(host, broker, person):
+    broker.say("fifo", "alice=40001:time=4s")
+    started = person(0, run("train", "0", behind=ALICE), command=("sh", "-c", "echo begun; exec sleep 600"))
+    assert [started.line(), started.line()] == ["got (0,)", "begun"]
+    spec = {"process": {"env": [f"AMD_CTK_RESERVATION={Processes().variable(started.pid, 'AMD_CTK_RESERVATION')}"]}}
+    claim = claim_container(
+        host, StartingContainer(container_id="c1", spec=spec, bundle="/b"), granted=locate_gpus(host)[:1]
+    )
+    assert claim.reserve()
+    state = State(host)
+    job, container = (state.read_lease(state.lease_path(("", name))) for name in ("train", "c1"))
+    assert container.limit == job.limit
+    first = subprocess.Popen(SLEEP)
+    started.close()
+
+    state.write_lease(container.replace(init=Processes().find(first.pid)))
+
+    assert first.wait(90) == -signal.SIGTERM
+
+
+def test_nobody_reserves_for_longer_than_allowed(broker, person):
+    broker.say("fifo", "everyone:time=1h")
+
+    asked = Request(verb=RESERVE, name="debug", gpus="0", seconds=3601)
+
+    assert person(ALICE, asked).line() == "3: you may have GPUs for 1h at most (write --for=1h, or less)"
+    assert person(ALICE, asked.replace(seconds=3600)).line() == "got (0,)"
+
+
+def test_everybody_sees_when_a_job_ends(host, broker, person):
+    broker.say("fifo", "alice=40001:time=1h", "everyone")
+    before = time.time()
+    person(ALICE, run("a", "0")).line()
+    person(BOB, run("b", "1")).line()
+
+    limited, free = (gpu.containers[0].until for gpu in Tracker(host).status().gpus[:2])
+
+    assert before + 3590 < limited < time.time() + 3610
+    assert free is None
