@@ -14,6 +14,7 @@ from support.busybox import build_rootfs, pack
 from support.docker import Docker
 from support.engines_page import EngineAnswers
 from support.installed import engine_program, our_program, require_root
+from support.one_failure import pytest_runtest_makereport  # noqa: F401 - pytest finds its hook here
 
 
 @pytest.fixture(scope="session")

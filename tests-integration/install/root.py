@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from support.debootstrap import bootstrap
+from support.debootstrap import bootstrap, without_time_limit
 
 KEPT_IN = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "amd-container-toolkit" / "systems"
 # Python is for our packages to ask for; it is fetched because tests have no network.
@@ -34,6 +34,7 @@ exec chroot "$0" "$@"
 """
 
 
+@without_time_limit()
 def build_root(suite: str) -> Path:
     """Return a root file system of a Debian release with PROGRAMS; it must not be written to."""
     root = KEPT_IN / suite
@@ -47,6 +48,7 @@ def build_root(suite: str) -> Path:
     return root
 
 
+@without_time_limit()
 def fetch_newer_python(suite: str) -> Path:
     """Return a directory with the debs that bring a release the python3 of the next one."""
     directory, done = KEPT_IN / f"python-for-{suite}", KEPT_IN / f"python-for-{suite}.done"

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from support.docker import EngineError
 
@@ -94,6 +95,9 @@ exec chroot . /bin/sh -c 'umount -l /old; : >/run/box-is-up; exec </dev/null >/d
 )
 
 
+B = TypeVar("B", bound="Box")
+
+
 class Box:
     """Use it as a context: `with Box("/", directory, spec) as box: box("ls", "/dev/dri")`."""
 
@@ -121,7 +125,20 @@ class Box:
         self._started: list[subprocess.Popen[bytes]] = []
         self._pid = 0
 
-    def __enter__(self) -> Box:
+    def __enter__(self: B) -> B:
+        try:
+            self._boot()
+            self.prepare()
+        except BaseException:
+            # A test whose time is over, too.
+            self.__exit__()
+            raise
+        return self
+
+    def prepare(self) -> None:
+        """Make of a box that is up what a kind of box is; one that fails here is taken down."""
+
+    def _boot(self) -> None:
         # There already where a box is the next boot of an earlier one.
         self.share.mkdir(parents=True, exist_ok=True)
         self._scratch.mkdir(exist_ok=True)
@@ -132,7 +149,6 @@ class Box:
                 [*unshare, "sh", "-c", INIT, "box", *self._words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         self._pid = self._wait_for_init()
-        return self
 
     def __exit__(self, *_: object) -> None:
         # The first process of a pid namespace takes all others with it.

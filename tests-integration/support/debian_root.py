@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from support.debootstrap import bootstrap
+from support.debootstrap import LONGEST_INSTALLATION, bootstrap, without_time_limit
 
 PACKAGES = (
     *("docker.io", "containerd", "runc", "crun", "podman", "conmon", "netavark", "uidmap"),
@@ -28,8 +28,6 @@ OLDER_SUITES = ("bookworm",)
 TOOLS = ("docker-compose", "docker-buildx", "buildah", "nodejs")
 # What a machine with rpms has: dnf itself, what it checks signatures with, and an engine.
 DNF = ("podman", "crun", "conmon", "netavark", "python3", "dnf", "rpm", "gpg")
-# In seconds.
-LONGEST_INSTALLATION = 600
 
 
 def debian_root(suite: str) -> Path:
@@ -52,6 +50,7 @@ def dnf_root() -> Path:
     return make_root("dnf-trixie", "trixie", *DNF)
 
 
+@without_time_limit()
 def make_root(name: str, suite: str, *packages: str) -> Path:
     """Return a root file system of a release with these packages; `name` is its own among all that are kept."""
     root = root_cache() / name

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from support.installed import engine_program
@@ -13,18 +16,34 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Debian's scripts for a release are all the same link; older debootstraps do not have that of the newest.
 SCRIPTS = Path("/usr/share/debootstrap/scripts")
 ANY_SCRIPT = SCRIPTS / "sid"
+# It mounts /proc in what it makes. Where it is cut off, the mount ends with it, and it with who called it.
+OF_ITS_OWN = ("unshare", "--mount-proc", "--pid", "--fork", "--kill-child=SIGKILL")
+# In seconds; what a busy machine and a slow archive may take.
+LONGEST_INSTALLATION = 3600
 
 
+@contextmanager
+def without_time_limit() -> Iterator[None]:
+    """Let the clock of pytest-timeout stand: the first test that needs a root makes it for all."""
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left)
+
+
+@without_time_limit()
 def bootstrap(suite: str, root: Path, *packages: str) -> None:
     """Make the smallest system of a release and these packages; it finds the network as this machine does."""
     script = SCRIPTS / suite
     include = [f"--include={','.join(packages)}"] if packages else []
     words = ["--variant=minbase", *include, f"--keyring={KEYRING}", suite, os.fspath(root), archive()]
     made = subprocess.run(
-        [engine_program("debootstrap"), *words, script if script.exists() else ANY_SCRIPT],
+        [*OF_ITS_OWN, engine_program("debootstrap"), *words, script if script.exists() else ANY_SCRIPT],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        timeout=LONGEST_INSTALLATION,
         check=False,
     )
     assert made.returncode == 0, made.stdout[-3000:]

@@ -76,8 +76,8 @@ class SlurmBox(Box):
         # What amd-ctk printed for it.
         self.gres = ""
 
-    def __enter__(self) -> SlurmBox:
-        super().__enter__()
+    def prepare(self) -> None:
+        """Make it a node with the toolkit, and a bundle of each user."""
         self("hostname", f"n{self.number}")
         self("ip", "address", "add", f"{self.address}/32", "dev", "lo")
         add_user(self)
@@ -86,7 +86,6 @@ class SlurmBox(Box):
         self._make_bundle(BUNDLE, "runc spec")
         self._make_bundle(BUNDLE_OF_USER, "runc spec --rootless", {"containerID": 0, "hostID": 1100, "size": 1})
         self("chown", "-R", f"{USER}:", BUNDLE_OF_USER)
-        return self
 
     def __exit__(self, *words: object) -> None:
         super().__exit__(*words)

@@ -53,8 +53,8 @@ class TrackedBox(Box):
         super().__init__(str(root), directory, nodes_of(spec), hardware=host.root)
         self._debs = debs
 
-    def __enter__(self) -> TrackedBox:
-        super().__enter__()
+    def prepare(self) -> None:
+        """Install the toolkit and enable the tracker."""
         # What is in the share outlives the box, as a disk outlives a boot.
         self("mkdir", "-p", "/box/state", STATE)
         self("mount", "--bind", "/box/state", STATE)
@@ -62,7 +62,6 @@ class TrackedBox(Box):
         install_toolkit(self, self._debs)
         self.tracker("enable")
         self("amd-ctk", "cdi", "generate")
-        return self
 
     def tracker(self, *words: str) -> str:
         """Run `amd-ctk gpu-tracker` as root and return what it prints, also where not all was done."""
