@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,31 @@ def test_with_cdi_off_docker_makes_a_variable_of_gpus(write_daemon_json, amd_ctk
     found = translate_gpus(Container(engine="docker", gpus=("all",)), made).container
 
     assert (found.variables, found.devices) == (["AMD_VISIBLE_DEVICES=all"], ())
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "is_read"),
+    [
+        ("docker", (28, 5), False),
+        ("podman", (5, 8), False),
+        # Of later ones, of others, and of an engine that is not known, nobody knows.
+        ("docker", (29, 3), True),
+        ("nerdctl", (2, 1), True),
+        ("docker", (), True),
+    ],
+)
+def test_a_spec_that_is_too_new_for_the_engine_gives_no_gpu(host, amd_ctk, monkeypatch, engine, version, is_read):
+    made = host()
+    amd_ctk("cdi", "generate")
+    spec = Path(made.path("/etc/cdi/amd.json"))
+    spec.write_text(json.dumps({**json.loads(spec.read_text()), "cdiVersion": "1.1.0"}), encoding="utf-8")
+    monkeypatch.setattr(engine_view, "find_version", lambda *_: version)
+
+    built = build_spec(Container(engine=engine, devices=("amd.com/gpu=0",)), made)
+
+    refusal = (
+        f"--device amd.com/gpu=0: the engine leaves {spec} out, which has version 1.1.0 of CDI"
+        " ('amd-ctk doctor' prints the command that writes one that it reads)"
+    )
+    assert [str(error) for error in built.refusals] == [refusal] * (not is_read)
+    assert bool(built.spec["linux"]["devices"]) is is_read

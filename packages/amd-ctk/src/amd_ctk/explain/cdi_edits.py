@@ -5,6 +5,7 @@ from __future__ import annotations
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC, read_spec_files, resolve_devices
 from amd_ctk.explain.host_nodes import EVERY_ACCESS, find_nodes
 from amd_device_spec.cdi_text import BrokenText, parse_spec
+from amd_device_spec.cdi_version import VERSIONS
 from amd_gpu_tracker.claims.hook_entries import is_check_hook, is_claim_hook
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.plain_files import read_plain_file
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
+    from amd_ctk.cdi.engine_devices import SpecFile
     from amdgpu_discovery.host import Host
 
 # Of a node in a spec.
@@ -36,9 +38,18 @@ def is_cdi_name(asked: str) -> bool:
     return bool(equals and name) and not asked.startswith("/") and kind.count("/") == 1
 
 
-def find_cdi_edits(asked: str, host: Host) -> CdiEdits:
-    """Return what the device of a qualified name adds; ToolkitError where no engine finds the name."""
-    device = next((device for device in resolve_devices(read_spec_files(host)) if device.name == asked), None)
+def find_cdi_edits(asked: str, host: Host, *, latest: str = "") -> CdiEdits:
+    """Return what the device of a qualified name adds; ToolkitError where the engine does not find the name.
+
+    `latest` is the latest version of a spec that the engine reads, "" where that is not known.
+    """
+    directories = read_spec_files(host)
+    read = [[file for file in files if not _is_later(file, latest)] for files in directories]
+    device = next((device for device in resolve_devices(read) if device.name == asked), None)
+    later = next((file for files in directories for file in files if asked in file.names), None)
+    if device is None and later:
+        message = f"--device {asked}: the engine leaves {later.path} out, which has version {later.version} of CDI"
+        raise ToolkitError(message, hint="'amd-ctk doctor' prints the command that writes one that it reads")
     if device is None:
         message = f"--device {asked}: no CDI spec of this host has this device"
         raise ToolkitError(message, hint="'amd-ctk cdi list' shows those of AMD")
@@ -46,6 +57,11 @@ def find_cdi_edits(asked: str, host: Host) -> CdiEdits:
         message = f"--device {asked}: no engine can resolve this name, which {' and '.join(device.paths)} define"
         raise ToolkitError(message, hint="remove one of these files")
     return _read_edits(device.paths[-1], asked.partition("=")[2], host)
+
+
+def _is_later(file: SpecFile, latest: str) -> bool:
+    known = latest and file.version in VERSIONS
+    return bool(known and VERSIONS.index(file.version) > VERSIONS.index(latest))
 
 
 def _read_edits(path: str, name: str, host: Host) -> CdiEdits:

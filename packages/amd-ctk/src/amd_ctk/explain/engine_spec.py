@@ -9,7 +9,7 @@ import re
 
 from amd_ctk.explain.cdi_edits import CdiEdits, find_cdi_edits, is_cdi_name
 from amd_ctk.explain.container import PODMAN
-from amd_ctk.explain.engine_view import find_cdi_refusal, find_version
+from amd_ctk.explain.engine_view import find_cdi_refusal, find_latest_cdi, find_version
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, parse_mapping
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import ToolkitError
@@ -159,9 +159,10 @@ def _find_cdi(container: Container, host: Host) -> tuple[list[CdiEdits], list[To
     refusal = find_cdi_refusal(container.engine, host) if names else None
     if refusal:
         return [], [refusal]
+    latest = find_latest_cdi(container.engine, host) if names else ""
     for asked in names:
         try:
-            found.append(find_cdi_edits(asked, host))
+            found.append(find_cdi_edits(asked, host, latest=latest))
         except ToolkitError as error:
             refusals.append(error)
     return found, refusals

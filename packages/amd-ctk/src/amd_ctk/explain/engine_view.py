@@ -9,6 +9,7 @@ from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.explain.container import DOCKER, PODMAN, Container
 from amd_ctk.explain.running import ask_engine
+from amd_device_spec.cdi_version import latest_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -114,6 +115,12 @@ def find_cdi_refusal(engine: str, host: Host) -> ToolkitError | None:
     return ToolkitError(
         "Docker's CDI is off", hint="run 'sudo amd-ctk runtime configure --cdi' and 'sudo systemctl restart docker'"
     )
+
+
+def find_latest_cdi(engine: str, host: Host) -> str:
+    """Return the latest version of CDI specs that the engine of this machine reads, "" where that is not known."""
+    version = find_version(engine, host)
+    return latest_version(engine.capitalize(), version) if version else ""
 
 
 def _read_cdi_setting(engine: Engine, host: Host) -> bool | None:
