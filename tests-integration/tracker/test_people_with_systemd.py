@@ -93,14 +93,14 @@ def test_a_service_that_is_killed_thirty_times_answers_every_time(system):
 
 
 def test_a_job_whose_time_is_over_is_warned_and_ended(system):
-    as_root(system, "users allow alice --gpus=6 --time=4s")
+    as_root(system, "users allow alice --gpus=6 --time=8s")
 
     said = as_user(system, "alice", "run --gpus=0 --name=short -- sh -c 'trap \"\" TERM; sleep 600' 2>&1", check=False)
 
     as_root(system, "users deny alice")
     over = "amd-ctk: the time of job short is over"
     warning = rf"{over} in \d s; it then gets SIGTERM, then SIGKILL"
-    assert re.fullmatch(rf"GPU 0 for at most 4 s\n{warning}\n{over}\nKilled\n", said)
+    assert re.fullmatch(rf"GPU 0 for at most 8 s\n{warning}\n{over}\nKilled\n", said)
     assert system.run("pgrep -x -U alice sleep", check=False) == ""
 
 

@@ -28,7 +28,7 @@ def is_there(pid: int) -> bool:
 
 
 def test_a_job_is_warned_and_then_ended_by_term(host, broker, person):
-    broker.say("fifo", "everyone:time=2s")
+    broker.say("fifo", "everyone:time=6s")
     alice = person(ALICE, run("train", "0"), command=SLEEP)
 
     assert alice.line() == "got (0,)"
@@ -39,14 +39,14 @@ def test_a_job_is_warned_and_then_ended_by_term(host, broker, person):
 
 
 def test_a_job_that_ignores_term_is_killed(broker, person):
-    broker.say("fifo", "everyone:time=1s")
+    broker.say("fifo", "everyone:time=4s")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", STUBBORN))
 
     assert alice.ended_by() == signal.SIGKILL
 
 
 def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, person):
-    broker.say("fifo", "alice=40001:time=2s", "everyone")
+    broker.say("fifo", "alice=40001:time=6s", "everyone")
     # A daemon: it has a session of its own, and its parent is gone.
     daemon = f'setsid sh -c "{STUBBORN.replace("$", chr(92) + "$")}" & sleep 600'
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", f"(({daemon}) &); exec sleep 600"))
@@ -73,7 +73,7 @@ def test_a_job_without_a_limit_is_never_ended(broker, person):
 
 
 def test_a_process_that_became_another_users_is_left_alone_and_told(broker, person):
-    broker.say("fifo", "alice=40001:time=2s")
+    broker.say("fifo", "alice=40001:time=6s")
     started = "setpriv --reuid=40002 --clear-groups sleep 600 & echo $!; wait"
     sudo = person(0, run("train", "0", behind=ALICE), command=("sh", "-c", started))
     assert sudo.line() == "got (0,)"
@@ -88,7 +88,7 @@ def test_a_process_that_became_another_users_is_left_alone_and_told(broker, pers
 
 
 def test_a_job_in_a_reservation_ends_with_it(host, person):
-    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=2)).line()
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=6)).line()
     alice = person(ALICE, run("train", "", reservation="debug"), command=SLEEP)
 
     assert alice.line() == "got (0,)"
@@ -98,11 +98,11 @@ def test_a_job_in_a_reservation_ends_with_it(host, person):
 
 
 def test_a_limit_that_passes_while_there_is_no_broker_is_kept_by_the_next(broker, person):
-    broker.say("fifo", "everyone:time=1s")
+    broker.say("fifo", "everyone:time=4s")
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     alice.line()
     broker.kill()
-    over = time.monotonic() + 1.5
+    over = time.monotonic() + 4.5
     wait_until(lambda: time.monotonic() > over)
     assert is_there(alice.pid)
 
@@ -112,7 +112,7 @@ def test_a_limit_that_passes_while_there_is_no_broker_is_kept_by_the_next(broker
 
 
 def test_a_container_that_outlives_its_job_has_the_limit_of_the_job(host, broker, person):
-    broker.say("fifo", "alice=40001:time=4s")
+    broker.say("fifo", "alice=40001:time=8s")
     started = person(0, run("train", "0", behind=ALICE), command=("sh", "-c", "echo begun; exec sleep 600"))
     assert [started.line(), started.line()] == ["got (0,)", "begun"]
     spec = {"process": {"env": [f"AMD_CTK_RESERVATION={Processes().variable(started.pid, 'AMD_CTK_RESERVATION')}"]}}
