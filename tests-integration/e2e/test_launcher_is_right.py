@@ -66,7 +66,7 @@ class Bench:
                 {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"},
             ],
             "linux": {
-                "cgroupsPath": f"/amd-launcher-{directory.name}",
+                "cgroupsPath": f"/amd-launcher-{os.getpid()}",
                 "namespaces": [{"type": "pid"}, {"type": "mount"}],
             },
         }
