@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from importlib.resources import files
 from pathlib import Path
 
@@ -366,6 +367,52 @@ def test_a_privileged_container_gets_every_gpu(host, amd_ctk, runtime):
     rows = [line.split() for line in answer.stdout.splitlines() if "/dev/dri/renderD" in line]
     assert [(row[0], row[3]) for row in rows] == [("3", "0"), ("2", "1"), ("0", "2"), ("1", "3")]
     assert "note: a privileged container can use every GPU of the host, whatever it asks for" in answer.stdout
+
+
+def test_a_privileged_container_that_names_a_gpu_lists_each_once(host, amd_ctk):
+    host()
+    words = (
+        "docker",
+        "run",
+        "--privileged",
+        "--runtime=/usr/bin/amd-container-runtime",
+        "-e",
+        "AMD_VISIBLE_DEVICES=1",
+        "i",
+    )
+
+    answer = amd_ctk("explain", *words, PATH="/nowhere")
+
+    assert [line.split()[0] for line in answer.stdout.splitlines() if "/dev/dri/" in line] == ["3", "2", "0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        # There is no device cgroup without root.
+        (
+            "podman run --device=amd.com/gpu=1 --group-add=keep-groups",
+            "rocm-smi inside lists 4 GPUs, and 1 can be used",
+        ),
+        (
+            "docker run --device=/dev/kfd --device=/dev/dri/renderD128 --device-cgroup-rule='c 226:129 rw'",
+            "rocm-smi inside lists 2 GPUs, and 1 can be used",
+        ),
+        ("podman run --device=amd.com/gpu=1", None),
+        ("docker run --device=/dev/kfd --device=/dev/dri/renderD128 --device-cgroup-rule='c 226:129 r'", None),
+        ("docker run --privileged", None),
+        ("docker run", None),
+        # Why none can be used is said already.
+        ("docker run --device=/dev/dri", None),
+    ],
+)
+def test_it_says_where_rocm_smi_lists_gpus_that_the_container_cannot_open(host, amd_ctk, words, note):
+    host()
+    amd_ctk("cdi", "generate")
+
+    answer = amd_ctk("explain", "--", *shlex.split(words), "img", PATH="/nowhere")
+
+    assert [line for line in answer.stdout.splitlines() if "rocm-smi" in line] == ([f"note: {note}"] if note else [])
 
 
 def test_a_privileged_container_of_another_user_is_judged_too(host, amd_ctk):

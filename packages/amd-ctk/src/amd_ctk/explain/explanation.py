@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import find_runtime, translate_gpus
 from amd_ctk.explain.plan import Plan, check_image, find_given, preview_start
-from amd_ctk.explain.usable import UsableGpus, find_usable, with_host_nodes
+from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, with_host_nodes
 from amd_ctk.explain.variables import Line, describe_variables
 from amd_ctk.explain.visible_inside import look_inside
 from amd_device_spec.choice_grant import choice_rules
@@ -68,7 +68,8 @@ def explain_container(container: Container, host: Host) -> Explanation:
         problems += [f"{VISIBLE_DEVICES} is not read: {view.problem}"] if view.problem and _asks(container) else []
     # The engine looks at devices before it calls the runtime.
     plan = explanation.plan.replace(refusals=(*translated.refusals, *built.refusals, *explanation.plan.refusals))
-    notes = [*translated.notes, *explanation.notes, *_notes_of(container, explanation)]
+    listed = [] if plan.refusals else find_listed(plan, container, _locate(host))
+    notes = [*translated.notes, *explanation.notes, *_notes_of(container, explanation, listed)]
     lacks_gpus = not explanation.usable and (_asks(container) or bool(container.gpus) or bool(explanation.plan.gpus))
     return explanation.replace(
         plan=plan, notes=tuple(notes), problems=(*problems, *explanation.problems), lacks_gpus=lacks_gpus
@@ -169,8 +170,11 @@ def _notes_of_health(host: Host, gpus: Sequence[GpuLocation]) -> list[str]:
     return [f"GPU {number} is {of.verdict}: {'; '.join(of.reasons)}" for number, of in found if of.verdict]
 
 
-def _notes_of(container: Container, explanation: Explanation) -> list[str]:
+def _notes_of(container: Container, explanation: Explanation, listed: Sequence[GpuLocation]) -> list[str]:
     notes = []
+    used = {gpu.render_minor for gpu in explanation.usable}
+    if not explanation.problems and any(gpu.render_minor not in used for gpu in listed):
+        notes.append(f"rocm-smi inside lists {len(listed)} GPUs, and {len(used)} can be used")
     if container.privileged and not explanation.problems:
         notes.append("a privileged container can use every GPU of the host, whatever it asks for")
     notes += [f"{option} is not read here, and may change which GPUs the container gets" for option in container.unread]

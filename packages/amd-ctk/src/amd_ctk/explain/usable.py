@@ -15,6 +15,7 @@ from amd_ctk.explain.node_access import (
     mode_allows,
 )
 from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.oci_spec import drm_minors
 from amdgpu_discovery.value import Value
 
@@ -44,8 +45,9 @@ class UsableGpus(Value):
 
 def with_host_nodes(plan: Plan, located: Sequence[GpuLocation]) -> Plan:
     """Return the plan of a privileged container with the GPUs of all nodes in its spec, which no rule names."""
-    minors = drm_minors(plan.spec)
-    found = [gpu for gpu in located if gpu.render_minor in minors and gpu not in plan.gpus]
+    # Not all that is known of a GPU is read of those that are asked for by number.
+    minors = drm_minors(plan.spec) - {gpu.render_minor for gpu in plan.gpus}
+    found = [gpu for gpu in located if gpu.render_minor in minors]
     return plan.replace(given=(*plan.given, *found))
 
 
@@ -72,6 +74,14 @@ def find_usable(plan: Plan, container: Container) -> UsableGpus:
         problems=tuple(problems),
         notes=tuple(f"{name} is a name in the image, which is not read here: use its number" for name in unknown),
     )
+
+
+def find_listed(plan: Plan, container: Container, located: Sequence[GpuLocation]) -> list[GpuLocation]:
+    """Return the GPUs that KFD shows in a container: it asks the device cgroup only, and there is none without root."""
+    if KEEP_GROUPS in container.groups:
+        return list(located)
+    nodes = ({"type": "c", "major": DRM_MAJOR, "minor": gpu.render_minor} for gpu in located)
+    return [gpu for gpu, node in zip(located, nodes, strict=True) if _may_use(node, plan.spec)]
 
 
 def _is_for_compute(path: str) -> bool:
