@@ -39,6 +39,8 @@ KFD, RENDER = OF_CONTAINERS["KFD"], OF_CONTAINERS["RENDER"]
 podman_user, write_spec, generate = OF_HOSTS["podman_user"], OF_SPECS["write"], OF_SPECS["generate"]
 DAEMON_JSON, CONTAINERS_CONF = "/etc/docker/daemon.json", "/etc/containers/containers.conf"
 CONTAINERD = "/etc/containerd/config.toml"
+ROOTLESS_DAEMON_JSON = "/home/u1/.config/docker/daemon.json"
+POLICY = "/var/lib/amd-container-toolkit/gpu-tracker.json"
 CONFIG = "/etc/amd-container-toolkit/config.toml"
 INSTALLED = "Package: amdgpu-dkms\nStatus: install ok installed\n"
 GRES = "Name=gpu File=/dev/dri/renderD128\n"
@@ -127,6 +129,11 @@ def docker_says(**changes):
 
 def with_user(machine):
     podman_user(machine)
+
+
+def rootless_docker(machine):
+    with_user(machine)
+    machine.docker["SecurityOptions"] = ["name=rootless"]
 
 
 def as_user(**changes):
@@ -250,6 +257,7 @@ ROWS = [
     # docker
     Row("docker", HOSTS["docker"]),
     Row("docker", nothing),
+    Row("docker", rootless_docker),
     Row("docker-file", OF_HOSTS["runtime_that_is_gone"]),
     Row("docker-file", HOSTS["docker-file"], write(DAEMON_JSON, "{}"), why=MEANT, becomes=""),
     Row("docker-cdi", docker_says(ServerVersion="26.1.5")),
@@ -471,6 +479,12 @@ ROWS = [
         ),
     ),
     Row("tracker", HOSTS["tracker"]),
+    Row(
+        "tracker",
+        write(POLICY, '{"version":2,"enabled":false,"gpus":[]}'),
+        lambda machine: machine.remove(POLICY),
+        why="it stands for the later toolkit, which reads its own file",
+    ),
     Row("tracker", write("/var/log/gpu-tracker.json", "")),
     Row("tracker", write("/var/log/gpu-tracker.json", runpy.run_path(str(HERE / "test_former_tracker.py"))["WHOLE"])),
     # A container from inside.
@@ -555,8 +569,8 @@ ROWS = [
 ]
 
 
-def restart_docker(machine, *_):
-    file = machine.root / DAEMON_JSON.lstrip("/")
+def restart_docker(machine, *words):
+    file = machine.root / (ROOTLESS_DAEMON_JSON if "--user" in words else DAEMON_JSON).lstrip("/")
     configured = json.loads(file.read_text()) if file.exists() else {}
     machine.docker["Runtimes"] = {"runc": {}, **configured.get("runtimes", {})}
 
