@@ -584,11 +584,13 @@ def test_who_would_change_nothing_needs_no_root(command):
     assert command("disable", user=65534) == (0, "GPU Tracker is already disabled\n", "")
     command("enable")
     assert command("enable", user=65534) == (0, "GPU Tracker is already enabled\n", "")
+    assert command("undrain", "all", user=65534) == (0, "None of these GPUs was drained\n", "")
+    assert command("ignore", "1000", "--undo", user=65534) == (0, "User 1000 is not ignored\n", "")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.usefixtures("seen_by_others")
-@pytest.mark.parametrize("words", [["disable"], ["reset"], ["0", "exclusive"]])
+@pytest.mark.parametrize("words", [["disable"], ["reset"], ["0", "exclusive"], ["drain", "0"], ["ignore", "1000"]])
 def test_who_may_not_change_it_is_told_what_is_needed(command, words):
     command("enable")
 

@@ -93,14 +93,21 @@ def _write(host: Host, old: TomlDocument, new: TomlDocument) -> bool:
     check_settings(new.get(()), path)
     changed = new.text != old.text
     if changed:
-        try:
-            make_directories(os.path.dirname(path))
-        except OSError as error:
-            raise FileError(f"{path} cannot be written: {reason(error)}") from error
-        replace_file(path, new.text.encode(), mode=0o644, durable=True)
+        _save(path, new.text.encode())
     if changed or not is_compiled(host):
         compile_settings(host)
     return changed
+
+
+def _save(path: str, content: bytes) -> None:
+    hint = "run the command with sudo" if os.geteuid() else ""
+    try:
+        make_directories(os.path.dirname(path))
+        replace_file(path, content, mode=0o644, durable=True)
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {reason(error)}", hint=hint) from error
+    except FileError as error:
+        raise FileError(error.message, hint=hint) from error
 
 
 def _remove_compiled(host: Host) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from amd_ctk.settings_file import set_setting
 from amd_device_spec.settings import Settings, read_settings
+from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.host import Host
 
 UPDATED = "Updated the config file: /etc/amd-container-toolkit/config.toml\n"
@@ -257,3 +260,20 @@ def test_groups_of_gpus_are_a_list(served: Host, amd_ctk) -> None:
 
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, UPDATED, "")
     assert read_settings(served).gpu_groups == ("notebooks=0,2", "training=1-3")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_who_may_not_write_the_settings_is_told_what_to_do():
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(FileError) as refused:
+                set_setting(Host(directory), "unknown-gpus", "ignore")
+        finally:
+            os.seteuid(0)
+
+    assert str(refused.value) == (
+        f"{directory}/etc/amd-container-toolkit/config.toml cannot be written: access is refused"
+        " (run the command with sudo)"
+    )

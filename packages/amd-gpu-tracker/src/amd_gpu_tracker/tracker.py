@@ -249,12 +249,12 @@ class Tracker:
 
         Return False where that is so already; NotPermitted for anyone but root.
         """
+        if (uid in read_ignored_users(self._host)) is ignored:
+            return False
         if self._state.is_rootless:
             raise needs_root()
         with self._locked():
             before = read_ignored_users(self._host)
-            if (uid in before) is ignored:
-                return False
             write_ignored_users(self._host, before | {uid} if ignored else before - {uid})
         return True
 

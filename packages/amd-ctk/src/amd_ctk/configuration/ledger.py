@@ -118,7 +118,8 @@ def _hold_lock(path: str, timeout: float) -> Iterator[None]:
     except Timeout:
         raise _in_use(path, timeout) from None
     except OSError as error:
-        raise FileError(f"{path} cannot be opened: {reason(error)}") from error
+        hint = "run it as root" if os.geteuid() else ""
+        raise FileError(f"{path} cannot be opened: {reason(error)}", hint=hint) from error
     try:
         yield
     finally:

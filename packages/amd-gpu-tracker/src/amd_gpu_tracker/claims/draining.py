@@ -45,15 +45,22 @@ def drain(state: State, request: str, *, reason: str, until: float, by: int, loc
 
 def undrain(state: State, request: str, *, lock: Lock) -> list[GpuLocation]:
     """Give out the GPUs that a request names again, and return those that were drained. RequestError."""
+    # Who would change nothing needs no root.
+    if not _find_drained(state.host, request):
+        return []
     with _locked(state, lock):
-        refuse_old_numbers(state.host, [request])
+        gpus = _find_drained(state.host, request)
+        keys = {gpu.key for gpu in gpus}
         drains = read_drains(state.host)
-        drained = {each.key for each in drains if not each.is_sick}
-        gpus = [gpu for gpu in select_gpus(locate_gpus(state.host), request) if gpu.key in drained]
-        if gpus:
-            keys = {gpu.key for gpu in gpus}
-            write_drains(state.host, [each for each in drains if each.is_sick or each.key not in keys])
+        write_drains(state.host, [each for each in drains if each.is_sick or each.key not in keys])
     return gpus
+
+
+def _find_drained(host: Host, request: str) -> list[GpuLocation]:
+    """Return those of the GPUs that a request names which somebody has drained."""
+    refuse_old_numbers(host, [request])
+    drained = {each.key for each in read_drains(host) if not each.is_sick}
+    return [gpu for gpu in select_gpus(locate_gpus(host), request) if gpu.key in drained]
 
 
 def note_sick(state: State, seen: Mapping[str, str], *, lock: Lock) -> None:
