@@ -274,8 +274,8 @@ def test_a_node_that_the_host_does_not_have_stops_the_start(host, amd_ctk):
 
 
 DEVICES = "--device=/dev/kfd --device=/dev/dri/renderD128"
-USED = "3    /dev/dri/renderD128 card1  0    GPU-012fe4f7fdaf06b9  0000:63:00.0"
-UNUSED = USED.replace("card1  0 ", "card1  - ")
+USED = "3    /dev/dri/renderD128  0    GPU-012fe4f7fdaf06b9  0000:63:00.0"
+UNUSED = USED.replace("  0  ", "  -  ")
 CLOSED = (
     "problem: user 1000 with groups {} may not open /dev/kfd, which is 0660 0:110: "
     "use --runtime=amd, or add --group-add 110"
@@ -314,6 +314,25 @@ def test_a_node_that_the_engine_passes_is_judged_as_by_the_kernel(host, amd_ctk,
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "inside"),
+    [
+        ("--device=/dev/dri/renderD128:/dev/gpu:r", "/dev/gpu        "),
+        ("--device=/dev/dri/card1", "/dev/dri/card1  "),
+        ("--device=/dev/dri/renderD128 --device=/dev/dri/card1", "/dev/dri/renderD128 card1"),
+        ("--device=/dev/dri/renderD128 --device=/dev/dri/card1:/dev/card", "/dev/dri/renderD128 /dev/card"),
+        # The container may make the node that it has not.
+        ("--device-cgroup-rule c\\ 226:128\\ rw", "no node         "),
+    ],
+)
+def test_a_gpu_is_shown_by_the_nodes_that_the_container_has_of_it(host, amd_ctk, words, inside):
+    host()
+
+    answer = amd_ctk("explain", "docker", "run", *shlex.split(words), "img", PATH="/nowhere")
+
+    assert answer.stdout.splitlines()[1] == f"3    {inside}  -    GPU-012fe4f7fdaf06b9  0000:63:00.0"
+
+
 def test_the_runtimes_own_nodes_are_open_to_every_user_and_the_engines_keep_their_mode(host, amd_ctk):
     host()
     asked = ("explain", "--user", "1000", "-e", "AMD_VISIBLE_DEVICES=3")
@@ -321,9 +340,9 @@ def test_the_runtimes_own_nodes_are_open_to_every_user_and_the_engines_keep_thei
     opened = amd_ctk(*asked)
     closed = amd_ctk(*asked, "--device=/dev/kfd")
 
-    assert opened.stdout.splitlines()[2] == USED
+    assert opened.stdout.splitlines()[2] == USED.replace("renderD128", "renderD128 card1")
     assert "problem" not in opened.stdout
-    assert closed.stdout.splitlines()[2] == UNUSED
+    assert closed.stdout.splitlines()[2] == UNUSED.replace("renderD128", "renderD128 card1")
     assert closed.stdout.splitlines()[-1] == (
         "problem: user 1000 with groups 0 may not open /dev/kfd, which is 0660 0:110: leave out --device /dev/kfd"
     )
@@ -454,7 +473,7 @@ def test_a_service_of_compose_is_explained(host, amd_ctk, tmp_path):
 
     answer = amd_ctk("explain", tmp_path / "compose.yaml", "web")
 
-    assert answer.stdout.splitlines()[1] == ("3    /dev/dri/renderD128 card1  0    GPU-012fe4f7fdaf06b9  0000:63:00.0")
+    assert answer.stdout.splitlines()[1] == ("3    /dev/dri/renderD128  0    GPU-012fe4f7fdaf06b9  0000:63:00.0")
 
 
 def test_an_exclusive_gpu_in_use_is_refused_without_a_trace(host, amd_ctk):

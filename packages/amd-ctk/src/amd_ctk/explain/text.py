@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from amd_ctk.explain.host_nodes import DRI
 from amd_device_spec.oci import OPEN_MODE
 from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.drm import DRM_MAJOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,15 +87,24 @@ def _in_order(explanation: Explanation) -> list[GpuLocation]:
 
 def _row(gpu: GpuLocation, explanation: Explanation) -> tuple[str, ...]:
     index = _hip_index(gpu, explanation)
-    card = f" card{gpu.card_minor}" if gpu.card_minor is not None else ""
     partition = f":p{gpu.partition_rank}" if gpu.partition_total > 1 else ""
     return (
         str(gpu.number),
-        f"{gpu.render_path}{card}",
+        _names_inside(gpu, explanation.plan),
         "-" if index is None else str(index),
         _unique_id(gpu) or "N/A",
         f"{gpu.pci_address}{partition}",
     )
+
+
+def _names_inside(gpu: GpuLocation, plan: Plan) -> str:
+    """Return the nodes of a GPU under their names in the container, "no node" where a rule alone gives it."""
+    devices = (plan.spec.get("linux") or {}).get("devices") or ()
+    listed = {device.get("minor"): device.get("path") for device in devices if device.get("major") == DRM_MAJOR}
+    # For a user namespace the runtime binds them, and the spec lists none.
+    paths = listed | {node.minor: node.path for node in plan.nodes if node.major == DRM_MAJOR}
+    names = [paths[minor] for minor in (gpu.render_minor, gpu.card_minor) if minor in paths]
+    return " ".join([*names[:1], *(name.removeprefix(f"{DRI}/") for name in names[1:])]) or "no node"
 
 
 def _hip_index(gpu: GpuLocation, explanation: Explanation) -> int | None:
