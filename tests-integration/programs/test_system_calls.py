@@ -12,7 +12,7 @@ from support.installed import engine_program
 pytestmark = pytest.mark.parametrize("profile", ["mi300x-8", "mi300x-8-cpx"], indirect=True)
 
 # As pip installs it, each module a file of its own, and with room for other versions of python, sh and the C library.
-# Modules come from files, about twelve calls each (decision 28).
+# Modules come from files, about twelve calls each (decision 30).
 MOST_CALLS = {"mi300x-8": 1050, "mi300x-8-cpx": 1500}
 
 
