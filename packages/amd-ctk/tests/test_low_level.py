@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.low_level import find_only_crun, pin
+from amd_ctk.configuration.runtime_program import find_only_crun, pin
 from amd_device_spec.settings import read_settings
 from amdgpu_discovery.host import Host
 

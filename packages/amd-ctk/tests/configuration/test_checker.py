@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.configuration.checker import RefusedByEngine, check
+from amd_ctk.configuration.apply import RefusedByEngine, check
 from amd_ctk.engines.known import ENGINES
 
 StandIn = Callable[[str, str], Path]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.configuration.restart import RestartError, restart, restart_command
+from amd_ctk.configuration.apply import RestartError, restart, restart_command
 from amdgpu_discovery.host import Host
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amd_ctk.doctor.bundle.facts_json import format_facts, parse_facts
-from amd_ctk.doctor.facts.conditions import GpuCondition
+from amd_ctk.doctor.facts.gpus import GpuCondition
 
 SICK = GpuCondition(number=6, state="sick", reason="reading gpu_busy_percent ends with an I/O error")
 SUSPECT = GpuCondition(number=3, state="suspect", reason="1 page of its memory is retired")

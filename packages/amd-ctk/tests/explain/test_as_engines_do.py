@@ -14,7 +14,7 @@ import pytest
 
 from amd_ctk.explain import engine_spec, engine_view, kube
 from amd_ctk.explain.compose import read_service
-from amd_ctk.explain.errors import ExplainError
+from amd_ctk.explain.container import ExplainError
 from amd_ctk.explain.explanation import explain_container
 from amd_ctk.explain.run_words import parse_run
 from support import compose_services

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from amd_ctk.explain import bundle
-from amd_ctk.explain.bundle import read_bundle
+from amd_ctk.explain import running
+from amd_ctk.explain.running import read_bundle
 from amdgpu_discovery.errors import FileError
 
 
@@ -26,7 +26,7 @@ def test_a_pipe_is_no_bundle(tmp_path):
 
 
 def test_a_large_bundle_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundle, "LARGEST_CONFIG", 10)
+    monkeypatch.setattr(running, "LARGEST_CONFIG", 10)
     (tmp_path / "config.json").write_text('{"process": {}}')
 
     with pytest.raises(FileError, match=r"config\.json cannot be read: it is too large"):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amd_ctk.explain.compose import read_service
-from amd_ctk.explain.container import Container
-from amd_ctk.explain.errors import ExplainError
+from amd_ctk.explain.container import Container, ExplainError
 
 SERVICE = """
 services:

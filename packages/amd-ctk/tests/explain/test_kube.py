@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.explain import kube
-from amd_ctk.explain.container import Container
+from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.engine_view import find_runtime
-from amd_ctk.explain.errors import ExplainError
 from amd_ctk.explain.kube import is_kube_file, read_pod
 
 POD = """

@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from amd_ctk.explain.container import Container
-from amd_ctk.explain.errors import ExplainError
+from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.run_words import is_engine_command, parse_run
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.doctor.inside.find import NoContainer, find_first_process
+from amd_ctk.doctor.facts.inside import NoContainer, find_first_process
 from amd_ctk.explain import running
 from amd_ctk.explain.running import Asked, Told, ask_engines
 from amdgpu_discovery.host import Host

@@ -12,7 +12,7 @@ import tracemalloc
 
 import pytest
 
-from amd_ctk.image import archive_stream, bounds
+from amd_ctk.image import bounds, docker_archive
 from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.contents import targets_of
 from amd_ctk.image.docker_archive import read_archive
@@ -100,7 +100,7 @@ def test_headers_that_describe_headers_are_one_sentence(kind, make_layer):
 
 
 def test_the_headers_of_an_archive_are_bounded(make_layer, monkeypatch):
-    monkeypatch.setattr(archive_stream, "LARGEST_HEADERS", 1024 * 1024)
+    monkeypatch.setattr(docker_archive, "LARGEST_HEADERS", 1024 * 1024)
 
     directory = tarfile.TarInfo("directory")
     directory.type = tarfile.DIRTYPE
@@ -142,7 +142,7 @@ def test_all_layers_of_an_image_together_are_bounded(make_layer, monkeypatch):
 
 
 def test_the_content_of_members_is_no_header(make_layer, monkeypatch):
-    monkeypatch.setattr(archive_stream, "LARGEST_HEADERS", 1024 * 1024)
+    monkeypatch.setattr(docker_archive, "LARGEST_HEADERS", 1024 * 1024)
     layer = make_layer(("big", bytes(3_000_000)), "x_gfx906.co")
 
     assert read(saved(make_layer, layer, layer)) == ["gfx906"]

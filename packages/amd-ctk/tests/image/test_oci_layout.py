@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from amd_ctk.image import oci_index
+from amd_ctk.image import oci_layout
 from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.oci_layout import parse_entries, read_entries
 from amd_ctk.image.reference import parse_reference, read_image
@@ -102,7 +102,7 @@ def test_indexes_in_indexes_are_bounded_in_depth_and_number(layout, make_layer, 
         f"oci:{layout.directory}:deep has more indexes in indexes than any image needs"
     )
 
-    monkeypatch.setattr(oci_index, "MOST_INDEXES", 3)
+    monkeypatch.setattr(oci_layout, "MOST_INDEXES", 3)
     layout.manifests = [{**layout.add_blob(b"{}"), "mediaType": INDEX}] * 4
     layout.write_index()
     assert refusal(read_entries, str(layout.directory)).endswith(" has more indexes in indexes than any image needs")

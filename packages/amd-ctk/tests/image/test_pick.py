@@ -8,12 +8,10 @@ import pytest
 
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import Image
-from amd_ctk.image.matrix import build_matrix
+from amd_ctk.image.matrix import build_matrix, parse_template
 from amd_ctk.image.pick import best, judge_entries, judge_tags
-from amd_ctk.image.template import parse_template
 from amdgpu_discovery.requirements.check import check_requirements
-from amdgpu_discovery.requirements.errors import RequirementError
-from amdgpu_discovery.requirements.facts import ContainerFacts, GpuFacts
+from amdgpu_discovery.requirements.facts import ContainerFacts, GpuFacts, RequirementError
 
 FACTS = ContainerFacts(
     gpus=(GpuFacts(number=0, target="gfx942"),), cpu_level=3, driver="6.12.12", rocm=("6.2", "6.3", "6.4")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from amd_ctk.configuration.changes import Changes
 from amd_ctk.documents.json_document import JsonDocument
-from amd_ctk.swarm.generic_resources import PATH, advertise, read_resources, withdraw
+from amd_ctk.swarm.node_settings import PATH, advertise, read_resources, withdraw
 from amd_ctk.swarm.resources import Resource
 
 GPUS = [Resource(kind="AMD_GPU", value="0x1"), Resource(kind="AMD_GPU", value="0x2")]

@@ -18,8 +18,7 @@ from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
 from amd_gpu_tracker.shells.scripts import use_scripts
-from amd_gpu_tracker.show.program_end import run_and_leave
-from amd_gpu_tracker.show.standard_output import escape_unknown_characters
+from amd_gpu_tracker.show.standard_output import escape_unknown_characters, run_and_leave
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
@@ -271,8 +270,7 @@ def status(
     ] = False,
 ) -> None:
     """Show Status of GPUs."""
-    from amd_gpu_tracker.show.options import require_compatible
-    from amd_gpu_tracker.show.screen import print_refusals, print_status, watch_status
+    from amd_gpu_tracker.show.screen import print_refusals, print_status, require_compatible, watch_status
 
     chosen = {"--json": as_json, "--wide": wide, "--watch": watch, "--no-trunc": no_trunc, "--refusals": refusals}
     chosen |= {"--usage": usage, "--peak": peak, "--prometheus": prometheus}

@@ -14,7 +14,7 @@ import pytest
 from amd_gpu_tracker.claims.claim import prune_others
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.history.files import begin_history, read_history
-from amd_gpu_tracker.life import restarts, units
+from amd_gpu_tracker.life import restarts
 from amd_gpu_tracker.life.lease_scan import prune_leases, scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import HOOK
@@ -219,7 +219,7 @@ def test_a_database_that_cannot_be_read_keeps_nothing(ended, content):
 def unit(tmp_path, monkeypatch):
     """Return a function that writes a service, with a drop-in, to the places where systemd looks."""
     directories = tuple(str(tmp_path / name) for name in ("etc", "generator"))
-    monkeypatch.setattr(units, "DIRECTORIES", directories)
+    monkeypatch.setattr(restarts, "DIRECTORIES", directories)
 
     def write(text, drop_in=None):
         for directory in (directories[1], f"{directories[0]}/web.service.d"):

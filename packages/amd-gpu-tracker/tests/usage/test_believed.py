@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amd_gpu_tracker.life.status import ContainerUse
-from amd_gpu_tracker.usage.believed import believed, uses_by_owner
-from amd_gpu_tracker.usage.containers import ContainerOfProcess
+from amd_gpu_tracker.usage.containers import ContainerOfProcess, believed, uses_by_owner
 
 ROOTS = ContainerOfProcess(container_id="web", engine="docker")
 USERS = ContainerOfProcess(container_id="web", engine="podman", user=1000)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amdgpu_discovery.requirements.check import check_container, check_requirements
-from amdgpu_discovery.requirements.errors import RequirementError
-from amdgpu_discovery.requirements.facts import ContainerFacts, GpuFacts, cpu_level, read_cpu_level
+from amdgpu_discovery.requirements.facts import ContainerFacts, GpuFacts, RequirementError, cpu_level, read_cpu_level
 from amdgpu_discovery.requirements.grammar import PROPERTIES, find_requirements, parse_requirement
 from amdgpu_discovery.simulate import build_host
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from amdgpu_discovery.simulate.links import link_nodes
 from amdgpu_discovery.simulate.placement import place_host
-from amdgpu_discovery.simulate.profile_files import load_profile
+from amdgpu_discovery.simulate.profile_json import load_profile
 
 
 def links_of(name):

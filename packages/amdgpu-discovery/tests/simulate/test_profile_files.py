@@ -7,7 +7,7 @@ import pytest
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.simulate.profile import ProfileError
-from amdgpu_discovery.simulate.profile_files import gpu_model, load_profile, profile_names
+from amdgpu_discovery.simulate.profile_json import gpu_model, load_profile, profile_names
 
 GIB = 1 << 30
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amdgpu_discovery.usage.amounts import parse_bytes, parse_count
-from amdgpu_discovery.usage.fdinfo import parse_fdinfo
+from amdgpu_discovery.usage.drm_clients import parse_fdinfo
 
 HEAD = b"drm-driver:\tamdgpu\ndrm-client-id:\t4\n"
 

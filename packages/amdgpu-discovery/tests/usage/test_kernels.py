@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.usage.fdinfo import DrmClient, parse_fdinfo
+from amdgpu_discovery.usage.drm_clients import DrmClient, parse_fdinfo
 from amdgpu_discovery.usage.reading import ProcessUse, read_usage
 
 KERNELS = {path.stem: json.loads(path.read_text()) for path in (Path(__file__).parent / "kernels").iterdir()}

@@ -7,17 +7,14 @@ specification is left out as a whole.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.validate import form_problems, format_location
 from amdgpu_discovery.errors import reason
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from amdgpu_discovery.host import Host
 
 # What engines read where their configuration says nothing else; /var/run is a link to /run.
 SPEC_DIRECTORIES = ("/etc/cdi", "/run/cdi")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from amd_ctk.cdi.errors import CdiError
 from amd_device_spec.cdi import CdiOptions
@@ -10,13 +11,8 @@ from amd_device_spec.cdi_names import STRATEGIES
 from amd_device_spec.cdi_text import FORMATS
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import make_directories, remove_file, replace_file
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from amdgpu_discovery.host import Host
 
 DEFAULT_OUTPUT = "/etc/cdi/amd.json"
 # One file for each output, so that two commands at once cannot overwrite each other's.

@@ -9,6 +9,7 @@ from amd_ctk.cdi.engine_devices import SPEC_DIRECTORIES
 from amd_ctk.cdi.errors import CdiError
 from amd_ctk.cdi.generate_options import (
     DEFAULT_OUTPUT,
+    GenerateOptions,
     delete_generate_options,
     find_generate_options,
     read_all_generate_options,
@@ -16,12 +17,8 @@ from amd_ctk.cdi.generate_options import (
 from amd_ctk.cdi.specs import write_spec
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import remove_file
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.cdi.generate_options import GenerateOptions
-    from amdgpu_discovery.host import Host
 
 # Directories that are empty after a boot, or private to a unit (PrivateTmp): a missing directory there means nothing.
 VOLATILE = ("/run/", "/var/run/", "/tmp/", "/var/tmp/")  # noqa: S108  nothing is written there

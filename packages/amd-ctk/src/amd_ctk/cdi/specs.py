@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
+from typing import Any
 
 from amd_ctk.cdi.errors import CdiError, cannot_generate, cannot_write
-from amd_ctk.gpu_groups import select_groups
-from amd_device_spec.cdi import build_cdi_spec, check_options
+from amd_ctk.cdi.generate_options import GenerateOptions
+from amd_ctk.gpu_groups import Groups, select_groups
+from amd_device_spec.cdi import CdiOptions, build_cdi_spec, check_options
 from amd_device_spec.cdi_text import format_spec, parse_spec
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import may_be_tracking
+from amd_gpu_tracker.records.numbers import TrackedNumbers
 from amdgpu_discovery.choices.candidates import select_described
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import FileError, RequestError, ToolkitError, reason
 from amdgpu_discovery.files import make_directories, replace_file
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import require_all_gpus
 from amdgpu_discovery.selection import resolve
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from amd_ctk.cdi.generate_options import GenerateOptions
-    from amd_ctk.gpu_groups import Groups
-    from amd_device_spec.cdi import CdiOptions
-    from amd_gpu_tracker.records.numbers import TrackedNumbers
-    from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.host import Host
 
 
 def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:

@@ -7,19 +7,15 @@ sysfs is read at an interval too; where events cannot be heard (in a container, 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.errors import reason
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.kfd_topology import read_generation
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from amdgpu_discovery.host import Host
-
-    Wait = Callable[[float], None]
+Wait = Callable[[float], None]
 
 PARTITION_ATTRIBUTES = ("current_compute_partition", "current_memory_partition")
 NODE_DIRECTORIES = ("/dev/dri", "/sys/class/drm")

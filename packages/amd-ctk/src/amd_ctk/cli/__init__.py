@@ -13,7 +13,7 @@ OBJECTS_BEFORE_GARBAGE_IS_LOOKED_FOR = 100_000
 def main() -> None:
     """Run amd-ctk as a process of its own, which ends with it."""
     gc.set_threshold(OBJECTS_BEFORE_GARBAGE_IS_LOOKED_FOR)
-    from amd_gpu_tracker.show.program_end import run_and_leave
+    from amd_gpu_tracker.show.standard_output import run_and_leave
 
     run_and_leave(run_command_line)
 

@@ -17,8 +17,7 @@ from amd_ctk.cdi.generate_options import (
     save_generate_options,
 )
 from amd_ctk.cdi.listing import print_list
-from amd_ctk.cli.context import announce, host_of, host_to_change
-from amd_ctk.cli.group import command_group
+from amd_ctk.cli.context import announce, command_group, host_of, host_to_change
 from amd_ctk.cli.numbers import seconds
 from amd_device_spec import cdi_names
 from amd_device_spec.cdi import CdiOptions

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from amd_ctk.cli import offers
-from amd_ctk.cli.context import host_of, host_to_change
-from amd_ctk.cli.group import command_group
+from amd_ctk.cli.context import command_group, host_of, host_to_change
 from amd_device_spec.settings import (
     AMOUNTS,
     CONFIG_FILE,
@@ -69,7 +68,7 @@ def set_(
     ],
 ) -> None:
     """Change a setting."""
-    from amd_ctk.low_level import check_low_level_runtime
+    from amd_ctk.configuration.runtime_program import check_low_level_runtime
     from amd_ctk.settings_file import set_setting
 
     is_list = key in LISTS

@@ -1,4 +1,4 @@
-"""The host that a command works on."""
+"""What all commands share: the host that they work on, and groups that show their help."""
 
 from __future__ import annotations
 
@@ -26,3 +26,16 @@ def announce(host: Host) -> None:
     """Print on standard error that a simulated host is changed, if it is one."""
     if not host.is_this_machine:
         print(SIMULATED_NOTICE.format(root=host.root), file=sys.stderr, flush=True)
+
+
+def command_group(help_text: str) -> typer.Typer:
+    """Make a group that shows its help, and succeeds, where no command of it is named."""
+    # Help is plain text in one column, as scripts and man pages want it.
+    app = typer.Typer(help=help_text, invoke_without_command=True, rich_markup_mode=None)
+
+    @app.callback()
+    def show_help(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            print(context.get_help())
+
+    return app

@@ -9,15 +9,12 @@ import typer
 
 from amd_ctk.cli import offers
 from amd_ctk.cli.context import announce, host_of
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.repairs import Repair
+from amd_ctk.doctor.run import Result
 from amd_ctk.wrapped import print_wrapped
 from amdgpu_discovery.errors import ToolkitError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.doctor.facts.all import Facts
-    from amd_ctk.doctor.repairs import Repair
-    from amd_ctk.doctor.run import Result
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 
 def doctor(
@@ -120,7 +117,7 @@ def _write_bundle(host: Host, facts: Facts, results: list[Result], path: str, *,
 
 
 def _replay(path: str, only: list[str], skip: list[str], engine: str) -> list[Result]:
-    from amd_ctk.doctor.bundle.replay import replay_bundle
+    from amd_ctk.doctor.bundle.read import replay_bundle
 
     return replay_bundle(path, only=only, skip=skip, engine=engine)
 

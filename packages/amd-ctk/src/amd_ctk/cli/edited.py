@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
-    from amd_ctk.configuration.edit import Edited
-    from amd_ctk.configuration.engine import Engine
+from amd_ctk.configuration.edit import Edited
+from amd_ctk.configuration.engine import Engine
 
 
 def print_preview(edited: Edited, *, show_diff: bool, unchanged: Callable[[], None]) -> None:
@@ -22,7 +20,7 @@ def print_preview(edited: Edited, *, show_diff: bool, unchanged: Callable[[], No
 
 def print_difference(edited: Edited) -> None:
     """Print what changes, as diff(1) writes it; nothing where nothing changes."""
-    from amd_ctk.configuration.diff import format_diff
+    from amd_ctk.configuration.edit import format_diff
 
     print(format_diff(edited), end="")
 

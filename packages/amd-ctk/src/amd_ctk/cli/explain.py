@@ -9,13 +9,10 @@ import typer
 
 from amd_ctk.cli import offers
 from amd_ctk.cli.context import host_of
+from amd_ctk.explain.container import Container
+from amd_ctk.explain.explanation import Explanation
 from amd_ctk.wrapped import print_wrapped
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.explain.container import Container
-    from amd_ctk.explain.explanation import Explanation
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 WORDS = "-- docker run ARGS... | COMPOSE.yaml SERVICE | POD.yaml CONTAINER"
 # Words of `docker run` look like options of amd-ctk.
@@ -67,12 +64,11 @@ def explain(
 
 
 def _explain(host: Host, words: list[str], described: Container, *, container: str, bundle: str) -> Explanation:
-    from amd_ctk.explain.bundle import read_bundle, read_running
     from amd_ctk.explain.compose import read_service
     from amd_ctk.explain.explanation import explain_container, explain_spec
-    from amd_ctk.explain.image import add_image
     from amd_ctk.explain.kube import is_kube_file, read_pod
     from amd_ctk.explain.run_words import is_engine_command, parse_run
+    from amd_ctk.explain.running import add_image, read_bundle, read_running
 
     if container:
         container_id, spec = read_running(host, container)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import host_of
-from amd_ctk.cli.group import command_group
+from amd_ctk.cli.context import command_group, host_of
 
 app = command_group("GPU related commands")
 
@@ -43,8 +42,7 @@ def query(
     partition, pci, driver, rocm, kernel and cpu.
     """
     from amd_ctk.listing import find_listed_gpus
-    from amd_ctk.query.fields import format_gpus
-    from amd_ctk.query.labels import format_features, format_labels
+    from amd_ctk.query.fields import format_features, format_gpus, format_labels
     from amd_device_spec.choice_grant import choice_rules
     from amd_device_spec.settings import read_settings
     from amdgpu_discovery.choices.candidates import select_described

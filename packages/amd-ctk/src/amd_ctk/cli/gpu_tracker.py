@@ -6,13 +6,10 @@ import os
 import sys
 from shlex import quote
 
+from amd_gpu_tracker.broker.terms import Terms
 from amd_gpu_tracker.cli import begin, tracker_app
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.host import Host
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.terms import Terms
 
 
 def refresh_cdi_specs(host: Host) -> None:
@@ -35,7 +32,7 @@ def find_rules(host: Host) -> ChoiceRules:
 
 def read_terms(host: Host) -> Terms:
     """Return what the settings of a host say about who may reserve GPUs."""
-    from amd_ctk.sharing.terms import find_terms
+    from amd_ctk.sharing.permissions import find_terms
 
     return find_terms(host)
 

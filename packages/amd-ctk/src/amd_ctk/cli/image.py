@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import host_of
-from amd_ctk.cli.group import command_group
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from amd_ctk.image.contents import Image
-    from amd_ctk.image.pick import Candidate
-    from amd_ctk.image.reference import Reference
-    from amdgpu_discovery.requirements.facts import ContainerFacts
+from amd_ctk.cli.context import command_group, host_of
+from amd_ctk.image.contents import Image
+from amd_ctk.image.pick import Candidate
+from amd_ctk.image.reference import Reference
+from amdgpu_discovery.requirements.facts import ContainerFacts
 
 app = command_group("Image related commands")
 
@@ -140,8 +135,7 @@ def matrix(
     """Print a docker-bake.json for many GPU models."""
     import json
 
-    from amd_ctk.image.matrix import build_matrix
-    from amd_ctk.image.template import parse_template
+    from amd_ctk.image.matrix import build_matrix, parse_template
 
     lists = {"gfx": gfx, "family": family, "cpu": cpu, "rocm": rocm, "version": version}
     values = {option: [word for word in text.split(",") if word] for option, text in lists.items()}
@@ -193,8 +187,8 @@ def _read(reference: Reference, *, deep: bool) -> Image:
 
 def _judge_tags(tags: str, template: str, facts: ContainerFacts) -> list[Candidate]:
     from amd_ctk.image.bounds import ImageError
+    from amd_ctk.image.matrix import parse_template
     from amd_ctk.image.pick import judge_tags
-    from amd_ctk.image.template import parse_template
 
     lines = _read_text(tags).splitlines()
     candidates = judge_tags(lines, parse_template(template), facts)

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import host_of, host_to_change
-from amd_ctk.cli.group import command_group
+from amd_ctk.cli.context import command_group, host_of, host_to_change
 
 app = command_group("Jobs that have GPUs, and those that wait")
 
@@ -39,8 +38,8 @@ def cancel(
 
     Its command does not run. A job that has its GPUs is no longer in the queue.
     """
-    from amd_ctk.job.cancelling import cancel_job
     from amd_ctk.job.people import find_owner
+    from amd_ctk.job.service import cancel_job
 
     cancel_job(host_to_change(context), name, find_owner(user))
     print(f"Job {name} has been taken out of the queue", file=sys.stderr)

@@ -9,19 +9,15 @@ from typing import Annotated
 import typer
 
 from amd_ctk.cli import offers
-from amd_ctk.cli.context import announce, host_of
+from amd_ctk.cli.context import announce, command_group, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
-from amd_ctk.cli.group import command_group
+from amd_ctk.configuration.apply import Target
+from amd_ctk.configuration.edit import Edit, Edited
+from amd_ctk.configuration.engine import Engine
+from amd_ctk.configuration.ledger import Record
+from amd_ctk.configuration.plan import ConfigureOptions
 from amdgpu_discovery.errors import ToolkitError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.configuration.apply import Target
-    from amd_ctk.configuration.configure_options import ConfigureOptions
-    from amd_ctk.configuration.edit import Edit, Edited
-    from amd_ctk.configuration.engine import Engine
-    from amd_ctk.configuration.ledger import Record
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 app = command_group("runtime related commands for AMD Container Toolkit")
 
@@ -74,7 +70,7 @@ def configure(
 ) -> None:
     """Configure an engine for the runtime, or remove it."""
     from amd_ctk.configuration.apply import find_target
-    from amd_ctk.configuration.configure_options import ConfigureOptions
+    from amd_ctk.configuration.plan import ConfigureOptions
 
     options = ConfigureOptions(
         runtime_name=runtime_name, runtime_path=runtime_path, cdi=cdi, set_as_default=set_as_default,
@@ -170,7 +166,7 @@ def _prepare(target: Target, options: ConfigureOptions, record: Record) -> Edite
 
 
 def _plan(engine: Engine, options: ConfigureOptions, host: Host) -> tuple[Edit, str]:
-    from amd_ctk.configuration.configure_options import plan_edit
+    from amd_ctk.configuration.plan import plan_edit
 
     search_path = os.environ.get("PATH", "")
     return plan_edit(engine, options, ourselves=sys.argv[0], search_path=search_path, must_exist=host.is_this_machine)
@@ -186,7 +182,7 @@ def _print_fresh(engine: Engine, options: ConfigureOptions, host: Host) -> None:
 
 def _pin_low_level_runtime(host: Host) -> None:
     """Keep crun where runc is missing: a runc that is installed later could not stop crun's containers."""
-    from amd_ctk.low_level import USUAL_DIRECTORIES, find_only_crun, pin
+    from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, find_only_crun, pin
 
     crun = find_only_crun([*os.environ.get("PATH", "").split(":"), *USUAL_DIRECTORIES])
     if crun and (os.geteuid() == 0 or not host.is_this_machine) and pin(host, crun):
@@ -205,7 +201,7 @@ def _report(target: Target, edited: Edited, options: ConfigureOptions) -> None:
     if options.adds_runtime and options.cdi is None and _cdi_is_off(engine, edited.new or ""):
         print(f"CDI is turned off in {edited.file.shown}; --cdi turns it on", file=sys.stderr)
     if engine.service and options.restart:
-        from amd_ctk.configuration.restart import restart, restart_command
+        from amd_ctk.configuration.apply import restart, restart_command
 
         restart(restart_command(target.host, engine.service), engine.service)
         print(f"Restarted {engine.service} daemon")

@@ -8,14 +8,10 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import host_of
-from amd_ctk.cli.group import command_group
+from amd_ctk.cli.context import command_group, host_of
 from amdgpu_discovery.errors import ToolkitError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.host import Host
 
 app = command_group("Slurm related commands")
 
@@ -58,8 +54,7 @@ def status(
     node: Node = "",
 ) -> None:
     """Show the GPUs as Slurm's configuration has them."""
-    from amd_ctk.slurm.status import read_status
-    from amd_ctk.slurm.status_text import format_json, format_status
+    from amd_ctk.slurm.status import format_json, format_status, read_status
 
     host = host_of(context)
     found = read_status(host, _find_gpus(host), node or _node_name())

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from amd_ctk.cli.context import announce, host_of
+from amd_ctk.cli.context import announce, command_group, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
-from amd_ctk.cli.group import command_group
 from amd_ctk.cli.numbers import whole_number
+from amd_ctk.configuration.edit import Edit, Edited
+from amd_ctk.configuration.ledger import Record
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.resources import Plan, Resource, build_resources
+from amd_ctk.swarm.status import Advertisement
 from amd_device_spec.request import VRAM_KIND
+from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import BY_PCI, BY_UUID
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from amd_ctk.configuration.edit import Edit, Edited
-    from amd_ctk.configuration.ledger import Record
-    from amd_ctk.swarm.status import Advertisement
-    from amdgpu_discovery.gpu import Gpu
 
 IMAGES = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME."
 
@@ -151,7 +146,7 @@ def status(
 ) -> None:
     """Show the GPUs of this node, and who reserved them."""
     from amd_ctk.swarm.advertisement import read_advertisement
-    from amd_ctk.swarm.status_table import format_json
+    from amd_ctk.swarm.status import format_json
 
     host = host_of(context)
     advertisement = read_advertisement(host, _find_gpus(host), config_path)
@@ -173,7 +168,7 @@ def prune(
 
     These are services with the label com.amd.container-toolkit.one-shot=true.
     """
-    from amd_ctk.swarm.services import read_one_shots, remove_service
+    from amd_ctk.swarm.jobs import read_one_shots, remove_service
 
     done = [service for service in read_one_shots() if service.is_done and not (keep_failed and service.has_failed)]
     for service in done:
@@ -253,7 +248,7 @@ def constraint(
     from amd_ctk.image.check import told_targets
     from amd_ctk.image.contents import targets_of
     from amd_ctk.image.reference import parse_reference, read_image
-    from amd_ctk.swarm.constraints import constraint_for
+    from amd_ctk.swarm.labels import constraint_for
 
     progress = Progress()
     try:
@@ -279,9 +274,8 @@ class NodeSetup:
     def advertise(self, gpus: Sequence[Gpu], plan: Plan, resources: list[Resource], *, set_as_default: bool) -> None:
         """Advertise these resources, and prepare the runtime and the tracker for them."""
         from amd_ctk.configuration.runtime_program import find_runtime_program
-        from amd_ctk.swarm.declaring import declare
-        from amd_ctk.swarm.node_settings import find_obstacles, read_node_settings
-        from amd_ctk.swarm.setup import plan_setup
+        from amd_ctk.swarm.advertisement import declare
+        from amd_ctk.swarm.node_settings import find_obstacles, plan_setup, read_node_settings
 
         program = find_runtime_program(sys.argv[0], os.environ.get("PATH", "")) if set_as_default else ""
         budget = self._find_given_budget(gpus, plan)
@@ -312,10 +306,8 @@ class NodeSetup:
 
     def withdraw_all(self) -> None:
         """Stop advertising what `swarm setup` advertised, and remove the runtime that it added."""
-        from amd_ctk.swarm.declaring import undeclare
-        from amd_ctk.swarm.generic_resources import read_added_resources
-        from amd_ctk.swarm.node_settings import read_given_budget
-        from amd_ctk.swarm.setup import take_setup_back
+        from amd_ctk.swarm.advertisement import undeclare
+        from amd_ctk.swarm.node_settings import read_added_resources, read_given_budget, take_setup_back
 
         kinds: set[str] = set()
 
@@ -383,7 +375,7 @@ def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
 
 
 def _print_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> None:
-    from amd_ctk.swarm.status_table import format_advertisement, format_pools, list_advertisement
+    from amd_ctk.swarm.status import format_advertisement, format_pools, list_advertisement
     from amd_gpu_tracker.show.standard_output import is_terminal
 
     if not is_terminal() and not no_trunc:

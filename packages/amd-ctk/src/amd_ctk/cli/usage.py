@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import host_of, host_to_change
-from amd_ctk.cli.group import command_group
+from amd_ctk.cli.context import command_group, host_of, host_to_change
 
 app = command_group("Record how busy GPUs are, for reports")
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import host_of, host_to_change
-from amd_ctk.cli.group import command_group
+from amd_ctk.cli.context import command_group, host_of, host_to_change
 from amd_ctk.cli.numbers import whole_number
 from amd_gpu_tracker.broker.people import MOST_GPUS, NO_LIMIT
 from amd_gpu_tracker.errors import NotDone, OptionsExcluded

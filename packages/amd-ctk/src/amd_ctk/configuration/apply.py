@@ -1,22 +1,66 @@
-"""Change an engine's configuration, or preview the change; every command that edits one uses this."""
+"""Change an engine's configuration, or preview the change: the engine checks it, and is restarted to read it."""
 
 from __future__ import annotations
 
-from amd_ctk.configuration.checker import check
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+
 from amd_ctk.configuration.config_file import ConfigFile
-from amd_ctk.configuration.daemon_options import read_daemon_options, refuse_taken_directives
-from amd_ctk.configuration.edit import prepare_edit, save
-from amd_ctk.configuration.ledger import Ledger, ledger_directory, open_ledger
+from amd_ctk.configuration.edit import Edit, Edited, prepare_edit, save
+from amd_ctk.configuration.engine import Engine
+from amd_ctk.configuration.ledger import Ledger, Record, ledger_directory, open_ledger
+from amd_ctk.configuration.unit_files import read_daemon_options, refuse_taken_directives
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+SECONDS = 30
+HINT = "nothing was changed; use --no-validate to skip this check"
+# Present while systemd is the init of this machine; see sd_booted(3).
+SYSTEMD = "/run/systemd/system"
+HOW_TO_RESTART = "its configuration is changed; restart it by hand"
 
-    from amd_ctk.configuration.edit import Edit, Edited
-    from amd_ctk.configuration.engine import Engine
-    from amd_ctk.configuration.ledger import Record
-    from amdgpu_discovery.host import Host
+
+class RefusedByEngine(ToolkitError):
+    """The engine would not start with the configuration."""
+
+
+def check(engine: Engine, text: str, path: str, *, program: str = "") -> None:
+    """Raise RefusedByEngine if the engine is installed and rejects `text` as its file `path`.
+
+    Where the engine prints the configuration it understood, `program` has to be in it.
+    """
+    if engine.check_command is None or shutil.which(engine.check_command(path)[0]) is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="amd-ctk-") as directory:
+        file = os.path.join(directory, os.path.basename(path))
+        with open(file, "w", encoding="utf-8", newline="") as copy:
+            copy.write(engine.checked_text(text))
+        accepted, words = _run(engine.check_command(file))
+    if not accepted and not (engine.check_unknown and engine.check_unknown in words):
+        sentence = words.strip().splitlines()[-1].replace(file, path)
+        raise RefusedByEngine(f"{engine.name} refuses the new {path}: {sentence}", hint=HINT)
+    if accepted and engine.check_prints_configuration and program not in words:
+        raise RefusedByEngine(
+            f"{engine.name} does not list the runtime when it reads the new {path}",
+            hint="it may be too old for the version of the file, or a file imported there replaces the same section",
+        )
+
+
+def _run(command: tuple[str, ...]) -> tuple[bool, str]:
+    """Return whether the engine accepts a file, and its output."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return False, f"no answer within {SECONDS} seconds"
+    except OSError as error:
+        return False, f"it cannot be run: {error.strerror}"
+    if done.returncode == 0:
+        return True, done.stdout
+    return False, done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
 
 
 class Target(Value):
@@ -83,3 +127,23 @@ def apply(
         elif edited.record != record:
             ledger.put(target.file.shown, edited.record)
     return edited
+
+
+class RestartError(ToolkitError):
+    """The engine was not restarted; its configuration is changed nevertheless."""
+
+
+def restart_command(host: Host, service: str) -> list[str]:
+    """Return the command that restarts a service of a host."""
+    return ["systemctl", "restart", service] if host.stat(SYSTEMD) else ["service", service, "restart"]
+
+
+def restart(command: list[str], service: str) -> None:
+    """Run the command that restarts a service; RestartError."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise RestartError(f"{service} was not restarted: {command[0]} cannot be run", hint=HOW_TO_RESTART) from error
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+        raise RestartError(f"{service} was not restarted: {lines[0]}", hint=HOW_TO_RESTART)

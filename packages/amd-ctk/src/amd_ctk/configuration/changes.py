@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any  # noqa: TID253
+from collections.abc import Iterable
+from typing import Any
 
 from amd_ctk.documents.document import ABSENT, Document, KeyPath
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Change(Value):

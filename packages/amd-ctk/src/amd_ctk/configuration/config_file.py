@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import (
@@ -15,10 +16,6 @@ from amdgpu_discovery.files import (
     write_beside,
 )
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Engines that read whole directories read `*.conf` or `*.toml` only.
 BACKUP_SUFFIX = ".before-amd-ctk"

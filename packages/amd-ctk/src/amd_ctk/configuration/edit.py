@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from amd_ctk.configuration.changes import Changes
 from amd_ctk.configuration.config_file import ConfigFile, ConfigFileError, read_text, save_text
+from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Ledger, Record, digest, record_from_json, record_to_json
 from amd_ctk.documents.document import ABSENT, Document, DocumentError
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from amd_ctk.configuration.engine import Engine
-
-    # From a document and what amd-ctk changed in it before, return both after the edit.
-    Edit = Callable[[Document, Changes], tuple[Document, Changes]]
+Edit = Callable[[Document, Changes], tuple[Document, Changes]]
 
 
 class Edited(Value):
@@ -104,3 +100,12 @@ def _next_record(record: Record, changes: Changes, old: str | None, new: str | N
         original = ABSENT if record.changes.keys else old
     made_file = old is None or (record.made_file and bool(record.changes.keys))
     return Record(changes=changes, original=original, made_file=made_file, written=digest(new), before=before)
+
+
+def format_diff(edited: Edited) -> str:
+    """Return the difference between a file before and after an edit, as diff(1) writes it."""
+    from difflib import unified_diff
+
+    old, new = (text.splitlines(keepends=True) if text else [] for text in (edited.old, edited.new))
+    lines = unified_diff(old, new, fromfile=edited.file.shown, tofile=edited.file.shown)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

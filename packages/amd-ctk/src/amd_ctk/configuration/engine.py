@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any  # noqa: TID253
+from collections.abc import Callable
+from typing import Any
 
 from amd_ctk.documents.document import ABSENT, Document, KeyPath, read_path
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from amdgpu_discovery.host import Host
 
 RUNTIME_PROGRAM = "amd-container-runtime"
 

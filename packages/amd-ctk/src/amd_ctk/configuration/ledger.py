@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json  # noqa: TID253  no container start comes here
+import json
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any  # noqa: TID253
+from typing import Any
 
 from amd_ctk.configuration.changes import Change, Changes
 from amd_ctk.documents.document import ABSENT, Absent
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import make_directories, replace_file
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.lock_holder import read_lock_holder
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from amdgpu_discovery.host import Host
 
 DIRECTORY = "/var/lib/amd-container-toolkit"
 FILE_NAME = "engine-configuration.json"

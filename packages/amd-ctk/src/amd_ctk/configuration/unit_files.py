@@ -1,21 +1,17 @@
-"""What systemd starts a daemon with, read from the files of its unit, so that no systemd has to run.
-
-Read as systemd.unit(5) and systemd.exec(5) say: the first unit file counts, drop-ins add to it, an empty ExecStart=
-takes back what was said before, and variables come from Environment= and EnvironmentFile=.
-"""
+"""What systemd starts a daemon with, and the directives that sets: read from files of its unit, without systemd."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator, Mapping
 
+from amd_ctk.configuration.config_file import ConfigFile
+from amd_ctk.configuration.engine import Engine
+from amd_ctk.documents.document import ABSENT, Document
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from amdgpu_discovery.host import Host
 
 # The earlier counts where two have a file of the same name.
 DIRECTORIES = (
@@ -114,3 +110,29 @@ def _expand(word: str, environment: Mapping[str, str]) -> list[str]:
     if word.startswith("$") and word[1:].isidentifier():
         return _split(environment.get(word[1:], ""))
     return [VARIABLE.sub(lambda match: environment.get(match[1] or match[2], ""), word)]
+
+
+class DirectiveTaken(ToolkitError):
+    """The daemon's command line already sets what its configuration file was to set."""
+
+
+def read_daemon_options(engine: Engine, file: ConfigFile, host: Host) -> CommandLine:
+    """Return what the unit of an engine's daemon runs; an empty one for a file that is not that daemon's."""
+    if not engine.exclusive_options or file.shown != engine.config_path:
+        return CommandLine()
+    return read_command_line(host, f"{engine.service}.service")
+
+
+def refuse_taken_directives(
+    engine: Engine, file: ConfigFile, options: CommandLine, *, old: Document, new: Document
+) -> None:
+    """Return if none of the directives that an edit changes is on the daemon's command line too; DirectiveTaken."""
+    for directive, option in engine.exclusive_options:
+        values = options.values_of(option)
+        written = new.get((directive,))
+        if values and written is not ABSENT and written != old.get((directive,)):
+            raise DirectiveTaken(
+                f"{options.unit} has {option}={values[0]} on its command line, and {engine.service} does not start "
+                f'while {file.shown} has "{directive}" too',
+                hint=f"nothing was changed; remove {option} from the unit or its environment file first",
+            )

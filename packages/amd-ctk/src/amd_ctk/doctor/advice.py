@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.doctor.facts.gpus import NodeProblem
+from amd_ctk.doctor.facts.gpus import NodeProblem
 
 TRIGGER = "sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-match=kfd"
 

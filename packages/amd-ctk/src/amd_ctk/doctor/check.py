@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from amd_ctk.doctor.facts.all import Facts
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from amd_ctk.doctor.facts.all import Facts
 
 OK = "ok"
 BAD = "bad"

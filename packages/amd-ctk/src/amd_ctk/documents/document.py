@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol  # noqa: TID253  amd-ctk has imported typing for typer anyway
+from typing import Any, Protocol
 
 from amdgpu_discovery.errors import ToolkitError
 

@@ -5,8 +5,8 @@ The text is parsed by `json`, for what it means, and scanned once more, for wher
 
 from __future__ import annotations
 
-import json  # noqa: TID253  no container start comes here
-from typing import Any  # noqa: TID253
+import json
+from typing import Any
 
 from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, read_path
 from amd_ctk.documents.json_spans import Member, Node, find_spans

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json  # noqa: TID253  no container start comes here
+import json
 import re
 
 from amdgpu_discovery.value import Value

@@ -8,7 +8,7 @@ Source: oci.conf(5), "runc using run" for users without privileges, and what thr
 from __future__ import annotations
 
 import shlex
-from typing import Any  # noqa: TID253
+from typing import Any
 
 from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any  # noqa: TID253
+from typing import Any
 
-import tomlkit  # noqa: TID253  no container start comes here
-from tomlkit.exceptions import TOMLKitError  # noqa: TID253
-from tomlkit.items import Table  # noqa: TID253
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import Table
 
 from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, read_path
 

@@ -8,16 +8,13 @@ configurations of version 3 and merges key by key; there, and only there, a drop
 from __future__ import annotations
 
 from functools import partial
-from typing import Any  # noqa: TID253
+from typing import Any
 
 from amd_ctk.configuration.config_file import ConfigFile, read_text
 from amd_ctk.configuration.engine import Engine, Layout
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amd_ctk.documents.toml_document import TomlDocument
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 MAIN_FILE = "/etc/containerd/config.toml"
 DROP_IN_GLOB = "/etc/containerd/conf.d/*.toml"

@@ -5,10 +5,7 @@ from __future__ import annotations
 from amd_ctk.configuration.engine import Engine, Layout
 from amd_ctk.documents.oci_conf import RUNTIMES, OciConf, is_outdated
 from amd_ctk.programs import ask
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 # Users have their containers' state in a directory of their own.
 STATE_OF_USER = "--root=/run/user/%U/"

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from amd_ctk.explain.cdi_edits import is_cdi_name
-from amd_ctk.explain.container import Container
-from amd_ctk.explain.errors import ExplainError
+from amd_ctk.explain.container import Container, ExplainError
+from amd_ctk.explain.engine_spec import is_cdi_name
 from amd_ctk.explain.host_nodes import EVERY_ACCESS
 from amd_ctk.explain.run_words import read_env_file
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.plain_files import read_plain_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
 # Compose: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}; $$ is a dollar. Words may have variables
 # of their own, so that the innermost is replaced first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
 DOCKER = "docker"
@@ -60,3 +61,9 @@ def _join_as_podman(container: Container) -> list[str]:
     kept = (entry for entry in image if entry.partition("=")[0] not in container.unset)
     entries = (*kept, *container.host_environment, *container.environment)
     return list({entry.partition("=")[0]: entry for entry in entries if "=" in entry}.values())
+
+
+class ExplainError(ToolkitError):
+    """A container that cannot be explained: its words, its file or its engine cannot be read."""
+
+    exit_code = 2

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
 from amd_ctk.explain.container import DOCKER, PODMAN, Container
 from amd_ctk.explain.running import ask_engine
 from amd_device_spec.cdi_version import latest_version
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from amd_ctk.configuration.engine import Engine
-    from amdgpu_discovery.host import Host
 
 # Where Podman reads its configuration, the strongest last.
 CONTAINERS_CONF = ("/usr/share/containers/containers.conf", "/etc/containers/containers.conf")

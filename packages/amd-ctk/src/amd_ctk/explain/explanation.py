@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
-from amd_ctk.explain.engine_view import find_runtime, translate_gpus
+from amd_ctk.explain.engine_view import RuntimeView, find_runtime, translate_gpus
 from amd_ctk.explain.plan import Plan, check_image, find_given, preview_start
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, with_host_nodes
 from amd_ctk.explain.variables import Line, describe_variables
@@ -15,21 +19,13 @@ from amd_device_spec.slurm.job_gpus import find_gpus_of_job
 from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.preview import preview_refusal, preview_unreserved
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
+from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.health.reading import read_health
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.requirements.errors import RequirementError
+from amdgpu_discovery.requirements.facts import RequirementError
 from amdgpu_discovery.selection import asks_for_nothing
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from amd_ctk.explain.container import Container
-    from amd_ctk.explain.engine_view import RuntimeView
-    from amdgpu_discovery.gpu import GpuLocation
-    from amdgpu_discovery.host import Host
 
 
 class Explanation(Value):

@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
+from collections.abc import Iterator
+from typing import Any
 
 from amd_ctk.explain.container import PODMAN
 from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from amdgpu_discovery.host import Host
 
 DRI = "/dev/dri"
 # Where nothing is said.

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
-from amd_ctk.explain.cdi_edits import is_cdi_name
-from amd_ctk.explain.container import PODMAN, Container
+from amd_ctk.explain.container import PODMAN, Container, ExplainError
+from amd_ctk.explain.engine_spec import is_cdi_name
 from amd_ctk.explain.engine_view import find_version
-from amd_ctk.explain.errors import ExplainError
 from amd_ctk.explain.host_nodes import find_nodes
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import reason
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from amdgpu_discovery.host import Host
-
-    Tree = dict[str, Any]
+Tree = dict[str, Any]
 
 LARGEST_FILE = 4 * 1024 * 1024
 # Every document has it, and no Compose file.

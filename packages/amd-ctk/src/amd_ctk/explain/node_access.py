@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 AGAIN = "start it with --runtime=amd -e AMD_VISIBLE_DEVICES=all"
 # linux/capability.h

@@ -6,11 +6,14 @@ What a start asks of the GPU Tracker is asked for an answer only. A test holds t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
+from typing import Any
 
 from amd_device_spec.oci import PRIVATE_NODES, Edits
 from amd_device_spec.oci_annotation import remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, Grant, is_permitted, requested_gpus
+from amd_device_spec.settings import Settings
 from amd_device_spec.start.plan import StartPlan, edit_spec, plan_start
 from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.draining import skip_drained
@@ -24,22 +27,14 @@ from amd_gpu_tracker.claims.preview import (
 from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, SpecError, ToolkitError
-from amdgpu_discovery.gpu import MEBIBYTE, Gpu
+from amdgpu_discovery.gpu import MEBIBYTE, DeviceNode, Gpu, GpuLocation
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, names_gpus, names_requirements
 from amdgpu_discovery.requirements.check import check_container
 from amdgpu_discovery.selection import resolve
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from amd_device_spec.settings import Settings
-    from amdgpu_discovery.gpu import DeviceNode, GpuLocation
-    from amdgpu_discovery.host import Host
 
 
 class Plan(Value):

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from amd_ctk.explain.container import PODMAN, Container
-from amd_ctk.explain.errors import ExplainError
+from amd_ctk.explain.container import PODMAN, Container, ExplainError
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.plain_files import read_plain_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 ENGINES = ("docker", "podman", "nerdctl")
 COMMANDS = ("run", "create")

@@ -1,20 +1,19 @@
-"""Find a running container by what people call it: its id, or the name that an engine gave it."""
+"""What an engine knows: a running container by its id or name, its spec, and what an image sets itself."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.programs import Answer, ask
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.running import find_running_containers
+from amd_gpu_tracker.life.running import RunningContainer, find_running_containers
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.oci_spec import read_spec
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from amd_gpu_tracker.life.running import RunningContainer
-    from amdgpu_discovery.host import Host
 
 ENGINES = ("docker", "podman")
 # All of them are asked at once. One that is there answers in a tenth of a second, on a busy host in several seconds.
@@ -24,6 +23,7 @@ SHORTEST_ID = 3
 REQUESTS = " {{.HostConfig.Runtime}}{{range .HostConfig.DeviceRequests}} {{.Driver}}:{{end}}"
 FORMATS = {"docker": "{{.Id}} {{.State.Pid}}" + REQUESTS, "podman": "{{.Id}} {{.State.Pid}}"}
 OF_CDI = "cdi:"
+LARGEST_CONFIG = 16 * 1024 * 1024
 
 
 class Told(Value):
@@ -95,3 +95,45 @@ def _podman_storage() -> Iterator[str]:
 
 def _abbreviates(short: str, container_id: str) -> bool:
     return len(short) >= SHORTEST_ID and container_id.startswith(short)
+
+
+def add_image(container: Container) -> Container:
+    """Return a container with the environment of its image; as it is where no engine knows that."""
+    if container.engine not in ENGINES or not container.image or container.image.startswith("-"):
+        return container
+    words = ("image", "inspect", "--format", "{{json .Config.Env}}", container.image)
+    answer = ask_engine(container.engine, *words)
+    if not answer.succeeded:
+        return container
+    return container.replace(image_environment=tuple(_parse(answer.output)), is_image_known=True)
+
+
+def _parse(text: str) -> list[str]:
+    import json
+
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return [str(entry) for entry in entries] if isinstance(entries, list) else []
+
+
+def read_bundle(directory: str) -> dict[str, Any]:
+    """Return the spec of a bundle; FileError."""
+    path = os.path.join(directory, "config.json")
+    return read_spec(
+        path, name=f"the bundle's {path}", read=lambda path: read_plain_file(path, largest=LARGEST_CONFIG)[0]
+    )
+
+
+def read_running(host: Host, name: str) -> tuple[str, dict[str, Any]]:
+    """Return the id and the spec of a running container by its id or its engine's name for it; ExplainError."""
+    asked = ask_engines(name)
+    found = find_running(host, name, asked.told)
+    if found and found.bundle:
+        return found.container_id, read_bundle(found.bundle)
+    root = "" if os.geteuid() == 0 else "; run it with sudo"
+    late = f"; {asked.late}" if asked.late else ""
+    raise ExplainError(
+        f"no container {name} is running, as far as can be seen here{late}{root}", hint="name it by its id"
+    )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from amd_ctk.explain.explanation import Explanation
 from amd_ctk.explain.host_nodes import DRI
+from amd_ctk.explain.plan import Plan
 from amd_device_spec.oci import OPEN_MODE
 from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from amd_ctk.explain.explanation import Explanation
-    from amd_ctk.explain.plan import Plan
-    from amdgpu_discovery.gpu import GpuLocation
+from amdgpu_discovery.gpu import GpuLocation
 
 # What `--json` prints is of this version.
 VERSION = 1

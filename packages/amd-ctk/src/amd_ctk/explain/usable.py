@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from amd_ctk.explain.cdi_edits import ACCESS
-from amd_ctk.explain.engine_spec import number_of_id
+from collections.abc import Sequence
+from typing import Any
+
+from amd_ctk.explain.container import Container
+from amd_ctk.explain.engine_spec import ACCESS, number_of_id
 from amd_ctk.explain.host_nodes import DRI
 from amd_ctk.explain.node_access import (
     CAP_DAC_OVERRIDE,
@@ -14,19 +17,12 @@ from amd_ctk.explain.node_access import (
     find_missing,
     mode_allows,
 )
+from amd_ctk.explain.plan import Plan
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.oci_spec import drm_minors
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from amd_ctk.explain.container import Container
-    from amd_ctk.explain.plan import Plan
-    from amdgpu_discovery.gpu import GpuLocation
 
 # Of Podman: the groups of its caller.
 KEEP_GROUPS = "keep-groups"

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from amd_ctk.explain.visible_inside import FILTERS
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from amd_ctk.explain.plan import Plan
+from amd_ctk.explain.visible_inside import FILTERS, Inside
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
 from amd_device_spec.slurm.filters import FILTERS as SLURM_FILTERS
 from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.selection import asks_for_nothing, may_be_choice, resolve
 from amdgpu_discovery.targets import OVERRIDE, parse_override
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    from amd_ctk.explain.plan import Plan
-    from amd_ctk.explain.visible_inside import Inside
-    from amdgpu_discovery.gpu import GpuLocation
 
 
 class Line(Value):

@@ -5,14 +5,11 @@ ROCr counts the GPUs in the order of KFD's nodes; HIP counts what ROCr leaves. A
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.selection import parse_unique_id
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from amdgpu_discovery.gpu import GpuLocation
 
 ROCR = "ROCR_VISIBLE_DEVICES"
 HIP = "HIP_VISIBLE_DEVICES"

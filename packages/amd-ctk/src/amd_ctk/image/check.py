@@ -13,8 +13,7 @@ from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.requirements.check import check_requirements
-from amdgpu_discovery.requirements.errors import RequirementError
-from amdgpu_discovery.requirements.facts import ContainerFacts, read_facts
+from amdgpu_discovery.requirements.facts import ContainerFacts, RequirementError, read_facts
 from amdgpu_discovery.requirements.grammar import find_requirements
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.targets import belongs_to

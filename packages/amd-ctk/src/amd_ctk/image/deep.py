@@ -5,19 +5,56 @@ clang names each object of a bundle by its triple and target (LLVM, "Clang Offlo
 
 from __future__ import annotations
 
+import io
 import re
+import zlib
 from collections.abc import Iterable
+from struct import unpack_from
 
 from amd_ctk.image.bounds import ImageError
-from amd_ctk.image.compressed_bundles import MAGIC, MOST_NEEDED, beginning_of_bundle
 from amd_ctk.image.contents import TARGET, UNREADABLE
+from amd_ctk.image.zstd import ZstdMissing, zstd_pieces
 
+MAGIC = b"CCOB"
+# Of the header, by its version.
+SIZES = {1: 20, 2: 24, 3: 32}
+ZLIB, ZSTD = 0, 1
+# Of a bundle: room for the names of a thousand targets.
+BEGINNING = 1 << 16
+# Of compressed content: zstd decompresses whole blocks of at most 128 KiB only.
+MOST_NEEDED = (1 << 17) + 64
 ELF = b"\x7fELF"
 BUNDLED = re.compile(rb"(?:amdgcn|spirv64)-amd-amdhsa-(?:unknown)?-(gfx[0-9a-f-]{3,12}(?:generic)?|amdgcnspirv)")
 # Longer than any name in a bundle, so that none is lost between two chunks.
 LONGEST_NAME = 128
 # Of one layer; libraries of ROCm have some thousand, one for each source file.
 MOST_BUNDLES = 50_000
+
+
+def beginning_of_bundle(content: bytes) -> bytes | None:
+    """Return the beginning of the bundle in what begins with the magic; None where it cannot be decompressed.
+
+    b"" where the magic is there by chance.
+    """
+    if len(content) < min(SIZES.values()):
+        return b""
+    version, method = unpack_from("<HH", content, len(MAGIC))
+    if version == 0 or version > 9 or method > 9:
+        return b""
+    if version not in SIZES:
+        return None
+    try:
+        return _decompress(content[SIZES[version] : MOST_NEEDED], method)
+    except (zlib.error, EOFError, ImageError, ZstdMissing):
+        return None
+
+
+def _decompress(content: bytes, method: int) -> bytes | None:
+    if method == ZLIB:
+        return zlib.decompressobj().decompress(content, BEGINNING)
+    if method == ZSTD:
+        return next(zstd_pieces(io.BytesIO(content), BEGINNING), None)
+    return None
 
 
 class Programs:

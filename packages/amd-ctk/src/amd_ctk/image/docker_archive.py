@@ -7,19 +7,21 @@ import subprocess
 import tarfile
 import zlib
 from lzma import LZMAError
+from tarfile import ReadError
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from amd_ctk.image.archive_stream import ArchiveStream
-from amd_ctk.image.bounds import MOST_LAYERS, ImageError, Progress
-from amd_ctk.image.compression import Readable
+from amd_ctk.image.bounds import LARGEST_LAYER, MOST_LAYERS, Counter, ImageError, Progress
+from amd_ctk.image.compression import LONGEST_MAGIC, Beginning, Readable, compression_of
 from amd_ctk.image.configuration import LARGEST_DOCUMENT, environment_of, labels_of, parse_document
 from amd_ctk.image.contents import Image, LayerContents
-from amd_ctk.image.sources import PIECE
+from amd_ctk.image.sources import PIECE, open_source
 from amd_ctk.image.tar_header import EXTENSIONS
 from amd_ctk.image.tar_layer import read_layer
 from amdgpu_discovery.errors import reason
 
+# Of one archive: names, records of pax, maps of sparse files. A member has two or three KiB at most.
+LARGEST_HEADERS = 16 * 1024 * 1024
 MANIFEST = "manifest.json"
 # What else old versions of Docker write says nothing.
 NAMES = (".json", ".tar")
@@ -29,6 +31,38 @@ LARGEST_HEADER = 1024 * 1024
 MOST_MEMBERS = 5000
 # Of all documents together; the rest of an archive is layers.
 LARGEST_DOCUMENTS = 16 * 1024 * 1024
+
+
+class ArchiveStream:
+    """An archive of which no more is read than its members have, and some headers."""
+
+    def __init__(self, stream: Readable, progress: Progress) -> None:
+        start = stream.read(LONGEST_MAGIC) or b""
+        counter = Counter(progress, is_shown=False)
+        self._source = open_source(Beginning(start, stream, counter), compression_of(start), counter)
+        self._read = 0
+        self._bound = LARGEST_HEADERS
+
+    def read(self, _: int) -> bytes:
+        """Return the next piece, b"" at the end; it may be shorter than what was asked for."""
+        try:
+            piece = self._source.next()
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            # What gzip and bz2 say of a stream that is damaged.
+            raise ReadError(str(error)) from error
+        self._read += len(piece)
+        # A piece begins before the bound, so one may end behind it.
+        if self._read - len(piece) > self._bound:
+            raise ImageError("the headers of an archive are larger than any image needs")
+        return piece
+
+    def allow(self, size: int) -> None:
+        """Let the content of a member be read."""
+        self._bound += size
+        if self._bound > LARGEST_LAYER:
+            raise ImageError("the files of an archive claim to be larger than 1 TiB")
 
 
 def read_archive_file(path: str, progress: Progress, *, deep: bool) -> Image:

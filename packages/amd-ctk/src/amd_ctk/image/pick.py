@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.check import judge_image, told_targets
 from amd_ctk.image.contents import Image
-from amd_ctk.image.template import Template, requirements_of
+from amd_ctk.image.matrix import Template, requirements_of
 from amdgpu_discovery.requirements.check import check_requirements
-from amdgpu_discovery.requirements.errors import RequirementError
-from amdgpu_discovery.requirements.facts import ContainerFacts
+from amdgpu_discovery.requirements.facts import ContainerFacts, RequirementError
 from amdgpu_discovery.requirements.judge import leading_numbers
 from amdgpu_discovery.targets import ANY_TARGET
 from amdgpu_discovery.value import Value

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from amd_gpu_tracker.broker.client import ServiceGone, ask, find_socket
+from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.broker.client import Refused, ServiceGone, ask, find_socket
 from amd_gpu_tracker.broker.protocol import CANCEL, RELEASE, RESERVE, RUN, Request
+from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
@@ -141,3 +143,18 @@ def _behind(environment: Mapping[str, str]) -> int | None:
     """Return who became root by sudo, None for all others."""
     uid = environment.get(SUDO_USER, "")
     return int(uid) if not os.geteuid() and uid.isascii() and uid.isdecimal() and len(uid) <= 10 else None
+
+
+def cancel_job(host: Host, name: str, owner: int | None) -> None:
+    """Take a job out of the line, that of `owner` where one is named; NotDone, NotPermitted."""
+    require_name(name)
+    try:
+        if cancel(host, name, owner):
+            return
+    except Refused as error:
+        # It may wait without the service.
+        if error.exit_code != NotDone.exit_code or not Tracker(host).cancel(name):
+            raise
+        return
+    if not Tracker(host).cancel(name):
+        raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")

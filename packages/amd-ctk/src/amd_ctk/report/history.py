@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Iterator
 
-from amd_ctk.report.totals import BY, NOT_KNOWN, Names, make_report
+from amd_ctk.report.totals import BY, NOT_KNOWN, Names, Report, make_report
 from amd_device_spec.settings import read_settings
+from amd_gpu_tracker.history.used import Used
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from amd_ctk.report.totals import Report
-    from amd_gpu_tracker.history.used import Used
-    from amdgpu_discovery.host import Host
-
-    History = Iterator[Used | None]
+History = Iterator[Used | None]
 
 SECONDS_BY_UNIT = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 MOST_DIGITS = 5

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import platform
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from html import escape
 
 from amd_ctk.report.text import HEADERS, share
+from amd_ctk.report.totals import Names, Report
+from amd_gpu_tracker.history.used import Used
 from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.files import replace_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from amd_ctk.report.totals import Names, Report
-    from amd_gpu_tracker.history.used import Used
 
 WIDTH, ROW, LEFT, TOP = 1000, 22, 90, 24
 TICKS = 6

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from datetime import datetime
 
+from amd_ctk.report.totals import Report, Total
 from amd_gpu_tracker.records.plain_text import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_ctk.report.totals import Report, Total
 
 HEADERS = {"person": "Person", "gpu": "GPU", "image": "Image", "day": "Day"}
 BAR = 20

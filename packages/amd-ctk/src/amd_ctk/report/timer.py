@@ -12,10 +12,7 @@ from amd_gpu_tracker.tracker import Tracker
 from amd_gpu_tracker.usage.documents import format_prometheus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import replace_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 TIMER = "amd-gpu-usage.timer"
 # Where Debian's node exporter looks for metrics of other programs.

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
+from amd_gpu_tracker.history.used import Used
 from amdgpu_discovery.value import Value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from amd_gpu_tracker.history.used import Used
-
-    # The local day of each quarter of an hour that was met, and when the next day begins, in seconds since 1970.
-    Days = dict[int, tuple[str, float]]
+# The local day of each quarter of an hour that was met, and when the next day begins, in seconds since 1970.
+Days = dict[int, tuple[str, float]]
 
 BY = ("person", "gpu", "image", "day")
 NOT_KNOWN = "(not known)"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.broker.people import format_duration
+from collections.abc import Sequence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_gpu_tracker.broker.people import Permission
+from amd_gpu_tracker.broker.people import Permission, format_duration
 
 HEADER = ("Who", "Number", "GPUs at once", "Time", "Groups")
 NO_LIMIT = "no limit"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import grp
 import pwd
+from collections.abc import Iterable, Sequence
 
 from amd_ctk.settings_file import read_settings_file, set_setting, unset_setting
-from amd_device_spec.settings import CONFIG_FILE, USERS, SettingsError, check_settings
+from amd_device_spec.choice_grant import choice_rules
+from amd_device_spec.settings import CONFIG_FILE, USERS, SettingsError, check_settings, read_settings
 from amd_gpu_tracker.broker.people import (
     EVERYONE,
     GROUP_SIGN,
@@ -16,13 +18,9 @@ from amd_gpu_tracker.broker.people import (
     is_name,
     parse_permission,
 )
+from amd_gpu_tracker.broker.terms import Terms
 from amdgpu_discovery.errors import ToolkitError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 
 class NobodyCalledThat(ToolkitError):
@@ -121,3 +119,13 @@ def _write(host: Host, permissions: Sequence[Permission]) -> None:
         set_setting(host, USERS, [format_permission(each) for each in permissions])
     else:
         unset_setting(host, USERS)
+
+
+def find_terms(host: Host) -> Terms:
+    """Return who may reserve GPUs on a host, and in which order; SettingsError."""
+    settings = read_settings(host)
+    return Terms(
+        rules=choice_rules(settings),
+        permissions=tuple(parse_users(settings.users, host)),
+        order=settings.queue_order,
+    )

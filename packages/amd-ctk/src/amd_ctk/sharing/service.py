@@ -5,10 +5,7 @@ from __future__ import annotations
 from amd_ctk.programs import ask
 from amd_gpu_tracker.broker.protocol import SOCKET
 from amdgpu_discovery.errors import ToolkitError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 SOCKET_UNIT = "amd-gpu-tracker.socket"
 SERVICE_UNIT = "amd-gpu-tracker.service"

@@ -2,20 +2,93 @@
 
 from __future__ import annotations
 
-from amd_ctk.slurm.cores import cores_near
-from amd_ctk.slurm.links import links_of
+from collections.abc import Sequence
+
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.kfd_topology import TOPOLOGY
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.value import Value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.host import Host
-
+NODES = "/sys/devices/system/node"
+CPUS = "/sys/devices/system/cpu"
+XGMI = 11
+# One hop; a way through another GPU weighs more (KFD_CRAT_XGMI_WEIGHT).
+ONE_HOP = 15
 # Slurm then sets ROCR_VISIBLE_DEVICES, and not what other vendors' programs read too.
 FLAGS = "amd_gpu_env"
+
+
+def cores_near(host: Host, numa_node: int | None) -> str:
+    """Return the cores of a NUMA node (`0-15`), "" where the kernel does not say."""
+    if numa_node is None:
+        return ""
+    near = parse_cpu_list(host.read_attribute(f"{NODES}/node{numa_node}/cpulist"))
+    cores = [position for position, core in enumerate(_cores(host)) if core in near]
+    return format_ranges(cores)
+
+
+def parse_cpu_list(text: str) -> list[int]:
+    """Return the numbers in `0-3,8`, [] for anything else."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            return []
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def format_ranges(numbers: list[int]) -> str:
+    """Return ascending numbers as Slurm writes them: 0-3,8."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(f"{first}-{last}" if first < last else f"{first}" for first, last in spans)
+
+
+def _cores(host: Host) -> list[int]:
+    """Return the first processor of each core, in the order in which Slurm counts cores."""
+    cores: dict[int, tuple[int, int]] = {}
+    for node in _numa_nodes(host):
+        for cpu in parse_cpu_list(host.read_attribute(f"{NODES}/node{node}/cpulist")):
+            siblings = parse_cpu_list(host.read_attribute(f"{CPUS}/cpu{cpu}/topology/thread_siblings_list"))
+            package = host.read_attribute(f"{CPUS}/cpu{cpu}/topology/physical_package_id")
+            cores.setdefault(min(siblings, default=cpu), (int(package) if package.isdecimal() else 0, node))
+    return sorted(cores, key=lambda cpu: (*cores[cpu], cpu))
+
+
+def _numa_nodes(host: Host) -> list[int]:
+    names = (name.removeprefix("node") for name in host.names(NODES) if name.startswith("node"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def links_of(host: Host, gpus: Sequence[Gpu]) -> dict[int, str]:
+    """Return by number how many links a GPU has to each of `gpus`, -1 for itself; {} where there is no XGMI."""
+    peers = {gpu.number: _direct_peers(host, gpu.kfd_node) for gpu in gpus}
+    if not any(other.kfd_node in peers[gpu.number] for gpu in gpus for other in gpus):
+        return {}
+    return {
+        gpu.number: ",".join(
+            "-1" if other.number == gpu.number else str(int(other.kfd_node in peers[gpu.number])) for other in gpus
+        )
+        for gpu in gpus
+    }
+
+
+def _direct_peers(host: Host, node: int) -> set[int]:
+    """Return the nodes that a node of KFD's reaches by one hop of XGMI, or inside its package."""
+    directory = f"{TOPOLOGY}/nodes/{node}/io_links"
+    links = (_read(host, f"{directory}/{name}/properties") for name in host.names(directory))
+    return {link["node_to"] for link in links if link.get("type") == XGMI and link.get("weight", 0) <= ONE_HOP}
+
+
+def _read(host: Host, path: str) -> dict[str, int]:
+    words = [line.split() for line in host.read_attribute(path).splitlines()]
+    return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdecimal()}
 
 
 class Gres(Value):

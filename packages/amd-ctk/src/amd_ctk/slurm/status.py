@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os.path
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from amd_ctk.configuration.config_file import ConfigFile, read_text
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
@@ -11,15 +13,9 @@ from amd_ctk.slurm.gres import sort_by_type, type_of
 from amd_device_spec.slurm.conf import GRES_CONF, find_conf, read_lines
 from amd_device_spec.slurm.job_gpus import read_device_files
 from amd_device_spec.slurm_job import SlurmError
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.host import Host
 
 CGROUP_CONF = "cgroup.conf"
 OCI_CONF = "oci.conf"
@@ -28,6 +24,8 @@ OUTDATED = (
     f"{OCI_CONF} calls {RUNTIME_PROGRAM} in another way than this version writes it, so scancel may leave containers"
     f" behind ({HOW_TO_CONFIGURE})"
 )
+HEADER = ("GPU Id", "Slurm Id", "Type", "DRM Device")
+WIDTHS = (10, 10, 12, 24)
 
 
 class NodeGpu(Value):
@@ -128,3 +126,39 @@ def _read_runtime(host: Host) -> dict[str, Any]:
     text = read_text(ConfigFile(path=host.path(path), shown=path)) if path else None
     runtimes = OciConf(text or "").get((RUNTIMES,))
     return runtimes["amd"] if isinstance(runtimes, dict) and runtimes else {}
+
+
+def format_status(status: SlurmStatus) -> str:
+    """Return the table of GPUs, and a line for each thing that they depend on."""
+    rule = "-" * sum(WIDTHS)
+    rows = [(str(gpu.number), _number(gpu.slurm_number), gpu.type, gpu.file) for gpu in status.gpus]
+    return "\n".join(
+        [
+            *(rule, _line(HEADER), rule, *map(_line, rows)),
+            f"ConstrainDevices: {'yes' if status.constrains_devices else 'no'}",
+            f"Runtime of containers: {status.runtime or '-'}",
+        ]
+    )
+
+
+def format_json(status: SlurmStatus) -> str:
+    """Return everything as JSON; null for a number that Slurm does not have, and for no runtime."""
+    import json
+
+    return json.dumps(
+        {
+            "gpus": [gpu.as_dict() for gpu in status.gpus],
+            "constrains_devices": status.constrains_devices,
+            "runtime": status.runtime or None,
+            "problems": list(status.problems),
+        },
+        indent=2,
+    )
+
+
+def _number(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _line(columns: tuple[str, ...]) -> str:
+    return "".join(f"{column:<{width}}" for column, width in zip(columns, WIDTHS, strict=True)).rstrip()

@@ -1,32 +1,37 @@
-"""Read what a node advertises and what is reserved: from Docker, its configuration and the GPU Tracker."""
+"""What a node advertises and what is reserved, as Docker, its configuration and the GPUs say; and what to advertise."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Sequence
 
 from amd_ctk.configuration.apply import find_target
 from amd_ctk.configuration.config_file import read_text
 from amd_ctk.engines.docker import DOCKER
-from amd_ctk.settings_file import read_settings_file
-from amd_ctk.swarm.docker import read_docker_info, read_task_names, read_tasks
+from amd_ctk.settings_file import read_settings_file, set_setting, unset_setting
+from amd_ctk.swarm.docker import DockerInfo, TaskName, read_docker_info, read_task_names, read_tasks
 from amd_ctk.swarm.errors import SwarmError
-from amd_ctk.swarm.node_settings import find_obstacles, read_node_settings
-from amd_ctk.swarm.status import build_advertisement, name_tasks, reservations_of_leases, reservations_of_tasks
-from amd_device_spec.settings import CONFIG_FILE, check_settings
+from amd_ctk.swarm.node_settings import NodeSettings, find_obstacles, read_node_settings
+from amd_ctk.swarm.resources import Plan, Resource
+from amd_ctk.swarm.status import (
+    Advertisement,
+    Reservation,
+    build_advertisement,
+    name_tasks,
+    reservations_of_leases,
+    reservations_of_tasks,
+)
+from amd_device_spec.settings import CONFIG_FILE, Settings, check_settings
 from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.tracker import Tracker
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_ctk.swarm.docker import DockerInfo, TaskName
-    from amd_ctk.swarm.node_settings import NodeSettings
-    from amd_ctk.swarm.status import Advertisement, Reservation
-    from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.host import Host
 
 DOCKER_HOST = "DOCKER_HOST"
+GPU_KINDS = "swarm-resources"
+GPU_NAMES = "swarm-resource-names"
+VRAM_KINDS = "swarm-vram-resources"
+HEADROOM = "swarm-vram-headroom"
 
 
 def read_advertisement(host: Host, gpus: Sequence[Gpu], config_path: str) -> Advertisement:
@@ -96,3 +101,46 @@ def _find_lag(docker_info: DockerInfo | None, settings: NodeSettings) -> list[st
     if docker_info is None or sorted(map(str, docker_info.resources)) == sorted(map(str, settings.resources)):
         return []
     return [f"docker does not advertise what {settings.resources_from} says until it is restarted"]
+
+
+def declare(host: Host, resources: Collection[Resource], plan: Plan) -> bool:
+    """Write the settings for these resources; return whether they changed."""
+    settings = _read(host)
+    naming = tuple(dict.fromkeys(resource.kind for resource in resources if resource.kind != plan.vram_kind))
+    changed = []
+    if naming != settings.swarm_resources:
+        changed.append(set_setting(host, GPU_KINDS, list(naming)))
+    if plan.by != settings.swarm_resource_names:
+        changed.append(set_setting(host, GPU_NAMES, plan.by))
+    if plan.vram_kind:
+        changed.append(set_setting(host, VRAM_KINDS, [plan.vram_kind]))
+    elif settings.swarm_vram_resources:
+        changed.append(unset_setting(host, VRAM_KINDS))
+    changed.append(_declare_headroom(host, settings, plan.headroom_mib))
+    return any(changed)
+
+
+def _declare_headroom(host: Host, settings: Settings, mib: int) -> bool:
+    if mib == settings.swarm_vram_headroom:
+        return False
+    return set_setting(host, HEADROOM, mib) if mib else unset_setting(host, HEADROOM)
+
+
+def undeclare(host: Host, kinds: Collection[str]) -> bool:
+    """Remove these kinds from the settings, which get their defaults back; return whether they changed."""
+    settings, default = _read(host), Settings()
+    kept = [kind for kind in settings.swarm_resources if kind not in kinds]
+    changed = []
+    is_changed = len(kept) < len(settings.swarm_resources) or (kinds and not kept)
+    if settings.swarm_resources != default.swarm_resources and is_changed:
+        changed.append(set_setting(host, GPU_KINDS, kept) if kept else unset_setting(host, GPU_KINDS))
+    if kinds and settings.swarm_resource_names != default.swarm_resource_names:
+        changed.append(unset_setting(host, GPU_NAMES))
+    if set(settings.swarm_vram_resources) & set(kinds):
+        changed.append(unset_setting(host, VRAM_KINDS))
+        changed.append(_declare_headroom(host, settings, 0))
+    return any(changed)
+
+
+def _read(host: Host) -> Settings:
+    return check_settings(read_settings_file(host), CONFIG_FILE)

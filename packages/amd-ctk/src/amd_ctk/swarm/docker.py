@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json  # noqa: TID253  no container start comes here
-import shutil  # noqa: TID253
-import subprocess  # noqa: TID253
-from typing import Any  # noqa: TID253
+import json
+import shutil
+import subprocess
+from typing import Any
 
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.resources import Resource

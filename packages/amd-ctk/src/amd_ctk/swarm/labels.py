@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 
+from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.resources import vram_mb_of
 from amdgpu_discovery.driver_versions import DRIVER_VERSION
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.models import model_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.host import Host
 
 PREFIX = "amd.gpu."
 NAMES = ("model", "gfx", "count", "vram-mb", "driver")
@@ -56,3 +53,18 @@ def unlabel_command(node: str) -> list[str]:
 def _join(values: Iterable[str]) -> str:
     # What a constraint may compare with has no comma.
     return "+".join(dict.fromkeys(values))
+
+
+def constraint_for(targets: Sequence[str], chosen: str) -> str:
+    """Return the constraint for one of an image's targets; SwarmError where it has several and none is chosen."""
+    if chosen and targets and chosen not in targets:
+        raise SwarmError(f"the image has no code for {chosen}, it has code for {' '.join(targets)}")
+    if not (chosen or targets):
+        raise SwarmError("the image has no code for a GPU, and does not say what it is for", hint="name one with --gfx")
+    if not chosen and len(targets) > 1:
+        # Docker joins constraints by and, and compares with == and != only.
+        raise SwarmError(
+            f"the image has code for {' '.join(targets)}, and a constraint names one label",
+            hint="choose one with --gfx",
+        )
+    return f"node.labels.{PREFIX}gfx=={chosen or targets[0]}"

@@ -1,34 +1,95 @@
-"""The settings of Docker that matter to a swarm, from its file and from its daemon's command line."""
+"""Docker's settings that matter to a swarm: read them, prepare a node for a swarm, and take that back."""
 
 from __future__ import annotations
 
 import os.path
-from typing import Any  # noqa: TID253  no container start comes here
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from amd_ctk.configuration.apply import find_target
+from amd_ctk.configuration.apply import Target, find_target
+from amd_ctk.configuration.changes import Changes, set_keys, take_back
 from amd_ctk.configuration.config_file import read_text
-from amd_ctk.configuration.daemon_options import read_daemon_options
+from amd_ctk.configuration.edit import Edit
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
-from amd_ctk.documents.document import ABSENT
+from amd_ctk.configuration.plan import WantedRuntime, configure, remove, unset_default
+from amd_ctk.configuration.unit_files import CommandLine, read_daemon_options
+from amd_ctk.documents.document import ABSENT, Document, DocumentError
 from amd_ctk.engines.docker import DOCKER, LAYOUT
-from amd_ctk.swarm.generic_resources import read_resources
-from amd_ctk.swarm.resources import Resource, parse_resource
+from amd_ctk.swarm.errors import SwarmError
+from amd_ctk.swarm.resources import Resource, gpus_named_by, parse_resource
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from amd_ctk.configuration.apply import Target
-    from amd_ctk.configuration.unit_files import CommandLine
-    from amd_ctk.documents.document import Document
-    from amdgpu_discovery.host import Host
-
+PATH = ("node-generic-resources",)
 DEFAULT_RUNTIME = "--default-runtime"
 ADD_RUNTIME = "--add-runtime"
 GENERIC_RESOURCE = "--node-generic-resource"
 LIVE_RESTORE = "--live-restore"
+RUNTIME_NAME = "amd"
+# Marks what this command added beside resources.
+SETUP = "swarm setup"
+
+
+def read_resources(document: Document) -> list[Resource]:
+    """Return what a configuration advertises; DocumentError where that is not a list of strings."""
+    return [parse_resource(entry) for entry in _read(document)]
+
+
+def read_added_resources(changes: Changes) -> list[Resource]:
+    """Return the resources that amd-ctk added to a configuration."""
+    return [parse_resource(entry) for entry in _added(changes)]
+
+
+def advertise(
+    document: Document, wanted: Sequence[Resource], gpus: Sequence[Gpu], changes: Changes
+) -> tuple[Document, Changes]:
+    """Advertise these resources instead of those added earlier and of all others of the same kinds.
+
+    SwarmError where another entry names one of the GPUs, which Swarm would then give out twice.
+    """
+    kinds = {resource.kind for resource in wanted}
+    change = changes.find(PATH)
+    if change and document.get(PATH) != change.value:
+        # The list was edited since: without the added entries, it is the new original.
+        document, changes = withdraw(document, changes)
+    before = _added(changes)
+    kept = [entry for entry in _read(document) if entry not in before and parse_resource(entry).kind not in kinds]
+    for entry in kept:
+        if numbers := gpus_named_by(parse_resource(entry), gpus):
+            raise SwarmError(
+                f"{entry} in node-generic-resources names GPU {numbers[0]}, and Swarm would give that out twice",
+                hint=f"remove the entry, or use --kind {parse_resource(entry).kind}",
+            )
+    return set_keys(document, [(PATH, [*kept, *map(str, wanted)])], changes)
+
+
+def withdraw(document: Document, changes: Changes) -> tuple[Document, Changes]:
+    """Remove the entries that amd-ctk added; entries that others added since stay."""
+    change = changes.find(PATH)
+    if change is None or document.get(PATH) == change.value:
+        return take_back(document, PATH, changes)
+    kept = [entry for entry in _read(document) if entry not in _added(changes)]
+    return document.set(PATH, kept) if kept else document.remove(PATH), changes.without(PATH)
+
+
+def _read(document: Document) -> list[str]:
+    entries = document.get(PATH)
+    if entries is ABSENT:
+        return []
+    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+        raise DocumentError(f'"{PATH[0]}" is not a list of strings')
+    return entries
+
+
+def _added(changes: Changes) -> list[str]:
+    """Return the entries that amd-ctk added to the list."""
+    change = changes.find(PATH)
+    if change is None:
+        return []
+    before = [] if change.before is ABSENT else change.before
+    return [entry for entry in change.value if entry not in before]
 
 
 class NodeSettings(Value):
@@ -103,3 +164,32 @@ def _default_program(document: Document, options: CommandLine) -> str:
     entry = runtimes.get(name, ABSENT) if isinstance(runtimes, dict) and isinstance(name, str) else ABSENT
     added = dict(value.partition("=")[::2] for value in options.values_of(ADD_RUNTIME))
     return added.get(name, "") if entry is ABSENT else LAYOUT.program_of(entry)
+
+
+def plan_setup(resources: Sequence[Resource], gpus: Sequence[Gpu], *, default_program: str) -> Edit:
+    """Return the edit that advertises these resources and, unless it is "", makes this program the default runtime.
+
+    Without resources what is advertised stays as it is: it stands on the daemon's command line.
+    """
+
+    def edit(document: Document, changes: Changes) -> tuple[Document, Changes]:
+        if default_program:
+            runtime = WantedRuntime(runtime_name=RUNTIME_NAME, program=default_program, as_default=True)
+            document, after = configure(document, DOCKER, runtime, changes)
+            changes = after.marked(SETUP, of=changes)
+        return advertise(document, resources, gpus, changes) if resources else (document, changes)
+
+    return edit
+
+
+def take_setup_back(document: Document, changes: Changes) -> tuple[Document, Changes]:
+    """Withdraw the resources, and remove the runtime and its being the default as far as `plan_setup` made them."""
+    document, changes = withdraw(document, changes)
+    made = {change.path for change in changes.keys if change.by == SETUP}
+    if (*LAYOUT.runtimes, RUNTIME_NAME) in made:
+        return remove(document, DOCKER, RUNTIME_NAME, changes)
+    return (
+        unset_default(document, DOCKER, RUNTIME_NAME, changes)
+        if LAYOUT.default_runtime in made
+        else (document, changes)
+    )

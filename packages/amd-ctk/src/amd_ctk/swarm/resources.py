@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Iterator, Sequence
 
 from amd_ctk.swarm.errors import SwarmError
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.gpu import MEBIBYTE, Gpu
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.selection import BY_UUID, is_identity, select_gpus
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from amdgpu_discovery.gpu import Gpu
 
 # amd-smi counts memory in these units.
 KIND_CHARACTERS = frozenset(string.ascii_letters + string.digits + "_-.")

@@ -6,21 +6,17 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.job_processes import belongs_to, find_processes, owner_of
 from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
 from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.life.units import own_unit
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.restarts import own_unit
+from amd_gpu_tracker.records.lease import Lease, ProcessId
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease, ProcessId
-
-    Log = Callable[[str], None]
+Log = Callable[[str], None]
 
 # Between TERM and KILL, as Slurm's KillWait.
 GRACE_SECONDS = 30.0

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job
@@ -17,20 +18,17 @@ from amd_gpu_tracker.broker.job_processes import owner_of
 from amd_gpu_tracker.broker.saying import say_to
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.reservation import reserve
-from amd_gpu_tracker.records.lease import BY_API, Holder
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import BY_API, Holder, Lease
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from amd_gpu_tracker.broker.line import Log
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.lock import Lock
-    from amd_gpu_tracker.records.state import State
 
 # How long before the end a job is warned; of a job that is shorter than twice this, at the half of its time.
 WARNING_SECONDS = 600.0

@@ -6,12 +6,9 @@ import ctypes
 import os
 import select
 
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import ProcessId
 from amd_gpu_tracker.records.plain_text import one_line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import ProcessId
 
 # Of asm-generic/unistd.h, the same on every architecture.
 PIDFD_GETFD = 438

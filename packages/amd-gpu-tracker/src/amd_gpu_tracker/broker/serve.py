@@ -1,29 +1,98 @@
-"""`gpu-tracker serve`: the broker as a process of its own."""
+"""`gpu-tracker serve`: the broker as a process of its own, and its socket."""
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.desk import Desk
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.listening import take_listener
 from amd_gpu_tracker.broker.server import IDLE_SECONDS, Server
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.plain_text import one_line
 from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from amd_gpu_tracker.broker.terms import FindTerms
     from amdgpu_discovery.host import Host
 
+FIRST_DESCRIPTOR = 3
+BACKLOG = 4096
 # Container starts hold the lock for milliseconds; who holds it longer must not hold up all clients.
 LOCK_SECONDS = 5.0
+
+
+class NothingToListenOn(ToolkitError):
+    """A broker that was neither passed a socket nor told where to make one."""
+
+    exit_code = 2
+
+
+def take_listener(path: str, environment: MutableMapping[str, str]) -> socket.socket:
+    """Return a socket that listens: that of systemd, or a new one at `path`."""
+    passed = _take_passed(environment)
+    if passed is not None:
+        return passed
+    if not path:
+        raise NothingToListenOn("no socket was passed on", hint="name a path, as in --listen PATH")
+    return _listen(path)
+
+
+def _take_passed(environment: MutableMapping[str, str]) -> socket.socket | None:
+    pid, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
+    if pid != str(os.getpid()) or count != "1":
+        return None
+    os.set_inheritable(FIRST_DESCRIPTOR, False)
+    passed = socket.socket(fileno=FIRST_DESCRIPTOR)
+    if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM:
+        raise NothingToListenOn("the socket that was passed on is not a Unix stream socket")
+    passed.setblocking(False)
+    return passed
+
+
+def _listen(path: str) -> socket.socket:
+    """Make a socket that everybody may connect to; one that a broker before left there is taken away."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    directory, name = os.path.split(os.path.abspath(path))
+    try:
+        os.makedirs(directory, mode=0o755, exist_ok=True)
+        _refuse_living(path)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        # A path of a socket has 107 bytes at most; that of a simulated host may be longer.
+        opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        # Everybody may ask, from the first moment: whoever is given something is decided by who connects.
+        mask = os.umask(0o111)
+        try:
+            made.bind(f"/proc/self/fd/{opened}/{name}")
+        finally:
+            os.umask(mask)
+            os.close(opened)
+        made.listen(BACKLOG)
+    except OSError as error:
+        made.close()
+        raise FileError(f"the socket {path} cannot be made: {reason(error)}") from error
+    return made
+
+
+def _refuse_living(path: str) -> None:
+    """Raise FileError where somebody listens at this path, and what is there is no socket."""
+    from amd_gpu_tracker.broker.client import connect
+
+    try:
+        connect(path).close()
+    except (FileNotFoundError, ConnectionRefusedError):
+        return
+    raise FileError(f"the socket {path} cannot be made: another broker listens there")
 
 
 def serve(host: Host, find_terms: FindTerms, *, listen: str = "", grace: float = GRACE_SECONDS) -> None:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import grp
 import os
 import time
+from collections.abc import Iterator
 
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.history.used import parse_line, parse_lines
+from amd_gpu_tracker.history.used import Used, parse_line, parse_lines
 from amd_gpu_tracker.records.history import FOUND, LONGEST_LINE, POWER, finish
+from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from amd_gpu_tracker.history.used import Used
     from amd_gpu_tracker.records.lock import Lock
-    from amd_gpu_tracker.records.state import State
 
 ENDING = ".jsonl"
 DAY = 24 * 3600

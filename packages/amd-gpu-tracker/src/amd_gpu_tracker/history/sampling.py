@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from amd_gpu_tracker.history.used import Look, parse_look
 from amd_gpu_tracker.life.container_names import find_container_image
 from amd_gpu_tracker.records.history import LONGEST_LINE, open_path
+from amd_gpu_tracker.records.lease import Lease
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
 from amdgpu_discovery.files import put_in_place, read_file, write_beside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.lock import Lock
-    from amd_gpu_tracker.records.state import State
-    from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
 
 LONGEST_TEXT = 256
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
+from typing import Any
 
 from amd_gpu_tracker.records.history import LONGEST_LINE, POWER, VERSION
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 # A hundred years in seconds, and the largest number of a user that the kernel gives.
 LONGEST = 100 * 366 * 24 * 3600.0

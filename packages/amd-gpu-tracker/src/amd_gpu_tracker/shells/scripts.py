@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
 
 # Each script is written for amd-ctk, in these files. One of them has a line for the table of the program's commands.
 PARTS = {"bash": ("walk.sh", "bash.sh"), "zsh": ("walk.sh", "zsh.sh"), "fish": ("fish.fish",)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.errors import GpusChanged
+from amd_gpu_tracker.errors import GpusChanged, OptionsExcluded
 from amd_gpu_tracker.show.listing import WIDE_TERMINAL, Page
 from amd_gpu_tracker.show.standard_output import is_terminal, print_notes
 from amd_gpu_tracker.show.table import format_json, format_refusals, format_status, format_time, list_status
@@ -18,11 +18,19 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.status import LostGpu, Status
     from amd_gpu_tracker.records.refusals import Refusal
 
-    # As `Tracker.status`, with its errors.
     ReadStatus = Callable[[], Status]
+    from collections.abc import Collection
 
 WATCH_SECONDS = 0.5
 DISABLED = "GPU Tracker is disabled"
+# JSON is whole in any case, so --wide and --no-trunc change nothing about it.
+EXCLUDED_BY_OPTION = {
+    "--refusals": ("--usage", "--peak", "--prometheus", "--watch", "--wide", "--no-trunc"),
+    "--prometheus": ("--json", "--watch", "--wide", "--no-trunc"),
+    "--usage": ("--wide",),
+    "--peak": ("--wide",),
+    "--watch": ("--no-trunc",),
+}
 
 
 def print_status(read_status: ReadStatus, *, as_json: bool, wide: bool, no_trunc: bool) -> None:
@@ -142,3 +150,11 @@ def _format(status: Status, *, as_json: bool, wide: bool) -> str:
     if not status.enabled:
         return DISABLED
     return format_status(status, names=names if wide else None)
+
+
+def require_compatible(given: Collection[str]) -> None:
+    """Refuse options that exclude each other; OptionsExcluded."""
+    for option, excluded in EXCLUDED_BY_OPTION.items():
+        for other in excluded:
+            if option in given and other in given:
+                raise OptionsExcluded(option, other)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
-from amdgpu_discovery.requirements.errors import HINT, RequirementError
-from amdgpu_discovery.requirements.facts import read_facts
+from amdgpu_discovery.requirements.facts import HINT, RequirementError, read_facts
 from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, find_requirements, parse_requirement
 from amdgpu_discovery.requirements.judge import judge
 from amdgpu_discovery.targets import OVERRIDE

@@ -6,7 +6,7 @@ import posix
 
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.driver_versions import DRIVER_VERSION, read_releases
-from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
+from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, ToolkitError
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.targets import OVERRIDE, parse_override
@@ -27,6 +27,7 @@ LEVELS = (
     ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"),
     ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 )
+HINT = "AMD_DISABLE_REQUIRE=true starts it anyway"
 
 
 class GpuFacts(Value):
@@ -106,3 +107,22 @@ def _describe(gpu: Gpu, override: str) -> GpuFacts:
         compute_partition=gpu.compute_partition or "SPX",
         memory_partition=gpu.memory_partition,
     )
+
+
+class RequirementError(ToolkitError):
+    """An image requires what the GPUs of its container or their host do not have.
+
+    Attributes:
+        clause: What is the case, without the variable that requires something else.
+    """
+
+    exit_code = 10
+
+    def __init__(self, message: str, *, hint: str = "", clause: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.clause = clause or message
+
+
+def not_judged(message: str) -> RequirementError:
+    """Return the error for a requirement that means nothing: such an image is not known to fit."""
+    return RequirementError(message, hint=HINT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
-from amdgpu_discovery.requirements.errors import not_judged
+from amdgpu_discovery.requirements.facts import not_judged
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.requirements.errors import not_judged
+from amdgpu_discovery.requirements.facts import not_judged
 from amdgpu_discovery.targets import belongs_to
 from amdgpu_discovery.value import Value
 

@@ -6,10 +6,9 @@ Build one from a profile that comes with us, or from one that you changed: `buil
 
 from __future__ import annotations
 
-from amdgpu_discovery.simulate.build import build_host
-from amdgpu_discovery.simulate.hidden import hide_gpus
+from amdgpu_discovery.simulate.build import build_host, hide_gpus
 from amdgpu_discovery.simulate.profile import Profile, SimulatedGpu
-from amdgpu_discovery.simulate.profile_files import gpu_model, load_profile, profile_names
+from amdgpu_discovery.simulate.profile_json import gpu_model, load_profile, profile_names
 from amdgpu_discovery.simulate.random_profile import random_profile
 from amdgpu_discovery.simulate.record import record_profile
 

@@ -10,8 +10,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
 from amdgpu_discovery.simulate.build import build_host
-from amdgpu_discovery.simulate.profile_files import load_profile, profile_names
-from amdgpu_discovery.simulate.profile_json import format_profile
+from amdgpu_discovery.simulate.profile_json import format_profile, load_profile, profile_names
 from amdgpu_discovery.simulate.record import record_profile
 
 USAGE = f"""\

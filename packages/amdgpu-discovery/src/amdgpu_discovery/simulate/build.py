@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate.drm_sysfs import add_drm
 from amdgpu_discovery.simulate.kfd_sysfs import add_kfd, add_links
 from amdgpu_discovery.simulate.links import link_nodes
@@ -13,7 +15,7 @@ from amdgpu_discovery.simulate.pci_sysfs import add_health, add_pci
 from amdgpu_discovery.simulate.placement import place_host
 from amdgpu_discovery.simulate.processes import add_processes
 from amdgpu_discovery.simulate.profile import Profile
-from amdgpu_discovery.simulate.profile_files import load_profile
+from amdgpu_discovery.simulate.profile_json import load_profile
 from amdgpu_discovery.simulate.tree import Tree, write_tree
 
 # Lies in the root of every host we built, and only there.
@@ -21,6 +23,7 @@ MARK = ".simulated-host"
 
 # What every program of the project may write below.
 DIRECTORIES = ("/etc", "/run", "/var/lib", "/var/log", "/tmp")  # noqa: S108 - of the simulated host
+NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
 
 
 class BuildError(ToolkitError):
@@ -82,3 +85,20 @@ def _clear(root: str) -> None:
     for name in names:
         path = os.path.join(root, name)
         shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+
+
+def hide_gpus(host: Host, numbers: Collection[int]) -> None:
+    """Take from these GPUs' KFD nodes the permission to be read.
+
+    Root reads them nevertheless, unless it lacks CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH.
+    """
+    for gpu in locate_gpus(host):
+        if gpu.number in numbers:
+            _forbid(host.path(f"{NODES}/{gpu.kfd_node}"))
+
+
+def _forbid(directory: str) -> None:
+    """Forbid to read the files of a node; its directories are for all to list."""
+    for path, _, names in os.walk(directory):
+        for name in names:
+            os.chmod(os.path.join(path, name), 0)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.gpu import parse_pci_address
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.simulate.placement import PlacedDrm, PlacedHost
-    from amdgpu_discovery.simulate.profile import Access
-    from amdgpu_discovery.simulate.tree import Tree
+from amdgpu_discovery.simulate.placement import PlacedDrm, PlacedHost
+from amdgpu_discovery.simulate.profile import Access
+from amdgpu_discovery.simulate.tree import Tree
 
 DRM_CLASS = "/sys/class/drm"
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from amdgpu_discovery.simulate.links import Links, NodeLink
 from amdgpu_discovery.simulate.node_properties import cpu_properties, gpu_properties
-from amdgpu_discovery.simulate.placement import number_nodes
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from amdgpu_discovery.simulate.links import Links, NodeLink
-    from amdgpu_discovery.simulate.placement import PlacedNode
-    from amdgpu_discovery.simulate.profile import CpuNode, Driver, Profile
-    from amdgpu_discovery.simulate.tree import Tree
+from amdgpu_discovery.simulate.placement import PlacedNode, number_nodes
+from amdgpu_discovery.simulate.profile import CpuNode, Driver, Profile
+from amdgpu_discovery.simulate.tree import Tree
 
 KFD = "/sys/devices/virtual/kfd/kfd"
 NODES = f"{KFD}/topology/nodes"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.simulate.placement import PlacedNode
+from amdgpu_discovery.simulate.profile import Profile
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.simulate.placement import PlacedNode
-    from amdgpu_discovery.simulate.profile import Profile
 
 HYPERTRANSPORT, PCIE, XGMI = 1, 2, 11
 

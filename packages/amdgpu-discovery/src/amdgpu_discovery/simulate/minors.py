@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.simulate.profile import ProfileError
+from collections.abc import Iterator
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from amdgpu_discovery.simulate.profile import Minors, Profile, SimulatedGpu
+from amdgpu_discovery.simulate.profile import Minors, Profile, ProfileError, SimulatedGpu
 
 # drivers/gpu/drm/drm_drv.c: 64 minors for each kind of node, and since Linux 6.12 a range for both after them.
 CARD_MINORS = range(64)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.simulate.placement import read_address
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.simulate.links import Links
-    from amdgpu_discovery.simulate.placement import PlacedNode
-    from amdgpu_discovery.simulate.profile import CpuNode
+from amdgpu_discovery.simulate.links import Links
+from amdgpu_discovery.simulate.placement import PlacedNode, read_address
+from amdgpu_discovery.simulate.profile import CpuNode
 
 # In the order of the kernel; a driver prints those it knows.
 ALL_NODES = (

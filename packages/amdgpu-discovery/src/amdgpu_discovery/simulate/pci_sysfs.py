@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
-from amdgpu_discovery.simulate.placement import pci_path
-from amdgpu_discovery.simulate.tree import Link, Pipe
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.simulate.placement import PlacedGpu, PlacedHost
-    from amdgpu_discovery.simulate.profile import ForeignDrm, Profile, SimulatedGpu
-    from amdgpu_discovery.simulate.tree import Tree
+from amdgpu_discovery.simulate.placement import PlacedGpu, PlacedHost, pci_path
+from amdgpu_discovery.simulate.profile import ForeignDrm, Profile, SimulatedGpu
+from amdgpu_discovery.simulate.tree import Link, Pipe, Tree
 
 AMDGPU = "/sys/bus/pci/drivers/amdgpu"
 FAILING = ("[EIO]", "[ENODEV]")

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from binascii import crc_hqx
+from collections.abc import Iterator
 
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.simulate.minors import MinorPool, XcpNumbers
-from amdgpu_discovery.simulate.profile import ProfileError
+from amdgpu_discovery.simulate.profile import ForeignDrm, Minors, OtherDrm, Profile, ProfileError, SimulatedGpu
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from amdgpu_discovery.simulate.profile import ForeignDrm, Minors, OtherDrm, Profile, SimulatedGpu
 
 
 class PlacedDrm(Value):

@@ -6,14 +6,9 @@ The words of DRM are those of Linux 6.12; amdgpu_discovery.usage names the sourc
 from __future__ import annotations
 
 from amdgpu_discovery.simulate.kfd_sysfs import KFD
-from amdgpu_discovery.simulate.profile import ProfileError
-from amdgpu_discovery.simulate.tree import Link
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.simulate.placement import PlacedGpu, PlacedHost, PlacedNode
-    from amdgpu_discovery.simulate.profile import Profile, SimulatedProcess, SimulatedUse
-    from amdgpu_discovery.simulate.tree import Tree
+from amdgpu_discovery.simulate.placement import PlacedGpu, PlacedHost, PlacedNode
+from amdgpu_discovery.simulate.profile import Profile, ProfileError, SimulatedProcess, SimulatedUse
+from amdgpu_discovery.simulate.tree import Link, Tree
 
 # Of system memory that a GPU may use where its model does not say: the kernel allows half of it or more.
 GTT_BYTES = 64 << 30

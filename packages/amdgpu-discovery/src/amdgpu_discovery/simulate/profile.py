@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amdgpu_discovery.compute_modes import PARTITIONS_BY_MODE
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from typing_extensions import Self
 
-    # Of a card and a render node; None for a node that a device did not get.
-    Minors = tuple[int | None, int | None]
+# Of a card and a render node; None for a node that a device did not get.
+Minors = tuple[int | None, int | None]
 
 
 class ProfileError(ToolkitError):

@@ -1,11 +1,12 @@
-"""Say a profile in JSON, and read it back.
-
-The document has the fields of `Profile`; GPU models stand apart under `models`, and what all GPUs share may stand once
-under `every_gpu`.
-"""
+"""Profiles as files: find those that come with us and those of users, and say one in JSON and read it back."""
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
+from amdgpu_discovery import plain_json
+from amdgpu_discovery.errors import reason
 from amdgpu_discovery.simulate.profile import (
     Access,
     CpuNode,
@@ -19,11 +20,80 @@ from amdgpu_discovery.simulate.profile import (
     SimulatedProcess,
     SimulatedUse,
 )
-from amdgpu_discovery.simulate.profile_fields import plain_fields, read_fields, require
+from amdgpu_discovery.value import Value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+# Numbers that people know in hexadecimal, or in octal; JSON has them as text.
+HEXADECIMAL = frozenset(
+    (
+        *("device_id", "vendor_id", "subsystem_vendor", "subsystem_device", "revision", "pci_class"),
+        *("hive_id", "pci_unique_id", "kfd_unique_ids"),
+    )
+)
+OCTAL = frozenset(("card_mode", "render_mode"))
+
+WORDS_BY_TYPE: dict[str, tuple[type, str]] = {
+    "int": (int, "a number"),
+    "str": (str, "text"),
+    "bool": (bool, "true or false"),
+    "tuple": (tuple, "a list"),
+    "dict": (dict, "an object"),
+}
+HERE = os.path.dirname(__file__)
+PROFILES = os.path.join(HERE, "profiles")
+# The GPUs that profiles name without describing them.
+MODELS = os.path.join(HERE, "gpu-models.json")
+
+
+def read_fields(value_type: type[Value], fields: dict[str, Any]) -> dict[str, Any]:
+    """Return JSON's fields as those of a value of this type; ValueError for one of a wrong type."""
+    annotations: dict[str, str] = {}
+    for base in reversed(value_type.__mro__):
+        annotations |= vars(base).get("__annotations__", {})
+    return {name: _checked(name, _read(name, field), annotations.get(name, "")) for name, field in fields.items()}
+
+
+def plain_fields(value: Value) -> dict[str, Any]:
+    """Return the fields of a value as JSON has them, without those that are as by default."""
+    value_type = type(value)
+    return {
+        name: _plain(name, field)
+        for name, field in value.as_dict().items()
+        # A default is an attribute of the class.
+        if not hasattr(value_type, name) or field != getattr(value_type, name)
+    }
+
+
+def require(field: Any, wanted: type[Any], sentence: str) -> Any:
+    """Return a field if it is of the wanted type; else the sentence says what it should be in a ValueError."""
+    if not isinstance(field, wanted):
+        raise ValueError(f"{sentence}, not {field!r}")  # noqa: TRY004 - said like every other mistake in a profile
+    return field
+
+
+def _checked(name: str, field: Any, annotation: str) -> Any:
+    if field is None and annotation.endswith("None"):
+        return None
+    # "tuple[int, ...]" is a tuple, "int | None" a number.
+    wanted, words = WORDS_BY_TYPE.get(annotation.partition("[")[0].partition(" ")[0], (object, ""))
+    return require(field, wanted, f"{name} is {words}")
+
+
+def _read(name: str, field: Any) -> Any:
+    if isinstance(field, list):
+        return tuple(_read(name, item) for item in field)
+    if isinstance(field, str) and name in HEXADECIMAL:
+        return int(field, 16)
+    if isinstance(field, str) and name in OCTAL:
+        return int(field, 8)
+    return field
+
+
+def _plain(name: str, field: Any) -> Any:
+    if isinstance(field, tuple):
+        return [_plain(name, item) for item in field]
+    if isinstance(field, int) and name in HEXADECIMAL:
+        return f"0x{field:x}"
+    return f"{field:o}" if name in OCTAL else field
 
 
 def parse_profile(document: Any, *, name: str, models: dict[str, Any]) -> Profile:
@@ -110,3 +180,42 @@ def _models_by_name(profile: Profile) -> dict[str, GpuModel]:
 
 def _name_of(model: GpuModel, models: dict[str, GpuModel]) -> str:
     return next(name for name, other in models.items() if other == model)
+
+
+def profile_names() -> list[str]:
+    """Return the names of the profiles that come with us."""
+    return sorted(name.removesuffix(".json") for name in os.listdir(PROFILES) if name.endswith(".json"))
+
+
+def load_profile(name: str) -> Profile:
+    """Return the profile of that name, or the one in a file if `name` has a slash or ends in .json; ProfileError."""
+    if "/" in name or name.endswith(".json"):
+        return parse_profile(
+            _read_file(name), name=os.path.basename(name).removesuffix(".json"), models=_read_file(MODELS)
+        )
+    if name not in profile_names():
+        raise ProfileError(f"there is no profile {name}", hint=f"choose from {', '.join(profile_names())}")
+    return parse_profile(_read_file(os.path.join(PROFILES, f"{name}.json")), name=name, models=_read_file(MODELS))
+
+
+def gpu_model_names() -> list[str]:
+    """Return the names of the GPU models that come with us."""
+    return sorted(_read_file(MODELS))
+
+
+def gpu_model(name: str) -> GpuModel:
+    """Return a GPU model that comes with us; ProfileError."""
+    models = _read_file(MODELS)
+    if name not in models:
+        raise ProfileError(f"there is no GPU model {name}", hint=f"choose from {', '.join(sorted(models))}")
+    return parse_model(models[name], name=name)
+
+
+def _read_file(path: str) -> Any:
+    try:
+        with open(path, "rb") as file:
+            return plain_json.loads(file.read())
+    except OSError as error:
+        raise ProfileError(f"profile {path} cannot be read: {reason(error)}") from error
+    except ValueError as error:
+        raise ProfileError(f"profile {path} is not JSON: {error}") from error

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.gpu import PciAddress
-from amdgpu_discovery.simulate.profile import Driver, ForeignDrm, Profile, SimulatedGpu
-from amdgpu_discovery.simulate.profile_files import gpu_model, gpu_model_names
+from amdgpu_discovery.simulate.profile import Driver, ForeignDrm, GpuModel, Minors, Profile, SimulatedGpu
+from amdgpu_discovery.simulate.profile_json import gpu_model, gpu_model_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
-
-    from amdgpu_discovery.simulate.profile import GpuModel, Minors
 
 MOST_GPUS = 6
 # Domains are 32 bits wide; those above 16 bits change the length of an address.

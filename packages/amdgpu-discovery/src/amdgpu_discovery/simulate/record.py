@@ -4,25 +4,47 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 
 from amdgpu_discovery.driver_versions import DRIVER_VERSION
-from amdgpu_discovery.drm import AMDGPU_DRIVER, amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.drm import AMDGPU_DRIVER, DrmDevice, FoundGpu, amdgpu_pci_addresses, read_drm_devices
 from amdgpu_discovery.errors import GpusHidden
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.kfd_topology import TOPOLOGY
 from amdgpu_discovery.numbering import JoinedGpus, join_gpus
 from amdgpu_discovery.simulate.minors import SHARED_MINORS
 from amdgpu_discovery.simulate.node_properties import USUAL_GPU_PROPERTIES
-from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile
-from amdgpu_discovery.simulate.record_gpu import gather_gpus, read_connectors, record_gpu
-from amdgpu_discovery.simulate.serials import without_serials
-from amdgpu_discovery.simulate.sysfs_numbers import read_number, read_numbers
+from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile, SimulatedGpu
+from amdgpu_discovery.simulate.record_gpu import gather_gpus, read_connectors, read_number, read_numbers, record_gpu
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+# Nobody will take these for the ids of real hardware.
+FIRST_MADE_UP = 0x5EED000000000001
 
-    from amdgpu_discovery.drm import DrmDevice, FoundGpu
-    from amdgpu_discovery.host import Host
+
+def without_serials(profile: Profile) -> Profile:
+    """Return the profile with its unique ids replaced: equal ones by equal ones, always by the same."""
+    made_up = _MadeUpIds()
+    return profile.replace(
+        gpus=tuple(_replace_ids(gpu, made_up) for gpu in profile.gpus),
+        cpus=tuple(cpu.replace(hive_id=made_up.instead_of(cpu.hive_id)) for cpu in profile.cpus),
+    )
+
+
+class _MadeUpIds:
+    def __init__(self) -> None:
+        self._made_up_by_id: dict[int, int] = {}
+
+    def instead_of(self, number: int) -> int:
+        # 0 is no id but says that there is none.
+        return self._made_up_by_id.setdefault(number, FIRST_MADE_UP + len(self._made_up_by_id)) if number else 0
+
+
+def _replace_ids(gpu: SimulatedGpu, made_up: _MadeUpIds) -> SimulatedGpu:
+    return gpu.replace(
+        pci_unique_id=None if gpu.pci_unique_id is None else made_up.instead_of(gpu.pci_unique_id),
+        kfd_unique_ids=tuple(made_up.instead_of(number) for number in gpu.kfd_unique_ids),
+        hive_id=made_up.instead_of(gpu.hive_id),
+    )
 
 
 def record_profile(host: Host, name: str, *, with_serials: bool = False) -> Profile:

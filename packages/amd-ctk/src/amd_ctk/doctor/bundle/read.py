@@ -1,19 +1,24 @@
-"""Read a bundle that somebody sent: nothing of it is believed, and nothing is unpacked into files."""
+"""Read a bundle that somebody sent, and let the checks judge it: nothing of it is believed, unpacked or written."""
 
 from __future__ import annotations
 
 import io
+import json
 import lzma
 import tarfile
+from collections.abc import Iterable
 from typing import Any
 
+from amd_ctk.doctor.bundle.facts_json import parse_facts
 from amd_ctk.doctor.bundle.members import (
+    FACTS,
     LARGEST_MEMBER,
     LARGEST_PACKED,
     LARGEST_UNPACKED,
     MOST_MEMBERS,
     BundleError,
 )
+from amd_ctk.doctor.run import Result, run_checks
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.plain_files import read_plain_file
 
@@ -53,3 +58,24 @@ def _read(archive: Any) -> list[tuple[str, bytes]]:
         file = archive.extractfile(member)
         members.append((member.name, file.read(LARGEST_MEMBER)))
     return members
+
+
+def replay_bundle(path: str, *, only: Iterable[str] = (), skip: Iterable[str] = (), engine: str = "") -> list[Result]:
+    """Return what the checks say of the host of a bundle; BundleError."""
+    document = _load(read_members(path), FACTS)
+    try:
+        return run_checks(parse_facts(document), only=only, skip=skip, engine=engine)
+    except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise BundleError(f"{path} cannot be understood: {error}") from error
+
+
+def _load(members: dict[str, bytes], name: str) -> dict[str, Any]:
+    if name not in members:
+        raise BundleError(f"the bundle has no {name}", hint="read its doctor.json, or ask for a new bundle")
+    try:
+        document = json.loads(members[name])
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"the bundle's {name} is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise BundleError(f"the bundle's {name} is not a JSON object")
+    return document

@@ -38,7 +38,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.simulate import Profile, record_profile
 from amdgpu_discovery.simulate.profile_json import format_profile
-from amdgpu_discovery.simulate.serials import FIRST_MADE_UP, without_serials
+from amdgpu_discovery.simulate.record import FIRST_MADE_UP, without_serials
 
 LOG_FILE = "/var/log/amd-container-runtime.log"
 MOST_LINES = 200

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from shlex import quote
 
 from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.cdi import CdiFacts, SpecProblem
 from amd_device_spec.cdi_version import VERSIONS, latest_version
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_ctk.doctor.facts.all import Facts
-    from amd_ctk.doctor.facts.cdi import CdiFacts, SpecProblem
 
 GENERATE = "sudo amd-ctk cdi generate"
 REFRESH = "sudo amd-ctk cdi refresh"

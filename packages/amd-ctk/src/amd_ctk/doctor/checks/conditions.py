@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from amd_ctk.doctor.check import Finding, bad, check, note
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.gpus import GpuCondition
 from amd_gpu_tracker.states.state import DRAINED, DRAINING, LOST
 from amdgpu_discovery.health.reading import SICK, SUSPECT
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.doctor.facts.all import Facts
-    from amd_ctk.doctor.facts.conditions import GpuCondition
 
 SICK_PAGE = "how-to/service-gpus.md#a-gpu-is-sick"
 

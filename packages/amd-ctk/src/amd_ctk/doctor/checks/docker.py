@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.checks.cdi import GENERATE, judge_version
-from amd_ctk.doctor.facts.docker import LATE, REFUSED
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.docker import LATE, REFUSED, DockerFacts
 from amd_ctk.doctor.inside.tried import FIRST_BY_CDI, FIRST_WITH_GPUS, ignored_gpus_option, name_of, takes_cdi
 from amd_ctk.engines.docker import FIRST_WITH_CDI
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.doctor.facts.all import Facts
-    from amd_ctk.doctor.facts.docker import DockerFacts
 
 INSTEAD_OF_GPUS = "use --runtime=amd -e AMD_VISIBLE_DEVICES=all"
 EVERYBODY = 0o006

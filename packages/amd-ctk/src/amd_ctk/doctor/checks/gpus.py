@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amd_ctk.doctor.advice import TRIGGER, fix_nodes
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
-from amdgpu_discovery.gpu import MEBIBYTE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_ctk.doctor.facts.all import Facts
-    from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
+from amd_ctk.doctor.facts.all import Facts
+from amdgpu_discovery.gpu import MEBIBYTE, Gpu, UnnumberedGpu
 
 ASK_KERNEL = "sudo dmesg | grep -iE 'kfd|atomic'"
 GROUP = 0o060

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+from collections.abc import Sequence
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
+from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.inside.tried import (
     SAID_ELSEWHERE,
     gpus_inside,
@@ -20,14 +22,8 @@ from amd_ctk.explain.visible_inside import FILTERS, look_inside
 from amd_device_spec.slurm.job_gpus import select_gpus_of_job
 from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
 from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.targets import fits
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_ctk.doctor.facts.all import Facts
-    from amdgpu_discovery.gpu import GpuLocation
 
 WORDS = {errno.ENOMEM: "KFD refuses this card", errno.EBUSY: "the GPU is being reset"}
 CONSTRAIN = "set ConstrainDevices=yes in cgroup.conf"

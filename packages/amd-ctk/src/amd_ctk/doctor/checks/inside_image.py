@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.inside import InsideFacts
 from amd_ctk.doctor.inside.caches import find_home
 from amd_ctk.doctor.inside.image_files import MOST_TARGETS, SHARED_MEMORY
 from amd_ctk.doctor.inside.tried import gpus_inside, name_of
 from amdgpu_discovery.driver_versions import is_tested
-from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.gpu import MEBIBYTE, Gpu
 from amdgpu_discovery.targets import OVERRIDE, fits, generation_of, parse_override
 from amdgpu_discovery.unknown_gpus import shown
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.doctor.facts.all import Facts
-    from amd_ctk.doctor.facts.inside import InsideFacts
-    from amdgpu_discovery.gpu import Gpu
 
 # linux/capability.h
 CAP_IPC_LOCK = 14

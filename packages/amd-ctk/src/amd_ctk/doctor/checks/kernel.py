@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.all import Facts
 
 # What the kernel shows for an id that is not mapped (/proc/sys/kernel/overflowuid).
 NOBODY = 65534

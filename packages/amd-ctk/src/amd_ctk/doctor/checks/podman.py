@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
 from amd_ctk.doctor.checks.cdi import judge_version
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.all import Facts
 
 CONFIGURE = "sudo amd-ctk runtime configure --runtime=podman"
 EVERYBODY = 0o006

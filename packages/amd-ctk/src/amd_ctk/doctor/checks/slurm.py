@@ -6,13 +6,9 @@ import os
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
-from amd_ctk.slurm.status import OUTDATED, format_foreign
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.doctor.facts.all import Facts
-    from amd_ctk.doctor.facts.slurm import LeftContainer
-    from amd_ctk.slurm.status import SlurmStatus
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.slurm import LeftContainer
+from amd_ctk.slurm.status import OUTDATED, SlurmStatus, format_foreign
 
 CONFIGURE = "sudo amd-ctk runtime configure --runtime=slurm"
 SHOW = "amd-ctk slurm status"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_ctk.doctor.facts.all import Facts
-    from amd_ctk.doctor.facts.containers import StaleContainer
+from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.containers import StaleContainer
 
 # A part of the path of a bundle, and the engine that makes such paths.
 RESTARTS = {

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 from amd_ctk.cdi.engine_devices import read_spec_files
-from amd_ctk.doctor.facts.broken_host import BrokenHost
 from amd_ctk.doctor.facts.cdi import CdiFacts, read_cdi
-from amd_ctk.doctor.facts.conditions import GpuCondition, read_conditions
-from amd_ctk.doctor.facts.containerd import read_containerd
 from amd_ctk.doctor.facts.containers import StaleContainer, read_stale_containers
 from amd_ctk.doctor.facts.docker import DockerFacts, read_docker
-from amd_ctk.doctor.facts.engine_files import EngineFileFacts
-from amd_ctk.doctor.facts.gpus import GpuFacts, read_gpus
+from amd_ctk.doctor.facts.engine_files import EngineFileFacts, read_containerd
+from amd_ctk.doctor.facts.gpus import GpuCondition, GpuFacts, read_conditions, read_gpus
 from amd_ctk.doctor.facts.inside import InsideFacts, read_inside
 from amd_ctk.doctor.facts.kernel import KernelFacts, read_kernel
 from amd_ctk.doctor.facts.packages import PackageFacts, read_packages
@@ -28,6 +26,26 @@ from amdgpu_discovery.value import Value
 
 # What a container gets where an engine has used up the time; it answers in a tenth of that.
 LEAST_SECONDS = 0.3
+
+
+class BrokenHost(Host):
+    """A host whose directories may be closed to this user, or links that lead in a circle: nothing is found there."""
+
+    __slots__ = ()
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a directory, [] where it cannot be listed."""
+        try:
+            return super().names(path)
+        except OSError:
+            return []
+
+    def stat(self, path: str) -> os.stat_result | None:
+        """Return what `path` leads to, None where nobody can tell."""
+        try:
+            return super().stat(path)
+        except OSError:
+            return None
 
 
 class Facts(Value):

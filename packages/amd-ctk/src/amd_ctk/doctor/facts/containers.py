@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from amd_ctk.doctor.facts.gpus import GpuFacts
-from amd_ctk.explain.bundle import read_bundle
+from amd_ctk.explain.running import read_bundle
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.running import find_running_containers
 from amdgpu_discovery.errors import ToolkitError

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import partial
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
+from amd_ctk.documents.toml_document import TomlDocument
+from amd_ctk.engines.containerd import CONTAINERD, DROP_IN, MAIN_FILE, find_drop_in_layout
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
@@ -78,3 +81,12 @@ def _read(engine: Engine, document: Document) -> tuple[dict[str, str], str]:
 
 def _why(error: Exception) -> str:
     return reason(error) if isinstance(error, OSError) else str(getattr(error, "message", error))
+
+
+def read_containerd(host: Host) -> EngineFileFacts:
+    """Return what config.toml says, else the drop-in that this toolkit writes."""
+    main = read_engine_files(host, CONTAINERD, [MAIN_FILE])
+    if main.problem or main.runtimes:
+        return main
+    drop_in = CONTAINERD.replace(find_layout=partial(find_drop_in_layout, TomlDocument("")))
+    return read_engine_files(host, drop_in, [DROP_IN])

@@ -1,4 +1,4 @@
-"""The GPUs of a host, and the device nodes that lead to them."""
+"""The GPUs of a host, the device nodes that lead to them, and which GPUs are sick, suspect, lost or drained."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 
+from amd_ctk.listing import looking_tracker
+from amd_gpu_tracker.states.state import FREE, IN_USE, RESERVED
 from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH, find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
@@ -22,6 +24,8 @@ AMD_VENDOR = "0x1002"
 GPU_CLASSES = ("0x03", "0x12")
 # What a GPU that works answers; one that is being reset, or is lost, has errors in their place.
 ATTRIBUTES = ("mem_info_vram_total", "vendor", "unique_id")
+# Nothing keeps containers from these but other containers.
+USUAL = (FREE, RESERVED, IN_USE)
 
 
 class NodeProblem(Value):
@@ -169,3 +173,24 @@ def _broken_attributes(host: Host) -> Iterator[str]:
 def _carve_out(host: Host, gpu: Gpu) -> int | None:
     text = host.read_attribute(f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_total")
     return int(text) if text.isdecimal() else None
+
+
+class GpuCondition(Value):
+    """A GPU in a state that keeps containers from it, or may, and why it is in it."""
+
+    number: int
+    state: str
+    reason: str
+
+
+def read_conditions(host: Host) -> tuple[GpuCondition, ...]:
+    """Return the GPUs that are not as usual; none where that cannot be found out, which other checks say. It forks."""
+    try:
+        states = looking_tracker(host).states()
+    except ToolkitError:
+        return ()
+    return tuple(
+        GpuCondition(number=gpu.tracked_number, state=gpu.state, reason=gpu.reason)
+        for gpu in states
+        if gpu.state not in USUAL
+    )

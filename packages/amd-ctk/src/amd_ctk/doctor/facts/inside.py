@@ -7,17 +7,16 @@ import time
 
 from amd_ctk.doctor.inside.caches import find_home, is_above_cache
 from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
-from amd_ctk.doctor.inside.find import find_first_process
 from amd_ctk.doctor.inside.image_files import look_at_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
 from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running, start_time
-from amd_ctk.explain.running import Asked
+from amd_ctk.explain.running import Asked, find_running
 from amd_ctk.explain.visible_inside import FILTERS
 from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.device_nodes import KFD_NUMBER
-from amdgpu_discovery.errors import reason
+from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.targets import OVERRIDE
@@ -28,6 +27,50 @@ NUMA_NODES = "/sys/devices/system/node"
 LARGEST_MOUNTS = 16 * 1024 * 1024
 OF_SLURM = (JOB_ID, NODE, *GPUS)
 VARIABLES = ("HOME", OVERRIDE, *FILTERS, *OF_SLURM)
+
+
+class NoContainer(ToolkitError):
+    """A name, id or process id that belongs to no running container."""
+
+    exit_code = 2
+
+
+class Found(Value):
+    """A container and its first process, None where it does not run."""
+
+    container_id: str
+    process: ProcessId | None
+
+
+def find_first_process(host: Host, name: str, asked: Asked) -> Found:
+    """Return the id and the first process of a container by name, id or process id; NoContainer.
+
+    `asked` is what engines said of the name.
+    """
+    processes = Processes()
+    process = processes.find(int(name[:10])) if name.isascii() and name.isdecimal() else None
+    if process:
+        return Found(container_id=name, process=process)
+    running = find_running(host, name, asked.told)
+    if running:
+        return Found(container_id=running.container_id, process=running.init)
+    for one in asked.told:
+        # An engine of another machine, or of a virtual one, counts other processes.
+        process = processes.find(one.pid)
+        if process and one.container_id in _read_cgroups(one.pid):
+            return Found(container_id=one.container_id, process=process)
+    for one in asked.told:
+        if one.pid == 0:
+            return Found(container_id=one.container_id, process=None)
+    late = f"; {asked.late}" if asked.late else ""
+    raise NoContainer(f"no container {name} is running here{late}", hint="name it by its id or its process id, as root")
+
+
+def _read_cgroups(pid: int) -> str:
+    try:
+        return read_file(f"/proc/{pid}/cgroup").decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 class ImageFacts(Value):

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amd_ctk.cdi.specs import find_groups
-from amd_ctk.configuration.runtime_program import NoRuntimeProgram, find_runtime_program
-from amd_ctk.low_level import USUAL_DIRECTORIES
+from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, NoRuntimeProgram, find_runtime_program
 from amd_ctk.settings_file import is_compiled, read_settings_file
 from amd_device_spec.settings import CONFIG_FILE, check_settings
 from amd_gpu_tracker.errors import StateError
