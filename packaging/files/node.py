@@ -6,7 +6,6 @@ remove    undoes that, and leaves nothing
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import fcntl
 import os
@@ -15,8 +14,14 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
+from typing import Annotated
+
+# The entry point reads no site directories; what the toolkit brings is beside this file.
+sys.path.append(f"{Path(__file__).parent}/python")
+
+import typer
 
 HOST = Path("/host")
 PREFIX = Path("/opt/amd-container-toolkit")
@@ -26,7 +31,6 @@ STATE = ("etc/amd-container-toolkit", "var/lib/amd-container-toolkit", "run/amd-
 LOGS = "amd-container-runtime.log*"
 COPIES = "*.before-amd-ctk"
 ENGINE_DIRECTORIES = ("etc/docker", "etc/containers", "etc/containerd", "etc/crio", "etc/slurm")
-ENGINES = ("docker", "podman", "containerd", "crio", "slurm")
 # systemctl does nothing in a chroot unless it is told that the host is meant.
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -37,18 +41,52 @@ ENVIRONMENT = {
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
-def main(words: Sequence[str]) -> int:
-    """Do what the command line says, and return the exit code."""
-    arguments = _parse(words)
-    # The directory in the image is empty.
-    if not any(HOST.iterdir()):
-        return _refuse("the host's root is not mounted at /host (start the container with --volume=/:/host)")
-    if arguments.command == "remove":
-        os.chroot(HOST)
-        return remove()
+app = typer.Typer(
+    help="Install the AMD Container Toolkit on a host.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+class Engine(str, Enum):
+    """What `amd-ctk runtime configure` configures."""
+
+    DOCKER = "docker"
+    PODMAN = "podman"
+    CONTAINERD = "containerd"
+    CRIO = "crio"
+    SLURM = "slurm"
+
+
+@app.command("install")
+def run_install(
+    engine: Annotated[list[Engine] | None, typer.Option(help="An engine to configure; may be repeated.")] = None,
+    *,
+    restart: Annotated[bool, typer.Option("--restart", help="Restart these engines where that is needed.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Stay, and keep the CDI spec up to date.")] = False,
+) -> None:
+    """Install or upgrade the toolkit on the host mounted at /host."""
+    require_host()
     archive = pack()
     os.chroot(HOST)
-    return install(archive, arguments)
+    sys.exit(install(archive, [each.value for each in engine or ()], restarts=restart, watches=watch))
+
+
+@app.command("remove")
+def run_remove() -> None:
+    """Remove the toolkit and everything that it configured."""
+    require_host()
+    os.chroot(HOST)
+    sys.exit(remove())
+
+
+def require_host() -> None:
+    """Exit where no host is there to work on: the directory in the image is empty."""
+    if not any(HOST.iterdir()):
+        sys.exit(
+            "amd-container-toolkit: the host's root is not mounted at /host (start the container with --volume=/:/host)"
+        )
 
 
 def pack() -> int:
@@ -59,18 +97,17 @@ def pack() -> int:
     return memory
 
 
-def install(archive: int, arguments: argparse.Namespace) -> int:
+def install(archive: int, engines: list[str], *, restarts: bool, watches: bool) -> int:
     """Put the toolkit in its place, or in the place of another version, and configure what is asked for."""
     os.chdir("/")
     PREFIX.parent.mkdir(parents=True, exist_ok=True)
     replace(archive)
-    for engine in arguments.engine:
-        restart = ["--restart"] if arguments.restart else []
-        if code := amd_ctk("runtime", "configure", f"--runtime={engine}", *restart):
+    for engine in engines:
+        if code := amd_ctk("runtime", "configure", f"--runtime={engine}", *(["--restart"] if restarts else [])):
             return code
     # A host whose driver comes later gets its spec with the next call, or by --watch.
     amd_ctk("cdi", "generate")
-    return watch() if arguments.watch else 0
+    return watch() if watches else 0
 
 
 def replace(archive: int) -> None:
@@ -139,24 +176,5 @@ def _copies() -> list[Path]:
     return [copy for name in ENGINE_DIRECTORIES for copy in Path("/", name).rglob(COPIES)]
 
 
-def _parse(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        "amd-container-toolkit", description="Install the AMD Container Toolkit on a host."
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="install|remove")
-    adding = commands.add_parser("install", help="install or upgrade the toolkit on the host mounted at /host")
-    names = ", ".join(ENGINES)
-    adding.add_argument("--engine", action="append", default=[], choices=ENGINES, metavar="ENGINE", help=names)
-    adding.add_argument("--restart", action="store_true", help="restart these engines where that is needed")
-    adding.add_argument("--watch", action="store_true", help="stay, and keep the CDI spec up to date")
-    commands.add_parser("remove", help="remove the toolkit and everything that it configured")
-    return parser.parse_args(words)
-
-
-def _refuse(message: str) -> int:
-    print(f"amd-container-toolkit: {message}", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    app(prog_name="amd-container-toolkit")

@@ -131,7 +131,7 @@ class Person:
             if answer and self._command:
                 os.dup2(self._say, 1)
                 os.dup2(self._say, 2)
-                os.execvpe(self._command[0], self._command, {**os.environ, **answer.environment})
+                os.execvpe(self._command[0], list(self._command), {**os.environ, **answer.environment})
             os.read(self._end, 1)
         except ToolkitError as error:
             tell(f"{error.exit_code}: {error}")
