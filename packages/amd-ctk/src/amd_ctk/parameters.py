@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STANDARD_INPUT = "-"
 LARGEST_BYTES = 1 << 20

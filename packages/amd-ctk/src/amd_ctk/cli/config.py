@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,11 +22,9 @@ from amd_device_spec.settings import (
     check_settings,
     problem,
 )
+from amdgpu_discovery.host import Host
 
 app = command_group("Settings of the AMD Container Toolkit")
-
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
 
 Key = Annotated[
     str,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-from amd_ctk.configuration.edit import Edited
-from amd_ctk.configuration.engine import Engine
+    from amd_ctk.configuration.edit import Edited
+    from amd_ctk.configuration.engine import Engine
 
 
 def print_preview(edited: Edited, *, show_diff: bool, unchanged: Callable[[], None]) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
 
 from amd_ctk.cli.context import command_group, host_of
-from amd_ctk.image.contents import Image
-from amd_ctk.image.pick import Candidate
-from amd_ctk.image.reference import Reference
-from amdgpu_discovery.requirements.facts import ContainerFacts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from amd_ctk.image.contents import Image
+    from amd_ctk.image.pick import Candidate
+    from amd_ctk.image.reference import Reference
+    from amdgpu_discovery.requirements.facts import ContainerFacts
 
 app = command_group("Image related commands")
 

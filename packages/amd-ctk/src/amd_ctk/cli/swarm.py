@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Annotated, Any
 
@@ -14,15 +13,20 @@ from typer.core import TyperCommand
 from amd_ctk.cli.context import announce, command_group, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
 from amd_ctk.cli.numbers import whole_number
-from amd_ctk.configuration.edit import Edit, Edited
-from amd_ctk.configuration.ledger import Record
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.resources import Plan, Resource, build_resources
-from amd_ctk.swarm.status import Advertisement
 from amd_device_spec.request import VRAM_KIND
-from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import BY_PCI, BY_UUID
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from amd_ctk.configuration.edit import Edit, Edited
+    from amd_ctk.configuration.ledger import Record
+    from amd_ctk.swarm.status import Advertisement
+    from amdgpu_discovery.gpu import Gpu
 
 IMAGES = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME."
 

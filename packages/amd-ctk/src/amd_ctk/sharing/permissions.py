@@ -7,8 +7,7 @@ import pwd
 from collections.abc import Iterable, Sequence
 
 from amd_ctk.settings_file import read_settings_file, set_setting, unset_setting
-from amd_device_spec.choice_grant import choice_rules
-from amd_device_spec.settings import CONFIG_FILE, USERS, SettingsError, check_settings, read_settings
+from amd_device_spec.settings import CONFIG_FILE, USERS, SettingsError, check_settings
 from amd_gpu_tracker.broker.people import (
     EVERYONE,
     GROUP_SIGN,
@@ -18,7 +17,6 @@ from amd_gpu_tracker.broker.people import (
     is_name,
     parse_permission,
 )
-from amd_gpu_tracker.broker.terms import Terms
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
@@ -119,13 +117,3 @@ def _write(host: Host, permissions: Sequence[Permission]) -> None:
         set_setting(host, USERS, [format_permission(each) for each in permissions])
     else:
         unset_setting(host, USERS)
-
-
-def find_terms(host: Host) -> Terms:
-    """Return who may reserve GPUs on a host, and in which order; SettingsError."""
-    settings = read_settings(host)
-    return Terms(
-        rules=choice_rules(settings),
-        permissions=tuple(parse_users(settings.users, host)),
-        order=settings.queue_order,
-    )

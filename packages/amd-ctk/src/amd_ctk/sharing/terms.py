@@ -1,0 +1,19 @@
+"""What the settings say to the service that gives out GPUs."""
+
+from __future__ import annotations
+
+from amd_ctk.sharing.permissions import parse_users
+from amd_device_spec.choice_grant import choice_rules
+from amd_device_spec.settings import read_settings
+from amd_gpu_tracker.broker.terms import Terms
+from amdgpu_discovery.host import Host
+
+
+def find_terms(host: Host) -> Terms:
+    """Return who may reserve GPUs on a host, and in which order; SettingsError."""
+    settings = read_settings(host)
+    return Terms(
+        rules=choice_rules(settings),
+        permissions=tuple(parse_users(settings.users, host)),
+        order=settings.queue_order,
+    )
