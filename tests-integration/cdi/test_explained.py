@@ -19,7 +19,8 @@ from support.debian_root import debian_root
 from support.recorder import AMD_RUNTIME, KFD, RECORDER
 from support.run_lines import CALLER, ENV_FILE_TEXT, IMAGE, IMAGE_VARIABLES, NAME_OF_TWO_FILES, make_lines
 
-pytestmark = [pytest.mark.e2e, pytest.mark.engines]
+# A busy machine takes its time for a hundred containers.
+pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.timeout(3600)]
 
 CASES = int(os.environ.get("AMD_EXPLAINED_CASES", "120"))
 DATA = Path(__file__).parents[2] / "packages/amd-ctk/tests/explain/engines"

@@ -18,7 +18,8 @@ from support.kube_files import PAUSE, containers_conf, make_pods, make_pods_with
 from support.recorder import KFD, POD_RECORDER
 from support.run_lines import IMAGE, IMAGE_VARIABLES, NAME_OF_TWO_FILES
 
-pytestmark = [pytest.mark.e2e, pytest.mark.engines]
+# A busy machine takes its time for a hundred containers.
+pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.timeout(3600)]
 
 CASES = int(os.environ.get("AMD_EXPLAINED_CASES", "120"))
 DATA = Path(__file__).parents[2] / "packages/amd-ctk/tests/explain/kube"
