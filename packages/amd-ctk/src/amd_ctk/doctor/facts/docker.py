@@ -47,13 +47,13 @@ class Endpoint(Value):
 def find_endpoint(info: dict[str, Any], *, may_ask: bool) -> Endpoint:
     """Return the endpoint of what `docker info` says, {} where it says nothing; then `docker` is asked if it may be."""
     if os.environ.get(ADDRESS):
-        return _parse_context(os.environ[ADDRESS], f"unset {ADDRESS}")
+        return _parse_endpoint(os.environ[ADDRESS], f"unset {ADDRESS}")
     context = _find_context(info) if info or may_ask else ""
     if context in ("", "default"):
         return Endpoint()
     words = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}", "--", context]
     undo = f"unset {CONTEXT}" if os.environ.get(CONTEXT) else "docker context use default"
-    return _parse_context(ask(words, seconds=SECONDS).output, undo)
+    return _parse_endpoint(ask(words, seconds=SECONDS).output, undo)
 
 
 def _find_context(info: dict[str, Any]) -> str:
@@ -65,7 +65,7 @@ def _find_context(info: dict[str, Any]) -> str:
     return context if isinstance(context, str) else ""
 
 
-def _parse_context(endpoint: str, undo: str) -> Endpoint:
+def _parse_endpoint(endpoint: str, undo: str) -> Endpoint:
     scheme, separator, rest = endpoint[:LONGEST].strip().partition("://")
     # A password may have any of these.
     address = rest.rpartition("@")[2].partition("/")[0]
