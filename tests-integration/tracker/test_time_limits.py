@@ -16,7 +16,7 @@ from support.installed import engine_program, our_program, require_root
 from support.podman import Podman
 from support.shared_host import ALICE, Broker, Person, run, users, wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.docker, pytest.mark.podman]
+pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.docker, pytest.mark.podman]
 
 # Longer than an engine takes to start a container on a busy machine.
 LIMIT = "alice=40001:time=20s"
@@ -54,6 +54,8 @@ def test_a_container_is_stopped_and_not_started_again(engine, host):
     job = Person(broker, 0, run("train", "0", behind=ALICE), command=JOB)
     try:
         assert [job.line(), job.line()] == ["got (0,)", "begun"]
+        # While a process becomes another program, its environment reads empty.
+        wait_until(lambda: Processes().variable(job.pid, TOKEN))
         token = f"{TOKEN}={Processes().variable(job.pid, TOKEN)}"
         runtime = ["--runtime=amd"] if "DOCKER_HOST" in os.environ else []
         asking = ("--detach", "--restart=always", "--network=none", "--env=AMD_VISIBLE_DEVICES=0", f"--env={token}")
