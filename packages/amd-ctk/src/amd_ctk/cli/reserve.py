@@ -20,13 +20,14 @@ def reserve(
     """Reserve GPUs for a limited time.
 
     'amd-ctk run --reservation=NAME' runs commands with them, one at a time. 'amd-ctk release NAME' gives them back
-    earlier. A command that still runs is warned 10 minutes before the reservation is over, and then ended: it gets
-    SIGTERM, and SIGKILL 30 seconds later.
+    earlier, and 'amd-ctk keep NAME 2h' keeps them for longer. A command that still runs is warned 10 minutes before the
+    reservation is over, and then ended: it gets SIGTERM, and SIGKILL 30 seconds later.
     """
+    from amd_ctk.job.service import parse_time
     from amd_ctk.job.service import reserve as reserve_gpus
-    from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
+    from amd_gpu_tracker.waiting.sentences import format_seconds, got
 
     chosen = name or f"reservation-{os.getpid()}"
-    seconds = parse_duration(duration) or 0.0
+    seconds = parse_time(duration)
     numbers = reserve_gpus(host_to_change(context), chosen, gpus, seconds)
     print(f"{got(numbers, None)} reserved as {chosen} for {format_seconds(seconds)}")

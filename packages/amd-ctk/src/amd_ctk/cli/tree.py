@@ -23,6 +23,7 @@ HELP_BY_GROUP = {
         "gpu-tracker": "GPU Tracker related commands",
         "queue": "Jobs that have GPUs, and those that wait",
         "reserve": "Reserve GPUs for a limited time.",
+        "keep": "Keep reserved GPUs for longer.",
         "release": "Give reserved GPUs back before their time is over.",
         "report": "Show who used which GPUs, and for how long.",
         "usage": "Record how busy GPUs are, for reports",

@@ -7,8 +7,8 @@ import time
 
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.broker.client import Refused, ServiceGone, ask, find_socket
-from amd_gpu_tracker.broker.protocol import CANCEL, RELEASE, RESERVE, RUN, Request
-from amd_gpu_tracker.errors import NotDone
+from amd_gpu_tracker.broker.protocol import CANCEL, KEEP, MOST_SECONDS, RELEASE, RESERVE, RUN, Answer, Request
+from amd_gpu_tracker.errors import NotDone, WaitRefused
 from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
@@ -97,7 +97,30 @@ def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, .
     asked = Request(
         verb=RESERVE, name=name, gpus=request, seconds=int(seconds), numbers=numbers, behind=_behind(os.environ)
     )
-    return _tell_service(host, asked)
+    return _tell_service(host, asked).numbers
+
+
+def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
+    """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
+    try:
+        return _tell_service(host, Request(verb=KEEP, name=name, owner=owner, seconds=seconds)).seconds
+    except ServiceMissing:
+        if os.geteuid():
+            raise
+    from amd_gpu_tracker.broker.keeping import keep as keep_now
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lock import CommandLock
+    from amd_gpu_tracker.records.state import State
+
+    return keep_now(State(host), name, owner, seconds, processes=Processes(), lock=CommandLock)[1]
+
+
+def parse_time(text: str) -> int:
+    """Return for how many seconds GPUs are to be reserved; WaitRefused."""
+    seconds = int(parse_duration(text) or 0)
+    if seconds > MOST_SECONDS:
+        raise WaitRefused(f"{text} is longer than {MOST_SECONDS // 86400} days", hint="write 30m, 4h or 2d")
+    return seconds
 
 
 def release(host: Host, name: str, owner: int | None) -> None:
@@ -120,13 +143,13 @@ def require_service() -> ServiceMissing:
     )
 
 
-def _tell_service(host: Host, request: Request) -> tuple[int, ...]:
+def _tell_service(host: Host, request: Request) -> Answer:
     require_name(request.name)
     path = find_socket(host)
     answer = ask(path, request) if path else None
     if answer is None:
         raise require_service()
-    return answer.numbers
+    return answer
 
 
 def _numbers_of_job(host: Host, request: str, environment: Mapping[str, str]) -> tuple[int, ...] | None:

@@ -8,10 +8,11 @@ from contextlib import suppress
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.endings import Endings
 from amd_gpu_tracker.broker.grants import Grants, job_id, nothing_left
+from amd_gpu_tracker.broker.keeping import keep
 from amd_gpu_tracker.broker.line import Line
 from amd_gpu_tracker.broker.people import find_permission
 from amd_gpu_tracker.broker.place import Place
-from amd_gpu_tracker.broker.protocol import CANCEL, DONE, RELEASE, RESERVE, RUN, Answer, refusal
+from amd_gpu_tracker.broker.protocol import CANCEL, DONE, KEEP, RELEASE, RESERVE, RUN, Answer, refusal
 from amd_gpu_tracker.broker.terms import (
     ROOT,
     Terms,
@@ -25,6 +26,7 @@ from amd_gpu_tracker.broker.view import View, read_view
 from amd_gpu_tracker.claims.choice import find_wanted
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, TrackerDisabled, WaitRefused
 from amd_gpu_tracker.life.lease_scan import prune_leases
+from amd_gpu_tracker.waiting.sentences import format_seconds
 from amd_gpu_tracker.waiting.ticket import Ticket, require_name
 from amdgpu_discovery.errors import RequestError, ToolkitError
 
@@ -135,6 +137,8 @@ class Desk:
         if request.verb == RESERVE:
             return self._reserve(client, request)
         owner = _owner(client, request)
+        if request.verb == KEEP:
+            return self._keep(client, request, owner)
         if request.verb == RELEASE:
             return self._release(job_id(client.peer.uid if owner is None else owner, request.name))
         return self._cancel(owner, request.name) if request.verb == CANCEL else None
@@ -192,6 +196,16 @@ class Desk:
         self._log(f"reserved: {request.name} of user {person}: GPUs {list(numbers)} for {request.seconds} s")
         self.is_changed = True
         return Answer(kind=DONE, numbers=numbers)
+
+    def _keep(self, client: Client, request: Request, owner: int | None) -> Answer:
+        most = require_permission(self._read_terms(strict=True), client.peer).seconds
+        job, seconds = keep(
+            self._state, request.name, owner, request.seconds, most=most, processes=self._processes, lock=self._lock
+        )
+        ends = f"ends in {format_seconds(seconds)}" if seconds else "has no end"
+        self._log(f"kept: {job} by user {client.peer.uid}: {ends}")
+        self.is_changed = True
+        return Answer(kind=DONE, seconds=round(seconds))
 
     def _release(self, job: str) -> Answer:
         self._grants.release(job)
@@ -303,7 +317,7 @@ class Desk:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         for lease in self._view.leases:
             if lease.until and lease.until <= now:
-                self._grants.take_back(lease.container_id)
+                self._grants.drop_over(lease.container_id)
 
 
 def _owner(client: Client, request: Request) -> int | None:

@@ -52,9 +52,9 @@ class Endings:
         self._log = log
         self._grace = grace
         # By `_key`: the process that ends something, and when that was seen last, in seconds since boot.
-        self._ending: dict[tuple[str, int], tuple[int, float]] = {}
+        self._ending: dict[tuple[str, int, float], tuple[int, float]] = {}
         self._children: set[int] = set()
-        self._warned: set[tuple[str, int]] = set()
+        self._warned: set[tuple[str, int, float]] = set()
 
     def serve(self, leases: Iterable[Lease], now: float) -> None:
         """Warn and end those of the `leases` whose time it is; `now` is in seconds since boot."""
@@ -110,6 +110,10 @@ class Endings:
             self._ending[_key(lease)] = (self._start(lambda: self._end_now(lease, containers)), now)
 
     def _end_now(self, lease: Lease, containers: Sequence[Lease]) -> None:
+        now = self._state.read_lease(self._state.lease_path(lease.key))
+        if now is not None and _key(now) != _key(lease):
+            # It was kept meanwhile.
+            return
         for each in containers:
             end_container(each, self._processes, self._log, grace=self._grace)
         if BY_API not in lease.ways:
@@ -149,8 +153,9 @@ class Endings:
                 self._children.discard(pid)
 
 
-def _key(lease: Lease) -> tuple[str, int]:
-    return lease.container_id, lease.creator.start
+def _key(lease: Lease) -> tuple[str, int, float]:
+    # What was kept has another limit, and is warned of that again.
+    return lease.container_id, lease.creator.start, lease.limit
 
 
 def _warned_at(lease: Lease) -> float:

@@ -130,6 +130,10 @@ class Grants:
         creators = (lease.creator,) if lease else ()
         return release(self._state, job, processes=self._processes, lock=self._lock, creators=creators).dropped
 
+    def drop_over(self, job: str) -> None:
+        """Drop a reservation whose time is over by what its lease says now: it may have been kept meanwhile."""
+        release(self._state, job, processes=self._processes, lock=self._lock)
+
     def release(self, job: str) -> None:
         """End a reservation that no process holds; NotDone where there is none, ContainerRunning for that of a job."""
         lease = find_reservation(self._state, job, self._processes)

@@ -32,7 +32,8 @@ RUN = "run"
 RESERVE = "reserve"
 RELEASE = "release"
 CANCEL = "cancel"
-VERBS = (RUN, RESERVE, RELEASE, CANCEL)
+KEEP = "keep"
+VERBS = (RUN, RESERVE, RELEASE, CANCEL, KEEP)
 
 WAITING = "waiting"
 GRANTED = "granted"
@@ -50,11 +51,11 @@ class Request(Value):
     """What a client asks for.
 
     Attributes:
-        verb: `run` (GPUs for the asking process), `reserve` (for later), `release`, `cancel`.
+        verb: `run` (GPUs for the asking process), `reserve` (for later), `release`, `cancel`, `keep` (for longer).
         name: Name of the job or reservation.
         gpus: Which GPUs, as in AMD_VISIBLE_DEVICES.
         wait: Whether to wait in line.
-        seconds: How long a reservation lasts.
+        seconds: How long a reservation lasts; of what is kept, from now.
         reservation: Name of the reservation in which a job is to run; "" for none.
         numbers: The GPUs that may be meant, as those of a batch job; None for all.
         owner: Whose job or reservation is meant; only root may name another user.

@@ -1,0 +1,30 @@
+"""amd-ctk keep: have reserved GPUs for longer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from amd_ctk.cli.context import host_to_change
+
+
+def keep(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the reservation or job.")],
+    duration: Annotated[str, typer.Argument(metavar="DURATION", help="How long from now: 30m, 4h or 2d.")],
+    *,
+    user: Annotated[str, typer.Option(metavar="USER", help="Owner of the reservation or job; only for root.")] = "",
+) -> None:
+    """Keep reserved GPUs for longer.
+
+    NAME, as 'amd-ctk queue list' shows it, lasts for at least DURATION from now, with all that runs with its GPUs. You
+    can keep your own, up to the time that 'amd-ctk users allow' gives you. Root can keep everybody's, without a limit.
+    """
+    from amd_ctk.job.people import find_owner
+    from amd_ctk.job.service import keep as keep_gpus
+    from amd_ctk.job.service import parse_time
+    from amd_gpu_tracker.waiting.sentences import format_seconds
+
+    seconds = keep_gpus(host_to_change(context), name, find_owner(user), parse_time(duration))
+    print(f"{name} ends in {format_seconds(seconds)}" if seconds else f"{name} has no time limit")

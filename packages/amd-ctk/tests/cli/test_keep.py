@@ -1,0 +1,58 @@
+"""amd-ctk keep, where no service listens: root does it itself, and others are told what is missing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from amd_gpu_tracker.broker.grants import Grants
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lock import KernelLock
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.choices.rules import NO_RULES
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.simulate import build_host
+
+ALICE = 40001
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Host:
+    """Return a host on which alice has reserved GPU 0 for an hour."""
+    if os.geteuid():
+        pytest.skip("needs root, who does it without the service")
+    host = build_host(tmp_path / "host", "mi210-4")
+    Tracker(host).enable()
+    grants = Grants(State(host), Processes(), KernelLock)
+    grants.keep(f"{ALICE}/debug", "0", 3600, person=ALICE, rules=NO_RULES)
+    return host
+
+
+def test_root_keeps_a_reservation_for_longer(served: Host, amd_ctk) -> None:
+    answer = amd_ctk("keep", "debug", "2h", f"--user={ALICE}")
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "debug ends in 2 h 0 min\n", "")
+    assert "2 h 0 min" in amd_ctk("queue", "list").stdout or "1 h 59 min" in amd_ctk("queue", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["other", "2h"], 11, "there is no reservation or job other (see 'amd-ctk queue list')"),
+        (["debug", "31d"], 2, "31d is longer than 30 days (write 30m, 4h or 2d)"),
+        (["debug", "soon"], 2, "'soon' is not a time to wait (write 30s, 10m or 2h)"),
+        (
+            ["../x", "2h"],
+            2,
+            "'../x' is not a name for a job (use up to 64 letters, digits, '_', '.' and '-', and begin",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_is_said(served: Host, amd_ctk, words, code, said) -> None:
+    answer = amd_ctk("keep", *words)
+
+    assert (answer.returncode, answer.stdout) == (code, "")
+    assert answer.stderr.splitlines()[-1].startswith(said)

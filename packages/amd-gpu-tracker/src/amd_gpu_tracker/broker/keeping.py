@@ -1,0 +1,101 @@
+"""Let a reservation or a job have its GPUs for longer, and with it what runs with the same GPUs."""
+
+from __future__ import annotations
+
+import time
+
+from amd_gpu_tracker.errors import NotDone, NotPermitted
+from amd_gpu_tracker.life.lease_scan import scan_leases
+from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.waiting.sentences import format_seconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.records.state import State
+
+MINUTE = 60
+
+
+def keep(
+    state: State,
+    name: str,
+    owner: int | None,
+    seconds: float,
+    *,
+    most: float = 0.0,
+    processes: Processes,
+    lock: Lock,
+) -> tuple[str, float]:
+    """Let a reservation or job last for `seconds` from now; return its id, and in how many seconds it ends (0: never).
+
+    Nothing is made shorter, and what has no end stays without one. `owner` is a user, None for whoever has it. `most`
+    is how long its owner may have GPUs, 0 where that is not limited. NotDone, NotPermitted.
+    """
+    with lock(state.lock_path):
+        leases = scan_leases(state, processes, state.lease_paths(locked=True)).living
+        lease = _find(leases, name, owner)
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        _require_running(lease, leases, now)
+        end = _end(lease)
+        if end and now + seconds > end:
+            _require_within(lease, seconds, most, now)
+            _write(state, lease, leases, now + seconds)
+    return lease.container_id, max(end, now + seconds) - now if end else 0.0
+
+
+def _write(state: State, lease: Lease, leases: Iterable[Lease], end: float) -> None:
+    # Who is killed in between leaves nothing that ends before the others.
+    for each in (*_inside(lease, leases), lease):
+        state.write_lease(each.replace(until=end) if each.until else each.replace(limit=end))
+
+
+def _find(leases: Iterable[Lease], name: str, owner: int | None) -> Lease:
+    """Return the reservation or job of this name: that of the owner's own, or one that the owner ran with sudo."""
+    found = [each for each in leases if BY_API in each.ways and each.container_id.rpartition("/")[2] == name]
+    if owner is not None:
+        own = [each for each in found if each.container_id == (f"{owner}/{name}" if owner else name)]
+        found = own or [each for each in found if each.person == owner]
+    if not found:
+        raise NotDone(f"there is no reservation or job {name}", hint="see 'amd-ctk queue list'")
+    if len(found) > 1:
+        raise NotDone(f"{len(found)} users have a reservation or job {name}", hint="say whose, with --user")
+    return found[0]
+
+
+def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:
+    name = lease.container_id.rpartition("/")[2]
+    if lease.reservation and any(each.container_id == lease.reservation for each in leases):
+        reservation = lease.reservation.rpartition("/")[2]
+        raise NotDone(f"{name} lasts as long as {reservation}", hint=f"name that: 'amd-ctk keep {reservation}'")
+    if lease.reservation or (lease.limit and lease.limit <= now):
+        raise NotDone(f"the time of {name} is over", hint="reserve GPUs again")
+
+
+def _require_within(lease: Lease, seconds: float, most: float, now: float) -> None:
+    had = now - (lease.since - lease.boot_offset)
+    if not most or had + seconds <= most:
+        return
+    name, left = lease.container_id.rpartition("/")[2], int(most - had)
+    raise NotPermitted(
+        f"you may have GPUs for {format_seconds(most)} at most, and {name} has had them for {format_seconds(had)}",
+        hint=f"write 'amd-ctk keep {name} {left // MINUTE}m', or less" if left >= MINUTE else "ask the administrator",
+    )
+
+
+def _end(lease: Lease) -> float:
+    """Return when a reservation or job ends, in seconds since boot; 0 for never."""
+    return lease.until or lease.limit
+
+
+def _inside(lease: Lease, leases: Iterable[Lease]) -> list[Lease]:
+    """Return what runs with the GPUs of a reservation or job and ends with it: jobs and containers."""
+    # One of the same name may still be ended.
+    alike = [each for each in leases if each.reservation and each.limit == _end(lease)]
+    inside = [each for each in alike if each.reservation == lease.container_id]
+    names = {each.container_id for each in inside}
+    return inside + [each for each in alike if each.reservation in names]
