@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.explain import engine_view
+from amd_ctk.explain import engine_spec, engine_view
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import build_spec
 from amd_ctk.explain.engine_view import translate_gpus
@@ -95,7 +95,7 @@ def write_daemon_json(host):
 def test_docker_without_cdi_refuses_the_device(write_daemon_json, amd_ctk, monkeypatch, version, text, refusal):
     made = write_daemon_json(text)
     amd_ctk("cdi", "generate")
-    monkeypatch.setattr(engine_view, "find_version", lambda *_: version)
+    monkeypatch.setattr(engine_spec, "find_version", lambda *_: version)
     container = Container(engine="docker", devices=("amd.com/gpu=0",))
 
     said = [error.message for error in build_spec(container, made).refusals]
@@ -129,7 +129,7 @@ def test_a_spec_that_is_too_new_for_the_engine_gives_no_gpu(host, amd_ctk, monke
     amd_ctk("cdi", "generate")
     spec = Path(made.path("/etc/cdi/amd.json"))
     spec.write_text(json.dumps({**json.loads(spec.read_text()), "cdiVersion": "1.1.0"}), encoding="utf-8")
-    monkeypatch.setattr(engine_view, "find_version", lambda *_: version)
+    monkeypatch.setattr(engine_spec, "find_version", lambda *_: version)
 
     built = build_spec(Container(engine=engine, devices=("amd.com/gpu=0",)), made)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC, SpecFile, read_spec_files, resolve_devices
 from amd_ctk.explain.container import PODMAN, Container
-from amd_ctk.explain.engine_view import find_cdi_refusal, find_latest_cdi, find_version
+from amd_ctk.explain.engine_view import find_cdi_refusal, find_version
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, parse_mapping
 from amd_device_spec.cdi_text import BrokenText, parse_spec
-from amd_device_spec.cdi_version import VERSIONS
+from amd_device_spec.cdi_version import VERSIONS, latest_version
 from amd_gpu_tracker.claims.hook_entries import is_check_hook, is_claim_hook
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import ToolkitError
@@ -227,10 +227,12 @@ def _find_cdi(container: Container, host: Host) -> tuple[list[CdiEdits], list[To
     found: list[CdiEdits] = []
     refusals: list[ToolkitError] = []
     names = [*filter(is_cdi_name, container.devices)]
-    refusal = find_cdi_refusal(container.engine, host) if names else None
+    # Asked once: an engine that hangs is waited for.
+    version = find_version(container.engine, host) if names else ()
+    refusal = find_cdi_refusal(container.engine, version, host) if names else None
     if refusal:
         return [], [refusal]
-    latest = find_latest_cdi(container.engine, host) if names else ""
+    latest = latest_version(container.engine.capitalize(), version) if version else ""
     for asked in names:
         try:
             found.append(find_cdi_edits(asked, host, latest=latest))

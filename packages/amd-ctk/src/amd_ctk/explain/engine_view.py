@@ -10,7 +10,6 @@ from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
 from amd_ctk.explain.container import DOCKER, PODMAN, Container
 from amd_ctk.explain.running import ask_engine
-from amd_device_spec.cdi_version import latest_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -95,27 +94,20 @@ def _read_file(engine: Engine, path: str, host: Host) -> tuple[list[str], str]:
     return amd_names, default if isinstance(default, str) else ""
 
 
-def find_cdi_refusal(engine: str, host: Host) -> ToolkitError | None:
-    """Return why an engine refuses every CDI device, None where it takes them; Podman always does."""
+def find_cdi_refusal(engine: str, version: tuple[int, ...], host: Host) -> ToolkitError | None:
+    """Return why an engine of a version refuses every CDI device, None where it takes them; Podman always does."""
     if engine != DOCKER:
         return None
     from amd_ctk.engines import docker
 
-    version, setting = find_version(engine, host), _read_cdi_setting(docker.DOCKER, host)
     # Where the engine is not known it is taken for a new one.
-    if docker.has_cdi_on(version or SINCE_CDI, setting):
+    if docker.has_cdi_on(version or SINCE_CDI, _read_cdi_setting(docker.DOCKER, host)):
         return None
     if () < version < docker.FIRST_WITH_CDI:
         return ToolkitError(f"Docker {_dotted(version)} has no CDI", hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
     return ToolkitError(
         "Docker's CDI is off", hint="run 'sudo amd-ctk runtime configure --cdi' and 'sudo systemctl restart docker'"
     )
-
-
-def find_latest_cdi(engine: str, host: Host) -> str:
-    """Return the latest version of CDI specs that the engine of this machine reads, "" where that is not known."""
-    version = find_version(engine, host)
-    return latest_version(engine.capitalize(), version) if version else ""
 
 
 def _read_cdi_setting(engine: Engine, host: Host) -> bool | None:
@@ -174,7 +166,7 @@ def _translate_for_docker(container: Container, asked: str, version: tuple[int, 
             hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0",
         )
         return Translated(container=container, refusals=(refusal,))
-    if version >= SINCE_CDI and not find_cdi_refusal(DOCKER, host) and _resolves_by_cdi(host):
+    if version >= SINCE_CDI and not find_cdi_refusal(DOCKER, version, host) and _resolves_by_cdi(host):
         names = tuple(f"{CDI_KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(","))
         note = f"--gpus {asked} is --device {' --device '.join(names)} in Docker {_dotted(version)}"
         return Translated(container=container.replace(devices=(*container.devices, *names)), notes=(note,))

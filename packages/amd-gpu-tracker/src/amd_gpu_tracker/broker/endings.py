@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job
+from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.broker.job_processes import owner_of
 from amd_gpu_tracker.broker.saying import say_to
 from amd_gpu_tracker.claims.claim import Claim
@@ -98,7 +99,7 @@ class Endings:
         self._warned.add(_key(lease))
         if BY_API not in lease.ways:
             return
-        title = lease.container_id.rpartition("/")[2]
+        title = name_of(lease.container_id)
         left = format_seconds(round(lease.limit - now))
         sentence = f"amd-ctk: the time of job {title} is over in {left}; it then gets SIGTERM, then SIGKILL"
         self._start(lambda: self._say(lease, sentence), seconds=SAYING_SECONDS)
@@ -119,7 +120,7 @@ class Endings:
         if BY_API not in lease.ways:
             end_container(lease, self._processes, self._log, grace=self._grace)
             return
-        title = lease.container_id.rpartition("/")[2]
+        title = name_of(lease.container_id)
         sentence = f"amd-ctk: the time of job {title} is over"
         os.waitpid(_in_child(lambda: self._say(lease, sentence), seconds=SAYING_SECONDS), 0)
         self._keep(lease)
