@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from amd_ctk.listing import count_gpus, find_gpu_states, find_listed_gpus, format_uuid
+from amd_ctk.listing import count_gpus, find_gpu_states, find_listed_gpus, format_uuid, to_json
 from amd_gpu_tracker.show.standard_output import is_terminal
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.models import model_of
@@ -72,16 +72,13 @@ def format_json(
 
     Ids are strings, because JSON readers lose 64-bit integers, and null where the hardware has none.
     """
-    import json
-
-    return json.dumps(
+    return to_json(
         {
             "gpus": [_gpu_fields(gpu, products[gpu.number], states.get(gpu.number)) for gpu in gpus],
             "hidden": hidden_numbers(gpus),
             "unnumbered": [_unnumbered_fields(gpu) for gpu in unnumbered],
             "lost": [_lost_fields(gpu) for gpu in lost],
-        },
-        indent=2,
+        }
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from amd_ctk.listing import count_gpus, find_gpu_states, format_uuid
+from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.show.listing import ID_LENGTH, WIDE_TERMINAL, Column, Listing, format_listing
 from amd_gpu_tracker.show.standard_output import is_terminal
 from amd_gpu_tracker.states.text import STATE_STYLES, state_notes
+from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.product_names import find_product_names, short_name
@@ -135,9 +137,6 @@ def _name_of(use: ContainerUse, names: Mapping[str, str]) -> str:
 
 def _find_users(host: Host) -> tuple[Users | None, dict[str, str], list[str]]:
     """Return who uses each GPU and the names of containers; None, and why, where the tracker cannot say."""
-    from amd_gpu_tracker.life.container_names import find_container_names
-    from amd_gpu_tracker.tracker import Tracker
-
     try:
         status = Tracker(host).status()
     except ToolkitError as error:

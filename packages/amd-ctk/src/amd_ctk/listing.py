@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
@@ -18,8 +19,6 @@ class ListingError(ToolkitError):
 
 def find_listed_gpus(host: Host) -> list[Gpu]:
     """Return the GPUs to list; ListingError with the original's words in front."""
-    from amdgpu_discovery.discover import find_gpus
-
     try:
         return find_gpus(host)
     except ToolkitError as error:
@@ -28,13 +27,11 @@ def find_listed_gpus(host: Host) -> list[Gpu]:
 
 def find_gpu_states(host: Host) -> tuple[dict[int, GpuState], list[GpuState]]:
     """Return how each GPU is, by number, and those that are lost; nothing where that cannot be found out."""
-    from amd_gpu_tracker.states.state import LOST
-
     try:
         states = looking_tracker(host).states()
     except ToolkitError:
         return {}, []
-    return {gpu.number: gpu for gpu in states if gpu.state != LOST}, [gpu for gpu in states if gpu.state == LOST]
+    return {gpu.number: gpu for gpu in states if not gpu.is_lost}, [gpu for gpu in states if gpu.is_lost]
 
 
 def looking_tracker(host: Host) -> Tracker:
@@ -44,6 +41,14 @@ def looking_tracker(host: Host) -> Tracker:
     from amd_gpu_tracker.tracker import Tracker
 
     return Tracker(host, rules=choice_rules(read_settings(host)))
+
+
+def to_json(document: object) -> str:
+    """Return a document as every command prints it with `--json`."""
+    # Most lists are tables, and json costs a tenth of one.
+    import json
+
+    return json.dumps(document, indent=2)
 
 
 def count_gpus(gpus: list[Gpu]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shutil import which
+
 from amd_ctk.engines.known import ENGINES
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
@@ -36,8 +38,6 @@ def print_overview(host: Host) -> None:
 
 def find_engines(host: Host) -> dict[str, bool]:
     """Return the engines of a host, and of each whether it knows the runtime `amd`."""
-    from shutil import which
-
     knows = {name: OUR_RUNTIME in _read(host, engine.config_path) for name, engine in ENGINES.items()}
     return {name: does for name, does in knows.items() if does or (host.is_this_machine and which(name))}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -34,9 +37,6 @@ class Answer(Value):
 
 def ask(words: Sequence[str], *, seconds: float = SECONDS) -> Answer:
     """Return what a program prints; never raises, and never takes longer than `seconds`."""
-    import shutil
-    import subprocess
-
     program = shutil.which(words[0])
     if program is None:
         return Answer(problem=f"{words[0]} is not installed", is_installed=False)

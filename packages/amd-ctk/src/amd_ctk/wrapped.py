@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import textwrap
 
 from amd_gpu_tracker.show.standard_output import is_terminal
 
@@ -15,8 +17,6 @@ COMMAND = "fix: "
 def print_wrapped(text: str) -> None:
     """Print lines, on a terminal wrapped to its width."""
     if is_terminal():
-        import shutil
-
         text = wrap_lines(text, shutil.get_terminal_size().columns)
     print(text)
 
@@ -29,8 +29,6 @@ def wrap_lines(text: str, width: int) -> str:
 def _wrap(line: str, width: int) -> list[str]:
     if len(line) <= width or line.lstrip().startswith(COMMAND):
         return [line]
-    import textwrap
-
     columns = COLUMNS.match(line[: width // 2])
     # Further to the left where the terminal would break a path or an id below the last column.
     longest = max(map(len, line.split()), default=0)

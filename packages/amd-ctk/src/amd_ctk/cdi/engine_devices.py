@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from amd_ctk.listing import to_json
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.validate import form_problems, format_location
 from amdgpu_discovery.errors import reason
@@ -84,11 +85,9 @@ def format_devices(directories: list[list[SpecFile]]) -> str:
 
 def format_devices_as_json(directories: list[list[SpecFile]]) -> str:
     """Return {"devices": [...], "broken": [...]}."""
-    import json
-
     devices = [device.as_dict() for device in resolve_devices(directories)]
     broken = [{"path": file.path, "problem": file.problem} for files in directories for file in files if file.problem]
-    return json.dumps({"devices": devices, "broken": broken}, indent=2)
+    return to_json({"devices": devices, "broken": broken})
 
 
 def _paths_by_name(files: Iterable[SpecFile]) -> dict[str, list[str]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
+from urllib.parse import quote
 
 from amd_ctk.cdi.errors import CdiError
 from amd_device_spec.cdi import CdiOptions
@@ -40,8 +42,6 @@ def name_output(host: Host, output: str) -> str:
 
 def save_generate_options(host: Host, wanted: GenerateOptions) -> None:
     """Keep the options for the next refresh; FileError, CdiError."""
-    import json
-
     fields = {**wanted.as_dict(), "options": wanted.options.as_dict()}
     path = host.path(_path_of(wanted.output))
     try:
@@ -73,8 +73,6 @@ def find_generate_options(host: Host, output: str) -> GenerateOptions | None:
 
 
 def _path_of(output: str) -> str:
-    from urllib.parse import quote
-
     name = quote(os.fsencode(output), safe="")
     if len(name) > LONGEST_NAME:
         # It loads OpenSSL, which takes as long as everything else here.
@@ -85,8 +83,6 @@ def _path_of(output: str) -> str:
 
 
 def _read(host: Host, path: str) -> GenerateOptions:
-    import json
-
     try:
         return _parse(json.loads(host.read(path)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from amd_ctk.listing import count_gpus, find_listed_gpus
+from amd_ctk.listing import count_gpus, find_listed_gpus, to_json
 from amd_device_spec import cdi_names
 from amd_gpu_tracker import may_be_tracking
 
@@ -45,8 +45,6 @@ def format_json(host: Host, gpus: list[Gpu], withheld: Mapping[int, str]) -> str
 
     `withheld` says by number which GPUs are refused, and why.
     """
-    import json
-
     named = cdi_names.names_of(gpus, cdi_names.ALL_NAMES) if gpus else {}
     devices = [
         {
@@ -57,7 +55,7 @@ def format_json(host: Host, gpus: list[Gpu], withheld: Mapping[int, str]) -> str
         }
         for name, behind in named.items()
     ]
-    return json.dumps({"devices": devices}, indent=2)
+    return to_json({"devices": devices})
 
 
 def _drm_paths(host: Host, gpu: Gpu) -> list[str]:

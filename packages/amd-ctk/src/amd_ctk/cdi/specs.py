@@ -16,7 +16,9 @@ from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import may_be_tracking
-from amd_gpu_tracker.records.numbers import TrackedNumbers
+from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, release_hook, requirements_hook
+from amd_gpu_tracker.records.numbers import TrackedNumbers, find_tracked_numbers
+from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.candidates import select_described
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
@@ -71,8 +73,6 @@ def number_as_tracked(host: Host, gpus: list[Gpu]) -> list[Gpu]:
 def _find_tracked_numbers(host: Host) -> TrackedNumbers | None:
     if not may_be_tracking(host):
         return None
-    from amd_gpu_tracker.records.numbers import find_tracked_numbers
-
     return find_tracked_numbers(host)
 
 
@@ -110,9 +110,6 @@ def find_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
 
     Through them the GPU tracker sees containers and checks images; while it is disabled a hook checks images alone.
     """
-    from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, release_hook, requirements_hook
-    from amd_gpu_tracker.tracker import Tracker
-
     setting = read_settings(host).image_requirements
     if Tracker(host).is_enabled():
         return {"createRuntime": [claim_hook(host, image_requirements=setting)], "poststop": [release_hook(host)]}

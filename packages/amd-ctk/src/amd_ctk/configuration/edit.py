@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import unified_diff
 
 from amd_ctk.configuration.changes import Changes
 from amd_ctk.configuration.config_file import ConfigFile, ConfigFileError, read_text, save_text
@@ -104,8 +105,6 @@ def _next_record(record: Record, changes: Changes, old: str | None, new: str | N
 
 def format_diff(edited: Edited) -> str:
     """Return the difference between a file before and after an edit, as diff(1) writes it."""
-    from difflib import unified_diff
-
     old, new = (text.splitlines(keepends=True) if text else [] for text in (edited.old, edited.new))
     lines = unified_diff(old, new, fromfile=edited.file.shown, tofile=edited.file.shown)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -109,8 +110,6 @@ def add_image(container: Container) -> Container:
 
 
 def _parse(text: str) -> list[str]:
-    import json
-
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError):

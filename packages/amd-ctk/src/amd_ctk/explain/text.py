@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from amd_ctk.explain.explanation import Explanation
 from amd_ctk.explain.host_nodes import DRI
 from amd_ctk.explain.plan import Plan
+from amd_ctk.listing import to_json
 from amd_device_spec.oci import OPEN_MODE
 from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.device_nodes import KFD_PATH
@@ -36,10 +37,8 @@ def format_explanation(explanation: Explanation) -> str:
 
 def format_json(explanation: Explanation) -> str:
     """Return everything as JSON, as schema/explain.json describes it."""
-    import json
-
     plan = explanation.plan
-    return json.dumps(
+    return to_json(
         {
             "version": VERSION,
             "starts": explanation.starts,
@@ -49,8 +48,7 @@ def format_json(explanation: Explanation) -> str:
             "problems": list(explanation.problems),
             "notes": list(explanation.notes),
             "spec": plan.spec,
-        },
-        indent=2,
+        }
     )
 
 

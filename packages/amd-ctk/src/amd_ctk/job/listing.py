@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from amd_ctk.listing import to_json
 from amd_gpu_tracker.life.people import name_of_person
 from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.records.plain_text import printable
@@ -69,8 +70,6 @@ def format_queue(tickets: Sequence[Ticket], running: Sequence[RunningJob], now: 
 
 def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str:
     """Return everything as JSON."""
-    import json
-
     jobs = [
         {
             "place": place,
@@ -93,7 +92,7 @@ def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str
         }
         for job in running
     ]
-    return json.dumps({"jobs": jobs, "running": having}, indent=2)
+    return to_json({"jobs": jobs, "running": having})
 
 
 def name_of(job: str) -> str:

@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 
 from amd_device_spec.slurm.filters import FILTERS
+from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.records.lease import TOKEN
 from amdgpu_discovery.errors import ToolkitError, reason
 
@@ -36,8 +37,6 @@ class CommandNotFound(CannotRun):
 
 def require_command(words: Sequence[str], wait: str | None) -> None:
     """Raise where waiting for GPUs would be in vain: no program, or the time to `wait` in the place of one."""
-    from amd_gpu_tracker import WaitRefused
-
     program = words[0]
     try:
         require_program(program)

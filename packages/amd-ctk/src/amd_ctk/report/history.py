@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -71,8 +72,6 @@ def _find_numbers(host: Host) -> dict[str, str]:
 
 
 def _find_name(uid: int) -> str:
-    import pwd
-
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

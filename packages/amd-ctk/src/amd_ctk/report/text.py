@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from datetime import datetime
 
+from amd_ctk.listing import to_json
 from amd_ctk.report.totals import Report, Total
 from amd_gpu_tracker.records.plain_text import printable
 
@@ -41,9 +42,7 @@ def format_json(report: Report) -> str:
         "ends_not_known": report.uncertain,
         "lines_not_read": report.unreadable,
     }
-    import json
-
-    return json.dumps(document, indent=2) + "\n"
+    return to_json(document) + "\n"
 
 
 def format_csv(report: Report) -> str:

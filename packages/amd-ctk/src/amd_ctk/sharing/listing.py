@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from amd_ctk.listing import to_json
 from amd_gpu_tracker.broker.people import Permission, format_duration
 
 HEADER = ("Who", "Number", "GPUs at once", "Time", "Groups")
@@ -32,8 +33,6 @@ def format_table(permissions: Sequence[Permission]) -> str:
 
 def format_json(permissions: Sequence[Permission], *, requires_reservation: bool) -> str:
     """Return everything as JSON."""
-    import json
-
     users = [
         {
             "who": each.who,
@@ -44,7 +43,7 @@ def format_json(permissions: Sequence[Permission], *, requires_reservation: bool
         }
         for each in permissions
     ]
-    return json.dumps({"users": users, "require_reservation": requires_reservation}, indent=2)
+    return to_json({"users": users, "require_reservation": requires_reservation})
 
 
 def _kind(permission: Permission) -> str:

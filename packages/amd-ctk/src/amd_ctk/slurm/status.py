@@ -9,6 +9,7 @@ from typing import Any
 from amd_ctk.configuration.config_file import ConfigFile, read_text
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.documents.oci_conf import RUNTIMES, OciConf, is_outdated
+from amd_ctk.listing import to_json
 from amd_ctk.slurm.gres import sort_by_type, type_of
 from amd_device_spec.slurm.conf import GRES_CONF, find_conf, read_lines
 from amd_device_spec.slurm.job_gpus import read_device_files
@@ -143,16 +144,13 @@ def format_status(status: SlurmStatus) -> str:
 
 def format_json(status: SlurmStatus) -> str:
     """Return everything as JSON; null for a number that Slurm does not have, and for no runtime."""
-    import json
-
-    return json.dumps(
+    return to_json(
         {
             "gpus": [gpu.as_dict() for gpu in status.gpus],
             "constrains_devices": status.constrains_devices,
             "runtime": status.runtime or None,
             "problems": list(status.problems),
-        },
-        indent=2,
+        }
     )
 
 

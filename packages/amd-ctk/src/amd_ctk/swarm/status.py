@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from amd_ctk.listing import to_json
 from amd_ctk.swarm.docker import Task, TaskName
 from amd_ctk.swarm.resources import Resource, gpus_named_by, shared_gpus, vram_mb_of
 from amd_device_spec.settings import Settings
@@ -199,8 +200,6 @@ def format_pools(advertisement: Advertisement) -> list[str]:
 
 def format_json(advertisement: Advertisement) -> str:
     """Return everything as JSON; resources as they are written in daemon.json, null for no unique id."""
-    import json
-
     gpus = [
         {
             **gpu.as_dict(),
@@ -211,7 +210,7 @@ def format_json(advertisement: Advertisement) -> str:
         for gpu in advertisement.gpus
     ]
     pools = [pool.as_dict() for pool in advertisement.pools]
-    return json.dumps({"gpus": gpus, "pools": pools, "problems": list(advertisement.problems)}, indent=2)
+    return to_json({"gpus": gpus, "pools": pools, "problems": list(advertisement.problems)})
 
 
 def _reservation_fields(reservation: Reservation) -> dict[str, object]:

@@ -80,6 +80,11 @@ class GpuState(Value):
     health: Health
 
     @property
+    def is_lost(self) -> bool:
+        """Return whether it was tracked and is no longer there."""
+        return self.state == LOST
+
+    @property
     def temperature(self) -> float | None:
         """Return how warm its hottest place is, in degrees Celsius."""
         return self.health.measured.temperature
