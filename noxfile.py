@@ -371,6 +371,13 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session(reuse_venv=True)
+def preview(session: nox.Session) -> None:
+    """Serve the documentation at http://localhost:8000 and follow every change. Example: nox -s preview"""
+    install_editable(session, *SITE_TOOLS, *TEST_TOOLS)
+    session.run("mkdocs", "serve", *session.posargs, env=SITE_ENVIRONMENT)
+
+
+@nox.session(reuse_venv=True)
 def pictures(session: nox.Session) -> None:
     """Make the diagrams and the terminal that the documentation shows. Example: nox -s pictures -- --check"""
     install_editable(session)
