@@ -40,12 +40,14 @@ class Broker:
         self.log = host.path("/log")
         self._said = host.path("/terms")
         self.pid = 0
+        # Whether only those who have reserved a GPU may open it.
+        self.is_reserved = False
         self.say("fifo", "everyone")
 
     def say(self, order: str, *permissions: str) -> None:
         # The broker may read it at any moment.
         with open(f"{self._said}.new", "w", encoding="utf-8") as file:
-            file.write("\n".join((order, *permissions)))
+            file.write("\n".join((order, "reserved" if self.is_reserved else "group", *permissions)))
         os.replace(f"{self._said}.new", self._said)
 
     def start(self) -> Broker:
@@ -79,8 +81,13 @@ class Broker:
 
     def _terms(self, _: Host) -> Terms:
         with open(self._said, encoding="utf-8") as file:
-            order, *permissions = file.read().splitlines()
-        return Terms(rules=ChoiceRules(groups=GROUPS), permissions=parse_permissions(permissions), order=order)
+            order, access, *permissions = file.read().splitlines()
+        return Terms(
+            rules=ChoiceRules(groups=GROUPS),
+            permissions=parse_permissions(permissions),
+            order=order,
+            is_reserved=access == "reserved",
+        )
 
     def _listens(self, pid: int) -> bool:
         assert os.waitpid(pid, os.WNOHANG)[0] == 0, self.lines()

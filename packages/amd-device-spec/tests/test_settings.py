@@ -64,6 +64,7 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "temperature_limit": 0,
         "users": (),
         "queue_order": "fair",
+        "gpu_access": "group",
         "history_days": 400,
         "history_names": "names",
         "log_level": "info",

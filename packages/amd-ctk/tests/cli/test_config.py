@@ -36,6 +36,7 @@ bad-page-limit = 0  # default
 temperature-limit = 0  # default
 users = []  # default
 queue-order = "fair"  # default
+gpu-access = "group"  # default
 history-days = 400  # default
 history-names = "names"  # default
 log-level = "info"  # default
@@ -88,6 +89,7 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "temperature-limit": 0,
             "users": [],
             "queue-order": "fair",
+            "gpu-access": "group",
             "history-days": 400,
             "history-names": "names",
             "log-level": "info",

@@ -37,6 +37,7 @@ CHOICES = {
     "drained-in-all": ("skip", "refuse"),
     "allow-sick-gpus": ("no", "yes"),
     "queue-order": ("fair", "fifo"),
+    "gpu-access": ("group", "reserved"),
     "history-names": ("names", "numbers"),
     "log-level": ("info", "debug", "warn", "error"),
 }
@@ -45,6 +46,9 @@ KINDS = {"swarm-resources": "AMD_GPU", "swarm-vram-resources": "VRAM"}
 GROUPS = "gpu-groups"
 # Who may reserve GPUs. `amd-ctk users` writes it, and what gives out GPUs reads it; a container start does not.
 USERS = "users"
+# Who may open the nodes of GPUs on the host; `amd-ctk config` sets these up.
+ACCESS = "gpu-access"
+RESERVED = "reserved"
 # Every key that takes a list, each with an example.
 LISTS = {**KINDS, GROUPS: "notebooks=0-1", USERS: "alice=1001:gpus=2"}
 # The keys that take a number, each with an example, and what it counts.
@@ -90,6 +94,7 @@ class Settings(Value):
         temperature_limit: From how many degrees Celsius on a GPU is suspect; 0 for the driver's limit.
         users: Who may reserve GPUs without root, as `amd-ctk users` writes it.
         queue_order: Who is served first: `fair`, who used least lately, or `fifo`, who came first.
+        gpu_access: Who may open the nodes of GPUs on the host: their `group`, or who has them `reserved`.
         history_days: For how many days the history of reservations is kept; 0 for no day.
         history_names: Whether reports show persons by `names` or `numbers`.
         log_level: `debug`, `info`, `warn` or `error`.
@@ -115,6 +120,7 @@ class Settings(Value):
     temperature_limit: int = 0
     users: tuple[str, ...] = ()
     queue_order: str = "fair"
+    gpu_access: str = "group"
     history_days: int = 400
     history_names: str = "names"
     log_level: str = "info"

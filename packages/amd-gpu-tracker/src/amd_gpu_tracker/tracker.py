@@ -110,7 +110,12 @@ class Tracker:
         return True
 
     def disable(self) -> bool:
-        """Stop tracking and forget who uses what; return False where it was disabled already."""
+        """Stop tracking and forget who uses what; return False where it was disabled already.
+
+        Nodes that only those could open who have reserved a GPU go back to their groups.
+        """
+        from amd_gpu_tracker.node_access.nodes import give_back
+
         if not self.is_enabled():
             return False
         with self._locked():
@@ -118,6 +123,7 @@ class Tracker:
                 return False
             self._state.write_policy(Policy(**self._lasting()))
             self._state.forget_leases()
+        give_back(self._state.host)
         return True
 
     def reset(self, *, force: bool = False, tell: Tell = keep_quiet) -> bool:

@@ -11,6 +11,7 @@ import typer
 from amd_ctk.cli import offers
 from amd_ctk.cli.context import command_group, host_of, host_to_change
 from amd_device_spec.settings import (
+    ACCESS,
     AMOUNTS,
     CONFIG_FILE,
     GROUPS,
@@ -82,8 +83,12 @@ def set_(
         value = int(value)
     if key == "low-level-runtime":
         check_low_level_runtime(values[0])
-    _report(changed=set_setting(host_to_change(context), key, value))
-    _follow(host_of(context), key)
+    host = host_to_change(context)
+    if key == ACCESS:
+        _report(changed=_set_access(host, values[0]))
+        return
+    _report(changed=set_setting(host, key, value))
+    _follow(host, key)
 
 
 @app.command()
@@ -91,7 +96,11 @@ def unset(context: typer.Context, key: Key) -> None:
     """Reset a setting to its default."""
     from amd_ctk.settings_file import unset_setting
 
-    _report(changed=unset_setting(host_to_change(context), key))
+    host = host_to_change(context)
+    if key == ACCESS:
+        _report(changed=_set_access(host, ""))
+        return
+    _report(changed=unset_setting(host, key))
     _follow(host_of(context), key)
 
 
@@ -119,6 +128,12 @@ def _follow(host: Host, key: str) -> None:
         from amd_ctk.listing import find_gpu_states
 
         find_gpu_states(host)
+
+
+def _set_access(host: Host, value: str) -> bool:
+    from amd_ctk.sharing.access import set_access
+
+    return set_access(host, value)
 
 
 def _value(settings: Settings, key: str) -> Any:

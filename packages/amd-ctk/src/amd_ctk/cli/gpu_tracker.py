@@ -9,6 +9,7 @@ from shlex import quote
 from amd_gpu_tracker.broker.terms import Terms
 from amd_gpu_tracker.cli import begin, tracker_app
 from amdgpu_discovery.choices.rules import ChoiceRules
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 
@@ -19,6 +20,17 @@ def refresh_cdi_specs(host: Host) -> None:
     for refreshed in refresh_specs(host):
         if refreshed.error is not None:
             print(f"the CDI spec {refreshed.output} was not updated: {refreshed.error}", file=sys.stderr)
+
+
+def follow_switch(host: Host) -> None:
+    """Bring in step with the tracker what depends on it: CDI specs, and who may open GPUs."""
+    from amd_ctk.sharing.access import apply_access
+
+    refresh_cdi_specs(host)
+    try:
+        apply_access(host)
+    except ToolkitError as error:
+        print(f"the nodes of the GPUs were not closed: {error}", file=sys.stderr)
 
 
 def find_rules(host: Host) -> ChoiceRules:
@@ -52,6 +64,6 @@ def find_hints(host: Host, *, is_drained: bool, reason: str) -> list[str]:
     return hints
 
 
-app = tracker_app("amd-ctk gpu-tracker", refresh_cdi_specs, find_rules, read_terms, find_hints)
+app = tracker_app("amd-ctk gpu-tracker", follow_switch, find_rules, read_terms, find_hints)
 
 app.callback()(begin)

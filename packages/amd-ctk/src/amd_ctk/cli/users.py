@@ -61,7 +61,7 @@ def deny(
     everybody: Annotated[bool, typer.Option("--all", help="Let only root reserve GPUs.")] = False,
 ) -> None:
     """Stop somebody from reserving GPUs. Running jobs keep their GPUs until they end; waiting jobs end."""
-    from amd_ctk.sharing import permissions, service
+    from amd_ctk.sharing import access, permissions, service
 
     if everybody == bool(who):
         raise OptionsExcluded("WHO", "--all") if who else typer.BadParameter("name WHO, or --all")
@@ -71,6 +71,9 @@ def deny(
         raise NotDone(f"nothing is allowed to {who}", hint="see 'amd-ctk users list'")
     print("Only root may reserve GPUs" if everybody else f"{who} may not reserve GPUs any more")
     if not permissions.read_permissions(host):
+        # Nobody would be left who may open a GPU.
+        if access.turn_off(host):
+            print("The group of the nodes may open all GPUs again")
         service.disable(host)
 
 

@@ -10,6 +10,7 @@ from amd_gpu_tracker.broker.endings import Endings
 from amd_gpu_tracker.broker.grants import Grants, job_id, nothing_left
 from amd_gpu_tracker.broker.keeping import keep
 from amd_gpu_tracker.broker.line import Line
+from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.people import find_permission
 from amd_gpu_tracker.broker.place import Place
 from amd_gpu_tracker.broker.protocol import CANCEL, DONE, KEEP, RELEASE, RESERVE, RUN, Answer, refusal
@@ -53,7 +54,7 @@ class Desk:
 
     __slots__ = (
         *("_endings", "_find_terms", "_grants", "_log", "_lock", "_processes", "_state", "_terms", "_used", "_view"),
-        *("is_changed", "line"),
+        *("is_changed", "line", "opened"),
     )
 
     def __init__(
@@ -75,7 +76,8 @@ class Desk:
         self._log = log
         state.prepare()
         self._used = Used(state)
-        self._grants = Grants(state, processes, lock)
+        self.opened = Opened(state.host)
+        self._grants = Grants(state, processes, lock, self.opened)
         self._endings = Endings(state, processes, lock, log, grace=grace)
         self.line = Line(state, processes, self._grants, self._used, log)
         self._view = View()
@@ -113,6 +115,7 @@ class Desk:
         """Read the leases again, and count what is used."""
         self._end_reservations()
         self._view = read_view(self._state, self._processes)
+        self.opened.follow(self._view.leases)
         self._used.count(self._view.holding)
         living = {lease.container_id for lease in self._view.reservations}
         for job in sorted(self._grants.given - living):
@@ -123,11 +126,12 @@ class Desk:
     def serve(self) -> None:
         """Look at everything again, give GPUs to those whose turn it is, and tell the others."""
         self.is_changed = False
+        terms = self._read_terms()
         view = self.look()
         self._endings.serve(view.leases, time.clock_gettime(time.CLOCK_BOOTTIME))
         self.line.drop_cancelled()
         if len(self.line):
-            self.line.serve(view, self._read_terms().order, self.look)
+            self.line.serve(view, terms.order, self.look)
             self.line.tell(self._view)
 
     def _answer(self, client: Client, request: Request) -> Answer | None:
@@ -293,6 +297,7 @@ class Desk:
         except ToolkitError:
             if strict:
                 raise
+        self.opened.is_reserved = self._terms.is_reserved
         if self._terms.permissions != before.permissions:
             self._dismiss()
         return self._terms

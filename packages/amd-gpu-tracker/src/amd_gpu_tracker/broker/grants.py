@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from amd_gpu_tracker.broker.job_processes import owner_of_job
 from amd_gpu_tracker.broker.protocol import GRANTED, Answer
 from amd_gpu_tracker.claims.by_name import reserve_by_name
 from amd_gpu_tracker.claims.claim import Claim
@@ -12,6 +13,7 @@ from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone
 from amd_gpu_tracker.records.lease import BY_API, Holder
+from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
 
@@ -19,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from amd_gpu_tracker.broker.opened import Opened
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease, ProcessId
     from amd_gpu_tracker.records.lock import Lock
@@ -45,12 +48,13 @@ class Grant(Value):
 class Grants:
     """What gives GPUs of one host and takes them back."""
 
-    __slots__ = ("_lock", "_processes", "_state", "given")
+    __slots__ = ("_lock", "_opened", "_processes", "_state", "given")
 
-    def __init__(self, state: State, processes: Processes, lock: Lock) -> None:
+    def __init__(self, state: State, processes: Processes, lock: Lock, opened: Opened) -> None:
         self._state = state
         self._processes = processes
         self._lock = lock
+        self._opened = opened
         # The jobs that were given something, for the record of their ends.
         self.given: set[str] = set()
 
@@ -102,7 +106,7 @@ class Grants:
         )
         if not reserve(self._state, claim, processes=self._processes, lock=self._lock):
             raise ContainerRunning(f"{job} has GPUs already", hint="give every job a name of its own")
-        self.given.add(job)
+        self._open(job, claim.wanted)
         return self._grant(claim.wanted, token, claim.limit)
 
     def give_again(self, job: str, process: ProcessId) -> Grant | None:
@@ -170,8 +174,17 @@ class Grants:
             limit=limit,
             is_waiting=is_waiting,
         )
-        self.given.add(job)
+        self._open(job, gpus)
         return gpus
+
+    def _open(self, job: str, gpus: Sequence[GpuLocation]) -> None:
+        """Let the owner of a job open what it was given; where that cannot be, it was given nothing."""
+        try:
+            self._opened.open(owner_of_job(job), gpus)
+        except FileError:
+            self.take_back(job)
+            raise
+        self.given.add(job)
 
     def _grant(self, gpus: Sequence[GpuLocation], token: str, limit: float) -> Grant:
         environment = build_environment(gpus, locate_gpus(self._state.host), token)

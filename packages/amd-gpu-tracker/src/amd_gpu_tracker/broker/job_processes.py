@@ -45,8 +45,13 @@ def find_processes(lease: Lease, processes: Processes, known: Collection[Process
 
 
 def owner_of(lease: Lease) -> int:
-    """Return whose processes a job has: names of users' jobs begin with their number."""
-    owner, is_users, _ = lease.container_id.partition("/")
+    """Return whose processes a job has."""
+    return owner_of_job(lease.container_id)
+
+
+def owner_of_job(job: str) -> int:
+    """Return whose job has this id: those of users begin with their number."""
+    owner, is_users, _ = job.partition("/")
     return int(owner) if is_users and owner.isdecimal() else 0
 
 

@@ -29,11 +29,13 @@ class Terms(Value):
         rules: What is said about choices.
         permissions: Who may reserve GPUs.
         order: `fair` or `fifo`.
+        is_reserved: Whether only those who have reserved a GPU may open its nodes.
     """
 
     rules: ChoiceRules = NO_RULES
     permissions: tuple[Permission, ...] = ()
     order: str = FAIR
+    is_reserved: bool = False
 
 
 def require_permission(terms: Terms, peer: Peer) -> Permission:

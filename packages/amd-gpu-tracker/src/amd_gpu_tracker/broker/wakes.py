@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import ProcessId
 
 # Of sys/inotify.h.
-IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x80, 0x100, 0x200
+IN_ATTRIB, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x4, 0x80, 0x100, 0x200
 SEVERAL_EVENTS = 65536
 
 
@@ -34,6 +34,12 @@ class Wakes:
         if self._events >= 0:
             for directory in directories:
                 self._libc.inotify_add_watch(self._events, os.fsencode(directory), IN_MOVED_TO | IN_CREATE | IN_DELETE)
+
+    def watch_access(self, paths: Iterable[str]) -> None:
+        """Be woken also when somebody changes who may open these nodes, or those in these directories."""
+        if self._events >= 0:
+            for path in paths:
+                self._libc.inotify_add_watch(self._events, os.fsencode(path), IN_ATTRIB | IN_MOVED_TO | IN_CREATE)
 
     def follow(self, processes: Iterable[ProcessId]) -> None:
         """Be woken when one of these processes ends, and by no other."""

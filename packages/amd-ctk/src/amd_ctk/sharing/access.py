@@ -1,0 +1,108 @@
+"""Let only those open GPUs who have reserved them: whether a host can do that, and turning it on and off."""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.programs import ask
+from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
+from amd_device_spec.settings import ACCESS, RESERVED, read_settings
+from amd_gpu_tracker.errors import needs_root
+from amd_gpu_tracker.node_access.nodes import close_nodes, find_devices, give_back
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.drm import DRM_CLASS
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from amdgpu_discovery.host import Host
+
+# The kernel refuses this node to a scope only where it has a device filter.
+FILTERED = ("systemd-run", "--scope", "--quiet", "--collect", "-p", "DevicePolicy=strict")
+READ_OTHER_NODE = ("head", "--bytes=0", "/dev/full")
+SECONDS = 30.0
+NOTHING_CHANGED = "everybody in the nodes' group may go on opening every GPU"
+
+
+class AccessRefused(ToolkitError):
+    """A host on which nobody can be kept from GPUs that others have reserved."""
+
+
+def set_access(host: Host, value: str) -> bool:
+    """Set who may open GPUs, "" for the default, and set up the nodes; return whether the setting changed.
+
+    AccessRefused, NotPermitted and FileError, with nothing changed.
+    """
+    if host.is_this_machine and os.geteuid():
+        raise needs_root()
+    # Changing config.toml takes a library that most callers do without.
+    from amd_ctk.settings_file import set_setting, unset_setting
+
+    if value != RESERVED:
+        changed = set_setting(host, ACCESS, value) if value else unset_setting(host, ACCESS)
+        give_back(host)
+        return changed
+    _require_possible(host)
+    close_nodes(host)
+    try:
+        return set_setting(host, ACCESS, value)
+    except BaseException:
+        give_back(host)
+        raise
+
+
+def turn_off(host: Host) -> bool:
+    """Let the groups of the nodes open all GPUs again; False where they could."""
+    return read_settings(host).gpu_access == RESERVED and set_access(host, "")
+
+
+def apply_access(host: Host) -> None:
+    """Set up the nodes as the setting says, after the tracker was enabled or disabled; AccessRefused."""
+    if read_settings(host).gpu_access == RESERVED and Tracker(host).is_enabled():
+        set_access(host, RESERVED)
+
+
+def _require_possible(host: Host) -> None:
+    for problem, hint in _problems(host):
+        raise AccessRefused(f"{problem}: {NOTHING_CHANGED}", hint=hint)
+
+
+def _problems(host: Host) -> Iterator[tuple[str, str]]:
+    """Yield what speaks against it and what to do, one after the other, the cheapest to find out first."""
+    settings = read_settings(host)
+    if not settings.users:
+        yield "nobody may reserve GPUs", "first allow somebody: 'amd-ctk users allow NAME'"
+    if not Tracker(host).is_enabled():
+        yield "the GPU Tracker is disabled", "first run 'amd-ctk gpu-tracker enable'"
+    if settings.device_mode == "host":
+        yield "containers get the host's modes", "first run 'amd-ctk config unset device-mode'"
+    if display := find_display(host):
+        yield f"a display runs on an AMD GPU ({display})", "use a machine without one, or connect it to another GPU"
+    if host.stat(SYSTEMD_IS_RUNNING) is None:
+        yield "systemd does not run", "only systemd can close all other GPUs to a job"
+    elif host.is_this_machine and not _has_device_filter():
+        yield "systemd cannot close nodes to a job here", "that takes a kernel with CONFIG_CGROUP_BPF"
+
+
+def find_display(host: Host) -> str:
+    """Return the connector of an AMD GPU that shows a picture, "" where none does."""
+    cards = {f"card{device.card_minor}-" for device in find_devices(host) if device.card_minor is not None}
+    for name in host.names(DRM_CLASS):
+        if name.startswith(tuple(cards)) and _shows_picture(host, f"{DRM_CLASS}/{name}"):
+            return name
+    return ""
+
+
+def _shows_picture(host: Host, connector: str) -> bool:
+    # `connected` alone is a cable; `enabled` says that a CRTC drives it, that of the console among them.
+    states = host.read_attributes([f"{connector}/status", f"{connector}/enabled"])
+    return states == ["connected", "enabled"]
+
+
+def _has_device_filter() -> bool:
+    """Return whether the kernel keeps a scope of systemd from other nodes; systemd itself cannot tell."""
+    may_open = ask((*FILTERED, "-p", "DeviceAllow=/dev/full rw", "--", *READ_OTHER_NODE), seconds=SECONDS)
+    may_not = ask((*FILTERED, "--", *READ_OTHER_NODE), seconds=SECONDS)
+    return may_open.succeeded and not may_not.succeeded

@@ -1,0 +1,72 @@
+"""Who may open which nodes, where only reserved GPUs may be opened: entries that follow from the leases."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from amd_gpu_tracker.broker.job_processes import owner_of
+from amd_gpu_tracker.node_access.acl import read_users, set_users
+from amd_gpu_tracker.records.lease import BY_API
+from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.numbering import locate_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amd_gpu_tracker.records.lease import Lease
+    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
+
+
+class Opened:
+    """The nodes of one host. Nothing is remembered: leases say who may open what, and nodes say who can."""
+
+    __slots__ = ("_host", "is_reserved")
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        # Whether only reserved GPUs may be opened; where not, the nodes are their groups' business.
+        self.is_reserved = False
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Return where others may change who can open nodes."""
+        return tuple(map(self._host.path, (KFD_PATH, "/dev/dri"))) if self.is_reserved else ()
+
+    def open(self, owner: int, gpus: Iterable[GpuLocation]) -> None:
+        """Let a user open GPUs that were just given; FileError. Root needs no entry."""
+        if not (self.is_reserved and owner):
+            return
+        for path in _nodes_of(gpus):
+            try:
+                set_users(self._host.path(path), read_users(self._host.path(path)) | {owner})
+            except FileNotFoundError:
+                # ROCm does without a card node; what a missing render node means, a start says.
+                continue
+            except OSError as error:
+                raise FileError(
+                    f"{path} cannot be opened to user {owner}: {reason(error)}", hint="run 'amd-ctk doctor'"
+                ) from error
+
+    def follow(self, leases: Iterable[Lease]) -> None:
+        """Let everybody open what they have reserved, and nothing else."""
+        if not self.is_reserved:
+            return
+        gpus = locate_gpus(self._host)
+        users: dict[str, set[int]] = {path: set() for path in _nodes_of(gpus)}
+        for lease in leases:
+            if (owner := owner_of(lease)) and BY_API in lease.ways:
+                for path in _nodes_of(gpu for gpu in gpus if gpu.key in lease.gpus):
+                    users[path].add(owner)
+        for path, uids in users.items():
+            # What keeps this from being done, doctor finds.
+            with suppress(OSError):
+                set_users(self._host.path(path), uids)
+
+
+def _nodes_of(gpus: Iterable[GpuLocation]) -> list[str]:
+    """Return the nodes by which GPUs are opened; none where there is no GPU."""
+    nodes = [path for gpu in gpus for path in (gpu.render_path, gpu.card_path) if path]
+    return [KFD_PATH, *nodes] if nodes else []

@@ -1,0 +1,138 @@
+"""Close the nodes of AMD GPUs to everybody who has not reserved them, and give them back to their group."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from amd_gpu_tracker.node_access.acl import set_users
+from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.drm import amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.files import make_directories, remove_file, replace_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amdgpu_discovery.drm import DrmDevice
+    from amdgpu_discovery.host import Host
+
+RULE_FILE = "/etc/udev/rules.d/72-amd-gpu-access.rules"
+# Partitions are platform devices, which have no driver. A mode of 0600 would mask the entries of users.
+RULE = """\
+# Only who has reserved an AMD GPU may open it. Made by 'amd-ctk config set gpu-access reserved', which
+# 'amd-ctk config unset gpu-access' undoes.
+#
+# Read after 70-uaccess.rules, which wants to give nodes to whoever sits at the machine, and before 73-seat-late.rules,
+# which does so.
+
+ACTION=="remove", GOTO="amd_gpu_access_end"
+SUBSYSTEM=="kfd", GOTO="amd_gpu_access"
+SUBSYSTEM!="drm", GOTO="amd_gpu_access_end"
+KERNEL!="card[0-9]*|renderD[0-9]*", GOTO="amd_gpu_access_end"
+DRIVERS=="amdgpu", GOTO="amd_gpu_access"
+KERNELS=="amdgpu_xcp*", GOTO="amd_gpu_access"
+GOTO="amd_gpu_access_end"
+
+LABEL="amd_gpu_access"
+OWNER:="root", GROUP:="root", MODE:="0660", TAG-="uaccess", TAG-="xaccess-render"
+
+LABEL="amd_gpu_access_end"
+"""
+CLOSED_MODE = 0o660
+# As 50-udev-default.rules of systemd has it.
+USUAL_MODE = 0o660
+GROUPS = {"render": ("render", "video"), "card": ("video",)}
+UDEV_SECONDS = 30.0
+UDEV_CONTROL = "/run/udev/control"
+
+
+def find_devices(host: Host) -> list[DrmDevice]:
+    """Return the devices of the amdgpu driver that have nodes, partitions that nobody uses among them."""
+    functions = set(amdgpu_pci_addresses(host))
+    return [each for each in read_drm_devices(host) if each.is_partition or each.pci_address in functions]
+
+
+def find_nodes(host: Host) -> dict[str, str]:
+    """Return the nodes of the amdgpu driver that are there, each with its kind: `render` or `card`."""
+    kinds = {KFD_PATH: "render"}
+    for device in find_devices(host):
+        kinds.update({f"/dev/dri/renderD{device.render_minor}": "render"} if device.render_minor is not None else {})
+        kinds.update({f"/dev/dri/card{device.card_minor}": "card"} if device.card_minor is not None else {})
+    return {path: kind for path, kind in kinds.items() if host.stat(path)}
+
+
+def is_closed(host: Host) -> bool:
+    """Return whether the nodes were closed and not given back."""
+    return host.stat(RULE_FILE) is not None
+
+
+def close_nodes(host: Host) -> None:
+    """Let nobody but root open the nodes, now and whenever udev sets them up; FileError, with nothing done.
+
+    The broker lets those in who have reserved GPUs.
+    """
+    path = host.path(RULE_FILE)
+    try:
+        make_directories(os.path.dirname(path))
+        replace_file(path, RULE.encode(), mode=0o644, durable=True)
+        nodes = find_nodes(host)
+        for node in nodes:
+            _own(host.path(node), 0)
+            _require_lists(host.path(node))
+    except OSError as error:
+        give_back(host)
+        raise FileError(f"the nodes of the GPUs cannot be closed: {reason(error)}") from error
+    # What logind may have given to whoever sits at the machine is gone; that it gives no more, udev has to know.
+    _tell_udev(host, nodes)
+
+
+def give_back(host: Host) -> bool:
+    """Let the groups of the nodes open them, as udev's own rules have it; False where they were not closed."""
+    if not is_closed(host):
+        return False
+    remove_file(host.path(RULE_FILE))
+    nodes = find_nodes(host)
+    for node, kind in nodes.items():
+        # One that is gone meanwhile has nothing to give back.
+        with suppress(FileNotFoundError):
+            set_users(host.path(node), ())
+            _own(host.path(node), _find_group(GROUPS[kind]))
+    _tell_udev(host, nodes)
+    return True
+
+
+def _own(path: str, gid: int) -> None:
+    os.chown(path, 0, gid, follow_symlinks=False)
+    os.chmod(path, USUAL_MODE if gid else CLOSED_MODE)
+
+
+def _require_lists(path: str) -> None:
+    """Take all entries away; OSError where the file system of a node keeps none."""
+    set_users(path, (0,))
+    set_users(path, ())
+
+
+def _find_group(names: Sequence[str]) -> int:
+    import grp
+
+    for name in names:
+        with suppress(KeyError):
+            return grp.getgrnam(name).gr_gid
+    return 0
+
+
+def _tell_udev(host: Host, nodes: Sequence[str] | dict[str, str]) -> None:
+    """Let udev read its rules again and set up these nodes; where it does not run, there is nobody to tell."""
+    if not host.is_this_machine or host.stat(UDEV_CONTROL) is None:
+        return
+    import subprocess
+
+    names = [f"--name-match={node}" for node in nodes]
+    quiet = subprocess.DEVNULL
+    for words in (("control", "--reload"), ("trigger", "--action=change", "--settle", *names)):
+        with suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(
+                ("udevadm", *words), check=False, stdin=quiet, stdout=quiet, stderr=quiet, timeout=UDEV_SECONDS
+            )
