@@ -23,6 +23,11 @@ BOOTED = (
     *("systemd", "systemd-sysv", "systemd-container", "dbus", "procps", "python3"),
     *("podman", "conmon", "crun", "runc", "buildah"),
 )
+# Where people log in and run rootless containers, and udev reads its rules.
+LOGGED_INTO = (
+    *("systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "udev", "procps", "python3"),
+    *("podman", "conmon", "crun", "uidmap", "fuse-overlayfs"),
+)
 OLDER_SUITES = ("bookworm",)
 # Programs that have containers made by an engine, or make them with none; Dev Containers' own runs on Node.
 TOOLS = ("docker-compose", "docker-buildx", "buildah", "nodejs")
@@ -43,6 +48,11 @@ def tools_root() -> Path:
 def booted_root() -> Path:
     """Return a root file system of Debian 13 that boots with systemd, with Podman and systemd-nspawn."""
     return make_root("booted-trixie", "trixie", *BOOTED)
+
+
+def people_root(suite: str) -> Path:
+    """Return a root file system of a release that boots with systemd, and in which people log in."""
+    return make_root(f"people-{suite}", suite, *LOGGED_INTO)
 
 
 def dnf_root() -> Path:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -52,12 +53,13 @@ exec chroot . /bin/sh -c 'umount -l /run/old; exec env -i container=test /sbin/i
 class System:
     """One system; `run` gives what a command there printed. What is in `shared` is /run/shared there."""
 
-    def __init__(self, base: Path, root: Path) -> None:
+    def __init__(self, base: Path, root: Path, *, unmasked: Collection[str] = ()) -> None:
+        """Boot a root file system; `unmasked` are units that are otherwise kept from starting."""
         self.base = base
         self.shared = base / "shared"
         self.shared.mkdir(parents=True)
         self._cgroup = Path(tempfile.mkdtemp(prefix="amd-ctk-install-", dir=_own_cgroups()))
-        self._mask(base / "upper/etc/systemd/system")
+        self._mask(base / "upper/etc/systemd/system", unmasked)
         words = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child=SIGKILL"]
         self._process = subprocess.Popen(
             [
@@ -108,9 +110,9 @@ class System:
             time.sleep(0.05)
         shutil.rmtree(self.base)
 
-    def _mask(self, units: Path) -> None:
+    def _mask(self, units: Path, unmasked: Collection[str]) -> None:
         units.mkdir(parents=True)
-        for unit in MASKED:
+        for unit in set(MASKED).difference(unmasked):
             (units / unit).symlink_to("/dev/null")
 
     def _init(self) -> int:

@@ -10,6 +10,7 @@ from amd_ctk.job.start import become, end_by, require_command, require_program
 from amd_ctk.job.words import SYSTEMD_RUN, default_name, in_unit, not_told, with_token
 from amd_ctk.stderr import say
 from amd_gpu_tracker.errors import NotPermitted, OptionsExcluded
+from amd_gpu_tracker.node_access.device_filter import read_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def run_job(
         end_by(signal.SIGINT)
     command = with_token(words)
     try:
-        become(in_unit(command, held.gpus, _read_devices(host)) if unit else command, held.environment)
+        become(in_unit(command, held.gpus, read_devices(host)) if unit else command, held.environment)
     except BaseException:
         held.release()
         raise
@@ -88,14 +89,6 @@ def _reserve(host: Host, name: str, request: str, wait: str | None, inside: str)
     from amd_ctk.job.alone import reserve
 
     return reserve(host, name, request, wait)
-
-
-def _read_devices(host: Host) -> str:
-    try:
-        return host.read("/proc/devices").decode()
-    except OSError:
-        # A simulated host has none.
-        return ""
 
 
 def _require_root_for(unit: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.claims.handover import VISIBLE_DEVICES
+from amd_gpu_tracker.node_access.device_filter import POLICY, allowed_devices
 from amd_gpu_tracker.records.lease import TOKEN
 
 TYPE_CHECKING = False
@@ -29,7 +30,6 @@ ENGINE_VALUES = frozenset(
     )
 )
 LONGEST_DEFAULT_NAME = 40
-GPU_CLASSES = ("drm", "kfd")
 # Of an engine's own options in front of its command; a job may have a hundred thousand words.
 MOST_ENGINE_WORDS = 64
 
@@ -67,19 +67,9 @@ def in_unit(words: Sequence[str], gpus: Sequence[GpuLocation], devices: str) -> 
     `devices` is what the kernel's /proc/devices says. A scope is the calling process itself, so that signals, exit
     code and environment stay.
     """
-    nodes = ["/dev/kfd", *(path for gpu in gpus for path in (gpu.render_path, gpu.card_path) if path)]
-    # Rootless engines open /dev/fuse and /dev/net/tun, debuggers and profilers others.
-    allowed = [*(f"{name} rwm" for name in _other_classes(devices)), *(f"{node} rw" for node in nodes)]
-    options = [word for each in allowed for word in ("-p", f"DeviceAllow={each}")]
-    return [SYSTEMD_RUN, "--scope", "--quiet", "--collect", "-p", "DevicePolicy=closed", *options, "--", *words]
-
-
-def _other_classes(devices: str) -> list[str]:
-    """Return each class of devices but those of GPUs, as systemd names it."""
-    characters = devices.partition("\nBlock devices:")[0].splitlines()[1:]
-    names = dict.fromkeys(line.split()[-1] for line in characters if line.strip())
-    # What begins with a slash is one device of a class that has a name, too, or that every unit may open.
-    return [f"char-{name}" for name in names if name not in GPU_CLASSES and not name.startswith("/")] + ["block-*"]
+    allowed = allowed_devices(gpus, devices)
+    options = [word for device, access in allowed for word in ("-p", f"DeviceAllow={device} {access}")]
+    return [SYSTEMD_RUN, "--scope", "--quiet", "--collect", "-p", f"DevicePolicy={POLICY}", *options, "--", *words]
 
 
 def default_name(words: Sequence[str], pid: int) -> str:

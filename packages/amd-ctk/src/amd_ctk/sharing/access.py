@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.programs import ask
 from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
 from amd_device_spec.settings import ACCESS, RESERVED, read_settings
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.node_access.nodes import close_nodes, find_devices, give_back
+from amd_gpu_tracker.node_access.scope import find_obstacle
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.drm import DRM_CLASS
 from amdgpu_discovery.errors import ToolkitError
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.host import Host
 
-# The kernel refuses this node to a scope only where it has a device filter.
-FILTERED = ("systemd-run", "--scope", "--quiet", "--collect", "-p", "DevicePolicy=strict")
-READ_OTHER_NODE = ("head", "--bytes=0", "/dev/full")
-SECONDS = 30.0
 NOTHING_CHANGED = "everybody in the nodes' group may go on opening every GPU"
 
 
@@ -82,8 +78,8 @@ def _problems(host: Host) -> Iterator[tuple[str, str]]:
         yield f"a display runs on an AMD GPU ({display})", "use a machine without one, or connect it to another GPU"
     if host.stat(SYSTEMD_IS_RUNNING) is None:
         yield "systemd does not run", "only systemd can close all other GPUs to a job"
-    elif host.is_this_machine and not _has_device_filter():
-        yield "systemd cannot close nodes to a job here", "that takes a kernel with CONFIG_CGROUP_BPF"
+    elif host.is_this_machine and (obstacle := find_obstacle()):
+        yield f"systemd cannot close other GPUs to a job here ({obstacle})", "that takes D-Bus and CONFIG_CGROUP_BPF"
 
 
 def find_display(host: Host) -> str:
@@ -99,10 +95,3 @@ def _shows_picture(host: Host, connector: str) -> bool:
     # `connected` alone is a cable; `enabled` says that a CRTC drives it, that of the console among them.
     states = host.read_attributes([f"{connector}/status", f"{connector}/enabled"])
     return states == ["connected", "enabled"]
-
-
-def _has_device_filter() -> bool:
-    """Return whether the kernel keeps a scope of systemd from other nodes; systemd itself cannot tell."""
-    may_open = ask((*FILTERED, "-p", "DeviceAllow=/dev/full rw", "--", *READ_OTHER_NODE), seconds=SECONDS)
-    may_not = ask((*FILTERED, "--", *READ_OTHER_NODE), seconds=SECONDS)
-    return may_open.succeeded and not may_not.succeeded

@@ -81,6 +81,11 @@ class Connection:
         self.is_last, self.deadline = True, time.monotonic() + SILENCE_SECONDS
         self.is_closed = self.is_closed or not self._outgoing
 
+    def pass_on(self) -> tuple[int, bytes]:
+        """Leave the last answer to another process; return the socket's descriptor, and what is to be sent before."""
+        unsent, self._outgoing, self.is_closed = self._outgoing, b"", True
+        return self.fileno(), unsent
+
     def write(self) -> None:
         """Send what is left."""
         try:

@@ -14,6 +14,7 @@ from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.people import find_permission
 from amd_gpu_tracker.broker.place import Place
 from amd_gpu_tracker.broker.protocol import CANCEL, DONE, KEEP, RELEASE, RESERVE, RUN, Answer, refusal
+from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.terms import (
     ROOT,
     Terms,
@@ -35,6 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from amd_gpu_tracker.broker.grants import Grant
     from amd_gpu_tracker.broker.line import Log
     from amd_gpu_tracker.broker.people import Permission
     from amd_gpu_tracker.broker.place import Client
@@ -53,7 +55,8 @@ class Desk:
     """Where requests are decided. Files are the truth: what is kept here is read again at the next start."""
 
     __slots__ = (
-        *("_endings", "_find_terms", "_grants", "_log", "_lock", "_processes", "_state", "_terms", "_used", "_view"),
+        *("_endings", "_find_terms", "_grants", "_log", "_lock", "_processes", "_scopes", "_state", "_terms"),
+        *("_used", "_view"),
         *("is_changed", "line", "opened"),
     )
 
@@ -79,7 +82,8 @@ class Desk:
         self.opened = Opened(state.host)
         self._grants = Grants(state, processes, lock, self.opened)
         self._endings = Endings(state, processes, lock, log, grace=grace)
-        self.line = Line(state, processes, self._grants, self._used, log)
+        self._scopes = Scopes(state.host, self.opened, log)
+        self.line = Line(state, processes, self._grants, self._scopes, self._used, log=log)
         self._view = View()
         self._reconcile()
         # Whether those who wait have to be looked at.
@@ -155,11 +159,13 @@ class Desk:
         if again := self._grants.give_again(job, client.peer.process):
             # A broker that was killed had given them already, and perhaps left the ticket.
             self.line.forget(client.peer.uid, request.name)
-            return again.answer()
+            self._hand_over(client, job, again)
+            return None
         if client.is_gone():
             return None
         if request.reservation:
-            return self._run_inside(client, request, job, person)
+            self._run_inside(client, request, job, person)
+            return None
         rules = rules_for(self._state.host, terms, permission, request.numbers)
         count, among, is_contested = self._require_possible(request, rules)
         require_within(permission, count)
@@ -173,16 +179,19 @@ class Desk:
         seconds = permission.seconds
         grant = self._grants.give(job, request.gpus, client.peer.process, person=person, rules=rules, seconds=seconds)
         self._log(f"granted: job {request.name} of user {person}: GPUs {list(grant.numbers)}")
-        self.is_changed = True
-        return grant.answer()
+        self._hand_over(client, job, grant)
+        return None
 
-    def _run_inside(self, client: Client, request: Request, job: str, person: int) -> Answer:
+    def _hand_over(self, client: Client, job: str, grant: Grant) -> None:
+        self._scopes.hand_over(client, job, grant)
+        self.is_changed = True
+
+    def _run_inside(self, client: Client, request: Request, job: str, person: int) -> None:
         owner = _owner(client, request)
         reservation = job_id(client.peer.uid if owner is None else owner, request.reservation)
         grant = self._grants.give_inside(job, reservation, client.peer.process, person=person)
         self._log(f"granted: job {request.name} of user {person}, in {reservation}: GPUs {list(grant.numbers)}")
-        self.is_changed = True
-        return grant.answer()
+        self._hand_over(client, job, grant)
 
     def _reserve(self, client: Client, request: Request) -> Answer:
         person = client.peer.person(request.behind)

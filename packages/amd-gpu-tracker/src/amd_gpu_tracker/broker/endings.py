@@ -7,12 +7,10 @@ that is remembered here may be forgotten: a broker that starts again warns once 
 from __future__ import annotations
 
 import os
-import signal
-import sys
-import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
+from amd_gpu_tracker.broker.child import in_child
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job
 from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.broker.job_processes import owner_of
@@ -122,7 +120,7 @@ class Endings:
             return
         title = name_of(lease.container_id)
         sentence = f"amd-ctk: the time of job {title} is over"
-        os.waitpid(_in_child(lambda: self._say(lease, sentence), seconds=SAYING_SECONDS), 0)
+        os.waitpid(in_child(lambda: self._say(lease, sentence), seconds=SAYING_SECONDS), 0)
         self._keep(lease)
         end_job(lease, self._processes, self._log, grace=self._grace)
 
@@ -143,7 +141,7 @@ class Endings:
         say_to(lease.creator, owner_of(lease), sentence, self._processes)
 
     def _start(self, act: Callable[[], object], *, seconds: int = 0) -> int:
-        pid = _in_child(act, seconds=seconds)
+        pid = in_child(act, seconds=seconds)
         self._children.add(pid)
         return pid
 
@@ -162,27 +160,3 @@ def _key(lease: Lease) -> tuple[str, int, float]:
 def _warned_at(lease: Lease) -> float:
     began = lease.since - lease.boot_offset
     return lease.limit - min(WARNING_SECONDS, (lease.limit - began) / 2)
-
-
-def _in_child(act: Callable[[], object], *, seconds: int = 0) -> int:
-    """Do something in a process of its own, for `seconds` at most where they are given, and return its id."""
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
-        signal.alarm(seconds)
-        _close_others(sys.stderr.fileno())
-        act()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(0)
-
-
-def _close_others(log: int) -> None:
-    """Close everything but the log, so that nobody's connection stays open because of this process."""
-    os.closerange(3, log)
-    os.closerange(max(3, log + 1), os.sysconf("SC_OPEN_MAX"))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.broker.grants import Grant, Grants
     from amd_gpu_tracker.broker.order import Waiter
     from amd_gpu_tracker.broker.place import Client
+    from amd_gpu_tracker.broker.scopes import Scopes
     from amd_gpu_tracker.broker.used import Used
     from amd_gpu_tracker.broker.view import View
     from amd_gpu_tracker.life.processes import Processes
@@ -40,12 +41,15 @@ class Line:
 
     __slots__ = (
         *("_former", "_grants", "_is_changed", "_log", "_order", "_places", "_processes", "_tickets"),
-        *("_used", "has_stopped"),
+        *("_scopes", "_used", "has_stopped"),
     )
 
-    def __init__(self, state: State, processes: Processes, grants: Grants, used: Used, log: Log) -> None:
+    def __init__(
+        self, state: State, processes: Processes, grants: Grants, scopes: Scopes, used: Used, *, log: Log
+    ) -> None:
         self._processes = processes
         self._grants = grants
+        self._scopes = scopes
         self._used = used
         self._log = log
         self._former = Queue(state, processes)
@@ -217,7 +221,7 @@ class Line:
             self._grants.take_back(place.job)
             client.finish(refusal(WaitOver(f"the job {place.ticket.name} was taken out of the queue")))
             return
-        client.finish(grant.answer())
+        self._scopes.hand_over(client, place.job, grant)
         self._log(f"granted: {_title(place)}: GPUs {list(grant.numbers)}")
 
     def _remove(self, place: Place) -> bool:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         def finish(self, answer: Answer) -> None:
             """Send the last answer."""
 
+        def pass_on(self) -> tuple[int, bytes]:
+            """Leave the last answer to another process."""
+
 
 # How long a place is kept free for a client that lost its connection, before others go first.
 ABSENCE_SECONDS = 3.0

@@ -1,0 +1,41 @@
+"""Do what may take long in a process of its own, so that nobody who asks waits for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def in_child(act: Callable[[], object], *, seconds: int = 0, keep: Iterable[int] = ()) -> int:
+    """Do something in a process of its own, for `seconds` at most where they are given, and return its id.
+
+    Of the descriptors of this one it has the log and those to `keep`, so that nobody's connection stays open by it.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        signal.alarm(seconds)
+        _close_others({sys.stderr.fileno(), *keep})
+        act()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def _close_others(kept: Iterable[int]) -> None:
+    first = 3
+    for each in sorted(kept):
+        os.closerange(first, each)
+        first = max(first, each + 1)
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))

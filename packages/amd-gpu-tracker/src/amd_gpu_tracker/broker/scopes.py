@@ -1,0 +1,97 @@
+"""Hand GPUs over: where only their holders may open GPUs, from within a scope in which a program finds no other.
+
+ROCm skips a GPU that the device filter forbids (EPERM), and fails wholly at one that a list forbids (EACCES). The
+kernel asks the list first for a node, so it is the list that keeps users out; the filter makes KFD hide the others.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import partial
+
+from amd_gpu_tracker.broker.child import in_child
+from amd_gpu_tracker.broker.grants import name_of
+from amd_gpu_tracker.broker.protocol import format_answer, refusal
+from amd_gpu_tracker.node_access.device_filter import allowed_devices, read_devices
+from amd_gpu_tracker.node_access.scope import start_scope
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.numbering import locate_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.ending import Log
+    from amd_gpu_tracker.broker.grants import Grant
+    from amd_gpu_tracker.broker.opened import Opened
+    from amd_gpu_tracker.broker.place import Client
+    from amdgpu_discovery.host import Host
+
+# Longer than systemd is given.
+CHILD_SECONDS = 60
+TELL_SECONDS = 10.0
+# Slurm ends the processes of its cgroup, and has a device filter of its own there.
+SLURM = "slurm"
+
+
+class NoScope(ToolkitError):
+    """GPUs that were reserved for a job in which ROCm would fail at the other ones."""
+
+
+class Scopes:
+    """Who was handed GPUs and is being moved to a scope."""
+
+    __slots__ = ("_children", "_host", "_log", "_opened")
+
+    def __init__(self, host: Host, opened: Opened, log: Log) -> None:
+        self._host = host
+        self._opened = opened
+        self._log = log
+        self._children: set[int] = set()
+
+    def hand_over(self, client: Client, job: str, grant: Grant) -> None:
+        """Tell a client what it was given, once it can use that."""
+        self._collect()
+        if not self._is_needed(client):
+            client.finish(grant.answer())
+            return
+        descriptor, unsent = client.pass_on()
+        act = partial(self._move_and_tell, client, job, grant, descriptor, unsent)
+        self._children.add(in_child(act, seconds=CHILD_SECONDS, keep=(descriptor,)))
+
+    def _is_needed(self, client: Client) -> bool:
+        return (
+            self._opened.is_reserved
+            and client.peer.uid != 0
+            and self._host.is_this_machine
+            and not _is_in_slurm(client.peer.process.pid)
+        )
+
+    def _move_and_tell(self, client: Client, job: str, grant: Grant, descriptor: int, unsent: bytes) -> None:
+        process, uid = client.peer.process, client.peer.uid
+        gpus = [gpu for gpu in locate_gpus(self._host) if gpu.number in grant.numbers]
+        failed = start_scope(
+            f"amd-gpu-{uid}-{name_of(job)}-{process.pid}-{process.start}.scope",
+            process.pid,
+            parent=f"user-{uid}.slice",
+            allowed=allowed_devices(gpus, read_devices(self._host)),
+        )
+        answer = grant.answer()
+        if failed:
+            self._log(f"refused: {job}: no scope could be started: {failed}")
+            answer = refusal(NoScope(f"systemd started no scope: {failed}", hint="ask the administrator"))
+        with socket.socket(fileno=os.dup(descriptor)) as connected:
+            connected.settimeout(TELL_SECONDS)
+            connected.sendall(unsent + format_answer(answer))
+
+    def _collect(self) -> None:
+        for pid in list(self._children):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self._children.discard(pid)
+
+
+def _is_in_slurm(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            return SLURM in file.read()
+    except OSError:
+        return False
