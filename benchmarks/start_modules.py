@@ -27,6 +27,9 @@ def run() -> None:
     with tempfile.TemporaryDirectory() as directory:
         host = build_host(f"{directory}/host", "mi300x-8")
         for title in ("tracker off", "tracker on"):
+            # The first start after a change of the policy looks at all GPUs again.
+            count(Path(directory), host.root)
+            Tracker(host).release("c1")
             modules, moves = count(Path(directory), host.root)
             print(f"{title}: {len(modules)} modules, {moves} moves")
             print("   ", " ".join(sorted(name.partition("_")[2] for name in modules)))

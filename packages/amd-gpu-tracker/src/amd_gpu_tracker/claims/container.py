@@ -5,8 +5,6 @@ The runtime and the hook of CDI specs come with values: which container it is, i
 
 from __future__ import annotations
 
-import posix
-
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook, release_hook
 from amd_gpu_tracker.claims.reservation import note_privileged, reserve, withdraw
@@ -16,7 +14,6 @@ from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
-from amdgpu_discovery.files import read_file
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.numbering import locate_gpus
@@ -110,13 +107,17 @@ class ContainerClaim:
 
     def find_unreserved_use(self) -> list[str]:
         """Return a sentence about each of its GPUs that somebody uses without a reservation, as far as memory tells."""
-        paths = (f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_used" for gpu in self._claim.wanted)
-        if not self._is_reserved or not any(_read_amount(self._state.host.path(path)) > LEAST_VRAM for path in paths):
+        if not self._is_reserved or max(self._read_vram_used(), default=0) <= LEAST_VRAM:
             return []
         # Mostly nobody does.
         from amd_gpu_tracker.claims.unreserved import say_unreserved_use
 
         return say_unreserved_use(self._state, self._claim)
+
+    def _read_vram_used(self) -> list[int]:
+        # The driver counts it itself: no GPU is asked.
+        paths = [f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_used" for gpu in self._claim.wanted]
+        return [int(text) for text in self._state.host.read_attributes(paths) if text.isdecimal()]
 
     def withdraw(self) -> None:
         """Release what was reserved, if anything was."""
@@ -138,14 +139,6 @@ class PrivilegedNote(ContainerClaim):
         """Write the container down and let it be made."""
         note_privileged(self._state, self._claim, processes=self._processes, lock=_lock_for_note)
         return True
-
-
-def _read_amount(path: str) -> int:
-    """Return the number that an attribute is, 0 where it says none at once; the driver counts this one itself."""
-    try:
-        return int(read_file(path, flags=posix.O_NONBLOCK))
-    except (OSError, ValueError):
-        return 0
 
 
 def claim_container(

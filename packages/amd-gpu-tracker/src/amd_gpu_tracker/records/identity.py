@@ -49,9 +49,13 @@ def require_tracked_gpus(
     lock was free the administrator may have made others of them and a policy for those.
     """
     numbers = {gpu.key: number for number, gpu in enumerate(policy.gpus) if not gpu.lost_since}
-    is_known = all(gpu.key in numbers and _has_partitions(gpu, policy.gpus[numbers[gpu.key]]) for gpu in wanted)
+    keys = [gpu.key for gpu in wanted]
+    is_known = all(
+        key in numbers and _has_partitions(gpu, policy.gpus[numbers[key]])
+        for key, gpu in zip(keys, wanted, strict=True)
+    )
     if is_known and stamp and stamp == _read_stamp(state):
-        if all(numbers[gpu.key] == gpu.number for gpu in wanted):
+        if [numbers[key] for key in keys] == [gpu.number for gpu in wanted]:
             return policy
         # Only while a GPU is lost.
         from amd_gpu_tracker.records.numbers import are_by_number
