@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from amdgpu_discovery.host import Host
@@ -16,7 +18,6 @@ from support.simulated import without_note
 
 # Long enough for a machine that does much else.
 SECONDS = 300.0
-CABLE = "swarm0"
 # Tasks that are to end must not take the ten seconds that a shell without signal handlers makes of it.
 TASK_OPTIONS = ("--detach", "--stop-grace-period=100ms", "--restart-delay=500ms", "--no-resolve-image")
 
@@ -66,6 +67,20 @@ class Node(Docker):
         self.halt()
         self.start()
 
+    def kill(self) -> None:
+        """End both daemons, shims and containers at once, with no time for anything."""
+        containers = self("ps", "--quiet").stdout.split()
+        found = self("inspect", "--format={{.State.Pid}}", *containers).stdout.split() if containers else []
+        inits = [int(pid) for pid in found]
+        shims = {_parent(pid) for pid in inits}
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        self._processes.clear()
+        for pid in (*shims, *inits):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def stop(self) -> None:
         """Leave the swarm, which would start tasks again, and leave nothing else behind either."""
         if self._processes:
@@ -75,12 +90,19 @@ class Node(Docker):
         self._keeper.wait()
 
     def connect(self, other: Node) -> None:
-        """Join both by a cable; it is gone with either of them."""
-        ends = [("netns", str(node._keeper.pid)) for node in (self, other)]
-        _run("ip", "link", "add", CABLE, *ends[0], "type", "veth", "peer", "name", CABLE, *ends[1])
-        for node in (self, other):
-            node._inside("ip", "address", "add", f"{node.address}/24", "dev", CABLE)
-            node._inside("ip", "link", "set", CABLE, "up")
+        """Join both by a cable of theirs alone; it is gone with either of them."""
+        pairs = ((self, other), (other, self))
+        ends = [(f"to-{there.name}", "netns", str(here._keeper.pid)) for here, there in pairs]
+        _run("ip", "link", "add", *ends[0], "type", "veth", "peer", "name", *ends[1])
+        for here, there in pairs:
+            addresses = ("local", here.address, "peer", there.address)
+            here._inside("ip", "address", "add", *addresses, "dev", f"to-{there.name}")
+            here._inside("ip", "link", "set", f"to-{there.name}", "up")
+
+    def join(self, manager: Node) -> None:
+        """Become a worker of the swarm of a manager."""
+        token = manager("swarm", "join-token", "--quiet", "worker").stdout.strip()
+        self("swarm", "join", f"--token={token}", f"--advertise-addr={self.address}", f"{manager.address}:2377")
 
     def create_service(self, name: str, *options: str, command: Sequence[str] = ("sleep", "1000")) -> None:
         """Make a service on this node, which has to be a manager."""
@@ -112,6 +134,16 @@ class Node(Docker):
         lines = [line.split() for line in self("exec", container, "list-gpus").stdout.splitlines()]
         return [words[0] for words in lines if "renderD" in words[0] and words[-1] == "opens"]
 
+    def lives(self) -> list[tuple[str, str]]:
+        """Return what became of containers, oldest first: "start" or "die", and the container.
+
+        The engine remembers its last 256 events, of which a container has about ten.
+        """
+        when = ("--since=0", f"--until={time.time()}")
+        filters = ("--filter=event=start", "--filter=event=die")
+        said = self("events", *when, *filters, "--format={{.Action}} {{.ID}}").stdout
+        return [(action, container) for action, _, container in (line.partition(" ") for line in said.splitlines())]
+
     def wait_for_running(self, service: str, count: int) -> None:
         wait_until(lambda: self.running(service) == count, lambda: f"{self.tasks(service)}")
 
@@ -141,6 +173,10 @@ def wait_until(holds: Callable[[], bool], explain: Callable[[], str] = lambda: "
 
 def _namespace(pid: int) -> str:
     return os.readlink(f"/proc/{pid}/ns/uts")
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _run(*words: str) -> None:

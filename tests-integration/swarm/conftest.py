@@ -1,4 +1,4 @@
-"""Real swarms: one node with four MI210, and two nodes of which the other has eight MI300X."""
+"""Real swarms of one, two and three nodes, the first of which has four MI210."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ MATRIX = Matrix(
         for file, swarm in {
             "test_one_node.py": "one node, MI210 x4",
             "test_two_nodes.py": "two nodes, MI210 x4 and MI300X x8",
+            "test_three_nodes.py": "three nodes, MI210 x4, MI300A x4 and R9700",
             "test_bad_nodes.py": "one node that offers what it has not",
             "test_as_written.py": "one node, by hand as guides say",
         }.items()
@@ -87,8 +88,7 @@ def start_worker(image_archive: Path) -> Callable[[Node, Node], Node]:
     def start(node: Node, manager: Node) -> Node:
         node.start()
         node.import_image(image_archive)
-        token = manager("swarm", "join-token", "--quiet", "worker").stdout.strip()
-        node("swarm", "join", f"--token={token}", f"--advertise-addr={node.address}", f"{manager.address}:2377")
+        node.join(manager)
         return node
 
     return start
