@@ -84,7 +84,7 @@ def start(root: str, made: str, number: int, length: float, run_directory: Path)
         stderr=subprocess.DEVNULL,
     )
     lease = run_directory / "leases" / f"{name}@.json"
-    while not (lease.exists() or list((run_directory / "queue").glob(f"*-{name}.json")) or job.poll() is not None):
+    while not (lease.exists() or list((run_directory / "waiting").glob(f"*-{name}.json")) or job.poll() is not None):
         time.sleep(0.005)
     return job
 

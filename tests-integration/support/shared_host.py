@@ -17,7 +17,11 @@ from amd_gpu_tracker.broker.people import Permission, parse_permissions
 from amd_gpu_tracker.broker.protocol import RUN, SOCKET, Request
 from amd_gpu_tracker.broker.serve import serve
 from amd_gpu_tracker.broker.terms import Terms
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.waiting.ticket import VERSION, Ticket, format_ticket
+from amd_gpu_tracker.waiting.tickets import DIRECTORY, Tickets
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -198,6 +202,39 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def put_ticket(
+    host: Host,
+    name: str,
+    request: str,
+    among: Sequence[int],
+    *,
+    pid: int = 0,
+    directory: str = DIRECTORY,
+    version: int = VERSION,
+) -> str:
+    """Write a ticket for a process, by default this one, that stands behind all others; return its path."""
+    processes, tickets = Processes(), Tickets(State(host), Processes(), directory)
+    waiter = processes.find(pid or os.getpid())
+    assert waiter is not None
+    ticket = Ticket(
+        number=time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+        name=name,
+        request=request,
+        count=len(among),
+        among=tuple(among),
+        since=time.time(),
+        waiter=waiter,
+        boot_id=processes.boot_id,
+        namespace=processes.namespace,
+        owner=os.geteuid(),
+    )
+    os.makedirs(tickets.directory, exist_ok=True)
+    path = f"{tickets.directory}/{ticket.stem}.json"
+    with open(path, "wb") as file:
+        file.write(format_ticket(ticket, version))
+    return path
 
 
 def run(name: str, gpus: str, *, wait: bool = True, **more: Any) -> Request:

@@ -17,9 +17,7 @@ import pytest
 from amd_gpu_tracker.cli import run_command_line
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.drains import read_drains
-from amd_gpu_tracker.records.lock import LibraryLock
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.queue import Queue
+from support.shared_host import put_ticket
 
 RULE = "-" * 120
 EMPTY_TABLE = f"""\
@@ -142,12 +140,10 @@ def test_the_guide_from_disabled_to_enabled_and_back(command):
 )
 def test_disable_names_the_jobs_that_wait(command, untracked, names, said):
     command("enable")
-    queue = Queue(State(untracked.host), Processes())
-    places = [queue.take(name, "auto:2", 2, range(4), LibraryLock) for name in names]
+    for name in names:
+        put_ticket(untracked.host, name, "auto:2", range(4))
 
     answers = [command("disable"), command("disable")]
-    for place in places:
-        queue.leave(place)
 
     assert answers == [(0, "GPU Tracker has been disabled\n", said), (0, "GPU Tracker is already disabled\n", "")]
 

@@ -9,13 +9,10 @@ import jsonschema
 import pytest
 
 from amd_gpu_tracker import GpusRefused, Tracker
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lock import LibraryLock
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.queue import Queue
 from amdgpu_discovery import load_profile
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from support.shared_host import put_ticket
 
 SCHEMAS = Path(__file__).parents[4] / "docs/reference/schemas"
 PROFILES = ["mi210-4", "mi300x-8-cpx", "rx7900xtx-raphael", "strix-halo"]
@@ -162,12 +159,9 @@ def test_usage_has_its_shape(host, amd_ctk):
 
 
 def test_jobs_that_wait_have_their_shape(host, amd_ctk):
-    state = State(host())
-    queue = Queue(state, Processes())
-    place = queue.take("train-3", "free:4", 4, range(4), LibraryLock)
+    put_ticket(host(), "train-3", "free:4", range(4))
 
     printed = check(amd_ctk, "queue-list")
-    queue.leave(place)
 
     assert [(job["place"], job["name"], job["count"]) for job in printed["jobs"]] == [(1, "train-3", 4)]
 

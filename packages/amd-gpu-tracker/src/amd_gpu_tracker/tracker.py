@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.states.state import GpuState
     from amd_gpu_tracker.usage.looks import UsageLooks
     from amd_gpu_tracker.usage.users import Usage
-    from amd_gpu_tracker.waiting.queue import Queue
     from amd_gpu_tracker.waiting.ticket import Ticket
+    from amd_gpu_tracker.waiting.tickets import Tickets
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.health.reading import Health
@@ -401,13 +401,9 @@ class Tracker:
         has used already is refused too. GpusRefused also while others wait in line. With `with`, the GPUs are released
         at the end of the block.
         """
-        from amd_gpu_tracker.waiting.queue import Queue
-        from amd_gpu_tracker.waiting.tickets import Tickets
-        from amd_gpu_tracker.waiting.turn import find_contested, require_no_queue
+        from amd_gpu_tracker.broker.turn import find_contested, require_no_queue
 
-        served = Tickets(State(self._host), self._processes)
-        contested = find_contested(self._state, request, self._rules)
-        require_no_queue(Queue(self._state, self._processes), served, contested)
+        require_no_queue(self._tickets(), find_contested(self._state, request, self._rules))
         return self._hold(name, request, pid=pid)
 
     def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Tell = keep_quiet) -> Reservation:
@@ -417,7 +413,7 @@ class Tracker:
         RequestError at once where the host can never meet the request. `tell` is called with a sentence about what
         is waited for.
         """
-        from amd_gpu_tracker.waiting.turn import wait_in_line
+        from amd_gpu_tracker.broker.turn import wait_in_line
 
         return wait_in_line(
             self._state,
@@ -426,9 +422,9 @@ class Tracker:
             timeout=timeout,
             tell=tell,
             processes=self._processes,
-            lock=self._lock,
             rules=self._rules,
             try_now=partial(self._hold, name, request, is_waiting=True),
+            release=self.release,
         )
 
     def waiting(self) -> list[Ticket]:
@@ -436,17 +432,14 @@ class Tracker:
 
         These are root's, the caller's, and those of everybody who asked the service that gives out GPUs.
         """
-        from amd_gpu_tracker.waiting.tickets import Tickets
-
-        served = Tickets(State(self._host), self._processes).waiting()
-        return [*(ticket for queue in self._queues() for ticket in queue.waiting()), *served]
+        return [ticket for each in self._tickets() for ticket in each.waiting()]
 
     def cancel(self, name: str) -> bool:
         """Take the job of this `name` out of the queue; False where none waits.
 
         NotPermitted for those who may not.
         """
-        return any(queue.cancel(name) for queue in self._queues())
+        return any(each.drop(ticket) for each in self._tickets() for ticket in each.named(name))
 
     def release(self, container_id: str) -> tuple[int, ...]:
         """Give back what a container had that is gone, or what the calling process reserved; return the GPUs' numbers.
@@ -468,11 +461,10 @@ class Tracker:
         keys = {key for lease in released.dropped for key in lease.gpus}
         return _numbers([gpu for gpu in locate_gpus(self._host) if gpu.key in keys]) if keys else ()
 
-    def _queues(self) -> list[Queue]:
-        from amd_gpu_tracker.waiting.queue import Queue
+    def _tickets(self) -> list[Tickets]:
+        from amd_gpu_tracker.waiting.tickets import all_tickets
 
-        states = {each.run_directory: each for each in (self._state, State(self._host))}
-        return [Queue(each, self._processes) for each in states.values()]
+        return all_tickets((self._state, State(self._host)), self._processes)
 
     def _hold(self, name: str, request: str, *, pid: int | None = None, is_waiting: bool = False) -> Reservation:
         from amd_gpu_tracker.claims.by_name import hold_by_name

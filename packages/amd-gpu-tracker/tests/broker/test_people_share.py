@@ -231,7 +231,7 @@ def test_the_time_to_wait_ends(host, person):
     bob = person(BOB, run("b", "0"), timeout=0.2)
 
     assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
-    assert bob.line() == "12: there was no GPU for b in time"
+    assert bob.line() == "12: there was no GPU for b within 0 s"
     wait_until(lambda: Tracker(host).waiting() == [])
 
 

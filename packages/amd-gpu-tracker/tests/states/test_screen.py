@@ -15,9 +15,8 @@ from amd_gpu_tracker import Tracker, find_states
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.drains import Drain, write_drains
 from amd_gpu_tracker.records.lease import Lease
-from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.queue import Queue
+from support.shared_host import put_ticket
 from support.terminal import on_terminal, shown_on_terminal, without_styles
 
 GIBIBYTE = 1 << 30
@@ -357,10 +356,8 @@ def test_what_goes_wrong_meanwhile_is_told_until_it_is_mended(busy_host):
 
 
 def test_jobs_that_wait_are_counted(busy_host):
-    queue = Queue(State(busy_host), Processes())
-    place = queue.take("train-3", "free:8", 8, range(8), LibraryLock)
+    put_ticket(busy_host, "train-3", "free:8", range(8))
     printed = subprocess.run(ONCE, env=environment(busy_host), capture_output=True, text=True, check=False).stdout
-    queue.leave(place)
 
     assert re.search(r"^1 job waits for GPUs, the first for less than 1 min$", printed, re.MULTILINE)
 

@@ -52,4 +52,4 @@ def test_a_random_kill_harms_nobody_else(host, job, seed):
         time.sleep(0.02)
 
     assert waiting(host) == []
-    assert [name for name in os.listdir(host.path("/run/amd-container-toolkit/queue")) if name.endswith(".tmp")] == []
+    assert [name for name in os.listdir(host.path("/run/amd-container-toolkit/waiting")) if name.endswith(".tmp")] == []

@@ -15,12 +15,9 @@ from typing import NamedTuple
 import pytest
 
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
-from amd_gpu_tracker.waiting import line
-from amd_gpu_tracker.waiting.queue import Queue
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.simulate import build_host
 
@@ -260,9 +257,8 @@ class Drive:
         running = [name for name, _ in self.model.queue if name not in self.model.stopped]
         if running:
             name = self.chance.choice(running)
-            state = State(self.host)
             # Who is stopped with a lock keeps everybody waiting: SIGSTOP cannot be put off as Ctrl-Z is.
-            with LibraryLock(state.lock_path), LibraryLock(Queue(state, Processes()).lock_path):
+            with LibraryLock(State(self.host).lock_path):
                 self.processes[name].signal(signal.SIGSTOP)
                 os.waitpid(self.processes[name].pid, os.WUNTRACED)
             self.model.stopped.add(name)
@@ -339,9 +335,7 @@ class Drive:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_gpus_go_to_whom_the_model_names(tmp_path, job, monkeypatch, seed):
-    # How often a waiter looks whether one before it was stopped.
-    monkeypatch.setattr(line, "LOOK_SECONDS", 0.1)
+def test_gpus_go_to_whom_the_model_names(tmp_path, job, seed):
     host = build_host(tmp_path / "eight", "mi210-8", with_links=False)
     Tracker(host).enable()
     Tracker(host).set_accessibility("all", exclusive=True)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import posix
 import signal
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, LockTimeout, TrackerDisabled
+from amd_gpu_tracker.broker.serve import LOCK_SECONDS
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
-from amd_gpu_tracker.waiting import line
-from amd_gpu_tracker.waiting.queue import Queue
+from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, RequestError
+from support.shared_host import Broker, put_ticket, wait_until
 
 
 def queue_of(host):
@@ -26,12 +29,39 @@ def queue_of(host):
 
 
 def files_of(host):
-    return os.listdir(host.path("/run/amd-container-toolkit/queue"))
+    return os.listdir(host.path("/run/amd-container-toolkit/waiting"))
+
+
+def serving(host):
+    """Return the process that serves those who wait, 0 where there is none."""
+    root = host.root.encode()
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            # The leader of its session ends at once, and leaves its child to nobody.
+            is_started = os.getsid(int(pid)) != int(pid)
+            if is_started and root in words and any(b"serve_waiters" in word for word in words):
+                return int(pid)
+    return 0
+
+
+def kill_serving(host):
+    pid = serving(host)
+    # 0 would be all processes of this group.
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: serving(host) != pid)
+
+
+def got(waiter):
+    while (said := waiter.line()).startswith("waiting"):
+        pass
+    return said
 
 
 def test_a_free_gpu_is_had_at_once(host, job):
     assert job("a", "0").line() == "got (0,)"
-    assert files_of(host) == []
+    assert queue_of(host) == []
 
 
 def test_a_waiter_is_told_what_it_waits_for_and_gets_it(host, job):
@@ -126,27 +156,6 @@ def test_who_does_not_wait_does_not_overtake_either(host, job):
     assert str(refusal.value) == "1 job waits for GPUs before this one ('amd-ctk run --wait' waits in line)"
 
 
-def test_a_waiter_of_another_pid_namespace_that_was_killed_holds_up_nobody(host, job):
-    job("first", "0").line()
-    second = job("second", "0")
-    second.line()
-    queue = Queue(State(host), Processes())
-    (stem,) = queue.stems()
-    # As of a waiter in another pid namespace, of which nothing but its pipe is seen from here.
-    path = f"{queue.directory}/{stem}.json"
-    with open(path, encoding="utf-8") as file:
-        content = file.read()
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(content.replace('"namespace":"', '"namespace":"another '))
-    with pytest.raises(GpusRefused, match="1 job waits"):
-        Tracker(host).hold("third", "0")
-
-    second.kill()
-    os.waitpid(second.pid, 0)
-
-    assert queue_of(host) == []
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_holder_that_is_killed_wakes_who_waits(job, number):
     first = job("first", "0")
@@ -173,8 +182,7 @@ def test_a_waiter_that_is_killed_holds_up_nobody(host, job):
     assert files_of(host) == []
 
 
-def test_a_stopped_waiter_holds_up_nobody(job, monkeypatch):
-    monkeypatch.setattr(line, "LOOK_SECONDS", 0.2)
+def test_a_stopped_waiter_holds_up_nobody(job):
     first = job("first", "0")
     first.line()
     second = job("second", "0")
@@ -183,6 +191,7 @@ def test_a_stopped_waiter_holds_up_nobody(job, monkeypatch):
     third.line()
 
     second.signal(signal.SIGSTOP)
+    os.waitpid(second.pid, os.WUNTRACED)
     first.end()
 
     assert third.line() == "got (0,)"
@@ -203,11 +212,22 @@ def test_a_stopped_waiter_keeps_nobody_out_who_does_not_wait(host, job):
         assert reservation.numbers == (3,)
 
 
+def test_gpus_for_which_a_stopped_one_waits_go_to_the_next(job):
+    job("first", "0").line()
+    second = job("second", "0-1")
+    second.line()
+    third = job("third", "1")
+    assert third.line() == "waiting for 1 GPU: 1 free of 1 that fits, 1 job before this one (second: 2 GPUs)"
+
+    second.signal(signal.SIGSTOP)
+    os.waitpid(second.pid, os.WUNTRACED)
+
+    assert third.line() == "got (1,)"
+
+
 def test_a_process_with_too_many_open_files_takes_no_ticket_away(host, job, monkeypatch):
     job("first", "0").line()
     job("second", "0").line()
-    queue = Queue(State(host), Processes())
-    (stem,) = queue.stems()
 
     def fail(*_, **__):
         raise OSError(errno.EMFILE, "Too many open files")
@@ -215,30 +235,79 @@ def test_a_process_with_too_many_open_files_takes_no_ticket_away(host, job, monk
     with monkeypatch.context() as patches:
         patches.setattr(posix, "open", fail)
         with pytest.raises(FileError, match="cannot be read"):
-            queue.read(stem)
-    with monkeypatch.context() as patches:
-        patches.setattr(os, "open", fail)
-        with pytest.raises(FileError, match="cannot be opened"):
-            queue.open_pipe(stem)
+            Tickets(State(host), Processes()).waiting()
     assert queue_of(host) == ["second"]
 
 
-def test_a_lock_that_is_held_for_long_takes_no_place_away(host):
-    tries = []
+def test_a_lock_that_is_held_for_long_takes_no_place_away(host, job):
+    first = job("first", "0")
+    first.line()
+    second = job("second", "0")
+    second.line()
 
-    def try_now():
-        tries.append(len(tries))
-        if len(tries) == 1:
-            raise LockTimeout("the GPU Tracker's lock was not free within 60 seconds")
-        return "got"
+    with LibraryLock(State(host).lock_path):
+        first.kill()
+        # The service gives up on the lock, and waits on.
+        assert second.says_nothing(LOCK_SECONDS + 1)
 
-    state, processes = State(host), Processes()
-    queue = Queue(state, processes)
-    place = queue.take("first", "0", 1, (0,), LibraryLock)
-    waiter = line.Line(state, queue, place, processes, timeout=None, tell=lambda *_: None)
+    assert second.line() == "got (0,)"
 
-    assert waiter.serve(try_now, lambda _: None) == "got"
-    assert tries == [0, 1]
+
+def test_a_queue_whose_process_is_killed_keeps_its_order(host, job):
+    first = job("first", "0")
+    first.line()
+    waiters = [job(name, "0") for name in "abcd"]
+    for waiter in waiters:
+        waiter.line()
+    before = queue_of(host)
+
+    for _ in range(3):
+        wait_until(lambda: serving(host))
+        kill_serving(host)
+    first.end()
+
+    for name in before:
+        waiter = next(each for each in waiters if each.name == name)
+        assert got(waiter) == "got (0,)"
+        waiter.end()
+
+
+def test_those_who_waited_before_an_upgrade_are_served_first(host, job):
+    first = job("first", "0")
+    first.line()
+    former = put_ticket(host, "former", "0", (0,), directory="queue", version=1)
+    second = job("second", "0")
+    second.line()
+    assert queue_of(host) == ["former", "second"]
+
+    first.end()
+    assert second.says_nothing()
+    # It has its GPU, and gives it back.
+    Tracker(host).reserve("former", "0")
+    os.unlink(former)
+    assert second.says_nothing()
+    Tracker(host).release("former")
+
+    assert got(second) == "got (0,)"
+
+
+def test_who_waits_goes_to_the_service_once_there_is_one(host, job):
+    first = job("first", "0")
+    first.line()
+    second = job("second", "0")
+    second.line()
+    broker = Broker(host).start()
+    third = job("third", "0")
+    third.line()
+    assert queue_of(host) == ["second", "third"]
+
+    first.end()
+
+    assert got(second) == "got (0,)"
+    wait_until(lambda: not serving(host))
+    second.end()
+    assert got(third) == "got (0,)"
+    broker.kill()
 
 
 def test_a_waiter_can_be_taken_out_of_the_queue(host, job):
@@ -332,7 +401,8 @@ def test_waiting_is_no_refusal(host, job):
 
 def test_damaged_and_foreign_files_hold_up_nobody(host, job):
     job("first", "0").line()
-    directory = host.path("/run/amd-container-toolkit/queue")
+    directory = host.path("/run/amd-container-toolkit/waiting")
+    os.makedirs(directory)
     for name, content in (
         ("00000000000000000001-damaged.json", b"\0" * 100),
         ("00000000000000000002-large.json", b" " * 1_000_000),
@@ -342,7 +412,6 @@ def test_damaged_and_foreign_files_hold_up_nobody(host, job):
         with open(f"{directory}/{name}", "wb") as file:
             file.write(content)
     os.mkfifo(f"{directory}/00000000000000000004-pipe.json")
-    os.mkfifo(f"{directory}/00000000000000000005-left.pipe")
     os.mkdir(f"{directory}/directory")
 
     assert job("second", "1").line() == "got (1,)"

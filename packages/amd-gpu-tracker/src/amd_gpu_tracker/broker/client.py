@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # systemd starts a broker that was killed again in a moment; one that is gone for longer was taken away.
 PATIENCE_SECONDS = 20.0
 AGAIN_SECONDS = 0.1
+# Who is told nothing gives up after its time and this, and a service that is there says at once what is waited for.
+FIRST_WORD_SECONDS = 10.0
 # Many times an answer: what is longer is none.
 MOST_BYTES = 16 * LARGEST_LINE
 CODE_OF_TIME_OVER = 12
@@ -56,31 +58,48 @@ def find_socket(host: Host) -> str:
     return path if os.path.exists(path) else ""
 
 
+def is_answered(path: str) -> bool:
+    """Return whether somebody listens at a socket."""
+    try:
+        connect(path).close()
+    except OSError:
+        return False
+    return True
+
+
 def ask(
-    path: str, request: Request, *, timeout: float | None = None, tell: Callable[[str], None] = print
+    path: str,
+    request: Request,
+    *,
+    timeout: float | None = None,
+    tell: Callable[[str], None] = print,
+    find_again: Callable[[], str] | None = None,
 ) -> Answer | None:
     """Return the last answer to a request, None where nobody listens; Refused, ServiceGone.
 
     `tell` is called with what is waited for. A process that asks for GPUs connects again where the broker was started
     again: its place, and what it was given, are its own. Whether anything else was done cannot be told then.
+    `find_again` returns where somebody listens after nobody did at `path`.
     """
-    deadline = None if timeout is None else time.monotonic() + timeout
+    since = time.monotonic()
     lost_at: float | None = None
     while True:
         try:
             connected = connect(path)
         except (ConnectionRefusedError, FileNotFoundError):
-            if lost_at is None:
+            if lost_at is None and find_again is None:
                 return None
+            lost_at = time.monotonic() if lost_at is None else lost_at
         else:
             with connected:
-                answer = _converse(connected, request, deadline, tell)
+                answer = _converse(connected, request, since, timeout, tell)
             if answer is not None:
                 return _accepted(answer)
             lost_at = time.monotonic()
         if request.verb != RUN or time.monotonic() > (lost_at or 0.0) + PATIENCE_SECONDS:
             raise ServiceGone("the service that gives out GPUs is gone", hint="see 'amd-ctk queue list', and try again")
         time.sleep(AGAIN_SECONDS)
+        path = find_again() if find_again else path
 
 
 def connect(path: str) -> socket.socket:
@@ -100,14 +119,14 @@ def connect(path: str) -> socket.socket:
 
 
 def _converse(
-    connected: socket.socket, request: Request, deadline: float | None, tell: Callable[[str], None]
+    connected: socket.socket, request: Request, since: float, timeout: float | None, tell: Callable[[str], None]
 ) -> Answer | None:
     """Return the last answer, None where the connection ended before; Refused where the time is over."""
     try:
         # Who is sent away was told why already.
         with suppress(BrokenPipeError):
             connected.sendall(format_request(request))
-        for answer in _read_answers(connected, request, deadline):
+        for answer in _read_answers(connected, request, since, timeout):
             if answer.kind != WAITING:
                 return answer
             tell(with_names(answer))
@@ -116,10 +135,14 @@ def _converse(
     return None
 
 
-def _read_answers(connected: socket.socket, request: Request, deadline: float | None) -> Iterator[Answer]:
+def _read_answers(connected: socket.socket, request: Request, since: float, timeout: float | None) -> Iterator[Answer]:
     rest = b""
+    deadline = None if timeout is None else since + timeout
+    # Who has no time gets what is free.
+    until = None if deadline is None else max(deadline, time.monotonic() + FIRST_WORD_SECONDS)
     while True:
-        _wait_for(connected, request, deadline)
+        _wait_for(connected, request, since, until)
+        until = deadline
         more = connected.recv(LARGEST_LINE)
         if not more:
             return
@@ -129,12 +152,15 @@ def _read_answers(connected: socket.socket, request: Request, deadline: float | 
         yield from map(parse_answer, lines)
 
 
-def _wait_for(connected: socket.socket, request: Request, deadline: float | None) -> None:
+def _wait_for(connected: socket.socket, request: Request, since: float, deadline: float | None) -> None:
     poll = select.poll()
     poll.register(connected, select.POLLIN)
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
     if not poll.poll(None if left is None else int(left * 1000) + 1):
-        raise Refused(f"there was no GPU for {request.name} in time", exit_code=CODE_OF_TIME_OVER)
+        from amd_gpu_tracker.waiting.sentences import format_seconds
+
+        waited = format_seconds(time.monotonic() - since)
+        raise Refused(f"there was no GPU for {request.name} within {waited}", exit_code=CODE_OF_TIME_OVER)
 
 
 def with_names(answer: Answer) -> str:

@@ -23,7 +23,10 @@ SILENCE_SECONDS = 10.0
 class Connection:
     """A client; `pidfd` is that of its process."""
 
-    __slots__ = ("_incoming", "_outgoing", "_socket", "deadline", "has_asked", "is_closed", "is_last", "peer", "pidfd")
+    __slots__ = (
+        *("_incoming", "_outgoing", "_socket", "deadline", "has_asked", "is_closed", "is_last", "is_lost"),
+        *("peer", "pidfd"),
+    )
 
     def __init__(self, connected: socket.socket, peer: Peer, pidfd: int) -> None:
         self._socket = connected
@@ -35,6 +38,8 @@ class Connection:
         # Whether the last answer is on its way, and whether the connection is over.
         self.is_last = False
         self.is_closed = False
+        # Whether nobody was there to whom something was sent.
+        self.is_lost = False
         self.deadline: float | None = time.monotonic() + SILENCE_SECONDS
 
     def fileno(self) -> int:
@@ -93,7 +98,7 @@ class Connection:
         except BlockingIOError:
             sent = 0
         except OSError:
-            self.is_closed = True
+            self.is_closed = self.is_lost = True
             return
         self._outgoing = self._outgoing[sent:]
         if len(self._outgoing) > MOST_UNREAD or (self.is_last and not self._outgoing):

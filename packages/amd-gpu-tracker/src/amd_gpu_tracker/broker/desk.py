@@ -22,6 +22,7 @@ from amd_gpu_tracker.broker.terms import (
     require_permission,
     require_within,
     rules_for,
+    rules_heard,
 )
 from amd_gpu_tracker.broker.used import Used
 from amd_gpu_tracker.broker.view import View, read_view
@@ -167,17 +168,24 @@ class Desk:
             self._run_inside(client, request, job, person)
             return None
         rules = rules_for(self._state.host, terms, permission, request.numbers)
+        if terms.hears_rules and request.rules is not None:
+            rules = rules_heard(request.rules, request.numbers)
         count, among, is_contested = self._require_possible(request, rules)
         require_within(permission, count)
-        if request.wait and (is_contested or self._is_over_limit(permission, person, count)):
+        must_wait = request.wait and (is_contested or self._is_over_limit(permission, person, count))
+        grant = None
+        # What is shared is given at once, unless it is drained or sick.
+        with suppress(*((GpusRefused,) if request.wait else ())):
+            if not must_wait:
+                self._require_turn(among if is_contested else (), person, count, permission)
+                process, seconds = client.peer.process, permission.seconds
+                grant = self._grants.give(job, request.gpus, process, person=person, rules=rules, seconds=seconds)
+        if grant is None:
             place = self._find_place(client, request) or self._new_place(client, request, count, among, person)
             place.connect(client, request.gpus, rules, permission)
             # It is looked at with all others at once, and may have its GPUs without a word.
             self.is_changed = True
             return None
-        self._require_turn(among if is_contested else (), person, count, permission)
-        seconds = permission.seconds
-        grant = self._grants.give(job, request.gpus, client.peer.process, person=person, rules=rules, seconds=seconds)
         self._log(f"granted: job {request.name} of user {person}: GPUs {list(grant.numbers)}")
         self._hand_over(client, job, grant)
         return None

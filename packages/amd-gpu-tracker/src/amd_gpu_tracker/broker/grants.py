@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from amd_gpu_tracker.broker.job_processes import owner_of_job
@@ -198,8 +199,11 @@ def _now() -> float:
 
 
 def job_id(owner: int, name: str) -> str:
-    """Return the id of somebody's job or reservation: names belong to a user, and root's are plain."""
-    return f"{owner}/{name}" if owner else name
+    """Return the id of somebody's job or reservation: names belong to a user, and those of root are plain.
+
+    So are those of the user whose own process this is, who has a state of their own.
+    """
+    return name if owner in (0, os.geteuid()) else f"{owner}/{name}"
 
 
 def name_of(job: str) -> str:

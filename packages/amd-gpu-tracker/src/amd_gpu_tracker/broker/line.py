@@ -9,9 +9,8 @@ from amd_gpu_tracker.broker.order import as_bits, serve, sort_waiters
 from amd_gpu_tracker.broker.place import Place
 from amd_gpu_tracker.broker.protocol import WAITING, Answer, refusal
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
-from amd_gpu_tracker.waiting.queue import Queue
 from amd_gpu_tracker.waiting.sentences import waiting_for
-from amd_gpu_tracker.waiting.tickets import Tickets
+from amd_gpu_tracker.waiting.tickets import FORMER_DIRECTORY, Tickets
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
 
 # How often one who waits is told what for.
 TELL_SECONDS = 60.0
-# How often is looked for what no event tells: a waiter that goes on after Ctrl-Z, a container of a user that ends.
+# How often is looked for what no event tells: a waiter that goes on after Ctrl-Z, a container of a user or a program
+# without a reservation that ends.
 LOOK_SECONDS = 5.0
 
 
@@ -40,26 +40,27 @@ class Line:
     """Everybody who waits on one host."""
 
     __slots__ = (
-        *("_former", "_grants", "_is_changed", "_log", "_order", "_places", "_processes", "_tickets"),
-        *("_scopes", "_used", "has_stopped"),
+        *("_changed_at", "_former", "_grants", "_log", "_order", "_places", "_tickets"),
+        *("_scopes", "_used", "has_untold"),
     )
 
     def __init__(
         self, state: State, processes: Processes, grants: Grants, scopes: Scopes, used: Used, *, log: Log
     ) -> None:
-        self._processes = processes
         self._grants = grants
         self._scopes = scopes
         self._used = used
         self._log = log
-        self._former = Queue(state, processes)
+        self._former = Tickets(state, processes, FORMER_DIRECTORY)
         self._tickets = Tickets(state, processes)
         self._tickets.sweep()
         found = self._tickets.waiting()
         self._places = {each.number: Place(each, job_id(each.owner, each.name)) for each in found}
         self._order = list(self._places.values())
-        self._is_changed = False
-        self.has_stopped = False
+        # When somebody left the line last, of which the others were perhaps not told yet.
+        self._changed_at = 0.0
+        # Whether something decides that no event tells.
+        self.has_untold = False
 
     def __len__(self) -> int:
         return len(self._places)
@@ -119,7 +120,7 @@ class Line:
         for place in list(self._places.values()):
             if not self._tickets.has(place.ticket):
                 self.cancel(place)
-            elif place.client is None and not self._tickets.is_alive(place.ticket):
+            elif place.client is None and not self._tickets.is_visible(place.ticket):
                 self._remove(place)
 
     def waits_for(self, among: Iterable[int]) -> int:
@@ -131,7 +132,7 @@ class Line:
 
     def serve(self, view: View, order: str, look: Callable[[], View]) -> None:
         """Give GPUs to those whose turn it is. `look` returns the view after something was given."""
-        self.has_stopped = False
+        self.has_untold = False
         views = [view]
         waiters = sort_waiters((place.waiter for place in self._places.values()), self._used.by_person, order)
         self._order = [self._places[waiter.number] for waiter in waiters]
@@ -149,24 +150,28 @@ class Line:
 
         held_up = as_bits(number for ticket in self._former_tickets() for number in ticket.among)
         serve(waiters, held_up, is_passed_over=is_passed_over, try_now=try_now)
+        self.has_untold = self.has_untold or any(self._might_have(place, views[-1]) for place in self._places.values())
 
     def tell(self, view: View) -> None:
         """Tell those who wait what for: at once who was told nothing yet, the others after a while."""
         now = time.monotonic()
+        next_tell = self.next_tell()
+        # Many who came one after the other are told at once, not one after the other.
+        old = now - (TELL_SECONDS / 2 if next_tell is not None and now >= next_tell else TELL_SECONDS)
         before: list[Place] = []
         for place in self._order:
             if place.ticket.number not in self._places:
                 continue
-            if place.client and (not place.said or now >= place.said_at + TELL_SECONDS):
+            if place.client and (not place.said or place.said_at <= old):
                 self._tell(place, before, view, now)
             if not place.is_passed_over:
                 before.append(place)
 
     def next_tell(self) -> float | None:
-        """Return when somebody has to be told something, by the monotonic clock; None where that is not known."""
-        if not self._is_changed:
-            return None
-        return min((place.said_at + TELL_SECONDS for place in self._places.values() if place.client), default=None)
+        """Return when somebody has to be told that others left, by the monotonic clock; None where all know."""
+        untold = (place.said_at for place in self._places.values() if place.client and place.said_at < self._changed_at)
+        said_at = min(untold, default=None)
+        return None if said_at is None else said_at + TELL_SECONDS
 
     def has_absent(self) -> bool:
         """Return whether somebody who waits has no connection."""
@@ -222,18 +227,27 @@ class Line:
             client.finish(refusal(WaitOver(f"the job {place.ticket.name} was taken out of the queue")))
             return
         self._scopes.hand_over(client, place.job, grant)
+        if client.is_lost:
+            # It gave up at this moment, and may live on.
+            self._grants.take_back(place.job)
+            return
         self._log(f"granted: {_title(place)}: GPUs {list(grant.numbers)}")
 
     def _remove(self, place: Place) -> bool:
         self._places.pop(place.ticket.number, None)
-        self._is_changed = True
+        self._changed_at = time.monotonic()
         return self._tickets.drop(place.ticket)
+
+    def _might_have(self, place: Place, view: View) -> bool:
+        """Return whether enough GPUs are free for one who waits: who has or wants them may be a program, or stopped."""
+        is_enough = (view.free & place.waiter.among).bit_count() >= place.ticket.count
+        return is_enough and not is_over_limit(place, view)
 
     def _is_away(self, place: Place) -> bool:
         if place.is_absent():
             return True
-        is_stopped = self._processes.is_stopped(place.ticket.waiter.pid)
-        self.has_stopped = self.has_stopped or is_stopped
+        is_stopped = self._tickets.is_stopped(place.ticket)
+        self.has_untold = self.has_untold or is_stopped
         return is_stopped
 
     def _former_tickets(self) -> list[Ticket]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         """What answers go to."""
 
         peer: Peer
+        is_lost: bool
 
         def is_gone(self) -> bool:
             """Return whether the process that asked has ended."""

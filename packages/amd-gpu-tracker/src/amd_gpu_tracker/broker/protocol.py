@@ -60,6 +60,7 @@ class Request(Value):
         numbers: The GPUs that may be meant, as those of a batch job; None for all.
         owner: Whose job or reservation is meant; only root may name another user.
         behind: The user who became root by sudo, as root's client says; others are not asked.
+        rules: What a program says about choices, as `rules_as_told` has it; heard by who stands in for the service.
     """
 
     verb: str
@@ -71,6 +72,7 @@ class Request(Value):
     numbers: tuple[int, ...] | None = None
     owner: int | None = None
     behind: int | None = None
+    rules: dict[str, Any] | None = None
 
 
 class Answer(Value):
@@ -99,7 +101,9 @@ class Answer(Value):
 
 def format_request(request: Request) -> bytes:
     """Return a request as a line; ProtocolError where it is too long."""
-    line = dumps({"version": VERSION, **request.as_dict()}) + b"\n"
+    # A service from before an upgrade knows fewer words.
+    fields = {name: value for name, value in request.as_dict().items() if value is not None}
+    line = dumps({"version": VERSION, **fields}) + b"\n"
     if len(line) > LARGEST_LINE:
         raise ProtocolError("the request is too long")
     return line
@@ -172,6 +176,8 @@ def _numbers(values: object) -> tuple[int, ...]:
 def _is_sound(request: Request) -> bool:
     texts = (request.verb, request.name, request.gpus, request.reservation)
     if not all(type(text) is str and text.isprintable() for text in texts) or type(request.wait) is not bool:
+        return False
+    if type(request.rules) not in (dict, type(None)):
         return False
     if not all(
         uid is None or (type(uid) is int and 0 <= uid <= LARGEST_UID) for uid in (request.owner, request.behind)

@@ -10,23 +10,30 @@ from functools import partial
 
 from amd_gpu_tracker.broker.desk import Desk
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
+from amd_gpu_tracker.broker.order import FIFO
+from amd_gpu_tracker.broker.protocol import SOCKET
 from amd_gpu_tracker.broker.server import IDLE_SECONDS, Server
+from amd_gpu_tracker.broker.terms import Terms
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.plain_text import one_line
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
+from amdgpu_discovery.host import Host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from amd_gpu_tracker.broker.terms import FindTerms
-    from amdgpu_discovery.host import Host
 
 FIRST_DESCRIPTOR = 3
 BACKLOG = 4096
+# Masks of a socket's mode. Everybody may ask the service, from the first moment; who is given something, it decides.
+EVERYBODY, ONLY_OWNER = 0o111, 0o177
+# How long who stands in for the service stays when nobody waits.
+STAND_IN_SECONDS = 1.0
 # Container starts hold the lock for milliseconds; who holds it longer must not hold up all clients.
 LOCK_SECONDS = 5.0
 
@@ -44,7 +51,7 @@ def take_listener(path: str, environment: MutableMapping[str, str]) -> socket.so
         return passed
     if not path:
         raise NothingToListenOn("no socket was passed on", hint="name a path, as in --listen PATH")
-    return _listen(path)
+    return listen(path, EVERYBODY)
 
 
 def _take_passed(environment: MutableMapping[str, str]) -> socket.socket | None:
@@ -59,8 +66,8 @@ def _take_passed(environment: MutableMapping[str, str]) -> socket.socket | None:
     return passed
 
 
-def _listen(path: str) -> socket.socket:
-    """Make a socket that everybody may connect to; one that a broker before left there is taken away."""
+def listen(path: str, mask: int) -> socket.socket:
+    """Make a socket, with a `mask` for its mode; one that a broker before left there is taken away. FileError."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     directory, name = os.path.split(os.path.abspath(path))
     try:
@@ -70,8 +77,7 @@ def _listen(path: str) -> socket.socket:
             os.unlink(path)
         # A path of a socket has 107 bytes at most; that of a simulated host may be longer.
         opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        # Everybody may ask, from the first moment: whoever is given something is decided by who connects.
-        mask = os.umask(0o111)
+        mask = os.umask(mask)
         try:
             made.bind(f"/proc/self/fd/{opened}/{name}")
         finally:
@@ -106,6 +112,20 @@ def serve(host: Host, find_terms: FindTerms, *, listen: str = "", grace: float =
     listener = take_listener(listen, os.environ)
     desk = Desk(state, processes, partial(KernelLock, timeout=LOCK_SECONDS), find_terms, _log, grace=grace)
     Server(listener, state, processes, desk, idle_seconds=None if listen else IDLE_SECONDS).run()
+
+
+def serve_waiters(root: str, descriptor: int) -> None:
+    """Stand in for the service on the host with this root: serve one user's waiters, while there are some.
+
+    They connect to the socket with this descriptor. Where the service is there, they are left to it.
+    """
+    state, processes = open_state(Host(root), os.environ), Processes()
+    terms = Terms(order=FIFO, hears_rules=True)
+    desk = Desk(state, processes, partial(KernelLock, timeout=LOCK_SECONDS), lambda _: terms, lambda _: None)
+    listener = socket.socket(fileno=descriptor)
+    listener.setblocking(False)
+    served = "" if os.geteuid() else state.host.path(SOCKET)
+    Server(listener, state, processes, desk, idle_seconds=STAND_IN_SECONDS, stands_in_for=served).run()
 
 
 def _log(sentence: str) -> None:

@@ -9,6 +9,7 @@ import socket
 import time
 from contextlib import suppress
 
+from amd_gpu_tracker.broker.client import is_answered
 from amd_gpu_tracker.broker.connection import Connection
 from amd_gpu_tracker.broker.line import LOOK_SECONDS
 from amd_gpu_tracker.broker.peer import find_peer
@@ -16,13 +17,16 @@ from amd_gpu_tracker.broker.place import ABSENCE_SECONDS
 from amd_gpu_tracker.broker.protocol import Answer, format_answer, refusal
 from amd_gpu_tracker.broker.wakes import Wakes
 from amd_gpu_tracker.errors import WaitRefused
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.waiting.tickets import all_tickets
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from amd_gpu_tracker.broker.desk import Desk
     from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.state import State
 
 # Where the administrator's settings are.
 SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"
@@ -34,6 +38,7 @@ MOST_CONNECTIONS = 1_100
 IDLE_SECONDS = 60.0
 # Where the process has no descriptor left, it accepts nobody for so long.
 PAUSE_SECONDS = 0.2
+SEVERAL_SIGNALS = 4096
 
 
 class Server:
@@ -51,7 +56,7 @@ class Server:
             "_listener",
             "_processes",
         ),
-        *("_state", "_stop", "_wakes"),
+        *("_stands_in_for", "_state", "_stop", "_wakes"),
     )
 
     def __init__(
@@ -62,8 +67,12 @@ class Server:
         desk: Desk,
         *,
         idle_seconds: float | None = IDLE_SECONDS,
+        stands_in_for: str | None = None,
     ) -> None:
-        """Serve those who connect to `listener`; end after `idle_seconds` without anything to do, None for never."""
+        """Serve those who connect to `listener`; end after `idle_seconds` without anything to do, None for never.
+
+        Who stands in for the service serves waiters only, and no longer than until that listens at its socket.
+        """
         self._listener = listener
         self._state = state
         self._processes = processes
@@ -71,6 +80,7 @@ class Server:
         self._clients: dict[int, Connection] = {}
         self._wakes = Wakes()
         self._idle_seconds = idle_seconds
+        self._stands_in_for = stands_in_for
         self._idle_since = time.monotonic()
         self._accepts_at = 0.0
         self._is_over = False
@@ -90,6 +100,9 @@ class Server:
             if self._is_idle():
                 return
             ready = self._poll()
+            if self._stop in ready:
+                # Every signal is told here, as that of a lock that was not free in time.
+                os.read(self._stop, SEVERAL_SIGNALS)
             if any(descriptor in ready for descriptor in self._wakes.descriptors()):
                 self._wakes.hear()
                 self._desk.is_changed = True
@@ -102,9 +115,10 @@ class Server:
         self._serve()
 
     def _serve(self) -> None:
-        state = self._state
-        settings, policy = state.host.path(SETTINGS_DIRECTORY), os.path.dirname(state.policy_path)
-        self._wakes.watch((state.leases_directory, f"{state.run_directory}/waiting", policy, settings))
+        if self._stands_in_for and is_answered(self._stands_in_for):
+            self._is_over = True
+            return
+        self._wakes.watch(self._directories())
         try:
             self._desk.serve()
             self._has_trouble = False
@@ -113,6 +127,12 @@ class Server:
             self._has_trouble = True
         self._wakes.watch_access(self._desk.opened.watched)
         self._wakes.follow(self._desk.view.holders)
+
+    def _directories(self) -> Iterator[str]:
+        """Yield the directories in which something may change; a user's reservations depend on those of root."""
+        yield from (self._state.host.path(SETTINGS_DIRECTORY), os.path.dirname(self._state.policy_path))
+        for state in (self._state, State(self._state.host)):
+            yield from (state.leases_directory, *(each.directory for each in all_tickets((state,), self._processes)))
 
     def _poll(self) -> set[int]:
         poll = select.poll()
@@ -137,7 +157,7 @@ class Server:
         due += [self._accepts_at] if self._accepts_at > now else []
         line = self._desk.line
         if len(line):
-            is_untold = self._has_trouble or self._wakes.is_blind or line.has_stopped or self._desk.view.has_user_leases
+            is_untold = self._has_trouble or self._wakes.is_blind or line.has_untold or self._desk.view.has_user_leases
             due += [now + LOOK_SECONDS] if is_untold else []
             due += [now + ABSENCE_SECONDS] if line.has_absent() else []
             due += [at for at in (line.next_tell(),) if at is not None]
@@ -206,9 +226,11 @@ class Server:
                 client.close()
 
     def _is_needed(self) -> bool:
-        is_asked = bool(self._clients or len(self._desk.line) or self._desk.view.reservations)
+        is_asked = bool(self._clients or len(self._desk.line))
+        if self._stands_in_for is not None:
+            return is_asked
         # A container with a limit may be all that is left of a job.
-        return is_asked or self._desk.next_end is not None
+        return is_asked or bool(self._desk.view.reservations) or self._desk.next_end is not None
 
     def _is_idle(self) -> bool:
         if self._is_needed():

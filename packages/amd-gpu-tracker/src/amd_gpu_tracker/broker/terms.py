@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from amd_gpu_tracker.broker.order import FAIR
 from amd_gpu_tracker.broker.people import NO_LIMIT, NotAllowed, Permission, find_permission, format_duration
+from amd_gpu_tracker.broker.protocol import ProtocolError
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
+from amdgpu_discovery.health.limits import HealthLimits
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.value import Value
@@ -12,13 +16,17 @@ from amdgpu_discovery.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from amd_gpu_tracker.broker.peer import Peer
+    from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.host import Host
 
     # Reads the terms of a host; ToolkitError where they cannot be read.
     FindTerms = Callable[[Host], "Terms"]
 
+# What of the rules of a client is true or false.
+SWITCHES = ("integrated", "skips_drained", "gives_sick")
 ROOT = Permission(who="root", number=0)
 
 
@@ -30,17 +38,19 @@ class Terms(Value):
         permissions: Who may reserve GPUs.
         order: `fair` or `fifo`.
         is_reserved: Whether only those who have reserved a GPU may open its nodes.
+        hears_rules: Whether clients say themselves what counts for choices: all are programs of this process's user.
     """
 
     rules: ChoiceRules = NO_RULES
     permissions: tuple[Permission, ...] = ()
     order: str = FAIR
     is_reserved: bool = False
+    hears_rules: bool = False
 
 
 def require_permission(terms: Terms, peer: Peer) -> Permission:
-    """Return what a process may; NotAllowed. Root needs no permission."""
-    if not peer.uid:
+    """Return what a process may; NotAllowed. Root needs no permission, and nobody for the own process."""
+    if peer.uid in (0, os.geteuid()):
         return ROOT
     found = find_permission(terms.permissions, peer.uid, peer.gids)
     if found is None:
@@ -48,6 +58,25 @@ def require_permission(terms: Terms, peer: Peer) -> Permission:
             "you may not reserve GPUs on this host", hint=f"ask the administrator for 'amd-ctk users allow {peer.uid}'"
         )
     return found
+
+
+def rules_as_told(rules: ChoiceRules, choice: Choice | None) -> dict[str, Any]:
+    """Return what a client says of its rules: all but their numbers, and only the groups that its choice names."""
+    named = {each.wanted for each in choice.conditions} if choice else set()
+    groups = {name: request for name, request in rules.groups.items() if name in named}
+    switches = {name: getattr(rules, name) for name in SWITCHES}
+    return {"groups": groups, "limits": rules.limits.as_dict(), **switches}
+
+
+def rules_heard(told: dict[str, Any], numbers: tuple[int, ...] | None) -> ChoiceRules:
+    """Return the rules that a client told; ProtocolError where these are none."""
+    try:
+        switches = {name: bool(told[name]) for name in SWITCHES}
+        groups = {str(name): str(request) for name, request in told["groups"].items()}
+        limits = HealthLimits(**{name: int(value) for name, value in told["limits"].items()})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ProtocolError("the rules cannot be understood") from error
+    return ChoiceRules(groups=groups, limits=limits, numbers=numbers, **switches)
 
 
 def rules_for(host: Host, terms: Terms, permission: Permission, numbers: tuple[int, ...] | None) -> ChoiceRules:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.life.user_leases import read_user_leases
 from amd_gpu_tracker.records.lease import BY_API
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
@@ -62,12 +62,12 @@ class View(Value):
 def read_view(state: State, processes: Processes) -> View:
     """Return what the leases say now. Takes no lock and changes nothing."""
     leases = scan_leases(state, processes, state.lease_paths()).living
-    users = read_user_leases(state, processes).proved
+    others = read_other_leases(state, processes)
     gpus = locate_gpus(state.host)
-    busy = _keys(leases) | _keys(user.lease for user in users)
+    busy = _keys((*leases, *others.of_root, *(user.lease for user in others.of_users)))
     free = sum(1 << gpu.number for gpu in gpus if gpu.key not in busy)
-    holders = frozenset(_holder(lease, processes) for lease in leases)
-    return View(leases=leases, free=free, host_total=len(gpus), has_user_leases=bool(users), holders=holders)
+    holders = frozenset(_holder(lease, processes) for lease in (*leases, *others.of_root))
+    return View(leases=leases, free=free, host_total=len(gpus), has_user_leases=bool(others.of_users), holders=holders)
 
 
 def _holder(lease: Lease, processes: Processes) -> ProcessId:

@@ -1,1 +1,1 @@
-"""Wait in line for GPUs: tickets, what wakes those who wait, and the words that they print."""
+"""Wait in line for GPUs: tickets, and the words that are printed meanwhile."""

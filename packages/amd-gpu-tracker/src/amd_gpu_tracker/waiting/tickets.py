@@ -1,44 +1,62 @@
-"""The tickets of those who wait through the broker: files that everybody may read and only root changes.
-
-They have a directory of their own: a waiter of a version before would throw tickets without a pipe out of its queue.
-"""
+"""The tickets of those who wait: files that everybody may read and only their owner's service changes."""
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import suppress
 
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.records.state import make_directory
 from amd_gpu_tracker.waiting.ticket import LARGEST_TICKET, format_ticket, parse_stem, parse_ticket
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import put_in_place, write_beside
+from amdgpu_discovery.files import TEMPORARY, put_in_place, write_beside
 from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.waiting.ticket import Ticket
 
 SUFFIX = ".json"
+DIRECTORY = "waiting"
+# Of waiters that began before an upgrade. They find out by themselves when it is their turn, each from a pipe of the
+# one before it, and would throw a ticket without a pipe out of their queue.
+FORMER_DIRECTORY = "queue"
+# There is no file, or it is none that this toolkit wrote. Anything else, as EMFILE, says nothing about a ticket.
+NO_TICKET = frozenset((errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP))
 
 
 class Tickets:
-    """The directory of tickets."""
+    """The tickets of a host, or of one user of engines without root."""
 
     __slots__ = ("_processes", "directory")
 
-    def __init__(self, state: State, processes: Processes) -> None:
-        self.directory = f"{state.run_directory}/waiting"
+    def __init__(self, state: State, processes: Processes, directory: str = DIRECTORY) -> None:
+        self.directory = f"{state.run_directory}/{directory}"
         self._processes = processes
 
     def waiting(self) -> list[Ticket]:
         """Return the tickets of those who wait, by number."""
-        return [ticket for stem in self._stems() if (ticket := self._read(stem)) and self.is_alive(ticket)]
+        return [ticket for stem in self.stems() if (ticket := self._read(stem))]
 
-    def is_alive(self, ticket: Ticket) -> bool:
-        """Return whether the process that waits exists."""
-        return ticket.boot_id == self._processes.boot_id and self._processes.is_running(ticket.waiter)
+    def named(self, name: str) -> list[Ticket]:
+        """Return the tickets of those who wait under this name."""
+        stems = (stem for stem in self.stems() if (parse_stem(stem) or (0, ""))[1] == name)
+        return [ticket for stem in stems if (ticket := self._read(stem))]
+
+    def is_visible(self, ticket: Ticket) -> bool:
+        """Return whether the process that waits is seen from here, and exists."""
+        is_here = ticket.namespace == self._processes.namespace and ticket.boot_id == self._processes.boot_id
+        return is_here and self._processes.is_running(ticket.waiter)
+
+    def is_stopped(self, ticket: Ticket) -> bool:
+        """Return whether a waiter was stopped, as by Ctrl-Z: it must not hold up those behind it."""
+        is_here = ticket.namespace == self._processes.namespace
+        return is_here and self._processes.is_stopped(ticket.waiter.pid)
 
     def add(self, ticket: Ticket) -> None:
         """Put a ticket in its place; FileError."""
@@ -58,40 +76,66 @@ class Tickets:
         return self._drop(ticket.stem)
 
     def sweep(self) -> None:
-        """Take away what is left of those who do not wait any more."""
-        for stem in self._stems():
-            ticket = self._read(stem)
-            if ticket is None or not self.is_alive(ticket):
-                self._drop(stem)
+        """Take away what is left of those who do not wait any more, and of writes that were interrupted."""
+        for name in self._names():
+            stem = name.removesuffix(SUFFIX)
+            ticket = self._read(stem) if parse_stem(stem) else None
+            is_own = name.endswith(TEMPORARY) or (name.endswith(SUFFIX) and parse_stem(stem) is not None)
+            if is_own and not (ticket and self.is_visible(ticket)):
+                # What is in the way holds up nobody.
+                with suppress(FileError):
+                    self._drop_file(f"{self.directory}/{name}")
 
-    def _stems(self) -> list[str]:
+    def stems(self) -> list[str]:
+        """Return the names of the tickets in their order, also of those that are over."""
+        stems = (name.removesuffix(SUFFIX) for name in self._names() if name.endswith(SUFFIX))
+        return sorted(stem for stem in stems if parse_stem(stem))
+
+    def _names(self) -> list[str]:
         try:
-            names = os.listdir(self.directory)
+            return os.listdir(self.directory)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise FileError(f"{self.directory} cannot be read: {reason(error)}") from error
-        stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
-        return sorted(stem for stem in stems if parse_stem(stem))
 
     def _read(self, stem: str) -> Ticket | None:
+        """Return the ticket of one who waits; what waits in another pid namespace cannot be judged, so it does.
+
+        FileError where nothing can be told, as where this process has too many files open.
+        """
         parsed = parse_stem(stem)
         try:
             content = read_plain_file(self._path(stem), largest=LARGEST_TICKET)[0]
-        except OSError:
+        except OSError as error:
+            if error.errno in NO_TICKET:
+                return None
+            raise FileError(f"{self._path(stem)} cannot be read: {reason(error)}") from error
+        ticket = parse_ticket(*parsed, content) if parsed else None
+        if ticket is None or ticket.boot_id != self._processes.boot_id:
             return None
-        return parse_ticket(*parsed, content) if parsed else None
+        is_foreign = ticket.namespace != self._processes.namespace
+        return ticket if is_foreign or self._processes.is_running(ticket.waiter) else None
 
     def _drop(self, stem: str) -> bool:
+        return self._drop_file(self._path(stem))
+
+    def _drop_file(self, path: str) -> bool:
         try:
-            os.unlink(self._path(stem))
+            os.unlink(path)
         except FileNotFoundError:
             return False
         except PermissionError as error:
             raise needs_root() from error
         except OSError as error:
-            raise FileError(f"{self._path(stem)} cannot be removed: {reason(error)}") from error
+            raise FileError(f"{path} cannot be removed: {reason(error)}") from error
         return True
 
     def _path(self, stem: str) -> str:
         return f"{self.directory}/{stem}{SUFFIX}"
+
+
+def all_tickets(states: Iterable[State], processes: Processes) -> list[Tickets]:
+    """Return where those stand who wait, in each of these states once; first those of before an upgrade."""
+    by_directory = {each.run_directory: each for each in states}
+    return [Tickets(each, processes, name) for name in (FORMER_DIRECTORY, DIRECTORY) for each in by_directory.values()]

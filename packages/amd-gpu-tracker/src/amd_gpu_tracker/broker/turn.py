@@ -1,0 +1,144 @@
+"""From a request to a place in the line, and from the turn to the reservation."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import partial
+
+from amd_gpu_tracker.broker.client import Refused, ask
+from amd_gpu_tracker.broker.protocol import RUN, Request
+from amd_gpu_tracker.broker.stand_in import find_service
+from amd_gpu_tracker.broker.terms import rules_as_told
+from amd_gpu_tracker.claims.choice import find_wanted, only_for_root
+from amd_gpu_tracker.claims.conflicts import LET_USERS, rootless_refusal
+from amd_gpu_tracker.claims.handover import Reservation
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, LockTimeout, TrackerDisabled, WaitOver, WaitRefused
+from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.waiting.ticket import require_name
+from amd_gpu_tracker.waiting.tickets import all_tickets
+from amdgpu_discovery.errors import RequestError, ToolkitError
+from amdgpu_discovery.numbering import locate_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Sequence
+    from typing import Any
+
+    from amd_gpu_tracker.broker.protocol import Answer
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.waiting.tickets import Tickets
+    from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.choices.rules import ChoiceRules
+
+# What a service refuses has its exit code only; these are the classes that a program can tell apart.
+KINDS = {kind.exit_code: kind for kind in (ContainerRunning, WaitOver, WaitRefused)}
+
+
+def wait_in_line(
+    state: State,
+    name: str,
+    request: str,
+    *,
+    timeout: float | None,
+    tell: Callable[[str], None],
+    processes: Processes,
+    rules: ChoiceRules,
+    try_now: Callable[[], Reservation],
+    release: Callable[[str], object],
+) -> Reservation:
+    """Return what this job reserves when it is its turn; `release` gives it back. Errors as `Tracker.wait`.
+
+    Where nobody waits, it is what `try_now` reserves.
+    """
+    require_name(name)
+    choice, wanted = _require_possible(state, request, rules)
+    state.prepare()
+    tickets = all_tickets((state,), processes)
+    _require_free_name(state, name, processes, tickets)
+    if not _is_contested(state, choice, wanted) or not any(each.stems() for each in tickets):
+        # Another process that keeps the lock must not cost a job its place.
+        with suppress(GpusRefused, LockTimeout):
+            return try_now()
+    told = rules_as_told(rules, choice)
+    asked = Request(verb=RUN, name=name, gpus=request, wait=True, numbers=rules.numbers, rules=told)
+    try:
+        answer = _ask(state, asked, timeout, tell)
+    except BaseException:
+        with suppress(ToolkitError):
+            _give_up(name, tickets, processes)
+            # Perhaps it was given the GPUs at this moment.
+            release(name)
+        raise
+    gpus = [gpu for gpu in locate_gpus(state.host) if gpu.number in answer.numbers]
+    return Reservation(name, gpus, dict(answer.environment), release=release)
+
+
+def require_no_queue(tickets: Iterable[Tickets], among: Container[int]) -> None:
+    """Raise GpusRefused where jobs wait for one of these GPUs; one that was stopped holds up nobody."""
+    waiting = sum(
+        ticket.holds_up(among) and not each.is_stopped(ticket) for each in tickets for ticket in each.waiting()
+    )
+    if waiting:
+        who = "1 job waits" if waiting == 1 else f"{waiting} jobs wait"
+        raise GpusRefused(f"{who} for GPUs before this one", hint="'amd-ctk run --wait' waits in line")
+
+
+def find_contested(state: State, request: str, rules: ChoiceRules) -> list[int]:
+    """Return the numbers of the GPUs for which a job with this request stands in line.
+
+    None of a request that names shared GPUs only, which it gets beside others that have them. RequestError where the
+    host can never meet it.
+    """
+    choice, wanted = find_wanted(state.host, request, rules)
+    return [gpu.number for gpu in wanted] if _is_contested(state, choice, wanted) else []
+
+
+def _ask(state: State, asked: Request, timeout: float | None, tell: Callable[[str], None]) -> Answer:
+    find = partial(find_service, state)
+    try:
+        answer = ask(find(), asked, timeout=timeout, tell=tell, find_again=find)
+    except Refused as error:
+        if error.exit_code == TrackerDisabled.exit_code and not state.read_policy().enabled:
+            raise TrackerDisabled from None
+        raise KINDS.get(error.exit_code, ToolkitError)(error.message, hint=error.hint) from None
+    if answer is None:
+        raise AssertionError("who finds the service again is answered")
+    return answer
+
+
+def _give_up(name: str, tickets: Iterable[Tickets], processes: Processes) -> None:
+    """Take this process's ticket away: the service would do so in a moment, and its name may be used again now."""
+    for each in tickets:
+        for ticket in each.named(name):
+            if ticket.waiter == processes.myself():
+                each.drop(ticket)
+
+
+def _is_contested(state: State, choice: Choice | None, wanted: Sequence[Any]) -> bool:
+    return choice is not None or bool(state.read_policy().exclusive_among(wanted))
+
+
+def _require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
+    """Return the choice and the GPUs that fit as `find_wanted` does; raise what waiting cannot change."""
+    policy = state.read_policy()
+    if not policy.enabled:
+        raise TrackerDisabled
+    choice, wanted = find_wanted(state.host, request, rules)
+    if not wanted:
+        raise RequestError("the request names no GPU to wait for", hint="name GPUs, or say how many")
+    exclusive: list[Any] = list(policy.exclusive_among(wanted)) if state.is_rootless else []
+    never = only_for_root(choice, wanted, exclusive) if choice else ""
+    if exclusive and (never or not choice):
+        raise GpusRefused(never or rootless_refusal([gpu.number for gpu in exclusive]), hint=LET_USERS)
+    return choice, wanted
+
+
+def _require_free_name(state: State, name: str, processes: Processes, tickets: Iterable[Tickets]) -> None:
+    """Raise ContainerRunning where a job of this name runs or waits: better now than after the wait."""
+    lease = state.read_lease(state.lease_path(("", name)))
+    if lease is not None and judge(lease, processes).is_alive:
+        raise ContainerRunning(f"{name} has GPUs already", hint="give every reservation a name of its own")
+    if any(ticket.owner == os.geteuid() for each in tickets for ticket in each.named(name)):
+        raise ContainerRunning(f"a job {name} waits already", hint="give every job a name of its own")
