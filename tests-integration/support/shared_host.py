@@ -48,10 +48,10 @@ class Broker:
         self.is_reserved = False
         self.say("fifo", "everyone")
 
-    def say(self, order: str, *permissions: str) -> None:
+    def say(self, order: str, *permissions: str, idle: int = 0) -> None:
         # The broker may read it at any moment.
         with open(f"{self._said}.new", "w", encoding="utf-8") as file:
-            file.write("\n".join((order, "reserved" if self.is_reserved else "group", *permissions)))
+            file.write("\n".join((order, "reserved" if self.is_reserved else "group", str(idle), *permissions)))
         os.replace(f"{self._said}.new", self._said)
 
     def start(self) -> Broker:
@@ -85,12 +85,13 @@ class Broker:
 
     def _terms(self, _: Host) -> Terms:
         with open(self._said, encoding="utf-8") as file:
-            order, access, *permissions = file.read().splitlines()
+            order, access, idle, *permissions = file.read().splitlines()
         return Terms(
             rules=ChoiceRules(groups=GROUPS),
             permissions=parse_permissions(permissions),
             order=order,
             is_reserved=access == "reserved",
+            idle=int(idle),
         )
 
     def _listens(self, pid: int) -> bool:

@@ -16,6 +16,7 @@ from amd_device_spec.settings import (
     check_settings,
     format_compiled,
     parse_compiled,
+    parse_time,
     read_settings,
     stamp,
 )
@@ -65,6 +66,7 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "users": (),
         "queue_order": "fair",
         "gpu_access": "group",
+        "idle": "",
         "history_days": 400,
         "history_names": "names",
         "log_level": "info",
@@ -109,6 +111,14 @@ def test_an_amount_is_a_number_whether_it_was_compiled_or_not(host: Host) -> Non
 
     assert read_settings(host).swarm_vram_headroom == 300
     assert check_settings({"swarm-vram-headroom": 9_999_999}, "c.toml").swarm_vram_headroom == 9_999_999
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("60m", 3600), ("2h", 7200), ("1d", 86400), ("", 0), ("60", 0), ("-1m", 0), ("1.5h", 0), ("m", 0)],
+)
+def test_a_length_of_time_has_a_unit(text: str, seconds: int) -> None:
+    assert parse_time(text) == seconds
 
 
 @needs_tomllib
@@ -174,6 +184,7 @@ def test_a_config_that_is_a_directory_is_an_error(host: Host) -> None:
         ({"device_mode": "open"}, "there is no setting device_mode (did you mean device-mode?)"),
         ({"LogFile": "open"}, "there is no setting LogFile (did you mean log-file?)"),
         ({"device-mode": "0660"}, 'device-mode cannot be "0660" (it is one of open, host)'),
+        ({"idle": "60"}, 'idle is not a length of time: "60" (as in idle = "60m", or "" for never)'),
         ({"log-level": 3}, 'log-level is not a line of text (as in log-level = "info")'),
         (
             {"low-level-runtime": "bin/runc"},

@@ -37,6 +37,7 @@ temperature-limit = 0  # default
 users = []  # default
 queue-order = "fair"  # default
 gpu-access = "group"  # default
+idle = ""  # default
 history-days = 400  # default
 history-names = "names"  # default
 log-level = "info"  # default
@@ -90,6 +91,7 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "users": [],
             "queue-order": "fair",
             "gpu-access": "group",
+            "idle": "",
             "history-days": 400,
             "history-names": "names",
             "log-level": "info",

@@ -26,3 +26,18 @@ def test_it_is_listed_when_the_time_of_a_job_is_over():
         "No job waits for GPUs"
     )
     assert [job["until"] for job in json.loads(format_json([], [TRAIN, DEBUG]))["running"]] == [None, NOW + 3600]
+
+
+def test_it_is_listed_what_nobody_uses_and_what_goes_to_those_who_wait():
+    idle = DEBUG.replace(idle_since=NOW - 300, preemptible_at=NOW + 60)
+    over = TRAIN.replace(idle_since=NOW - 7260, preemptible_at=NOW - 60)
+
+    assert format_queue([], [over, idle], NOW) == (
+        "Person  Name   GPUs  Numbers  For        Ends in    Idle for\n"
+        "-       train  2     0,1      2 min 5 s  -          2 h 1 min, preemptible\n"
+        "-       debug  1     4        1 min 0 s  1 h 0 min  5 min 0 s\n"
+        "\n"
+        "No job waits for GPUs"
+    )
+    listed = json.loads(format_json([], [TRAIN, over]))["running"]
+    assert [(job["idle_since"], job["preemptible_at"]) for job in listed] == [(None, None), (NOW - 7260, NOW - 60)]

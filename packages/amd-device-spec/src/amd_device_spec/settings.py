@@ -60,6 +60,9 @@ UNITS = {
     "temperature-limit": "degrees Celsius",
 }
 LONGEST_AMOUNT = 7
+# The key that takes a length of time.
+IDLE = "idle"
+UNITS_OF_TIME = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # What says which GPUs are sick.
 SICKNESS = ("allow-sick-gpus", "bad-page-limit")
 
@@ -95,6 +98,7 @@ class Settings(Value):
         users: Who may reserve GPUs without root, as `amd-ctk users` writes it.
         queue_order: Who is served first: `fair`, who used least lately, or `fifo`, who came first.
         gpu_access: Who may open the nodes of GPUs on the host: their `group`, or who has them `reserved`.
+        idle: After how long somebody is warned whose reserved GPUs nobody uses, as in `60m`; "" for never.
         history_days: For how many days the history of reservations is kept; 0 for no day.
         history_names: Whether reports show persons by `names` or `numbers`.
         log_level: `debug`, `info`, `warn` or `error`.
@@ -121,6 +125,7 @@ class Settings(Value):
     users: tuple[str, ...] = ()
     queue_order: str = "fair"
     gpu_access: str = "group"
+    idle: str = ""
     history_days: int = 400
     history_names: str = "names"
     log_level: str = "info"
@@ -188,7 +193,7 @@ def problem(key: str, value: object) -> tuple[str, str] | None:
         return f"{key} is not a line of text", f'as in {key} = "{default(key)}"'
     if key in CHOICES and value not in CHOICES[key]:
         return f'{key} cannot be "{value}"', f"it is one of {', '.join(CHOICES[key])}"
-    return _problem_of_path(key, value)
+    return _problem_of_time(value) if key == IDLE else _problem_of_path(key, value)
 
 
 def _typed(key: str, value: Any) -> Any:
@@ -215,6 +220,19 @@ def unknown_setting(key: str) -> tuple[str, str]:
 def default(key: str) -> Any:
     """Return the default of a setting."""
     return getattr(Settings(), key.replace("-", "_"))
+
+
+def _problem_of_time(value: str) -> tuple[str, str] | None:
+    if not value or parse_time(value):
+        return None
+    return f'{IDLE} is not a length of time: "{value}"', f'as in {IDLE} = "60m", or "" for never'
+
+
+def parse_time(text: str) -> int:
+    """Return the seconds of `90s`, `60m`, `2h` or `1d`; 0 where it is none of these."""
+    number, unit = text[:-1], text[-1:]
+    is_number = number.isascii() and number.isdecimal() and len(number) <= LONGEST_AMOUNT
+    return int(number) * UNITS_OF_TIME[unit] if is_number and unit in UNITS_OF_TIME else 0
 
 
 def _problem_of_path(key: str, value: str) -> tuple[str, str] | None:

@@ -16,6 +16,7 @@ from amd_gpu_tracker.states.text import (
     PLAIN,
     count_states,
     format_states,
+    idle_notes,
     list_states,
     state_notes,
 )
@@ -150,6 +151,7 @@ def _notes(tracker: Tracker, states: tuple[GpuState, ...], now: float) -> list[s
     jobs = f"{len(waiting)} job{' waits' if len(waiting) == 1 else 's wait'} for GPUs"
     return [
         *state_notes(states),
+        *idle_notes(states, now=now),
         *([f"{jobs}, the first for {format_duration(now - min(waiting))}"] if waiting else []),
         *([] if any(gpu.accessibility for gpu in states) else [DISABLED]),
     ]

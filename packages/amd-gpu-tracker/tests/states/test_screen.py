@@ -14,8 +14,9 @@ import pytest
 from amd_gpu_tracker import Tracker, find_states
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.drains import Drain, write_drains
-from amd_gpu_tracker.records.lease import Lease
+from amd_gpu_tracker.records.lease import Lease, boot_offset
 from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.states.text import idle_notes
 from support.shared_host import put_ticket
 from support.terminal import on_terminal, shown_on_terminal, without_styles
 
@@ -148,7 +149,7 @@ def break_file(host, address, name):
     path.symlink_to("/proc/self/mem")
 
 
-def reserve(host, key, *, name, person, since, limit=0.0):
+def reserve(host, key, *, name, person, since, **more):
     """Write the lease of a person's job that this process keeps alive."""
     processes = Processes()
     State(host).write_lease(
@@ -163,7 +164,7 @@ def reserve(host, key, *, name, person, since, limit=0.0):
             ways=("api",),
             since=since,
             person=person,
-            limit=limit,
+            **more,
         )
     )
 
@@ -194,6 +195,26 @@ def test_it_is_said_when_the_time_of_a_job_is_over(busy_host):
         "0 s    2 h",
         "3 h    -",
     ]
+
+
+@pytest.mark.parametrize(
+    ("idle_for", "said"),
+    [
+        (9, None),
+        (15, r"GPU 4 is idle since \d\d:\d\d, preemptible from \d\d:\d\d on"),
+        (25, r"GPU 4 is idle since \d\d:\d\d, preemptible"),
+    ],
+)
+def test_it_is_said_which_gpus_nobody_uses(busy_host, idle_for, said):
+    key = Tracker(busy_host).status().gpus[4].key
+    since = time.clock_gettime(time.CLOCK_BOOTTIME) - idle_for
+    times = {"idle_since": since, "preemptible": since + 20}
+    reserve(busy_host, key, name="40001/short", person=40001, since=time.time(), **times)
+
+    # Whatever this takes, it is the same moment.
+    notes = idle_notes(Tracker(busy_host).states(), now=since + idle_for + boot_offset())
+
+    assert [bool(re.fullmatch(said, line)) for line in notes] == [True] if said else notes == []
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ EXAMPLES = {
     ),
     "queue list": ("amd-ctk queue list", "amd-ctk queue list --json"),
     "reserve": ("amd-ctk reserve free:2 --for=4h --name=debug",),
-    "keep": ("amd-ctk keep debug 2h", "sudo amd-ctk keep train 2d --user=alice"),
+    "keep": ("amd-ctk keep debug", "amd-ctk keep debug 2h", "sudo amd-ctk keep train 2d --user=alice"),
     "release": ("amd-ctk release debug",),
     "queue cancel": ("amd-ctk queue cancel nightly", "sudo amd-ctk queue cancel nightly --user alice"),
     "users allow": (

@@ -12,7 +12,7 @@ from amd_ctk.cli.context import host_to_change
 def keep(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the reservation or job.")],
-    duration: Annotated[str, typer.Argument(metavar="DURATION", help="How long from now: 30m, 4h or 2d.")],
+    duration: Annotated[str, typer.Argument(metavar="[DURATION]", help="How long from now: 30m, 4h or 2d.")] = "",
     *,
     user: Annotated[str, typer.Option(metavar="USER", help="Owner of the reservation or job; only for root.")] = "",
 ) -> None:
@@ -20,6 +20,7 @@ def keep(
 
     NAME, as 'amd-ctk queue list' shows it, lasts for at least DURATION from now, with all that runs with its GPUs. You
     can keep your own, up to the time that 'amd-ctk users allow' gives you. Root can keep everybody's, without a limit.
+    With or without DURATION, the time after which it counts as idle begins again.
     """
     from amd_ctk.job.people import find_owner
     from amd_ctk.job.service import keep as keep_gpus

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 RUNNING = ("Person", "Name", "GPUs", "Numbers", "For")
-ENDS = "Ends in"
+ENDS, IDLE = "Ends in", "Idle for"
 WAITING = ("Place", "Person", "Name", "GPUs", "Request", "Waiting for", "Process")
 NOBODY_WAITS = "No job waits for GPUs"
 
@@ -41,6 +41,8 @@ class RunningJob(Value):
     numbers: tuple[int, ...]
     since: float
     until: float | None = None
+    idle_since: float | None = None
+    preemptible_at: float | None = None
 
 
 def running_jobs(status: Status) -> list[RunningJob]:
@@ -54,7 +56,13 @@ def running_jobs(status: Status) -> list[RunningJob]:
                 use_by_job[use.container_id] = use
     jobs = [
         RunningJob(
-            name=name_of(job), person=use.person, numbers=tuple(numbers_by_job[job]), since=use.since, until=use.until
+            name=name_of(job),
+            person=use.person,
+            numbers=tuple(numbers_by_job[job]),
+            since=use.since,
+            until=use.until,
+            idle_since=use.idle_since,
+            preemptible_at=use.preemptible_at,
         )
         for job, use in use_by_job.items()
     ]
@@ -89,6 +97,8 @@ def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str
             "gpus": list(job.numbers),
             "since": job.since,
             "until": job.until,
+            "idle_since": job.idle_since,
+            "preemptible_at": job.preemptible_at,
         }
         for job in running
     ]
@@ -108,12 +118,21 @@ def _table(rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _running_table(running: Sequence[RunningJob], now: float) -> str:
-    """Return the jobs that have GPUs; with when they end, where one of them has an end."""
+    """Return the jobs that have GPUs; with when they end, and since when they are idle, where one of them is."""
     rows = [RUNNING, *(_running_row(job, now) for job in running)]
-    if any(job.until is not None for job in running):
-        ends = ["-" if job.until is None else format_seconds(max(0.0, job.until - now)) for job in running]
-        rows = [(*row, end) for row, end in zip(rows, (ENDS, *ends), strict=True)]
+    ends = ["-" if job.until is None else format_seconds(max(0.0, job.until - now)) for job in running]
+    idle = [_idle(job, now) for job in running]
+    for header, cells in ((ENDS, ends), (IDLE, idle)):
+        if set(cells) != {"-"}:
+            rows = [(*row, cell) for row, cell in zip(rows, (header, *cells), strict=True)]
     return _table(rows)
+
+
+def _idle(job: RunningJob, now: float) -> str:
+    if job.idle_since is None:
+        return "-"
+    is_preemptible = job.preemptible_at is not None and now >= job.preemptible_at
+    return f"{format_seconds(max(0.0, now - job.idle_since))}{', preemptible' if is_preemptible else ''}"
 
 
 def _running_row(job: RunningJob, now: float) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_ctk.sharing.permissions import parse_users
 from amd_device_spec.choice_grant import choice_rules
-from amd_device_spec.settings import RESERVED, read_settings
+from amd_device_spec.settings import RESERVED, parse_time, read_settings
 from amd_gpu_tracker.broker.terms import Terms
 from amdgpu_discovery.host import Host
 
@@ -17,4 +17,5 @@ def find_terms(host: Host) -> Terms:
         permissions=tuple(parse_users(settings.users, host)),
         order=settings.queue_order,
         is_reserved=settings.gpu_access == RESERVED,
+        idle=parse_time(settings.idle),
     )

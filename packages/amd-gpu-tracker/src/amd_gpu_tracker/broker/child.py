@@ -12,6 +12,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
+class Children:
+    """The processes that this one has begun and not collected yet."""
+
+    __slots__ = ("running",)
+
+    def __init__(self) -> None:
+        self.running: set[int] = set()
+
+    def start(self, act: Callable[[], object], *, seconds: int = 0, keep: Iterable[int] = ()) -> int:
+        """Begin to do something, as `in_child` does, and return the id of the process."""
+        pid = in_child(act, seconds=seconds, keep=keep)
+        self.running.add(pid)
+        return pid
+
+    def collect(self) -> None:
+        """Collect those that have ended."""
+        for pid in list(self.running):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self.running.discard(pid)
+
+
 def in_child(act: Callable[[], object], *, seconds: int = 0, keep: Iterable[int] = ()) -> int:
     """Do something in a process of its own, for `seconds` at most where they are given, and return its id.
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
+from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.endings import Endings
+from amd_gpu_tracker.broker.endings import Endings, is_ending
 from amd_gpu_tracker.broker.grants import Grants, job_id, nothing_left
-from amd_gpu_tracker.broker.keeping import keep
+from amd_gpu_tracker.broker.idle import Idle
+from amd_gpu_tracker.broker.keeping import inside, keep
 from amd_gpu_tracker.broker.line import Line
 from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.people import find_permission
 from amd_gpu_tracker.broker.place import Place
+from amd_gpu_tracker.broker.preempting import Idler, choose
 from amd_gpu_tracker.broker.protocol import CANCEL, DONE, KEEP, RELEASE, RESERVE, RUN, Answer, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.terms import (
@@ -56,7 +59,7 @@ class Desk:
     """Where requests are decided. Files are the truth: what is kept here is read again at the next start."""
 
     __slots__ = (
-        *("_endings", "_find_terms", "_grants", "_log", "_lock", "_processes", "_scopes", "_state", "_terms"),
+        *("_endings", "_find_terms", "_grants", "_idle", "_log", "_lock", "_processes", "_scopes", "_state", "_terms"),
         *("_used", "_view"),
         *("is_changed", "line", "opened"),
     )
@@ -82,7 +85,9 @@ class Desk:
         self._used = Used(state)
         self.opened = Opened(state.host)
         self._grants = Grants(state, processes, lock, self.opened)
-        self._endings = Endings(state, processes, lock, log, grace=grace)
+        children = Children()
+        self._endings = Endings(state, processes, lock, log, children, grace=grace)
+        self._idle = Idle(state, processes, lock, log, children, looked_at=self._used.counted_before)
         self._scopes = Scopes(state.host, self.opened, log)
         self.line = Line(state, processes, self._grants, self._scopes, self._used, log=log)
         self._view = View()
@@ -97,9 +102,14 @@ class Desk:
 
     @property
     def next_end(self) -> float | None:
-        """Return when the next reservation or job ends or is warned, in seconds since boot."""
-        times = (self._view.next_end, self._endings.next_time(self._view.leases))
+        """Return when the next reservation or job ends, is warned or looked at, in seconds since boot."""
+        times = (self._view.next_end, self._endings.next_time(self._view.leases), self._idle.next_time)
         return min((each for each in times if each is not None), default=None)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Return what is readable when something has to be looked at."""
+        return self._idle.descriptors
 
     def hear(self, client: Client, request: Request) -> None:
         """Answer a request, or let its client wait."""
@@ -132,12 +142,31 @@ class Desk:
         """Look at everything again, give GPUs to those whose turn it is, and tell the others."""
         self.is_changed = False
         terms = self._read_terms()
-        view = self.look()
-        self._endings.serve(view.leases, time.clock_gettime(time.CLOCK_BOOTTIME))
+        view, now = self.look(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        if self._idle.serve(view.leases, terms.idle, now):
+            view = self.look()
+        self._endings.serve(view.leases, now)
         self.line.drop_cancelled()
         if len(self.line):
             self.line.serve(view, terms.order, self.look)
+            self._preempt(self._view, now)
             self.line.tell(self._view)
+
+    def _preempt(self, view: View, now: float) -> None:
+        """End what is idle where that serves somebody who waits."""
+        ripe = {each.container_id: each for each in view.leases if each.is_preemptible(now)}
+        ripe = dict(sorted(ripe.items(), key=lambda item: item[1].preemptible))
+        if not ripe:
+            return
+        coming = [each for each in view.leases if is_ending(each, now)]
+        idlers = [Idler(job=job, gpus=view.gpus_of(each, *inside(each, view.leases))) for job, each in ripe.items()]
+        chosen = choose(self.line.wanted(), view.free | view.gpus_of(*coming), idlers)
+        if chosen and not self._idle.is_fresh:
+            self._idle.hurry(now)
+            return
+        for job, number in chosen.items():
+            self._idle.preempt(ripe[job], self.line.title(number), now)
+            self.is_changed = True
 
     def _answer(self, client: Client, request: Request) -> Answer | None:
         require_name(request.name)

@@ -7,10 +7,10 @@ that is remembered here may be forgotten: a broker that starts again warns once 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.child import in_child
+from amd_gpu_tracker.broker.child import Children, in_child
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job
 from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.broker.job_processes import owner_of
@@ -35,6 +35,8 @@ WARNING_SECONDS = 600.0
 AGAIN_SECONDS = 60.0
 # A program that reads nothing keeps its warning for no longer.
 SAYING_SECONDS = 5
+# What holds the GPUs of a job while that is ended is called like the job, with this behind.
+ENDING = ".ending"
 
 
 class Endings:
@@ -43,7 +45,14 @@ class Endings:
     __slots__ = ("_children", "_ending", "_grace", "_lock", "_log", "_processes", "_state", "_warned")
 
     def __init__(
-        self, state: State, processes: Processes, lock: Lock, log: Log, *, grace: float = GRACE_SECONDS
+        self,
+        state: State,
+        processes: Processes,
+        lock: Lock,
+        log: Log,
+        children: Children,
+        *,
+        grace: float = GRACE_SECONDS,
     ) -> None:
         self._state = state
         self._processes = processes
@@ -52,17 +61,17 @@ class Endings:
         self._grace = grace
         # By `_key`: the process that ends something, and when that was seen last, in seconds since boot.
         self._ending: dict[tuple[str, int, float], tuple[int, float]] = {}
-        self._children: set[int] = set()
+        self._children = children
         self._warned: set[tuple[str, int, float]] = set()
 
     def serve(self, leases: Iterable[Lease], now: float) -> None:
         """Warn and end those of the `leases` whose time it is; `now` is in seconds since boot."""
-        self._collect()
+        self._children.collect()
         limited = self._limited(leases)
         living = {_key(lease) for lease, _ in limited}
         self._warned &= living
         self._ending = {
-            key: (pid, now if pid in self._children else seen)
+            key: (pid, now if pid in self._children.running else seen)
             for key, (pid, seen) in self._ending.items()
             if key in living
         }
@@ -100,13 +109,13 @@ class Endings:
         title = name_of(lease.container_id)
         left = format_seconds(round(lease.limit - now))
         sentence = f"amd-ctk: the time of job {title} is over in {left}; it then gets SIGTERM, then SIGKILL"
-        self._start(lambda: self._say(lease, sentence), seconds=SAYING_SECONDS)
+        self._children.start(lambda: self._say(lease, sentence), seconds=SAYING_SECONDS)
         self._log(f"warned: {lease.container_id}: its time is over in {left}")
 
     def _end(self, lease: Lease, containers: Sequence[Lease], now: float) -> None:
         _, seen = self._ending.get(_key(lease), (0, -AGAIN_SECONDS))
         if now >= seen + AGAIN_SECONDS:
-            self._ending[_key(lease)] = (self._start(lambda: self._end_now(lease, containers)), now)
+            self._ending[_key(lease)] = (self._children.start(lambda: self._end_now(lease, containers)), now)
 
     def _end_now(self, lease: Lease, containers: Sequence[Lease]) -> None:
         now = self._state.read_lease(self._state.lease_path(lease.key))
@@ -118,9 +127,7 @@ class Endings:
         if BY_API not in lease.ways:
             end_container(lease, self._processes, self._log, grace=self._grace)
             return
-        title = name_of(lease.container_id)
-        sentence = f"amd-ctk: the time of job {title} is over"
-        os.waitpid(in_child(lambda: self._say(lease, sentence), seconds=SAYING_SECONDS), 0)
+        os.waitpid(in_child(lambda: self._say(lease, _why(lease)), seconds=SAYING_SECONDS), 0)
         self._keep(lease)
         end_job(lease, self._processes, self._log, grace=self._grace)
 
@@ -128,7 +135,7 @@ class Endings:
         """Hold the GPUs of a job as long as this process ends it: its first process may be gone before the others."""
         gpus = [gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus]
         claim = Claim(
-            holder=Holder(container_id=f"{lease.container_id}.ending", creator=self._processes.myself()),
+            holder=Holder(container_id=f"{lease.container_id}{ENDING}", creator=self._processes.myself()),
             wanted=gpus,
             ways=(BY_API,),
             person=lease.person,
@@ -140,16 +147,18 @@ class Endings:
     def _say(self, lease: Lease, sentence: str) -> None:
         say_to(lease.creator, owner_of(lease), sentence, self._processes)
 
-    def _start(self, act: Callable[[], object], *, seconds: int = 0) -> int:
-        pid = in_child(act, seconds=seconds)
-        self._children.add(pid)
-        return pid
 
-    def _collect(self) -> None:
-        """Collect the processes that have ended."""
-        for pid in list(self._children):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                self._children.discard(pid)
+def is_ending(lease: Lease, now: float) -> bool:
+    """Return whether the GPUs of a lease are about to be free, because its time is over."""
+    return bool(lease.limit and lease.limit <= now) or lease.container_id.endswith(ENDING)
+
+
+def _why(lease: Lease) -> str:
+    title = name_of(lease.container_id)
+    if not lease.is_preempted:
+        return f"amd-ctk: the time of job {title} is over"
+    unused = format_seconds(lease.limit - lease.idle_since)
+    return f"amd-ctk: nobody used the GPUs of job {title} for {unused}, and somebody waits for them: it is ended"
 
 
 def _key(lease: Lease) -> tuple[str, int, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.errors import NotDone, NotPermitted
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.lease import BY_API
@@ -33,8 +34,8 @@ def keep(
 ) -> tuple[str, float]:
     """Let a reservation or job last for `seconds` from now; return its id, and in how many seconds it ends (0: never).
 
-    Nothing is made shorter, and what has no end stays without one. `owner` is a user, None for whoever has it. `most`
-    is how long its owner may have GPUs, 0 where that is not limited. NotDone, NotPermitted.
+    Nothing is made shorter, what has no end stays without one, and it counts as used now. `owner` is a user, None for
+    whoever has it. `most` is how long its owner may have GPUs, 0 where that is not limited. NotDone, NotPermitted.
     """
     with lock(state.lock_path):
         leases = scan_leases(state, processes, state.lease_paths(locked=True)).living
@@ -44,19 +45,19 @@ def keep(
         end = _end(lease)
         if end and now + seconds > end:
             _require_within(lease, seconds, most, now)
-            _write(state, lease, leases, now + seconds)
-    return lease.container_id, max(end, now + seconds) - now if end else 0.0
-
-
-def _write(state: State, lease: Lease, leases: Iterable[Lease], end: float) -> None:
-    # Who is killed in between leaves nothing that ends before the others.
-    for each in (*_inside(lease, leases), lease):
-        state.write_lease(each.replace(until=end) if each.until else each.replace(limit=end))
+            end = now + seconds
+            # Who is killed in between leaves nothing that ends before the others.
+            for each in inside(lease, leases):
+                state.write_lease(each.replace(limit=end))
+        # Who keeps it is there.
+        lease = lease.replace(idle_since=0.0, preemptible=0.0)
+        state.write_lease(_with_end(lease, end) if end else lease)
+    return lease.container_id, end - now if end else 0.0
 
 
 def _find(leases: Iterable[Lease], name: str, owner: int | None) -> Lease:
     """Return the reservation or job of this name: that of the owner's own, or one that the owner ran with sudo."""
-    found = [each for each in leases if BY_API in each.ways and each.container_id.rpartition("/")[2] == name]
+    found = [each for each in leases if BY_API in each.ways and name_of(each.container_id) == name]
     if owner is not None:
         own = [each for each in found if each.container_id == (f"{owner}/{name}" if owner else name)]
         found = own or [each for each in found if each.person == owner]
@@ -68,11 +69,11 @@ def _find(leases: Iterable[Lease], name: str, owner: int | None) -> Lease:
 
 
 def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:
-    name = lease.container_id.rpartition("/")[2]
+    name = name_of(lease.container_id)
     if lease.reservation and any(each.container_id == lease.reservation for each in leases):
-        reservation = lease.reservation.rpartition("/")[2]
+        reservation = name_of(lease.reservation)
         raise NotDone(f"{name} lasts as long as {reservation}", hint=f"name that: 'amd-ctk keep {reservation}'")
-    if lease.reservation or (lease.limit and lease.limit <= now):
+    if lease.reservation or lease.is_preempted or (lease.limit and lease.limit <= now):
         raise NotDone(f"the time of {name} is over", hint="reserve GPUs again")
 
 
@@ -80,7 +81,7 @@ def _require_within(lease: Lease, seconds: float, most: float, now: float) -> No
     had = now - (lease.since - lease.boot_offset)
     if not most or had + seconds <= most:
         return
-    name, left = lease.container_id.rpartition("/")[2], int(most - had)
+    name, left = name_of(lease.container_id), int(most - had)
     raise NotPermitted(
         f"you may have GPUs for {format_seconds(most)} at most, and {name} has had them for {format_seconds(had)}",
         hint=f"write 'amd-ctk keep {name} {left // MINUTE}m', or less" if left >= MINUTE else "ask the administrator",
@@ -92,10 +93,13 @@ def _end(lease: Lease) -> float:
     return lease.until or lease.limit
 
 
-def _inside(lease: Lease, leases: Iterable[Lease]) -> list[Lease]:
+def _with_end(lease: Lease, end: float) -> Lease:
+    return lease.replace(until=end) if lease.until else lease.replace(limit=end)
+
+
+def inside(lease: Lease, leases: Iterable[Lease]) -> list[Lease]:
     """Return what runs with the GPUs of a reservation or job and ends with it: jobs and containers."""
-    # One of the same name may still be ended.
-    alike = [each for each in leases if each.reservation and each.limit == _end(lease)]
-    inside = [each for each in alike if each.reservation == lease.container_id]
-    names = {each.container_id for each in inside}
-    return inside + [each for each in alike if each.reservation in names]
+    # What has the same name and another end is of an earlier one, and is being ended.
+    jobs = [each for each in leases if each.reservation == lease.container_id and each.limit == lease.until > 0]
+    digests = {each.token_digest for each in (lease, *jobs) if each.token_digest}
+    return jobs + [each for each in leases if each.reservation_digest in digests and each not in jobs]

@@ -7,6 +7,7 @@ import time
 from amd_gpu_tracker.broker.grants import job_id
 from amd_gpu_tracker.broker.order import as_bits, serve, sort_waiters
 from amd_gpu_tracker.broker.place import Place
+from amd_gpu_tracker.broker.preempting import Wanted
 from amd_gpu_tracker.broker.protocol import WAITING, Answer, refusal
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
 from amd_gpu_tracker.waiting.sentences import waiting_for
@@ -129,6 +130,19 @@ class Line:
         former = sum(ticket.holds_up(tuple(among)) for ticket in self._former_tickets())
         waiting = (place for place in self._places.values() if place.waiter.among & bits)
         return former + sum(not self._is_away(place) for place in waiting)
+
+    def wanted(self) -> list[Wanted]:
+        """Return what those want who hold up others, in the order in which they are served."""
+        places = [place for place in self._order if place.ticket.number in self._places]
+        return [
+            Wanted(number=place.ticket.number, count=place.ticket.count, among=place.waiter.among)
+            for place in places
+            if place.client and not place.is_passed_over
+        ]
+
+    def title(self, number: int) -> str:
+        """Return what one who waits is called in the log."""
+        return _title(self._places[number])
 
     def serve(self, view: View, order: str, look: Callable[[], View]) -> None:
         """Give GPUs to those whose turn it is. `look` returns the view after something was given."""

@@ -103,7 +103,7 @@ class Server:
             if self._stop in ready:
                 # Every signal is told here, as that of a lock that was not free in time.
                 os.read(self._stop, SEVERAL_SIGNALS)
-            if any(descriptor in ready for descriptor in self._wakes.descriptors()):
+            if ready.intersection(self._wakes.descriptors()) or ready.intersection(self._desk.descriptors):
                 self._wakes.hear()
                 self._desk.is_changed = True
             for descriptor in ready & self._clients.keys():
@@ -138,7 +138,7 @@ class Server:
         poll = select.poll()
         if time.monotonic() >= self._accepts_at:
             poll.register(self._listener, select.POLLIN)
-        for descriptor in (self._stop, *self._wakes.descriptors()):
+        for descriptor in (self._stop, *self._wakes.descriptors(), *self._desk.descriptors):
             poll.register(descriptor, select.POLLIN)
         for descriptor, client in self._clients.items():
             poll.register(descriptor, select.POLLIN | (select.POLLOUT if client.has_more else 0))

@@ -39,6 +39,7 @@ class Terms(Value):
         order: `fair` or `fifo`.
         is_reserved: Whether only those who have reserved a GPU may open its nodes.
         hears_rules: Whether clients say themselves what counts for choices: all are programs of this process's user.
+        idle: After how many seconds somebody is warned whose GPUs nobody uses; 0 for never.
     """
 
     rules: ChoiceRules = NO_RULES
@@ -46,6 +47,7 @@ class Terms(Value):
     order: str = FAIR
     is_reserved: bool = False
     hears_rules: bool = False
+    idle: int = 0
 
 
 def require_permission(terms: Terms, peer: Peer) -> Permission:

@@ -25,11 +25,13 @@ SAVE_SECONDS = 5.0
 class Used:
     """GPU-seconds by person."""
 
-    __slots__ = ("_at", "_holding", "_path", "_saved_at", "by_person")
+    __slots__ = ("_at", "_holding", "_path", "_saved_at", "by_person", "counted_before")
 
     def __init__(self, state: State) -> None:
         self._path = f"{state.run_directory}/used.json"
         self._at, self.by_person = _read(self._path)
+        # When a broker before counted last, in seconds since boot.
+        self.counted_before = self._at
         self._saved_at = 0.0
         self._holding: dict[int, int] | None = None
 

@@ -27,6 +27,7 @@ class View(Value):
         host_total: How many GPUs the host has.
         has_user_leases: Whether rootless containers of users have GPUs, of whose end nothing tells.
         holders: The processes whose end may free GPUs.
+        numbers: The GPUs of the host, by key.
     """
 
     leases: tuple[Lease, ...] = ()
@@ -34,6 +35,7 @@ class View(Value):
     host_total: int = 0
     has_user_leases: bool = False
     holders: frozenset[ProcessId] = frozenset()
+    numbers: dict[str, int] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
 
     def held(self, person: int) -> int:
         """Return how many GPUs a person has."""
@@ -53,6 +55,12 @@ class View(Value):
         """Return what was reserved for jobs and programs, in contrast to containers."""
         return [lease for lease in self.leases if BY_API in lease.ways]
 
+    def gpus_of(self, *leases: Lease) -> int:
+        """Return the GPUs that these leases have and no other, as bits."""
+        shared = {key for other in self.leases if other not in leases for key in other.gpus}
+        keys = {key for lease in leases for key in lease.gpus} - shared
+        return sum(1 << self.numbers[key] for key in keys if key in self.numbers)
+
     @property
     def next_end(self) -> float | None:
         """Return when the next reservation ends by itself, in seconds since boot."""
@@ -67,7 +75,14 @@ def read_view(state: State, processes: Processes) -> View:
     busy = _keys((*leases, *others.of_root, *(user.lease for user in others.of_users)))
     free = sum(1 << gpu.number for gpu in gpus if gpu.key not in busy)
     holders = frozenset(_holder(lease, processes) for lease in (*leases, *others.of_root))
-    return View(leases=leases, free=free, host_total=len(gpus), has_user_leases=bool(others.of_users), holders=holders)
+    return View(
+        leases=leases,
+        free=free,
+        host_total=len(gpus),
+        has_user_leases=bool(others.of_users),
+        holders=holders,
+        numbers={gpu.key: gpu.number for gpu in gpus},
+    )
 
 
 def _holder(lease: Lease, processes: Processes) -> ProcessId:

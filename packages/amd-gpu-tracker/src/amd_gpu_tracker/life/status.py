@@ -42,6 +42,8 @@ class ContainerUse(Value):
         user: Uid of the user whose rootless container it is; None for containers of root and for the caller's own.
         person: Uid of the person whose job it is; None where nobody said so.
         until: When it is ended, or ends by itself, in seconds since 1970 (UTC); None where it has no end.
+        idle_since: Since when nobody has used its GPUs, in seconds since 1970 (UTC); None where that is not known.
+        preemptible_at: From when on it is ended for those who wait; None where it is not.
     """
 
     container_id: str
@@ -54,6 +56,8 @@ class ContainerUse(Value):
     user: int | None = None
     person: int | None = None
     until: float | None = None
+    idle_since: float | None = None
+    preemptible_at: float | None = None
 
 
 class GpuUse(Value):
@@ -235,5 +239,12 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
         vram_mb=lease.vram_mb,
         user=user,
         person=user if lease.person is None else lease.person,
-        until=(lease.limit or lease.until) + boot_offset() if lease.limit or lease.until else None,
+        until=_on_the_wall(lease.limit or lease.until),
+        idle_since=_on_the_wall(lease.idle_since),
+        preemptible_at=_on_the_wall(lease.preemptible),
     )
+
+
+def _on_the_wall(moment: float) -> float | None:
+    """Return a time since boot as one since 1970, None for 0."""
+    return moment + boot_offset() if moment else None

@@ -26,6 +26,8 @@ LARGEST_START = (1 << 64) - 1
 # In seconds, and later than anything that a calendar can show.
 NEVER = 1e13
 
+TIMES_SINCE_BOOT = ("until", "limit", "idle_since", "preemptible")
+
 # By which way a container came to a GPU.
 BY_ENVIRONMENT = "env"
 BY_CDI = "cdi"
@@ -105,6 +107,11 @@ class Lease(Holder):
     unit: str = ""
     # When its processes, or the container, are ended, in seconds since boot; 0 for never.
     limit: float = 0.0
+    # Since when nobody has used its GPUs, and from when on it is ended for those who wait, in seconds since boot; 0
+    # while they are used. `is_preempted` once it is ended for that, which its limit, or its `until`, says as well.
+    idle_since: float = 0.0
+    preemptible: float = 0.0
+    is_preempted: bool = False
     # Keys of later versions with what they say.
     unknown: tuple[tuple[str, Any], ...] = ()
 
@@ -112,6 +119,10 @@ class Lease(Holder):
     def key(self) -> tuple[str, str]:
         """Return what no two containers share."""
         return self.root, self.container_id
+
+    def is_preemptible(self, now: float) -> bool:
+        """Return whether it is idle for so long that it is ended for those who wait."""
+        return 0 < self.preemptible <= now and not self.is_preempted
 
     @property
     def is_kept(self) -> bool:
@@ -187,7 +198,7 @@ def _check_person(person: Any, *times: Any) -> None:
     if type(person) not in (int, type(None)):
         raise ValueError("person is not a number")
     if not all(type(time) in (int, float) and 0 <= time < NEVER for time in times):
-        raise ValueError("until or limit is not a time")
+        raise ValueError(f"{', '.join(TIMES_SINCE_BOOT)}: one is not a time")
 
 
 def _checked(fields: dict[str, Any]) -> dict[str, Any]:
@@ -208,9 +219,10 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
         if type(items) is not list or not all(type(item) is str for item in items):
             raise ValueError(f"{name} is not a list of text")
         fields[name] = tuple(items)
-    _check_person(fields.get("person"), fields.get("until", 0), fields.get("limit", 0))
+    _check_person(fields.get("person"), *(fields.get(name, 0) for name in TIMES_SINCE_BOOT))
     if type(fields.get("vram_mb", 0)) is not int:
         raise ValueError("vram_mb is not a number")
-    if type(fields.get("is_privileged", False)) is not bool:
-        raise ValueError("is_privileged is not true or false")
+    for name in ("is_privileged", "is_preempted"):
+        if type(fields.get(name, False)) is not bool:
+            raise ValueError(f"{name} is not true or false")
     return split_unknown(fields, Lease)

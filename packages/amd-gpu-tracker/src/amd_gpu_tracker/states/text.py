@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.show.listing import Column, Listing, format_listing
 from amd_gpu_tracker.show.table import format_short_age
@@ -85,6 +87,23 @@ def count_states(states: Sequence[GpuState]) -> str:
 def state_notes(states: Iterable[GpuState]) -> list[str]:
     """Return why GPUs are not given out, or only as the last."""
     return [_reason(gpu) for gpu in states if gpu.state in TOLD]
+
+
+def idle_notes(states: Iterable[GpuState], *, now: float) -> list[str]:
+    """Return which GPUs nobody uses whose holder was warned of that."""
+    uses = ((gpu, gpu.containers[0]) for gpu in states if gpu.containers)
+    return [
+        f"GPU {gpu.number} is idle since {_clock(use.idle_since)}, preemptible"
+        f"{'' if now >= use.preemptible_at else f' from {_clock(use.preemptible_at)} on'}"
+        for gpu, use in uses
+        if use.idle_since is not None
+        and use.preemptible_at is not None
+        and 2 * now >= use.idle_since + use.preemptible_at
+    ]
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%H:%M", time.localtime(moment))
 
 
 def _reason(gpu: GpuState) -> str:

@@ -1,0 +1,176 @@
+"""Reservations and jobs whose GPUs nobody uses: warned first, and later ended for those who wait for them.
+
+What is known of each stands in its lease. Looks that were not taken, or gave nothing, prove no idleness: after them it
+counts from the next look.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from amd_gpu_tracker.broker.grants import name_of
+from amd_gpu_tracker.broker.idle_look import MOST_SECONDS, IdleLook
+from amd_gpu_tracker.broker.job_processes import owner_of
+from amd_gpu_tracker.broker.keeping import inside
+from amd_gpu_tracker.broker.saying import say_to
+from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.waiting.sentences import format_seconds
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from amd_gpu_tracker.broker.child import Children
+    from amd_gpu_tracker.broker.line import Log
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.records.state import State
+
+# Looks in the time after which somebody is warned, and how far apart they are at most.
+LOOKS = 10
+MOST_BETWEEN = 60.0
+# A program that reads nothing keeps its warning for no longer.
+SAYING_SECONDS = 5
+
+
+class Idle:
+    """What nobody uses, look by look."""
+
+    __slots__ = (
+        *("_children", "_lock", "_log", "_look", "_looked_at", "_next_look", "_processes", "_seconds", "_state"),
+        *("_warned", "is_fresh"),
+    )
+
+    def __init__(
+        self, state: State, processes: Processes, lock: Lock, log: Log, children: Children, *, looked_at: float
+    ) -> None:
+        """Go on where an earlier broker was at work until `looked_at`, in seconds since boot."""
+        self._state = state
+        self._processes = processes
+        self._lock = lock
+        self._log = log
+        self._children = children
+        self._look = IdleLook(state.host, children)
+        self._seconds = 0
+        self._looked_at = looked_at
+        self._next_look: float | None = None
+        self._warned: set[tuple[str, float]] = set()
+        # Whether what the leases say is what was seen just now.
+        self.is_fresh = False
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Return what is readable when there is something to do."""
+        return self._look.descriptors
+
+    @property
+    def next_time(self) -> float | None:
+        """Return when there is something to do, in seconds since boot."""
+        return self._look.deadline or self._next_look
+
+    def serve(self, leases: Sequence[Lease], seconds: int, now: float) -> bool:
+        """Look, warn, and write down what is idle where that is asked for; return whether leases were changed.
+
+        `seconds` is after how long somebody is warned, 0 for never; `now` is in seconds since boot.
+        """
+        self._seconds, self.is_fresh = seconds, False
+        names = {each.container_id for each in leases}
+        jobs = [each for each in leases if _may_be_idle(each, names)] if seconds else []
+        unused = self._look.finish(now)
+        is_changed = self._note(jobs, unused, now) if unused is not None else False
+        for job in jobs:
+            if job.idle_since and now >= job.idle_since + seconds:
+                self._warn(job, leases)
+        if not seconds:
+            is_changed = self._forget(leases)
+        self._plan(now, is_needed=bool(jobs))
+        return is_changed
+
+    def hurry(self, now: float) -> None:
+        """Look at once: somebody waits, and what is ended for that has to be idle now."""
+        self._next_look = now
+        self._plan(now, is_needed=True)
+
+    def preempt(self, job: Lease, for_whom: str, now: float) -> None:
+        """End a reservation or job, with what runs in it, for somebody who waits; the endings then do it."""
+        with self._lock(self._state.lock_path):
+            lease = self._state.read_lease(self._state.lease_path(job.key))
+            # It may have been kept meanwhile, or another one has its name.
+            if lease is None or lease.preemptible != job.preemptible or lease.creator != job.creator:
+                return
+            for each in (*inside(lease, self._read_all()), lease):
+                ended = {"until": now} if each.until else {"limit": now}
+                self._state.write_lease(each.replace(is_preempted=True, idle_since=lease.idle_since, **ended))
+        unused = format_seconds(now - lease.idle_since)
+        self._log(f"preempted: {lease.container_id}: nobody used its GPUs for {unused}, and {for_whom} waits for them")
+
+    def _plan(self, now: float, *, is_needed: bool) -> None:
+        """Begin a look that is due, or say when the next one is."""
+        between = max(1.0, min(MOST_BETWEEN, self._seconds / LOOKS))
+        if not is_needed:
+            self._next_look = None
+        elif self._next_look is None or now >= self._next_look:
+            self._look.start(now)
+            self._next_look = now + between
+
+    def _note(self, jobs: Sequence[Lease], unused: frozenset[str], now: float) -> bool:
+        """Write down which of the jobs nobody uses, as far as that changed."""
+        self.is_fresh = True
+        # The looks in between gave nothing.
+        is_gap = now > self._looked_at + 3 * MOST_BETWEEN + MOST_SECONDS
+        self._looked_at, changed = now, []
+        for job in jobs:
+            since = 0.0 if not unused.issuperset(job.gpus) else now if is_gap else job.idle_since or now
+            end = since + 2 * self._seconds if since else 0.0
+            if (since, end) != (job.idle_since, job.preemptible):
+                changed.append(job.replace(idle_since=since, preemptible=end))
+        self._write(changed)
+        return bool(changed)
+
+    def _forget(self, leases: Sequence[Lease]) -> bool:
+        """Take back what was said of leases before nobody was to be warned any more."""
+        changed = [each.replace(idle_since=0.0, preemptible=0.0) for each in leases if each.idle_since]
+        changed = [each for each in changed if not each.is_preempted]
+        self._write(changed)
+        return bool(changed)
+
+    def _write(self, changed: Sequence[Lease]) -> None:
+        """Write what was found out into the leases that are still there; a full disk loses it."""
+        for job in changed:
+            try:
+                with self._lock(self._state.lock_path):
+                    lease = self._state.read_lease(self._state.lease_path(job.key))
+                    if lease is not None and lease.creator == job.creator and not lease.is_preempted:
+                        self._state.write_lease(lease.replace(idle_since=job.idle_since, preemptible=job.preemptible))
+            except ToolkitError as error:
+                self._log(f"not written down: {job.container_id}: {error.message}")
+
+    def _warn(self, job: Lease, leases: Sequence[Lease]) -> None:
+        key = (job.container_id, job.idle_since)
+        if key in self._warned:
+            return
+        self._warned.add(key)
+        unused, name = format_seconds(self._seconds), name_of(job.container_id)
+        self._log(f"warned: {job.container_id}: nobody used its GPUs for {unused}")
+        sentence = (
+            f"amd-ctk: nobody used the GPUs of {name} for {unused}; after as much again, it is ended when somebody"
+            f" waits for them ('amd-ctk keep {name}' prevents that)"
+        )
+        for each in (job, *inside(job, leases)):
+            if not each.until and BY_API in each.ways:
+                self._children.start(partial(self._say, each, sentence), seconds=SAYING_SECONDS)
+
+    def _say(self, job: Lease, sentence: str) -> None:
+        say_to(job.creator, owner_of(job), sentence, self._processes)
+
+    def _read_all(self) -> list[Lease]:
+        paths = self._state.lease_paths(locked=True)
+        return [lease for path in paths if (lease := self._state.read_lease(path)) is not None]
+
+
+def _may_be_idle(lease: Lease, names: Container[str]) -> bool:
+    """Return whether a lease is a person's and no part of another, with which it would be idle and ended."""
+    is_persons = BY_API in lease.ways and lease.person is not None
+    return is_persons and lease.reservation not in names and not lease.is_preempted

@@ -1,0 +1,194 @@
+"""What nobody uses is warned, and later given up to somebody who waits, and to nobody else."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from amd_gpu_tracker.broker.preempting import Idler, Wanted, choose
+from amd_gpu_tracker.broker.protocol import KEEP, RESERVE, Request
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.discover import find_gpus
+from support.shared_host import ALICE, BOB, run, users, wait_until
+
+SLEEP = ("sleep", "600")
+WARNING = (
+    r"amd-ctk: nobody used the GPUs of train for 2 s; after as much again, it is ended when somebody waits for them "
+    r"\('amd-ctk keep train' prevents that\)"
+)
+ENDED = r"amd-ctk: nobody used the GPUs of job train for \d+ s, and somebody waits for them: it is ended"
+
+
+@pytest.fixture
+def idle(broker):
+    """Let the broker warn after two seconds."""
+    broker.say("fifo", "everyone", idle=2)
+
+
+def use(host, number: int, *, is_used: bool = True) -> None:
+    """Let a process have memory of a GPU, or none any more."""
+    gpu_id = find_gpus(host)[number].gpu_id
+    directory = host.path("/sys/class/kfd/kfd/proc/4000")
+    os.makedirs(directory, exist_ok=True)
+    with open(f"{directory}/vram_{gpu_id}", "w", encoding="utf-8") as file:
+        file.write(f"{4 << 30 if is_used else 0}\n")
+
+
+def said_of(broker, begin: str) -> list[str]:
+    return [line for line in broker.lines() if line.startswith(begin)]
+
+
+def is_preemptible(host, number: int = 0) -> bool:
+    at = Tracker(host).status().gpus[number].containers[0].preemptible_at
+    return at is not None and at <= time.time()
+
+
+@pytest.mark.usefixtures("idle")
+def test_an_idle_job_is_warned_and_kept_until_somebody_waits(host, broker, person):
+    alice = person(ALICE, run("train", "0"), command=SLEEP)
+    assert alice.line() == "got (0,)"
+    assert re.fullmatch(WARNING, alice.line())
+    wait_until(lambda: is_preemptible(host))
+    assert (users(host), said_of(broker, "preempted")) == ({0: ["40001/train"]}, [])
+
+    bob = person(BOB, run("next", "0"))
+
+    assert re.fullmatch(ENDED, alice.line())
+    assert alice.ended_by() == signal.SIGTERM
+    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert bob.line() == "got (0,)"
+    why = r"nobody used its GPUs for \d+ s, and job next of user 40002, process \d+ waits for them"
+    assert re.fullmatch(f"preempted: 40001/train: {why}", said_of(broker, "preempted")[0])
+
+
+@pytest.mark.usefixtures("idle")
+def test_an_idle_reservation_is_released_with_what_runs_in_it(host, broker, person):
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0-1", seconds=3600)).line()
+    alice = person(ALICE, run("train", "", reservation="debug"), command=SLEEP)
+    assert alice.line() == "got (0, 1)"
+    assert alice.line() == (
+        "amd-ctk: nobody used the GPUs of debug for 2 s; after as much again, it is ended when somebody waits for them"
+        " ('amd-ctk keep debug' prevents that)"
+    )
+    wait_until(lambda: is_preemptible(host))
+
+    bob = person(BOB, run("next", "free:8"))
+
+    assert re.fullmatch(ENDED, alice.line())
+    assert alice.ended_by() == signal.SIGTERM
+    bob.line()
+    assert bob.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
+
+
+@pytest.mark.usefixtures("idle")
+def test_what_is_used_is_never_idle(host, broker, person):
+    use(host, 0)
+    alice, carol = (person(ALICE, run(name, gpu), command=SLEEP) for name, gpu in (("train", "0"), ("train-2", "1")))
+    assert [alice.line(), carol.line()] == ["got (0,)", "got (1,)"]
+
+    wait_until(lambda: is_preemptible(host, 1))
+
+    assert Tracker(host).status().gpus[0].containers[0].idle_since is None
+    assert said_of(broker, "warned: 40001/train:") == []
+
+
+@pytest.mark.usefixtures("idle")
+def test_one_whose_gpus_are_used_again_is_kept_though_somebody_waits(host, broker, person):
+    alice = person(ALICE, run("train", "0"), command=SLEEP)
+    alice.line()
+    wait_until(lambda: is_preemptible(host))
+    use(host, 0)
+
+    bob = person(BOB, run("next", "0"))
+
+    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    wait_until(lambda: Tracker(host).status().gpus[0].containers[0].idle_since is None)
+    assert (users(host), said_of(broker, "preempted")) == ({0: ["40001/train"]}, [])
+
+
+@pytest.mark.usefixtures("idle")
+def test_who_says_to_be_there_is_warned_again_before_anything_ends(host, broker, person):
+    alice = person(ALICE, run("train", "0"), command=SLEEP)
+    alice.line()
+    assert re.fullmatch(WARNING, alice.line())
+    wait_until(lambda: is_preemptible(host))
+
+    assert person(ALICE, Request(verb=KEEP, name="train")).line() == "got ()"
+    bob = person(BOB, run("next", "0"))
+
+    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert re.fullmatch(WARNING, alice.line())
+    assert re.fullmatch(ENDED, alice.line())
+    assert bob.line() == "got (0,)"
+
+
+def test_nothing_is_idle_where_root_does_not_say_so(host, broker, person):
+    person(ALICE, run("train", "0"), command=SLEEP).line()
+    broker.say("fifo", "everyone", idle=1)
+    bob = person(BOB, run("other", "1"), command=SLEEP)
+    bob.line()
+    wait_until(lambda: is_preemptible(host))
+
+    broker.say("fifo", "everyone")
+
+    wait_until(lambda: Tracker(host).status().gpus[0].containers[0].idle_since is None)
+
+
+def test_a_look_that_hangs_keeps_nobody_from_the_broker_and_proves_nothing(host, broker, person):
+    # Whoever opens a pipe that nobody reads waits for ever, as in a driver that hangs.
+    gpu_id = find_gpus(host)[0].gpu_id
+    os.makedirs(host.path("/sys/class/kfd/kfd/proc/4000"))
+    os.mkfifo(host.path(f"/sys/class/kfd/kfd/proc/4000/vram_{gpu_id}"))
+    broker.say("fifo", "everyone", idle=1)
+    alice = person(ALICE, run("train", "0"), command=SLEEP)
+    alice.line()
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() > began + 3)
+
+    assert person(BOB, run("other", "1")).line() == "got (1,)"
+    assert Tracker(host).status().gpus[0].containers[0].idle_since is None
+
+
+def test_idleness_goes_on_where_a_broker_was_killed(host, broker, person):
+    broker.say("fifo", "everyone", idle=3600)
+    person(ALICE, run("train", "0"), command=SLEEP).line()
+    wait_until(lambda: Tracker(host).status().gpus[0].containers[0].idle_since is not None)
+    before = Tracker(host).status().gpus[0].containers[0].idle_since
+
+    broker.kill()
+    broker.start()
+    # It looks at once.
+    assert person(BOB, run("other", "1")).line() == "got (1,)"
+    wait_until(lambda: Tracker(host).status().gpus[1].containers[0].idle_since is not None)
+
+    assert abs(Tracker(host).status().gpus[0].containers[0].idle_since - before) < 0.1
+
+
+def wanted(number: int, count: int, among: int) -> Wanted:
+    return Wanted(number=number, count=count, among=among)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "free", "chosen"),
+    [
+        # One idle job is enough for one who waits, and the first is taken.
+        ([wanted(1, 1, 0b1111)], 0b0000, {"a": 1}),
+        # What is free, or about to be, needs nobody's end.
+        ([wanted(1, 1, 0b1111)], 0b1000, {}),
+        # Only what fits.
+        ([wanted(1, 1, 0b0010)], 0b0000, {"b": 1}),
+        # Two who wait do not get the same GPU.
+        ([wanted(1, 1, 0b1111), wanted(2, 1, 0b1111)], 0b0000, {"a": 1, "b": 2}),
+        ([wanted(1, 1, 0b1111), wanted(2, 1, 0b1111)], 0b1000, {"a": 2}),
+        # Nobody ends for one whom it does not serve, nor for those behind.
+        ([wanted(1, 4, 0b1111)], 0b0000, {}),
+        ([wanted(1, 4, 0b1111), wanted(2, 1, 0b0001)], 0b0000, {}),
+        ([wanted(1, 3, 0b1101), wanted(2, 1, 0b0010)], 0b0000, {"b": 2}),
+    ],
+)
+def test_as_few_end_as_serve_somebody_wholly(waiting, free, chosen):
+    assert choose(waiting, free, [Idler(job="a", gpus=0b0001), Idler(job="b", gpus=0b0010)]) == chosen
