@@ -188,13 +188,24 @@ def choices(session: nox.Session) -> None:
 @nox.session
 def engines(session: nox.Session) -> None:
     """Ask engines of three Debian releases about CDI and tracking; write a table. Example: nox -s engines -- -k 28"""
+    run_engines(session, "engines and not experimental")
+
+
+@nox.session
+def experimental(session: nox.Session) -> None:
+    """Ask the newest engines, of Debian experimental; write their columns. Example: nox -s experimental -- -k runc"""
+    run_engines(session, "experimental")
+
+
+def run_engines(session: nox.Session, which: str) -> None:
+    """Run tests of engines; those that were asked get new columns in the table."""
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed beside those engines.
     session.install("hatchling>=1.22", "pip", GRPC, *TEST_TOOLS)
     # A part of the engines makes a part of the table.
     page = {} if session.posargs else {"AMD_ENGINES_PAGE": "docs/reference/engines.md"}
     asking = ("tests-integration/cdi", "tests-integration/tracker")
-    run_pytest(session, *STOP_ENGINES, *asking, "-m", "engines", *session.posargs, env=page)
+    run_pytest(session, *STOP_ENGINES, *asking, "-m", which, *session.posargs, env=page)
 
 
 @nox.session

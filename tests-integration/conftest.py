@@ -69,4 +69,5 @@ def observed() -> Iterator[Callable[[str, str, str, str], None]]:
     yield answers.note
     page = os.environ.get("AMD_ENGINES_PAGE")
     if page:
+        answers.keep_others(page)
         answers.write_into(page)

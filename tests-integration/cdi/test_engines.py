@@ -1,4 +1,4 @@
-"""What container engines of three Debian releases make of our CDI specs; docs/reference/engines.md is its result."""
+"""What engines of three Debian releases and experimental make of our CDI specs; docs/reference/engines.md has it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support import cdi_engines, cdi_questions
 from support.box import Box, add_user, nodes_of
 from support.cdi_engines import put_image
 from support.cdi_questions import put_specs
-from support.debian_root import debian_root
+from support.debian_root import EXPERIMENTAL, debian_root, of
 from support.docker import IMAGE
 from support.installed import require_root
 from support.oci_archive import pack_oci
@@ -33,6 +33,9 @@ ENGINES = {
     "Podman 5.4, rootless": ("trixie", cdi_engines.RootlessPodmanInBox, ROOTLESS),
     "Podman 4.3, rootless": ("bookworm", cdi_engines.RootlessPodmanInBox, ROOTLESS),
     "containerd 2.1 (ctr)": ("forky", cdi_engines.ContainerdInBox, ROOTFUL),
+    "Docker, experimental": (EXPERIMENTAL, cdi_engines.DockerWithRunc, DOCKER),
+    "Podman, experimental": (EXPERIMENTAL, cdi_engines.PodmanInBox, ROOTFUL),
+    "Podman, experimental, rootless": (EXPERIMENTAL, cdi_engines.RootlessPodmanInBox, ROOTLESS),
 }
 GROUPS = "`--additional-gids` (CDI 0.7.0)"
 ANNOTATIONS = "`--annotations` (CDI 0.6.0)"
@@ -42,9 +45,11 @@ EXPECTED = {
     # They set the groups of a container's user after those of its devices.
     ("Docker 28", GROUPS): "read, groups lost",
     ("Docker 26", GROUPS): "read, groups lost",
+    ("Docker, experimental", GROUPS): "read, groups lost",
     # Docker asks CDI for --gpus from 29.3 on.
     ("Docker 28", "`--gpus all` through CDI"): "no",
     ("Docker 26", "`--gpus all` through CDI"): "no",
+    ("Docker, experimental", "`--gpus all` through CDI"): "no",
     # Its latest version of CDI is 0.5.0.
     ("Podman 4.3", ANNOTATIONS): "no",
     ("Podman 4.3", GROUPS): "no",
@@ -54,6 +59,7 @@ EXPECTED = {
     ("Podman 5.8, rootless", CLOSED_NODES): "refused-by-mode",
     ("Podman 5.4, rootless", CLOSED_NODES): "refused-by-mode",
     ("Podman 4.3, rootless", CLOSED_NODES): "refused-by-mode",
+    ("Podman, experimental, rootless", CLOSED_NODES): "refused-by-mode",
 }
 
 
@@ -65,7 +71,9 @@ def box(tmp_path_factory, generate, image_archive):
 
     def make(suite):
         directory = tmp_path_factory.mktemp(suite)
-        made = stack.enter_context(Box(str(debian_root(suite)), directory, nodes_of(generate())))
+        # Podman 6 knows no other cgroups.
+        newer = suite == EXPERIMENTAL
+        made = stack.enter_context(Box(str(debian_root(suite)), directory, nodes_of(generate()), cgroup2=newer))
         put_image(made, image_archive, pack_oci(image_archive, directory / "oci.tar", IMAGE))
         add_user(made)
         put_specs(made, generate)
@@ -95,7 +103,12 @@ def engine(box):
 
 
 @pytest.mark.parametrize(
-    ("name", "question"), [(name, question) for name, (_, _, asked) in ENGINES.items() for question in asked]
+    ("name", "question"),
+    [
+        pytest.param(name, question, marks=of(suite))
+        for name, (suite, _, asked) in ENGINES.items()
+        for question in asked
+    ],
 )
 def test_an_engine_answers_as_the_reference_says(engine, observed, name, question):
     _, _, questions = ENGINES[name]

@@ -11,6 +11,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +21,9 @@ from support.docker import EngineError
 USER = "u1"
 RENDER_GID = 110
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# In seconds; long enough for a machine that does much else, and shorter than the time limit of a test.
+PATIENCE = 300.0
 
 # What a machine's kernel has below /sys/fs/cgroup and in /dev, in the directory $root, which has a /sys already.
 KERNEL = r"""
@@ -95,6 +99,16 @@ exec chroot . /bin/sh -c 'umount -l /old; : >/run/box-is-up; exec </dev/null >/d
 )
 
 
+# $1: a cgroup that becomes the root of the box's own hierarchy. It has no controller that needs one of version 2, and
+# the device filter, which needs none.
+CGROUP2 = """
+set -e
+umount --recursive /sys/fs/cgroup
+mount -t cgroup2 cgroup /sys/fs/cgroup
+mkdir "/sys/fs/cgroup/$1"
+mount --bind "/sys/fs/cgroup/$1" /sys/fs/cgroup
+"""
+
 B = TypeVar("B", bound="Box")
 
 
@@ -110,17 +124,20 @@ class Box:
         shared: Iterable[str] = (),
         hardware: str = "",
         online: bool = False,
+        cgroup2: bool = False,
     ) -> None:
         """Prepare a box over `root` with device nodes of a CDI spec; directories in `shared` are seen in it too.
 
         `hardware` is a simulated host: what its /sys has, that of the box has too, so that it is the box's own.
-        With `online` it has the network of this machine.
+        With `online` it has the network of this machine. With `cgroup2` it has cgroups of version 2 alone, as newer
+        systems; those of this machine may be of both versions.
         """
         self._namespaces = ["--mount", "--pid", "--uts", "--ipc", *([] if online else ["--net"])]
         self.share = directory / "share"
         self._scratch = directory / "scratch"
         sys = f"{hardware}/sys" if hardware else ""
         self._words = [root, f"{self._scratch}", _node_lines(nodes), f"{self.share}", sys, *shared]
+        self._cgroup2 = cgroup2
         self._process: subprocess.Popen[bytes] | None = None
         self._started: list[subprocess.Popen[bytes]] = []
         self._pid = 0
@@ -128,6 +145,8 @@ class Box:
     def __enter__(self: B) -> B:
         try:
             self._boot()
+            if self._cgroup2:
+                self("sh", "-c", CGROUP2, "sh", self._cgroup)
             self.prepare()
         except BaseException:
             # A test whose time is over, too.
@@ -156,9 +175,10 @@ class Box:
             self._process.kill()
             for process in (*self._started, self._process):
                 process.wait()
+        remove_cgroups(self._cgroup)
 
     def __call__(
-        self, *words: str, user: str = "", check: bool = True, timeout: float = 120
+        self, *words: str, user: str = "", check: bool = True, timeout: float = PATIENCE
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in the box, as root or as `user`; EngineError if it fails and `check` is true."""
         ended = subprocess.run(
@@ -172,6 +192,10 @@ class Box:
         if check and ended.returncode:
             raise EngineError(f"{' '.join(words)}: {ended.stdout}{ended.stderr}")
         return ended
+
+    @property
+    def _cgroup(self) -> str:
+        return f"amd-box-{self._pid}"
 
     @property
     def pid(self) -> int:
@@ -191,8 +215,9 @@ class Box:
         )
 
     def wait_until(self, *words: str) -> None:
-        """Repeat a command until it succeeds; EngineError after a minute."""
-        for _ in range(300):
+        """Repeat a command until it succeeds; EngineError where it does not in `PATIENCE` seconds."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
             if self(*words, check=False).returncode == 0:
                 return
             time.sleep(0.2)
@@ -221,6 +246,18 @@ def add_user(box: Box) -> None:
     box("useradd", "--create-home", "--uid", "1100", "--groups", "gpu-users", USER)
     box("sh", "-c", f"for f in /etc/subuid /etc/subgid; do grep -q ^{USER}: $f || echo {USER}:200000:65536 >>$f; done")
     box("sh", "-c", f"mkdir -p /run/user/1100 && chown {USER}: /run/user/1100 && chmod 700 /run/user/1100")
+
+
+def remove_cgroups(name: str) -> None:
+    """Remove a tree of cgroups that were made in a box: they are the machine's, and busy until all processes ended."""
+    root = Path("/sys/fs/cgroup")
+    found = [path for pattern in (f"{name}/**/", f"*/{name}/**/") for path in root.glob(pattern)]
+    for path in sorted(found, reverse=True):
+        for _ in range(50):
+            with suppress(OSError):
+                path.rmdir()
+                break
+            time.sleep(0.1)
 
 
 def _as_user(user: str) -> list[str]:

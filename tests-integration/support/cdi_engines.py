@@ -99,6 +99,15 @@ class DockerInBox:
         return ended
 
 
+class DockerWithRunc(DockerInBox):
+    """Docker, where the version of its runc is of interest too."""
+
+    def version(self) -> str:
+        """Return the versions of the daemon and of runc."""
+        runc = self.box("runc", "--version").stdout.split()[2].partition("+")[0]
+        return f"{super().version()}, runc {runc}"
+
+
 class PodmanInBox:
     """Podman, as root or as a user without privileges."""
 
@@ -108,6 +117,8 @@ class PodmanInBox:
         settings = ("--cgroup-manager=cgroupfs", "--events-backend=file", "--storage-driver=vfs")
         self._words = ["podman", *settings, f"--runtime={runtime}"]
         box.write("/etc/containers/policy.json", json.dumps({"default": [{"type": "insecureAcceptAnything"}]}).encode())
+        # The cgroups of version 2 that a box has lack the controller.
+        box.write("/etc/containers/containers.conf", b"[containers]\npids_limit = 0\n")
         self._podman("import", "--quiet", "--change", 'CMD ["sh"]', IMAGE_ARCHIVE, IMAGE, check=True)
 
     def version(self) -> str:

@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
 from filelock import FileLock
 
 from support.debootstrap import LONGEST_INSTALLATION, bootstrap, without_time_limit
@@ -31,13 +32,18 @@ LOGGED_INTO = (
 OLDER_SUITES = ("bookworm",)
 # Programs that have containers made by an engine, or make them with none; Dev Containers' own runs on Node.
 TOOLS = ("docker-compose", "docker-buildx", "buildah", "nodejs")
+# Debian unstable, with what experimental has newer of these packages.
+EXPERIMENTAL = "experimental"
+# What starts containers without an OCI runtime.
+NEWEST = ("apptainer", "incus")
 # What a machine with rpms has: dnf itself, what it checks signatures with, and an engine.
 DNF = ("podman", "crun", "conmon", "netavark", "python3", "dnf", "rpm", "gpg")
 
 
 def debian_root(suite: str) -> Path:
     """Return a root file system of a release with container engines, made once: half a minute and 700 MB each."""
-    return make_root(suite, suite, *PACKAGES, *(() if suite in OLDER_SUITES else NEWER_PACKAGES))
+    newer = () if suite in OLDER_SUITES else NEWER_PACKAGES
+    return make_root(suite, suite, *PACKAGES, *newer, *(NEWEST if suite == EXPERIMENTAL else ()))
 
 
 def tools_root() -> Path:
@@ -45,9 +51,9 @@ def tools_root() -> Path:
     return make_root("tools-forky", "forky", *PACKAGES, *NEWER_PACKAGES, *TOOLS)
 
 
-def booted_root() -> Path:
-    """Return a root file system of Debian 13 that boots with systemd, with Podman and systemd-nspawn."""
-    return make_root("booted-trixie", "trixie", *BOOTED)
+def booted_root(suite: str = "trixie") -> Path:
+    """Return a root file system that boots with systemd, with Podman and systemd-nspawn."""
+    return make_root(f"booted-{suite}", suite, *BOOTED)
 
 
 def people_root(suite: str) -> Path:
@@ -60,6 +66,11 @@ def dnf_root() -> Path:
     return make_root("dnf-trixie", "trixie", *DNF)
 
 
+def of(suite: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a test in a release: what is in experimental changes from day to day, so it is apart."""
+    return [pytest.mark.experimental] if suite == EXPERIMENTAL else []
+
+
 @without_time_limit()
 def make_root(name: str, suite: str, *packages: str) -> Path:
     """Return a root file system of a release with these packages; `name` is its own among all that are kept."""
@@ -69,7 +80,9 @@ def make_root(name: str, suite: str, *packages: str) -> Path:
     with FileLock(root.with_suffix(".lock"), timeout=LONGEST_INSTALLATION):
         if not complete.exists() or complete.read_text().split() != [*packages]:
             subprocess.run(["rm", "-rf", "--one-file-system", root], check=True)
-            bootstrap(suite, root)
+            bootstrap("sid" if suite == EXPERIMENTAL else suite, root)
+            if suite == EXPERIMENTAL:
+                prefer_experimental(root)
             install_packages(root, *packages)
             complete.write_text("\n".join(packages))
     return root
@@ -80,6 +93,14 @@ def root_cache() -> Path:
     directory = Path(os.environ.get("AMD_ENGINE_ROOTS", "/var/cache/amd-container-toolkit-tests"))
     directory.mkdir(parents=True, exist_ok=True)
     return directory
+
+
+def prefer_experimental(root: Path) -> None:
+    """Let a root file system of unstable have what experimental has, which apt installs by itself in no case."""
+    apt = root / "etc/apt"
+    lines = (apt / "sources.list").read_text().replace(" sid ", f" {EXPERIMENTAL} ")
+    (apt / "sources.list.d/experimental.list").write_text(lines)
+    (apt / "preferences.d/experimental").write_text("Package: *\nPin: release a=experimental\nPin-Priority: 990\n")
 
 
 def install_packages(root: Path, *packages: str) -> None:

@@ -31,6 +31,16 @@ class EngineAnswers:
                 for row in rows[2:]:
                     self.note(engine, version, row[0], row[column])
 
+    def keep_others(self, page: str) -> None:
+        """Keep the columns of engines that were not asked, and the order that rows and columns have in a page."""
+        asked, answers = self._versions, self._answers
+        self._versions, self._answers = {}, {}
+        head, *_ = self._table_of(page).splitlines() or [""]
+        for cell in head.split("|")[2:-1]:
+            self.keep(page, cell.partition("<br>")[0].strip())
+        kept = {key: answer for key, answer in self._answers.items() if key[1] not in asked}
+        self._versions, self._answers = self._versions | asked, kept | answers
+
     def format(self) -> str:
         """Return the table, a row for each question."""
         head = [f"{engine}<br>{version}" for engine, version in self._versions.items()]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from support.box import USER, Box, add_user, nodes_of
+from support.box import USER, Box, add_user, nodes_of, remove_cgroups
 from support.busybox import build_rootfs
 from support.debs import install_toolkit
 
@@ -89,7 +87,7 @@ class SlurmBox(Box):
 
     def __exit__(self, *words: object) -> None:
         super().__exit__(*words)
-        _remove_cgroups(f"slurm_n{self.number}")
+        remove_cgroups(f"slurm_n{self.number}")
 
     def version(self) -> str:
         """Return the version of Slurm: 24.11."""
@@ -141,16 +139,6 @@ class SlurmBox(Box):
         spec["process"]["terminal"] = False
         spec["linux"] |= {"uidMappings": [mapping], "gidMappings": [mapping]} if mapping else {}
         (directory / "config.json").write_text(json.dumps(spec))
-
-
-def _remove_cgroups(name: str) -> None:
-    """Remove cgroups that Slurm made: they are the machine's, and are busy until the last process is gone."""
-    for path in sorted(Path("/sys/fs/cgroup").glob(f"*/{name}/**/"), reverse=True):
-        for _ in range(50):
-            with suppress(OSError):
-                path.rmdir()
-                break
-            time.sleep(0.1)
 
 
 def _node_line(gres_conf: str, number: int) -> str:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from support.box import PATIENCE
+
 CGROUPS = Path("/sys/fs/cgroup")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C"}
 # Units that would wait for devices and networks that are not there.
@@ -88,7 +90,7 @@ class System:
         answer = subprocess.run(
             ["sh", "-c", join, "sh", *enter, "env", "-i", *(f"{key}={value}" for key, value in ENVIRONMENT.items()),
              "DEBIAN_FRONTEND=noninteractive", "sh", "-c", f"cd /root\n{script}"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE,
             check=False,
         )  # fmt: skip
         assert not check or answer.returncode == 0, f"{script}\nended with {answer.returncode}:\n{answer.stdout}"
@@ -120,7 +122,7 @@ class System:
         return int(children.split()[0])
 
     def _wait_until_booted(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         state = ""
         while time.monotonic() < deadline:
             time.sleep(0.2)

@@ -44,3 +44,22 @@ def test_a_column_that_is_kept_stays_beside_one_that_is_written(tmp_path):
     answers.write_into(str(page))
 
     assert page.read_text() == WRITTEN
+
+
+def test_engines_that_were_not_asked_keep_their_columns_in_the_order_of_the_page(tmp_path):
+    page = tmp_path / "kernels.md"
+    page.write_text(PAGE)
+    answers = EngineAnswers("kernel")
+
+    answers.note("Debian 14", "Linux 7.2", "a container opens its gpu", "no")
+    answers.note("Debian 12", "Linux 6.2", "docker gives a gpu", "yes")
+    answers.keep_others(str(page))
+
+    assert (
+        answers.format()
+        == """\
+|  | Debian 12<br>Linux 6.2 | Debian 13<br>Linux 6.12 | Debian 14<br>Linux 7.2 |
+| --- | --- | --- | --- |
+| a container opens its gpu | - | - | no |
+| docker gives a gpu | yes | **no** | - |"""
+    )

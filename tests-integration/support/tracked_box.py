@@ -49,8 +49,10 @@ def keep_boxes(
 class TrackedBox(Box):
     """Use it as a context, as any box."""
 
-    def __init__(self, root: Path, directory: Path, host: Host, spec: bytes, debs: Path) -> None:
-        super().__init__(str(root), directory, nodes_of(spec), hardware=host.root)
+    def __init__(
+        self, root: Path, directory: Path, host: Host, spec: bytes, debs: Path, *, cgroup2: bool = False
+    ) -> None:
+        super().__init__(str(root), directory, nodes_of(spec), hardware=host.root, cgroup2=cgroup2)
         self._debs = debs
 
     def prepare(self) -> None:

@@ -184,7 +184,7 @@ def test_a_container_that_nobody_starts_again_keeps_nothing(tracked, podman, wai
 
     os.kill(int(podman("inspect", "--format={{.State.Pid}}", container).stdout), signal.SIGKILL)
 
-    assert job.wait(timeout=10) == 0
+    assert job.wait(timeout=60) == 0
 
 
 def wait_for(condition):

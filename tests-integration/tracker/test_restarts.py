@@ -161,7 +161,7 @@ def test_a_container_that_nobody_starts_again_keeps_nothing(service, options):
 
     service.kill(container)
 
-    assert job.wait(timeout=10) == 0
+    assert job.wait(timeout=60) == 0
 
 
 def test_a_service_that_is_removed_keeps_nothing(service):
@@ -170,7 +170,7 @@ def test_a_service_that_is_removed_keeps_nothing(service):
 
     service.docker("rm", "--force", container)
 
-    assert job.wait(timeout=10) == 0
+    assert job.wait(timeout=60) == 0
 
 
 def test_a_service_that_is_stopped_gives_its_gpu_back_after_a_moment(service):

@@ -1,4 +1,4 @@
-"""CDI devices of engines of three Debian releases are tracked, with the toolkit installed beside them from debs."""
+"""CDI devices of engines of three Debian releases and experimental are tracked, with the toolkit from debs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from functools import partial
 
 import pytest
 
-from support.cdi_engines import ContainerdInBox, DockerInBox, PodmanInBox
+from support.cdi_engines import ContainerdInBox, DockerInBox, DockerWithRunc, PodmanInBox
+from support.debian_root import EXPERIMENTAL, of
 from support.docker import EngineError
 from support.tracked_box import CLAIMS, REASON_ELSEWHERE, REFUSES
 
@@ -28,9 +29,12 @@ ENGINES = {
     "Podman 5.8 with runc": ("forky", PodmanWithRunc),
     "Podman 5.4 with runc": ("trixie", PodmanWithRunc),
     "Podman 4.3 with runc": ("bookworm", PodmanWithRunc),
+    "Docker, experimental": (EXPERIMENTAL, DockerWithRunc),
+    "Podman, experimental": (EXPERIMENTAL, PodmanInBox),
+    "Podman with runc, experimental": (EXPERIMENTAL, PodmanWithRunc),
 }
 # crun says that a hook failed, not what it said.
-WORDLESS = ("Podman 5.8", "Podman 5.4", "Podman 4.3")
+WORDLESS = ("Podman 5.8", "Podman 5.4", "Podman 4.3", "Podman, experimental")
 RACES = 10
 
 
@@ -93,7 +97,9 @@ def engine(request, engines):
     tracked.remove_all()
 
 
-on_every_engine = pytest.mark.parametrize("engine", ENGINES, indirect=True)
+on_every_engine = pytest.mark.parametrize(
+    "engine", [pytest.param(name, marks=of(suite)) for name, (suite, _) in ENGINES.items()], indirect=True
+)
 
 
 def devices(gpus):

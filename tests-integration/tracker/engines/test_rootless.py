@@ -8,6 +8,7 @@ import pytest
 
 from support.box import USER
 from support.cdi_engines import PodmanInBox, RootlessPodmanInBox
+from support.debian_root import EXPERIMENTAL, of
 from support.tracked_box import CLAIMS, REASON_ELSEWHERE, REFUSES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
@@ -17,6 +18,7 @@ ENGINES = {
     "Podman 5.8, rootless": "forky",
     "Podman 5.4, rootless": "trixie",
     "Podman 4.3, rootless": "bookworm",
+    "Podman, experimental, rootless": EXPERIMENTAL,
 }
 EXCLUSIVE = "GPUs [0] are exclusive, which only containers of root can reserve"
 
@@ -57,7 +59,7 @@ def machines(box):
     return find
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=[pytest.param(name, marks=of(suite)) for name, suite in ENGINES.items()])
 def machine(request, machines):
     """Return a machine with an enabled tracker; GPU 0 is exclusive, and none is in use."""
     found = machines(request.param)
