@@ -62,14 +62,20 @@ def make_node(debs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with ExitStack() as stack:
 
         def make(
-            suite: str, profile: str = "mi210-4", number: int = 1, hide: Callable[[Host], None] = leave_open
+            suite: str,
+            profile: str = "mi210-4",
+            number: int = 1,
+            hide: Callable[[Host], None] = leave_open,
+            *,
+            podman: bool = False,
         ) -> SlurmBox:
             directory = tmp_path_factory.mktemp(f"{suite}{number}")
             host = build_host(directory / "host", profile)
             gres = amd_ctk(host, "slurm", "gres", f"--node=n{number}").decode()
             spec = amd_ctk(host, "cdi", "generate", "--output=-")
             hide(host)
-            box = stack.enter_context(SlurmBox(slurm_root(suite), directory, host, spec, debs, number=number))
+            root = slurm_root(suite, podman=podman)
+            box = stack.enter_context(SlurmBox(root, directory, host, spec, debs, number=number))
             box.gres = gres
             return box
 

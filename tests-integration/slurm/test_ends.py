@@ -49,7 +49,7 @@ def start(node: SlurmBox, step: str, *, tasks: int = 1, user: str = "") -> None:
 
 
 def wait_for_the_end(node: SlurmBox) -> None:
-    """Wait until no job is left, and no container; EngineError after a minute."""
+    """Wait until no job is left, and no container; EngineError where that does not come."""
     node.wait_until("sh", "-c", '[ -z "$(squeue --noheader)" ]')
     node.wait_until("sh", "-c", "! pgrep --full '^(/bin/)?sleep 47'")
 

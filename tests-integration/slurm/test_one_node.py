@@ -95,11 +95,21 @@ def test_a_user_without_privileges_has_the_gpus_of_the_job(node: SlurmBox) -> No
 
 
 def test_two_jobs_at_once_have_different_gpus(node: SlurmBox) -> None:
+    # In the root of both containers.
+    both_run = node.share / "bundle/rootfs/both-run"
+    wait = "list-gpus; until [ -e /both-run ]; do sleep 0.1; done"
+
     def run(_: int) -> list[str]:
-        return gpus_in(node.srun("/bin/sh", "-c", "list-gpus; sleep 4", gpus=2).stdout)
+        return gpus_in(node.srun("/bin/sh", "-c", wait, gpus=2).stdout)
 
     with ThreadPoolExecutor() as pool:
-        first, second = pool.map(run, range(2))
+        given = pool.map(run, range(2))
+        try:
+            node.wait_until("sh", "-c", "[ $(squeue --noheader --states=running | wc -l) = 2 ]")
+        finally:
+            both_run.touch()
+        first, second = given
+    both_run.unlink()
 
     assert sorted([first, second]) == [["renderD128", "renderD129"], ["renderD130", "renderD131"]]
 
