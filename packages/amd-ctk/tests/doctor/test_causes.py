@@ -16,6 +16,7 @@ from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.run import DoctorError, check_names, run_checks
 from amd_ctk.settings_file import set_setting
 from amd_device_spec.cdi import CdiOptions
+from amd_gpu_tracker.node_access.nodes import RULE, RULE_FILE
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
 from amdgpu_discovery.value import Value
@@ -62,6 +63,11 @@ def missing_node(machine):
 
 def closed_nodes(machine):
     (machine.root / "dev/kfd").chmod(0o600)
+
+
+def rule_without_setting(machine):
+    # As a config.toml leaves it that was replaced by hand.
+    machine.write(RULE_FILE, RULE)
 
 
 def user_namespace(machine):
@@ -195,6 +201,7 @@ FAULTS = {
     "gpu-state": broken_gpu,
     "nodes": missing_node,
     "node-access": closed_nodes,
+    "gpu-access": rule_without_setting,
     "user-namespace": user_namespace,
     "cdi": stale_cdi,
     "cdi-names": two_cdi_specs,

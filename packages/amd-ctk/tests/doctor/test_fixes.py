@@ -25,6 +25,8 @@ import pytest
 from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_ctk.doctor.facts.gpus import NodeProblem
 from amd_ctk.doctor.run import CHECKS
+from amd_gpu_tracker.node_access.acl import set_users
+from amd_gpu_tracker.node_access.nodes import RULE_FILE
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.gpu import PciAddress, UnnumberedGpu
 from amdgpu_discovery.simulate import build_host, load_profile
@@ -121,6 +123,13 @@ def both(*steps):
             step(machine)
 
     return do
+
+
+def only_holders(machine):
+    """Let only those open GPUs who have reserved them."""
+    machine.write("/run/systemd/system/.keep", "")
+    for words in ("gpu-tracker enable", "users allow daemon", "config set gpu-access reserved"):
+        run_amd_ctk(machine, *words.split())
 
 
 def docker_says(**changes):
@@ -325,6 +334,16 @@ ROWS = [
             lambda facts: gpus(nodes=(*facts.gpus.nodes[:-1], facts.gpus.nodes[-1].replace(gid=44)))(facts),
         ),
     ),
+    Row("gpu-access", HOSTS["gpu-access"], becomes=""),
+    *[
+        Row("gpu-access", both(only_holders, spoil))
+        for spoil in (
+            lambda machine: machine.remove(RULE_FILE),
+            lambda machine: (machine.root / "dev/kfd").chmod(0o666),
+            lambda machine: set_users(machine.host.path("/dev/kfd"), [1001]),
+            lambda machine: run_amd_ctk(machine, "config", "set", "device-mode", "host"),
+        )
+    ],
     Row(
         "apu-memory",
         OF_HOSTS["small_apu"],

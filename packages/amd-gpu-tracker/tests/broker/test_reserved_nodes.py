@@ -70,6 +70,31 @@ def test_who_has_a_gpu_opens_it_and_nobody_else_does(host, person):
     wait_until(lambda: who_opens(host, 0) == ([], []))
 
 
+def test_what_a_process_has_open_it_can_use_also_after_the_end(host, person):
+    alice = person(ALICE, run("train", "0"))
+    alice.line()
+    ended, end = os.pipe()
+    opening, has_opened = os.pipe()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            become(ALICE)
+            opened = os.open(host.path(locate_gpus(host)[0].render_path), os.O_RDWR)
+            os.write(has_opened, b"x")
+            os.read(ended, 1)
+            code = 0 if os.read(opened, 1) == b"\0" else 2
+        finally:
+            os._exit(code)
+
+    os.read(opening, 1)
+    alice.end()
+    wait_until(lambda: who_opens(host, 0) == ([], []))
+    os.write(end, b"x")
+
+    assert os.waitpid(pid, 0)[1] == 0
+
+
 def test_kfd_stays_open_as_long_as_a_user_has_any_gpu(host, person):
     first, second = person(ALICE, run("a", "0")), person(ALICE, run("b", "1"))
     first.line(), second.line()

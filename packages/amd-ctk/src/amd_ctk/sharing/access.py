@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
 from amd_device_spec.settings import ACCESS, RESERVED, read_settings
+from amd_gpu_tracker.broker.opened import find_users, follow_leases
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.node_access.nodes import close_nodes, find_devices, give_back
+from amd_gpu_tracker.life.lease_scan import scan_leases
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.node_access.acl import read_users
+from amd_gpu_tracker.node_access.nodes import RULE_FILE, close_nodes, find_devices, find_open, give_back, is_closed
 from amd_gpu_tracker.node_access.scope import find_obstacle
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.drm import DRM_CLASS
 from amdgpu_discovery.errors import ToolkitError
@@ -17,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.host import Host
 
 NOTHING_CHANGED = "everybody in the nodes' group may go on opening every GPU"
@@ -43,10 +50,13 @@ def set_access(host: Host, value: str) -> bool:
     _require_possible(host)
     close_nodes(host)
     try:
-        return set_setting(host, ACCESS, value)
+        changed = set_setting(host, ACCESS, value)
     except BaseException:
         give_back(host)
         raise
+    # Jobs that run go on.
+    follow_leases(host, _living(host))
+    return changed
 
 
 def turn_off(host: Host) -> bool:
@@ -58,6 +68,24 @@ def apply_access(host: Host) -> None:
     """Set up the nodes as the setting says, after the tracker was enabled or disabled; AccessRefused."""
     if read_settings(host).gpu_access == RESERVED and Tracker(host).is_enabled():
         set_access(host, RESERVED)
+
+
+def find_access_problem(host: Host, *, is_reserved: bool) -> str:
+    """Return how the nodes are not as the setting says, "" where they are; only root can read who may open them."""
+    if not is_reserved:
+        return f"{RULE_FILE} closes the nodes, and {ACCESS} is not {RESERVED}" if is_closed(host) else ""
+    if problem := find_open(host):
+        return f"{ACCESS} is {RESERVED}, and {problem}"
+    for path, uids in find_users(host, _living(host)).items():
+        with suppress(FileNotFoundError):
+            if read_users(host.path(path)) != uids:
+                return f"{ACCESS} is {RESERVED}, and the list of {path} names others than those who have reserved it"
+    return ""
+
+
+def _living(host: Host) -> tuple[Lease, ...]:
+    state = State(host)
+    return scan_leases(state, Processes(), state.lease_paths()).living
 
 
 def _require_possible(host: Host) -> None:

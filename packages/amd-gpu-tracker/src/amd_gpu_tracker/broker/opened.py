@@ -52,18 +52,27 @@ class Opened:
 
     def follow(self, leases: Iterable[Lease]) -> None:
         """Let everybody open what they have reserved, and nothing else."""
-        if not self.is_reserved:
-            return
-        gpus = locate_gpus(self._host)
-        users: dict[str, set[int]] = {path: set() for path in _nodes_of(gpus)}
-        for lease in leases:
-            if (owner := owner_of(lease)) and BY_API in lease.ways:
-                for path in _nodes_of(gpu for gpu in gpus if gpu.key in lease.gpus):
-                    users[path].add(owner)
-        for path, uids in users.items():
-            # What keeps this from being done, doctor finds.
-            with suppress(OSError):
-                set_users(self._host.path(path), uids)
+        if self.is_reserved:
+            follow_leases(self._host, leases)
+
+
+def follow_leases(host: Host, leases: Iterable[Lease]) -> None:
+    """Let everybody open what they have by these leases, and nothing else."""
+    for path, uids in find_users(host, leases).items():
+        # What keeps this from being done, doctor finds.
+        with suppress(OSError):
+            set_users(host.path(path), uids)
+
+
+def find_users(host: Host, leases: Iterable[Lease]) -> dict[str, set[int]]:
+    """Return who may open each node of the GPUs that can be reserved, by these leases."""
+    gpus = locate_gpus(host)
+    users: dict[str, set[int]] = {path: set() for path in _nodes_of(gpus)}
+    for lease in leases:
+        if (owner := owner_of(lease)) and BY_API in lease.ways:
+            for path in _nodes_of(gpu for gpu in gpus if gpu.key in lease.gpus):
+                users[path].add(owner)
+    return users
 
 
 def _nodes_of(gpus: Iterable[GpuLocation]) -> list[str]:

@@ -9,7 +9,7 @@ from amd_gpu_tracker.node_access.acl import set_users
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import amdgpu_pci_addresses, read_drm_devices
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import make_directories, remove_file, replace_file
+from amdgpu_discovery.files import PERMISSIONS, make_directories, remove_file, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ RULE = """\
 # 'amd-ctk config unset gpu-access' undoes.
 #
 # Read after 70-uaccess.rules, which wants to give nodes to whoever sits at the machine, and before 73-seat-late.rules,
-# which does so.
+# which does so for every device that ever had the tag. So what is run here is final; logind goes by the tags of now.
 
 ACTION=="remove", GOTO="amd_gpu_access_end"
 SUBSYSTEM=="kfd", GOTO="amd_gpu_access"
@@ -36,7 +36,7 @@ KERNELS=="amdgpu_xcp*", GOTO="amd_gpu_access"
 GOTO="amd_gpu_access_end"
 
 LABEL="amd_gpu_access"
-OWNER:="root", GROUP:="root", MODE:="0660", TAG-="uaccess", TAG-="xaccess-render"
+OWNER:="root", GROUP:="root", MODE:="0660", TAG-="uaccess", TAG-="xaccess-render", RUN:="/bin/true"
 
 LABEL="amd_gpu_access_end"
 """
@@ -61,6 +61,17 @@ def find_nodes(host: Host) -> dict[str, str]:
         kinds.update({f"/dev/dri/renderD{device.render_minor}": "render"} if device.render_minor is not None else {})
         kinds.update({f"/dev/dri/card{device.card_minor}": "card"} if device.card_minor is not None else {})
     return {path: kind for path, kind in kinds.items() if host.stat(path)}
+
+
+def find_open(host: Host) -> str:
+    """Return what is not as `close_nodes` left it: the rule, or the owner, group or mode of a node; "" for nothing."""
+    if not is_closed(host) or host.read(RULE_FILE) != RULE.encode():
+        return f"{RULE_FILE} is missing or was changed"
+    for node in find_nodes(host):
+        status = host.stat(node)
+        if status and (status.st_uid, status.st_gid, status.st_mode & PERMISSIONS) != (0, 0, CLOSED_MODE):
+            return f"{node} has mode {status.st_mode & PERMISSIONS:04o} and is of group {status.st_gid}"
+    return ""
 
 
 def is_closed(host: Host) -> bool:

@@ -113,7 +113,7 @@ def check_partitions(facts: Facts) -> Finding | None:
 def check_node_access(facts: Facts) -> Finding | None:
     """May the group of the nodes open them?"""
     nodes = facts.gpus.compute_nodes
-    if not nodes:
+    if not nodes or facts.toolkit.is_access_reserved:
         return None
     closed = [node for node in nodes if node.mode & GROUP != GROUP and node.mode & EVERYBODY != EVERYBODY]
     if closed:
@@ -122,6 +122,24 @@ def check_node_access(facts: Facts) -> Finding | None:
     if len(groups) > 1:
         return bad(f"the nodes belong to several groups: {', '.join(map(str, sorted(groups)))}", fix=TRIGGER)
     return ok("the nodes are open to " + (f"group {groups.pop()}" if groups else "everybody"))
+
+
+@check(
+    "gpu-access",
+    why="with gpu-access = reserved the nodes are root's, and a list of each names those who have reserved the GPU",
+    see="explanation/access.md#gpus-that-only-their-holder-opens",
+)
+def check_gpu_access(facts: Facts) -> Finding | None:
+    """Can those open GPUs who may?"""
+    toolkit = facts.toolkit
+    if toolkit.access_problem:
+        verb = "set gpu-access reserved" if toolkit.is_access_reserved else "unset gpu-access"
+        return bad(toolkit.access_problem, fix=f"sudo amd-ctk config {verb}")
+    if not toolkit.is_access_reserved or not facts.gpus.gpus:
+        return None
+    if toolkit.device_mode == "host":
+        return bad("only root may open GPUs in containers", fix="sudo amd-ctk config unset device-mode")
+    return ok("only who has reserved a GPU may open it; rootless engines need single nodes in place of /dev/dri")
 
 
 @check(

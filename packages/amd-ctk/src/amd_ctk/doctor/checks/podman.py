@@ -59,7 +59,7 @@ def check_podman_file(facts: Facts) -> Finding | None:
 def check_podman_nodes(facts: Facts) -> Finding | None:
     """May containers of rootless Podman open the nodes?"""
     user, nodes = facts.podman.user, facts.gpus.compute_nodes
-    if user is None or not nodes:
+    if user is None or not nodes or facts.toolkit.is_access_reserved:
         return None
     closed = [node for node in nodes if node.mode & EVERYBODY != EVERYBODY]
     # That nobody but root may open them is what node-access says.

@@ -10,7 +10,8 @@ from typing import Any
 from amd_ctk.cdi.specs import find_groups
 from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, NoRuntimeProgram, find_runtime_program
 from amd_ctk.settings_file import is_compiled, read_settings_file
-from amd_device_spec.settings import CONFIG_FILE, check_settings
+from amd_ctk.sharing.access import find_access_problem
+from amd_device_spec.settings import CONFIG_FILE, RESERVED, check_settings
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.lease_scan import scan_leases
@@ -19,6 +20,7 @@ from amd_gpu_tracker.life.status import ContainerUse, read_status
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.show.listing import cut_id
+from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -38,6 +40,9 @@ class ToolkitFacts(Value):
     group_problems: tuple[str, ...] = ()
     visible_devices_env: str = "always"
     device_mode: str = "open"
+    # Whether only those who have reserved a GPU may open its nodes, and how the nodes are not as that says.
+    is_access_reserved: bool = False
+    access_problem: str = ""
     # Why the tracker's state does not serve.
     tracker_problem: str = ""
     # Whether that is a state which a later version of the toolkit wrote.
@@ -68,6 +73,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         group_problems=() if problem else _find_group_problems(host),
         visible_devices_env=str(chosen.get("visible-devices-env", "always")),
         device_mode=str(chosen.get("device-mode", "open")),
+        **_read_access(host, is_reserved=chosen.get("gpu-access") == RESERVED),
         **_read_tracker(host),
         runtime_program=_find_runtime(),
         broken_low_level=configured if configured and not _find(configured) else "",
@@ -86,6 +92,17 @@ def _read_settings(host: Host) -> tuple[dict[str, object], str]:
     except ToolkitError as error:
         return {}, error.message
     return chosen, ""
+
+
+def _read_access(host: Host, *, is_reserved: bool) -> dict[str, Any]:
+    """Return the facts about who may open nodes by name; while the tracker is disabled everybody may."""
+    try:
+        is_reserved = is_reserved and Tracker(host).is_enabled()
+        problem = find_access_problem(host, is_reserved=is_reserved)
+    except (ToolkitError, OSError):
+        # Other checks say what is wrong with the tracker and the GPUs.
+        problem = ""
+    return {"is_access_reserved": is_reserved, "access_problem": problem}
 
 
 def _find_group_problems(host: Host) -> tuple[str, ...]:

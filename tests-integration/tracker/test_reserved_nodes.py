@@ -1,0 +1,189 @@
+"""GPUs that only their holders open: real users, systemd, logind and rootless Podman of two Debian releases."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from support.gpu_server import GpuServer
+from support.installed import require_root
+
+pytestmark = [pytest.mark.e2e, pytest.mark.engines]
+
+# GPU 0 and GPU 1 of this profile.
+OWN, OTHER = "/dev/dri/renderD130", "/dev/dri/renderD131"
+OPEN = f"try-open /dev/kfd {OWN} {OTHER}"
+NOTHING = "kfd EACCES\nrenderD130 EACCES\nrenderD131 EACCES\n"
+FIRST = "kfd allowed\nrenderD130 allowed\nrenderD131 EACCES\n"
+EVERYTHING = "kfd allowed\nrenderD130 allowed\nrenderD131 allowed\n"
+RULE = "/etc/udev/rules.d/72-amd-gpu-access.rules"
+SECONDS = 90
+
+
+@pytest.fixture(scope="module", params=["bookworm", "trixie"])
+def running(request, tmp_path_factory):
+    require_root()
+    server = GpuServer(tmp_path_factory.mktemp(request.param), request.param)
+    try:
+        server.run("amd-ctk gpu-tracker enable; amd-ctk gpu-tracker all exclusive")
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def server(running):
+    """Return the server with closed nodes, and without any job at the end."""
+    running.run("amd-ctk users allow everyone; amd-ctk config set gpu-access reserved")
+    yield running
+    running.run("for user in alice bob; do pkill -KILL -U $user; done", check=False)
+    wait_until(lambda: running.run("amd-ctk queue list") == "No job waits for GPUs\n")
+    running.run("amd-ctk users deny --all")
+
+
+def wait_until(condition):
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def hold(server, user, gpu, name):
+    """Let a user's job have a GPU until it is killed."""
+    server.as_user(user, f"amd-ctk run --gpus={gpu} --name={name} -- sleep 600 >/dev/null 2>&1 &")
+    wait_until(lambda: name in server.run("amd-ctk queue list"))
+
+
+def test_the_holder_opens_its_gpu_and_nobody_else_does(server):
+    assert server.as_user("alice", OPEN) == NOTHING
+
+    assert server.as_user("alice", f"amd-ctk run --gpus=0 -- {OPEN}") == f"GPU 0\n{FIRST}"
+
+    hold(server, "alice", 0, "train")
+    assert server.as_user("bob", OPEN) == NOTHING
+    # Outside of its scope, too, a user opens what it has reserved.
+    assert server.as_user("alice", OPEN) == FIRST
+
+
+def test_what_a_job_leaves_in_the_background_opens_nothing_after_its_end(server):
+    left = f"until [ -e /tmp/ended ]; do sleep 0.1; done; {OPEN} >/tmp/later"
+
+    server.as_user("alice", f"amd-ctk run --gpus=0 --name=left -- sh -c '({left}) </dev/null >/dev/null 2>&1 &'")
+
+    wait_until(lambda: server.as_user("alice", OPEN) == NOTHING)
+    server.run("touch /tmp/ended")
+    wait_until(lambda: server.run("cat /tmp/later", check=False) == NOTHING)
+    server.run("rm /tmp/ended /tmp/later")
+
+
+def test_who_waited_opens_the_gpu_when_the_one_before_has_ended(server):
+    hold(server, "alice", 0, "train")
+    server.as_user("bob", f"amd-ctk run --gpus=0 --wait --name=eval -- {OPEN} >/tmp/bob 2>&1 &")
+    wait_until(lambda: "waiting for 1 GPU" in server.run("cat /tmp/bob", check=False))
+
+    server.run("pkill -U alice -x sleep")
+
+    wait_until(lambda: server.run("cat /tmp/bob").endswith(FIRST))
+    server.run("rm /tmp/bob")
+
+
+def test_the_scope_closes_other_gpus_and_nothing_else(server):
+    # Numbers alone decide in the device filter, whatever lists say.
+    server.run(f"mknod -m 666 /tmp/own c 226 130; mknod -m 666 /tmp/other c 226 131; {OPEN}")
+    nodes = "/tmp/own /tmp/other /dev/fuse /dev/null /dev/full"
+
+    said = server.as_user(
+        "alice", f"amd-ctk run --gpus=0 --name=train -- sh -c 'try-open {nodes}; cat /proc/self/cgroup'"
+    )
+
+    *opened, cgroup = [line for line in said.splitlines() if not line[0].isdigit() or line.startswith("0::")]
+    assert opened[1:] == ["own allowed", "other EPERM", *opened[3:4], "null opens", "full opens"]
+    assert opened[3] != "fuse EPERM"
+    assert cgroup.startswith("0::/user.slice/user-1000.slice/amd-gpu-1000-train-")
+    server.run("rm /tmp/own /tmp/other")
+    wait_until(lambda: server.run("systemctl list-units --all --plain --no-legend 'amd-gpu-*.scope'") == "")
+
+
+def test_a_job_keeps_its_terminal_and_its_exit_code(server):
+    job = 'amd-ctk run --gpus=0 -- sh -c "ps -o tty=,pgid=,tpgid= -p \\$\\$; exit 7"'
+
+    said = server.as_user("alice", f"script --quiet --return --command '{job}' /dev/null; echo $?")
+
+    assert said.splitlines()[0] == "GPU 0"
+    terminal, group, foreground = said.splitlines()[1].split()
+    assert (terminal.startswith("pts/"), group == foreground) == (True, True)
+    assert said.splitlines()[2] == "7"
+
+
+def test_a_job_ends_with_its_session_where_logind_kills_what_is_left(server):
+    server.write("/etc/systemd/logind.conf.d/kill.conf", "[Login]\nKillUserProcesses=yes\n")
+    server.run("systemctl restart systemd-logind")
+    log_in_and_leave_a_job(server)
+
+    wait_until(lambda: "train" not in server.run("amd-ctk queue list"))
+
+    assert server.as_user("alice", OPEN) == NOTHING
+    server.run("rm /etc/systemd/logind.conf.d/kill.conf; systemctl restart systemd-logind")
+
+
+def test_a_job_outlives_its_session_where_logind_lets_it(server):
+    log_in_and_leave_a_job(server)
+
+    assert "train" in server.run("amd-ctk queue list")
+    assert server.as_user("alice", OPEN) == FIRST
+    # A user who is not there any more has no such directory; the job goes on without it.
+    is_there = "test -d /run/user/1000 && echo there || echo gone"
+    wait_until(lambda: server.run(is_there) == "gone\n")
+    assert "train" in server.run("amd-ctk queue list")
+
+
+def log_in_and_leave_a_job(server):
+    """Let alice log in, start a job in the background, and log out."""
+    job = "setsid amd-ctk run --gpus=0 --name=train -- sleep 600 >/tmp/alice 2>&1 &\n"
+    server.log_in(
+        "alice", f"{job}until grep -q GPU /tmp/alice; do sleep 0.1; done; loginctl --no-legend >/tmp/sessions\n"
+    )
+    wait_until(lambda: server.run("systemctl is-active login-alice.service", check=False) == "inactive\n")
+    assert "alice" in server.run("cat /tmp/sessions")
+    wait_until(lambda: "alice" not in server.run("loginctl --no-legend list-sessions"))
+    server.run("rm -f /tmp/alice /tmp/sessions")
+
+
+def test_udev_reads_the_rule_and_logind_is_given_no_node(server):
+    looked_at = "SYSTEMD_DEVICE_VERIFY_SYSFS=0 udevadm test --action=add /sys/class/drm/"
+
+    said = server.run(f"{looked_at}renderD130 2>&1")
+
+    assert "72-amd-gpu-access.rules:16 GROUP 0" in said
+    assert "72-amd-gpu-access.rules:16 MODE 0660" in said
+    assert "73-seat-late.rules:16 RUN" not in said
+    assert next(line for line in said.splitlines() if "CURRENT_TAGS=" in line).strip() == "CURRENT_TAGS=:seat:"
+    assert "72-amd-gpu-access.rules" not in server.run(f"{looked_at}card0 2>&1").partition("GROUP")[2]
+
+
+@pytest.mark.parametrize(
+    "give_back", ["amd-ctk config unset gpu-access", "amd-ctk users deny --all", "amd-ctk gpu-tracker disable"]
+)
+def test_the_nodes_go_back_to_their_group_while_a_job_runs(server, give_back):
+    hold(server, "alice", 0, "train")
+
+    server.run(give_back)
+
+    assert server.run(f"stat --format='%U:%G %a' /dev/kfd {OWN} /dev/dri/card1") == (
+        "root:render 660\nroot:render 660\nroot:video 660\n"
+    )
+    assert server.as_user("bob", OPEN) == EVERYTHING
+    server.run("pgrep -U alice -x sleep; pkill -U alice -x sleep; amd-ctk gpu-tracker enable")
+
+
+def test_the_packages_give_the_nodes_back_when_they_are_removed(server):
+    hold(server, "alice", 0, "train")
+
+    server.run("dpkg --remove $(dpkg-query --show --showformat='${Package}\\n' 'amd*')")
+
+    assert server.run(f"ls {RULE}", check=False).startswith("ls: cannot access")
+    assert server.as_user("bob", OPEN) == EVERYTHING
+    server.run("pgrep -U alice -x sleep; pkill -U alice -x sleep")
+    server.install()
+    server.run("amd-ctk gpu-tracker enable")
