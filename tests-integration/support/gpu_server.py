@@ -22,7 +22,10 @@ mount -t overlay sys -o ro,lowerdir=/run/shared/host/sys:/sys /sys
 mount --bind /run/cgroups /sys/fs/cgroup
 # That of a machine is open; this one is a temporary directory's.
 chmod 755 /sys/fs/cgroup
-mkdir -p /dev/dri /dev/net
+# Users may mount /proc and /sys for their containers only where they see a whole one.
+mkdir -p /run/whole/proc /run/whole/sys /dev/dri /dev/net
+mount -t proc proc /run/whole/proc
+mount -t sysfs -o ro sysfs /run/whole/sys
 mknod -m 666 /dev/fuse c 10 229
 mknod -m 666 /dev/net/tun c 10 200
 """

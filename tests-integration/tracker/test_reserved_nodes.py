@@ -37,7 +37,7 @@ def server(running):
     """Return the server with closed nodes, and without any job at the end."""
     running.run("amd-ctk users allow everyone; amd-ctk config set gpu-access reserved")
     yield running
-    running.run("for user in alice bob; do pkill -KILL -U $user; done", check=False)
+    running.run("for user in alice bob; do loginctl disable-linger $user; pkill -KILL -U $user; done", check=False)
     wait_until(lambda: running.run("amd-ctk queue list") == "No job waits for GPUs\n")
     running.run("amd-ctk users deny --all")
 
@@ -116,6 +116,44 @@ def test_a_job_keeps_its_terminal_and_its_exit_code(server):
     assert said.splitlines()[2] == "7"
 
 
+def let_linger(server):
+    """Let the services of alice run without a session."""
+    server.run("loginctl enable-linger alice")
+    wait_until(lambda: server.run("systemctl is-active user@1000.service", check=False) == "active\n")
+
+
+def test_rootless_podman_sees_the_gpu_of_its_job(server, image_archive):
+    let_linger(server)
+    server.put_image(image_archive, "alice")
+    # The node is there with the number and the list of the host's.
+    inside = "cat /dev/dri/renderD130; ls /dev/dri"
+    podman = "podman run --rm --network=none --device=/dev/kfd"
+
+    own = server.as_user(
+        "alice", f"amd-ctk run --gpus=0 -- {podman} --device={OWN} busybox:local sh -c '{inside}' 2>&1", check=False
+    )
+    other = server.as_user(
+        "alice", f"amd-ctk run --gpus=0 -- {podman} --device={OTHER} busybox:local cat {OTHER} 2>&1", check=False
+    )
+
+    assert sorted(own.splitlines()[-2:]) == [f"cat: can't open '{OWN}': No such device or address", "renderD130"]
+    assert other.splitlines()[-1] == f"cat: can't open '{OTHER}': Permission denied"
+
+
+def test_rootless_podman_works_in_a_unit_whose_devices_are_limited(server, image_archive):
+    let_linger(server)
+    server.put_image(image_archive, "alice")
+    as_alice = "env HOME=/home/alice XDG_RUNTIME_DIR=/run/user/1000 setpriv --reuid=alice --regid=alice --init-groups"
+    podman = "podman run --rm --network=none --device=/dev/fuse busybox:local echo ran"
+
+    script = f"{podman}; try-open /dev/fuse /dev/net/tun"
+
+    said = server.run(f"cd /home/alice; amd-ctk run --gpus=0 --unit -- {as_alice} sh -c '{script}' 2>&1")
+
+    assert said.splitlines()[-4:-2] == ["GPU 0", "ran"]
+    assert "EPERM" not in said
+
+
 def test_a_job_ends_with_its_session_where_logind_kills_what_is_left(server):
     server.write("/etc/systemd/logind.conf.d/kill.conf", "[Login]\nKillUserProcesses=yes\n")
     server.run("systemctl restart systemd-logind")
@@ -127,14 +165,17 @@ def test_a_job_ends_with_its_session_where_logind_kills_what_is_left(server):
     server.run("rm /etc/systemd/logind.conf.d/kill.conf; systemctl restart systemd-logind")
 
 
-def test_a_job_outlives_its_session_where_logind_lets_it(server):
+@pytest.mark.parametrize("lingers", [True, False], ids=["lingering", "not-lingering"])
+def test_a_job_outlives_its_session_where_logind_lets_it(server, lingers):
+    if lingers:
+        let_linger(server)
     log_in_and_leave_a_job(server)
 
     assert "train" in server.run("amd-ctk queue list")
     assert server.as_user("alice", OPEN) == FIRST
     # A user who is not there any more has no such directory; the job goes on without it.
     is_there = "test -d /run/user/1000 && echo there || echo gone"
-    wait_until(lambda: server.run(is_there) == "gone\n")
+    wait_until(lambda: server.run(is_there) == ("there\n" if lingers else "gone\n"))
     assert "train" in server.run("amd-ctk queue list")
 
 
@@ -146,8 +187,14 @@ def log_in_and_leave_a_job(server):
     )
     wait_until(lambda: server.run("systemctl is-active login-alice.service", check=False) == "inactive\n")
     assert "alice" in server.run("cat /tmp/sessions")
-    wait_until(lambda: "alice" not in server.run("loginctl --no-legend list-sessions"))
+    wait_until(lambda: not sessions_of(server, "alice"))
     server.run("rm -f /tmp/alice /tmp/sessions")
+
+
+def sessions_of(server, user):
+    """Return the sessions of a user; that of the services of one who lingers is none in which anybody is logged in."""
+    lines = server.run("loginctl --no-legend list-sessions").splitlines()
+    return [line for line in lines if user in line and "manager" not in line]
 
 
 def test_udev_reads_the_rule_and_logind_is_given_no_node(server):
