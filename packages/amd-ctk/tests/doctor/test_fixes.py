@@ -25,6 +25,9 @@ import pytest
 from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_ctk.doctor.facts.gpus import NodeProblem
 from amd_ctk.doctor.run import CHECKS
+from amd_ctk.sharing.service import SOCKET_UNIT
+from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.broker.protocol import SOCKET
 from amd_gpu_tracker.node_access.acl import set_users
 from amd_gpu_tracker.node_access.nodes import RULE_FILE
 from amdgpu_discovery.discover import find_gpus
@@ -154,6 +157,22 @@ def as_user(**changes):
 
 def amd_runtime(machine):
     return machine.add_program("amd-container-runtime", "exit 0")
+
+
+USERS = 'users = ["alice=40001"]\n'
+
+
+def systemd(machine):
+    (machine.root / "run/systemd/system").mkdir(parents=True)
+
+
+def listen(machine):
+    machine.write(SOCKET, "")
+
+
+def require_reservation(machine):
+    Tracker(machine.host).enable()
+    Tracker(machine.host).require_reservation(required=True)
 
 
 def podman_without_cgroups(lines=""):
@@ -497,6 +516,10 @@ ROWS = [
             machine, "change", toolkit(secure_path=("/usr/local/bin",), program_directory="/usr/local/bin")
         ),
     ),
+    Row("sharing", both(write(CONFIG, USERS), systemd)),
+    Row("sharing", write(CONFIG, USERS), listen, why="without systemd, somebody has to keep the service running"),
+    Row("sharing", both(write(CONFIG, 'idle = "60m"\n'), systemd), becomes=""),
+    Row("sharing", require_reservation, both(write(CONFIG, USERS), listen), why=RIGHTS),
     Row("tracker", HOSTS["tracker"]),
     Row(
         "tracker",
@@ -588,6 +611,13 @@ ROWS = [
 ]
 
 
+def systemctl(machine, *words):
+    if words == ("enable", "--now", SOCKET_UNIT):
+        listen(machine)
+    else:
+        restart_docker(machine, *words)
+
+
 def restart_docker(machine, *words):
     file = machine.root / (ROOTLESS_DAEMON_JSON if "--user" in words else DAEMON_JSON).lstrip("/")
     configured = json.loads(file.read_text()) if file.exists() else {}
@@ -620,7 +650,7 @@ EFFECTS = {
     "mv": move,
     "rm": lambda machine, path: os.unlink(machine.host.path(path)),
     "setsebool": lambda machine, *_: machine.write("/sys/fs/selinux/booleans/container_use_devices", "1 1"),
-    "systemctl": restart_docker,
+    "systemctl": systemctl,
     "udevadm": rebuild,
 }
 

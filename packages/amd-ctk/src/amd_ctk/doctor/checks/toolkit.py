@@ -5,6 +5,7 @@ from __future__ import annotations
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.containers import StaleContainer
+from amd_ctk.sharing.service import BY_HAND, SOCKET_UNIT
 
 # A part of the path of a bundle, and the engine that makes such paths.
 RESTARTS = {
@@ -75,6 +76,25 @@ def check_settings(facts: Facts) -> Finding | None:
     if toolkit.visible_devices_env != "always":
         return note(f"visible-devices-env is {toolkit.visible_devices_env}: variables may give no GPU")
     return ok("the settings are understood")
+
+
+@check(
+    "sharing",
+    why="a service gives GPUs to people; it also ends what is over its time, and watches what nobody uses",
+    see="how-to/share.md",
+)
+def check_sharing(facts: Facts) -> Finding | None:
+    """Does what shares GPUs among people listen?"""
+    toolkit = facts.toolkit
+    enable = f"sudo systemctl enable --now {SOCKET_UNIT}" if toolkit.has_systemd else BY_HAND
+    if toolkit.has_users and not toolkit.has_socket:
+        return note("people may reserve GPUs, and the service that gives them out does not listen", fix=enable)
+    if toolkit.requires_reservation and not toolkit.has_users:
+        words = "containers need a reservation, and only root may make one"
+        return note(words, fix="sudo amd-ctk users allow NAME, for who may reserve GPUs")
+    if toolkit.idle and not toolkit.has_socket:
+        return note(f"idle is {toolkit.idle}, and the service that watches for it does not listen", fix=enable)
+    return ok("the service that gives GPUs to people listens") if toolkit.has_users else None
 
 
 @check(

@@ -11,7 +11,9 @@ from amd_ctk.cdi.specs import find_groups
 from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, NoRuntimeProgram, find_runtime_program
 from amd_ctk.settings_file import is_compiled, read_settings_file
 from amd_ctk.sharing.access import find_access_problem
-from amd_device_spec.settings import CONFIG_FILE, RESERVED, check_settings
+from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
+from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
+from amd_gpu_tracker.broker.protocol import SOCKET
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.lease_scan import scan_leases
@@ -50,6 +52,13 @@ class ToolkitFacts(Value):
     # Whether AMD's toolkit 1.x left a state that was not taken over yet.
     has_former_tracker: bool = False
     dead_leases: int = 0
+    # Who shares the GPUs: whether people may reserve some, whether containers need a reservation, after how long
+    # somebody is warned of idle ones, and whether anything listens to those who ask, which systemd can start.
+    has_users: bool = False
+    requires_reservation: bool = False
+    idle: str = ""
+    has_socket: bool = False
+    has_systemd: bool = False
     # What has each GPU that is reserved, as text.
     users_by_gpu: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
     # "" where it is not installed.
@@ -75,6 +84,11 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         device_mode=str(chosen.get("device-mode", "open")),
         **_read_access(host, is_reserved=chosen.get("gpu-access") == RESERVED),
         **_read_tracker(host),
+        has_users=bool(chosen.get(USERS)),
+        requires_reservation=Tracker(host).requires_reservation(),
+        idle=str(chosen.get(IDLE, "")),
+        has_socket=host.stat(SOCKET) is not None,
+        has_systemd=host.stat(SYSTEMD_IS_RUNNING) is not None,
         runtime_program=_find_runtime(),
         broken_low_level=configured if configured and not _find(configured) else "",
         has_low_level=bool(configured or _find("runc") or _find("crun")),
