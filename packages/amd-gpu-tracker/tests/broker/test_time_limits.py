@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import time
 
-from amd_gpu_tracker.broker.protocol import RESERVE, Request
+from amd_gpu_tracker.broker.protocol import KEEP, RELEASE, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_container
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
@@ -21,6 +22,15 @@ OVER = "amd-ctk: the time of job train is over"
 SLEEP = ("sleep", "600")
 # Prints its id when TERM does nothing to it any more.
 STUBBORN = "trap '' TERM; echo $$; while :; do sleep 1; done"
+
+
+def kill_with_children(broker) -> None:
+    """Kill a broker as systemd does: with all that it began."""
+    children = [each.pid for each, parent in Processes().parents().items() if parent == broker.pid]
+    broker.kill()
+    for pid in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def is_there(pid: int) -> bool:
@@ -58,6 +68,51 @@ def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, per
     assert bob.line() == "got (0,)"
 
     assert not is_there(left)
+
+
+def test_what_ignores_term_is_killed_though_the_broker_is_killed_in_between(host, broker, person):
+    broker.kill()
+    broker.grace = 4.0
+    broker.start()
+    broker.say("fifo", "alice=40001:time=4s", "everyone")
+    daemon = f'setsid sh -c "{STUBBORN.replace("$", chr(92) + "$")}" & sleep 600'
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", f"(({daemon}) &); exec sleep 600"))
+    assert alice.line() == "got (0,)"
+    left = int(alice.line())
+    wait_until(lambda: any("TERM to" in line for line in broker.lines()))
+
+    kill_with_children(broker)
+
+    assert alice.ended_by() == signal.SIGTERM
+    assert is_there(left)
+    assert users(host) == {0: ["40001/train.ending"]}
+    broker.start()
+    bob = person(BOB, run("next", "0"))
+    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert bob.line() == "got (0,)"
+    assert not is_there(left)
+    assert os.listdir(f"{State(host).run_directory}/ending") == []
+
+
+def test_the_gpus_of_a_job_that_is_ended_are_nobodys_to_take(broker, person):
+    broker.kill()
+    broker.grace = 60.0
+    broker.start()
+    broker.say("fifo", "alice=40001:time=2s", "everyone")
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", STUBBORN))
+    alice.line()
+    wait_until(lambda: any("TERM to" in line for line in broker.lines()))
+
+    asked = (
+        run("again", "", reservation="train.ending"),
+        Request(verb=RELEASE, name="train.ending"),
+        Request(verb=KEEP, name="train.ending"),
+    )
+    assert [person(ALICE, each).line() for each in asked] == [
+        "11: there is no reservation train.ending (see 'amd-ctk queue list')",
+        "9: the job train.ending is still running (stop it first)",
+        "11: train.ending lasts as long as train (name that: 'amd-ctk keep train')",
+    ]
 
 
 def test_a_job_without_a_limit_is_never_ended(broker, person):

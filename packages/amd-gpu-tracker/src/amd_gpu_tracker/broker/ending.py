@@ -6,7 +6,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.job_processes import belongs_to, find_processes, owner_of
@@ -30,15 +30,33 @@ SYSTEMD_RUN = ("systemd-run", "--quiet", "--collect", "--wait")
 ENDS_WITH = ("userdata", "-containers")
 
 
-def end_job(lease: Lease, processes: Processes, log: Log, *, grace: float = GRACE_SECONDS) -> None:
-    """End the processes of a job; those that became another user's are told and left alone."""
-    found = find_processes(lease, processes)
+def end_job(
+    lease: Lease,
+    processes: Processes,
+    log: Log,
+    *,
+    grace: float = GRACE_SECONDS,
+    note: Callable[[Collection[ProcessId]], object] = len,
+) -> None:
+    """End the processes of a job; those that became another user's are told and left alone.
+
+    `note` is called with them before they get TERM.
+    """
+    known = find_processes(lease, processes).inside
+    note(known)
     # An engine's client hands TERM on to its container, which must not be told twice.
-    termed = _send(found.inside, owner_of(lease), processes, (signal.SIGTERM, signal.SIGCONT))
-    log(f"time is over: {lease.container_id}: TERM to {len(termed)} processes")
-    _wait_for(termed.values(), grace)
+    termed = _send(known, owner_of(lease), processes, (signal.SIGTERM, signal.SIGCONT))
     _close(termed.values())
-    _kill_rest(lease, processes, log, known=found.inside)
+    log(f"time is over: {lease.container_id}: TERM to {len(termed)} processes")
+    end_rest(lease, processes, log, grace=grace, known=known)
+
+
+def end_rest(lease: Lease, processes: Processes, log: Log, *, grace: float, known: Collection[ProcessId]) -> None:
+    """Give the `known` processes of a job, which got TERM, time to end, and kill what is left of it."""
+    opened = [opened for each in known if (opened := _open(each, processes)) is not None]
+    _wait_for(opened, grace)
+    _close(opened)
+    _kill_rest(lease, processes, log, known=known)
 
 
 def end_container(lease: Lease, processes: Processes, log: Log, *, grace: float = GRACE_SECONDS) -> None:

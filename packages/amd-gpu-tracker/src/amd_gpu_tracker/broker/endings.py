@@ -7,15 +7,19 @@ that is remembered here may be forgotten: a broker that starts again warns once 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from amd_gpu_tracker.broker.child import Children, in_child
-from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job
-from amd_gpu_tracker.broker.grants import name_of
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job, end_rest
+from amd_gpu_tracker.broker.ending_notes import EndingNote, drop_note, read_notes, write_note
+from amd_gpu_tracker.broker.grants import FIRST_PROCESS, name_of
 from amd_gpu_tracker.broker.job_processes import owner_of
 from amd_gpu_tracker.broker.saying import say_to
 from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease
@@ -63,6 +67,9 @@ class Endings:
         self._ending: dict[tuple[str, int, float], tuple[int, float]] = {}
         self._children = children
         self._warned: set[tuple[str, int, float]] = set()
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        for note in read_notes(state):
+            self._ending[_key(note.lease)] = (children.start(partial(self._go_on, note)), now)
 
     def serve(self, leases: Iterable[Lease], now: float) -> None:
         """Warn and end those of the `leases` whose time it is; `now` is in seconds since boot."""
@@ -129,17 +136,34 @@ class Endings:
             return
         os.waitpid(in_child(lambda: self._say(lease, _why(lease)), seconds=SAYING_SECONDS), 0)
         self._keep(lease)
-        end_job(lease, self._processes, self._log, grace=self._grace)
+        note = partial(write_note, self._state, lease)
+        end_job(lease, self._processes, self._log, grace=self._grace, note=note)
+        self._finish(lease)
+
+    def _go_on(self, note: EndingNote) -> None:
+        """End what is left of a job that got TERM from a broker that was killed since."""
+        left = note.at + self._grace - time.clock_gettime(time.CLOCK_BOOTTIME)
+        end_rest(note.lease, self._processes, self._log, grace=max(0.0, left), known=note.known)
+        self._finish(note.lease)
+
+    def _finish(self, lease: Lease) -> None:
+        drop_note(self._state, lease)
+        with suppress(ToolkitError):
+            creators = (first,) if (first := self._processes.find(FIRST_PROCESS)) else ()
+            name = f"{lease.container_id}{ENDING}"
+            release(self._state, name, processes=self._processes, lock=self._lock, creators=creators)
 
     def _keep(self, lease: Lease) -> None:
-        """Hold the GPUs of a job as long as this process ends it: its first process may be gone before the others."""
+        """Hold the GPUs of a job while it is ended, also by a later broker: its first process may end before others."""
+        now, first = time.clock_gettime(time.CLOCK_BOOTTIME), self._processes.find(FIRST_PROCESS)
         gpus = [gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus]
         claim = Claim(
-            holder=Holder(container_id=f"{lease.container_id}{ENDING}", creator=self._processes.myself()),
+            holder=Holder(container_id=f"{lease.container_id}{ENDING}", creator=first or self._processes.myself()),
             wanted=gpus,
             ways=(BY_API,),
             person=lease.person,
             reservation=lease.container_id,
+            until=now + self._grace + AGAIN_SECONDS,
         )
         with suppress(ToolkitError):
             reserve(self._state, claim, processes=self._processes, lock=self._lock)

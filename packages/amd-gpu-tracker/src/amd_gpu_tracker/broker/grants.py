@@ -93,7 +93,8 @@ class Grants:
         GpusRefused where there is none, or somebody has them.
         """
         lease = find_reservation(self._state, reservation, self._processes)
-        if lease is None or not lease.until:
+        # What holds the GPUs of a job that is ended is part of that job.
+        if lease is None or not lease.until or lease.reservation:
             raise no_reservation(reservation)
         token = new_token(job)
         claim = Claim(
@@ -144,7 +145,7 @@ class Grants:
         lease = find_reservation(self._state, job, self._processes)
         if lease is None:
             raise no_reservation(job)
-        if not lease.until:
+        if not lease.until or lease.reservation:
             raise ContainerRunning(f"the job {name_of(job)} is still running", hint="stop it first")
         self.take_back(job)
 
