@@ -61,6 +61,16 @@ def test_the_same_command_closes_nodes_again_that_others_opened(shared, amd_ctk)
     assert owners(shared) == {(0, "660")}
 
 
+def test_the_nodes_go_back_also_where_the_config_file_was_broken(shared, amd_ctk):
+    amd_ctk("config", "set", "gpu-access", "reserved")
+    Path(shared.root, "etc/amd-container-toolkit/config.toml").write_text("gpu-access = [\n")
+
+    assert amd_ctk("config", "unset", "gpu-access").returncode == 8
+
+    assert not Path(shared.root, RULE).exists()
+    assert 0 not in {gid for gid, _ in owners(shared)}
+
+
 def test_the_nodes_go_back_when_nobody_is_left_who_may_reserve_gpus(shared, amd_ctk):
     amd_ctk("config", "set", "gpu-access", "reserved")
 

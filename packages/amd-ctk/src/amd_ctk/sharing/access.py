@@ -44,9 +44,11 @@ def set_access(host: Host, value: str) -> bool:
     from amd_ctk.settings_file import set_setting, unset_setting
 
     if value != RESERVED:
-        changed = set_setting(host, ACCESS, value) if value else unset_setting(host, ACCESS)
-        give_back(host)
-        return changed
+        try:
+            return set_setting(host, ACCESS, value) if value else unset_setting(host, ACCESS)
+        finally:
+            # Also where config.toml cannot be read: who removes the packages needs the nodes.
+            give_back(host)
     _require_possible(host)
     close_nodes(host)
     try:
