@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from support.debootstrap import without_time_limit
+
 if TYPE_CHECKING:
     from support.box import Box
 
@@ -15,6 +17,7 @@ BUILDER = Path(__file__).parents[2] / "packaging/debian.py"
 META_PACKAGE = "amd-container-toolkit_"
 
 
+@without_time_limit()
 def build_debs(directory: Path) -> Path:
     """Build the debs of this checkout into a directory and return it."""
     subprocess.run([sys.executable, BUILDER, directory], capture_output=True, check=True)
