@@ -71,3 +71,17 @@ def test_a_line_that_is_no_refusal_is_passed_over(machine, line):
         file.write(line + b"\n" + good + b"\n")
 
     assert [refusal.container_id for refusal in read_refusals(machine.state)] == ["c1"]
+
+
+def test_people_are_shown_by_name_and_those_without_one_by_number(machine):
+    template = "GPU 0 is in use by job a of {0}, and GPU 1 by job b of {40001}"
+    words = {"container_id": "c1", "ways": ("env",), "message": "by numbers", "template": template}
+    record_refusal(machine.state, **words, people=(0, 40001))
+    record_refusal(machine.state, **words)
+
+    shown = format_refusals(read_refusals(machine.state)).splitlines()
+
+    assert shown[1::2] == [
+        "    GPU 0 is in use by job a of root, and GPU 1 by job b of user 40001",
+        "    by numbers",
+    ]

@@ -139,7 +139,14 @@ def refused(state: State, claim: Claim, template: str, *, hint: str = "", people
     if not claim.is_waiting:
         from amd_gpu_tracker.records.refusals import record_refusal
 
-        record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=error.message)
+        record_refusal(
+            state,
+            container_id=claim.holder.container_id,
+            ways=claim.ways,
+            message=error.message,
+            template=template,
+            people=people,
+        )
     return error
 
 

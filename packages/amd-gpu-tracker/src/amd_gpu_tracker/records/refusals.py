@@ -5,6 +5,7 @@ from __future__ import annotations
 import posix
 import time
 
+from amd_gpu_tracker.errors import name_people
 from amd_gpu_tracker.records.lease import NEVER
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import append_to_file, replace_file
@@ -14,6 +15,8 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from amd_gpu_tracker.records.state import State
 
 # Halved when it grows beyond this.
@@ -21,6 +24,7 @@ LARGEST_BYTES = 64 * 1024
 # Of the words that a host with 64 GPUs needs for each of them, and of an id that runc takes.
 LONGEST_MESSAGE = 16 * 1024
 LONGEST_ID = 1024
+MOST_PEOPLE = 64
 
 
 class Refusal(Value):
@@ -30,18 +34,40 @@ class Refusal(Value):
         time: When, in seconds since 1970 (UTC).
         container_id: Id of the container, or name of the reservation.
         ways: How it asked for GPUs: `env`, `swarm`, `cdi`, `device` or `api`.
-        message: What it was told.
+        message: What it was told, with people by number.
+        template: The same with `{1001}` in place of user 1001, where that is one of the people; "" without people.
+        people: Users whom it names.
     """
 
     time: float
     container_id: str
     ways: tuple[str, ...]
     message: str
+    template: str = ""
+    people: tuple[int, ...] = ()
+
+    def told(self, name_of: Callable[[int], str]) -> str:
+        """Return the message with people as `name_of` calls them."""
+        return name_people(self.template, self.people, name_of) if self.template else self.message
 
 
-def record_refusal(state: State, *, container_id: str, ways: tuple[str, ...], message: str) -> None:
+def record_refusal(
+    state: State,
+    *,
+    container_id: str,
+    ways: tuple[str, ...],
+    message: str,
+    template: str = "",
+    people: tuple[int, ...] = (),
+) -> None:
     """Write a refusal down if that is possible; the caller holds the lock and refuses in any case."""
-    words = {"container_id": container_id[:LONGEST_ID], "ways": list(ways), "message": message[:LONGEST_MESSAGE]}
+    words: dict[str, object] = {
+        "container_id": container_id[:LONGEST_ID],
+        "ways": list(ways),
+        "message": message[:LONGEST_MESSAGE],
+    }
+    if people:
+        words |= {"template": template[:LONGEST_MESSAGE], "people": list(people[:MOST_PEOPLE])}
     line = dumps({"time": time.time(), **words}) + b"\n"
     try:
         append_to_file(state.refusals_path, line)
@@ -68,11 +94,14 @@ def _parse(line: bytes) -> Refusal | None:
             container_id=fields["container_id"],
             ways=tuple(fields["ways"]),
             message=fields["message"],
+            template=fields.get("template", ""),
+            people=tuple(fields.get("people", ()))[:MOST_PEOPLE],
         )
     except (KeyError, OverflowError, RecursionError, TypeError, ValueError):
         return None
-    is_text = all(type(text) is str for text in (refusal.container_id, refusal.message, *refusal.ways))
-    return refusal if is_text and 0 <= refusal.time < NEVER else None
+    texts = (refusal.container_id, refusal.message, refusal.template, *refusal.ways)
+    is_sound = all(type(text) is str for text in texts) and all(type(uid) is int for uid in refusal.people)
+    return refusal if is_sound and 0 <= refusal.time < NEVER else None
 
 
 def _forget_older_half(path: str) -> None:

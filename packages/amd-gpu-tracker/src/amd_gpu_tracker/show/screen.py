@@ -7,7 +7,14 @@ import time
 from amd_gpu_tracker.errors import GpusChanged, OptionsExcluded
 from amd_gpu_tracker.show.listing import WIDE_TERMINAL, Page
 from amd_gpu_tracker.show.standard_output import is_terminal, print_notes
-from amd_gpu_tracker.show.table import format_json, format_refusals, format_status, format_time, list_status
+from amd_gpu_tracker.show.table import (
+    format_json,
+    format_refusals,
+    format_refusals_as_json,
+    format_status,
+    format_time,
+    list_status,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,9 +78,7 @@ def watch_status(read_status: ReadStatus, *, as_json: bool, wide: bool) -> None:
 
 def print_refusals(refusals: Sequence[Refusal], *, as_json: bool) -> None:
     """Print the latest refusals."""
-    import json
-
-    print(json.dumps([refusal.as_dict() for refusal in refusals], indent=2) if as_json else format_refusals(refusals))
+    print(format_refusals_as_json(refusals) if as_json else format_refusals(refusals))
 
 
 def _format_now(read_status: ReadStatus, *, as_json: bool, wide: bool) -> tuple[str, tuple[str, ...]]:

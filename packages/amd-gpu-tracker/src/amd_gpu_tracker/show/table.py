@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from amd_gpu_tracker.life.people import name_of_person, title_of_person
 from amd_gpu_tracker.life.status import LostGpu
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing, pad_columns
@@ -67,13 +68,29 @@ def format_json(status: Status, names: Mapping[str, str]) -> str:
 
 
 def format_refusals(refusals: Sequence[Refusal]) -> str:
-    """Return the refusals, oldest first, each with its container and then the words it was given."""
+    """Return the refusals, oldest first, each with its container and then the words it was given, people by name."""
     blocks = []
     for refusal in refusals:
-        indented = "\n    ".join(map(printable, refusal.message.split("\n")))
+        indented = "\n    ".join(map(printable, refusal.told(title_of_person).split("\n")))
         container, by = printable(refusal.container_id) or "-", printable(", ".join(refusal.ways))
         blocks.append(f"{format_time(refusal.time)} container {container} by {by}\n    {indented}")
     return "\n".join(blocks) or "No container was refused since the last boot"
+
+
+def format_refusals_as_json(refusals: Sequence[Refusal]) -> str:
+    """Return the refusals as JSON, with people by name."""
+    import json
+
+    told = [
+        {
+            "time": refusal.time,
+            "container_id": refusal.container_id,
+            "ways": list(refusal.ways),
+            "message": refusal.told(title_of_person),
+        }
+        for refusal in refusals
+    ]
+    return json.dumps(told, indent=2)
 
 
 def format_time(seconds: float) -> str:
@@ -127,8 +144,6 @@ def _name_cell(use: ContainerUse, names: Mapping[str, str]) -> str:
     name = names.get(use.container_id) or ""
     if not use.person:
         return name or "-"
-    from amd_gpu_tracker.life.people import name_of_person
-
     person = name_of_person(use.person)
     return f"{name} ({person})" if name else person
 
