@@ -199,7 +199,7 @@ class Line:
             fitting=len(place.ticket.among),
             host_total=view.host_total,
             before=tickets,
-            hint=_limit_hint(place, view),
+            hint=_limit_hint(place, view) or ("" if tickets else place.hint),
             title=lambda ticket: _title_for(ticket, place.ticket.person),
         )
         place.said_at = now
@@ -227,7 +227,8 @@ class Line:
                 seconds=place.seconds,
                 is_waiting=True,
             )
-        except (GpusRefused, LockTimeout):
+        except (GpusRefused, LockTimeout) as error:
+            place.hint = error.hint if isinstance(error, GpusRefused) else ""
             return False
         except ToolkitError as error:
             self.end(place, client, error)

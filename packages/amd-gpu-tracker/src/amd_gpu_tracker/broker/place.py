@@ -44,7 +44,19 @@ class Place:
     """One who waits."""
 
     __slots__ = (
-        *("absent_since", "client", "is_passed_over", "job", "limit", "request", "rules", "said", "said_at", "seconds"),
+        *(
+            "absent_since",
+            "client",
+            "hint",
+            "is_passed_over",
+            "job",
+            "limit",
+            "request",
+            "rules",
+            "said",
+            "said_at",
+            "seconds",
+        ),
         *("ticket", "waiter"),
     )
 
@@ -59,6 +71,8 @@ class Place:
         self.seconds = 0
         # Whether it held up nobody when it was looked at last.
         self.is_passed_over = False
+        # What can be done about it that there are no GPUs for it.
+        self.hint = ""
         self.said = ""
         self.said_at = 0.0
         self.absent_since = time.monotonic()

@@ -114,12 +114,13 @@ def serve(host: Host, find_terms: FindTerms, *, listen: str = "", grace: float =
     Server(listener, state, processes, desk, idle_seconds=None if listen else IDLE_SECONDS).run()
 
 
-def serve_waiters(root: str, descriptor: int) -> None:
+def serve_waiters(root: str, proc: str, descriptor: int) -> None:
     """Stand in for the service on the host with this root: serve one user's waiters, while there are some.
 
-    They connect to the socket with this descriptor. Where the service is there, they are left to it.
+    They connect to the socket with this descriptor. Where the service is there, they are left to it. `proc` is where
+    the kernel shows the processes.
     """
-    state, processes = open_state(Host(root), os.environ), Processes()
+    state, processes = open_state(Host(root), os.environ), Processes(proc)
     terms = Terms(order=FIFO, hears_rules=True)
     desk = Desk(state, processes, partial(KernelLock, timeout=LOCK_SECONDS), lambda _: terms, lambda _: None)
     listener = socket.socket(fileno=descriptor)

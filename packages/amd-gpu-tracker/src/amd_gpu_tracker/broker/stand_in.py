@@ -17,6 +17,7 @@ from amdgpu_discovery.errors import FileError, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
 
 SOCKET_NAME = "waiting.socket"
@@ -27,13 +28,13 @@ PROGRAM = """
 import os, sys
 if os.fork():
     os._exit(0)
-sys.path[:] = sys.argv[3:]
+sys.path[:] = sys.argv[4:]
 from amd_gpu_tracker.broker.serve import serve_waiters
-serve_waiters(sys.argv[1], int(sys.argv[2]))
+serve_waiters(sys.argv[1], sys.argv[2], int(sys.argv[3]))
 """
 
 
-def find_service(state: State) -> str:
+def find_service(state: State, processes: Processes) -> str:
     """Return the socket at which to wait: the service's for root, else one of the user's own, where somebody listens.
 
     FileError where nobody can be made to. Who listens there may have ended a moment later.
@@ -43,11 +44,11 @@ def find_service(state: State) -> str:
         return served
     path = f"{state.run_directory}/{SOCKET_NAME}"
     if not is_answered(path):
-        _start(state, path)
+        _start(state, path, processes)
     return path
 
 
-def _start(state: State, path: str) -> None:
+def _start(state: State, path: str, processes: Processes) -> None:
     """Start the process that listens, unless another waiter does so now."""
     from amd_gpu_tracker.broker.serve import ONLY_OWNER, listen
 
@@ -61,18 +62,18 @@ def _start(state: State, path: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with listen(path, ONLY_OWNER) as listener:
-            _start_process(state.host.root, listener.fileno(), lock)
+            _start_process((state.host.root, processes.directory), listener.fileno(), lock)
     except BlockingIOError:
         return
     finally:
         os.close(lock)
 
 
-def _start_process(root: str, listener: int, lock: int) -> None:
+def _start_process(directories: tuple[str, ...], listener: int, lock: int) -> None:
     import subprocess
 
     paths = [os.path.abspath(path) for path in sys.path]
-    words = [sys.executable, "-I", "-c", PROGRAM, root, str(listener), *paths]
+    words = [sys.executable, "-I", "-c", PROGRAM, *directories, str(listener), *paths]
     quiet = subprocess.DEVNULL
     try:
         subprocess.run(

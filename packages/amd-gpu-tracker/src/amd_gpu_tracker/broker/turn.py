@@ -64,7 +64,7 @@ def wait_in_line(
     told = rules_as_told(rules, choice)
     asked = Request(verb=RUN, name=name, gpus=request, wait=True, numbers=rules.numbers, rules=told)
     try:
-        answer = _ask(state, asked, timeout, tell)
+        answer = _ask(state, processes, asked, timeout, tell)
     except BaseException:
         with suppress(ToolkitError):
             _give_up(name, tickets, processes)
@@ -95,8 +95,10 @@ def find_contested(state: State, request: str, rules: ChoiceRules) -> list[int]:
     return [gpu.number for gpu in wanted] if _is_contested(state, choice, wanted) else []
 
 
-def _ask(state: State, asked: Request, timeout: float | None, tell: Callable[[str], None]) -> Answer:
-    find = partial(find_service, state)
+def _ask(
+    state: State, processes: Processes, asked: Request, timeout: float | None, tell: Callable[[str], None]
+) -> Answer:
+    find = partial(find_service, state, processes)
     try:
         answer = ask(find(), asked, timeout=timeout, tell=tell, find_again=find)
     except Refused as error:
