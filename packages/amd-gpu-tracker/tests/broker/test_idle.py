@@ -168,6 +168,24 @@ def test_idleness_goes_on_where_a_broker_was_killed(host, broker, person):
     assert abs(Tracker(host).status().gpus[0].containers[0].idle_since - before) < 0.1
 
 
+def test_what_holds_the_gpus_of_a_job_that_is_ended_is_never_idle(host, broker, person):
+    broker.kill()
+    broker.grace = 60.0
+    broker.start()
+    broker.say("fifo", "alice=40001:time=2s", "everyone", idle=1)
+    # Its first process ends by TERM, and what it left behind does not.
+    stubborn = "trap '' TERM; while :; do sleep 1; done"
+    person(ALICE, run("train", "0"), command=("sh", "-c", f"(({stubborn}) &); exec sleep 600")).line()
+    person(BOB, run("other", "1"), command=SLEEP).line()
+    wait_until(lambda: users(host).get(0) == ["40001/train.ending"])
+
+    wait_until(lambda: is_preemptible(host, 1))
+    person(BOB, run("next", "0")).line()
+
+    assert Tracker(host).status().gpus[0].containers[0].idle_since is None
+    assert users(host)[0] == ["40001/train.ending"]
+
+
 def wanted(number: int, count: int, among: int) -> Wanted:
     return Wanted(number=number, count=count, among=among)
 

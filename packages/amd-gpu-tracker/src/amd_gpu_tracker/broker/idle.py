@@ -19,7 +19,7 @@ from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Sequence
 
     from amd_gpu_tracker.broker.child import Children
     from amd_gpu_tracker.broker.line import Log
@@ -76,8 +76,7 @@ class Idle:
         `seconds` is after how long somebody is warned, 0 for never; `now` is in seconds since boot.
         """
         self._seconds, self.is_fresh = seconds, False
-        names = {each.container_id for each in leases}
-        jobs = [each for each in leases if _may_be_idle(each, names)] if seconds else []
+        jobs = [each for each in leases if _may_be_idle(each)] if seconds else []
         unused = self._look.finish(now)
         is_changed = self._note(jobs, unused, now) if unused is not None else False
         for job in jobs:
@@ -170,7 +169,7 @@ class Idle:
         return [lease for path in paths if (lease := self._state.read_lease(path)) is not None]
 
 
-def _may_be_idle(lease: Lease, names: Container[str]) -> bool:
-    """Return whether a lease is a person's and no part of another, with which it would be idle and ended."""
+def _may_be_idle(lease: Lease) -> bool:
+    """Return whether a lease is a person's and no part of a reservation, or of a job that is being ended."""
     is_persons = BY_API in lease.ways and lease.person is not None
-    return is_persons and lease.reservation not in names and not lease.is_preempted
+    return is_persons and not lease.reservation and not lease.is_preempted
