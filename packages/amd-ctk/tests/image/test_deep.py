@@ -106,9 +106,10 @@ def test_every_version_of_compressed_bundles_is_read(version, layout, reader, ma
         bundle_of_zlib(2, b"gfx906\0")[:24] + b"x" * 500,
         b"CCOB" + struct.pack("<HH", 2, 5) + bytes(500),
         b"CCOB" + struct.pack("<HH", 4, 1) + bytes(500),
+        b"CCOB" + struct.pack("<HH", 9, 9) + bytes(500),
         BUNDLE_OF_CLANG[:30],
     ],
-    ids=["damaged", "unknown method", "unknown version", "cut off"],
+    ids=["damaged", "unknown method", "unknown version", "last version and method", "cut off"],
 )
 def test_a_bundle_that_cannot_be_read_is_named(bundle, layout, reader, make_layer):
     layout.add(make_layer(("lib/a.so", b"\x7fELF" + bundle), ("b_gfx90a.co", b"")))
@@ -118,8 +119,10 @@ def test_a_bundle_that_cannot_be_read_is_named(bundle, layout, reader, make_laye
     assert (targets_of(layers), unreadable_in(layers)) == (["gfx90a"], ["lib/a.so"])
 
 
-def test_the_letters_of_the_magic_are_no_bundle(layout, reader, make_layer):
-    layout.add(make_layer(("a.so", b"\x7fELF and the text CCOB in it"), ("b.so", b"\x7fELF" + b"CCOB" + bytes(99))))
+@pytest.mark.parametrize(("version", "method"), [(0, 0), (10, 1), (2, 10)])
+def test_the_letters_of_the_magic_are_no_bundle(version, method, layout, reader, make_layer):
+    by_chance = b"CCOB" + struct.pack("<HH", version, method) + bytes(95)
+    layout.add(make_layer(("a.so", b"\x7fELF and the text CCOB in it"), ("b.so", b"\x7fELF" + by_chance)))
 
     assert unreadable_in(read_image(parse_reference(f"oci:{layout.directory}"), Progress(), deep=True).layers) == []
 
