@@ -86,6 +86,20 @@ def test_records_of_pax_that_are_none_are_damage(records, layout, reader):
     assert refusal(f"oci:{layout.directory}").startswith("a layer is damaged: a ")
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_what_stands_behind_large_files_is_found(deep, layout, reader, make_layer):
+    files = (
+        ("lib.so", b"\x7fELF" + bytes(1_000_000)),
+        ("data", bytes(700_000)),
+        "a_gfx90a.co",
+        "b_gfx942.co",
+        "c_gfx1100.co",
+    )
+    layout.add(make_layer(*files), compress=bytes)
+
+    assert read(f"oci:{layout.directory}", deep=deep) == ["gfx90a", "gfx942", "gfx1100"]
+
+
 def test_the_end_of_an_archive_is_its_end(layout, reader, make_layer):
     layout.add(make_layer("x_gfx900.co") + make_layer("x_gfx906.co"))
 
