@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
+from amd_ctk.engines import docker
 from amd_ctk.explain.container import DOCKER, PODMAN, Container
 from amd_ctk.explain.running import ask_engine
 from amdgpu_discovery.errors import ToolkitError
@@ -63,7 +64,7 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
 def _read_runtimes(engine: str, host: Host) -> tuple[list[str], str]:
     """Return the names of the AMD runtime in an engine's files, and the default runtime."""
     # Podman's configuration needs a library that takes as long to load as all else here.
-    from amd_ctk.engines import docker, podman
+    from amd_ctk.engines import podman
 
     known = podman.PODMAN if engine == PODMAN else docker.DOCKER
     paths = podman_files(host) if engine == PODMAN else [known.config_path]
@@ -98,8 +99,6 @@ def find_cdi_refusal(engine: str, version: tuple[int, ...], host: Host) -> Toolk
     """Return why an engine of a version refuses every CDI device, None where it takes them; Podman always does."""
     if engine != DOCKER:
         return None
-    from amd_ctk.engines import docker
-
     # Where the engine is not known it is taken for a new one.
     if docker.has_cdi_on(version or SINCE_CDI, _read_cdi_setting(docker.DOCKER, host)):
         return None

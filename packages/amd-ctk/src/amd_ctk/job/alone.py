@@ -1,4 +1,4 @@
-"""Reserve GPUs, and wait for them, where no service gives them to everybody."""
+"""Reserve GPUs, wait for them and keep them, where no service gives them to everybody."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from amd_ctk.stderr import say
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
+from amd_gpu_tracker.broker import keeping
+from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import CommandLock
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amd_gpu_tracker.waiting.sentences import got, parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
@@ -30,6 +33,11 @@ def reserve(host: Host, name: str, request: str, wait: str | None) -> Reservatio
         if rules.numbers is None:
             raise
         raise with_gpus_of_job(error, rules.numbers) from error
+
+
+def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
+    """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
+    return keeping.keep(State(host), name, owner, seconds, processes=Processes(), lock=CommandLock)[1]
 
 
 def _hold(tracker: Tracker, name: str, request: str, wait: str | None) -> Reservation:

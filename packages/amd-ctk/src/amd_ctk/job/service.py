@@ -107,12 +107,9 @@ def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
     except ServiceMissing:
         if os.geteuid():
             raise
-    from amd_gpu_tracker.broker.keeping import keep as keep_now
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lock import CommandLock
-    from amd_gpu_tracker.records.state import State
+    from amd_ctk.job.alone import keep as keep_alone
 
-    return keep_now(State(host), name, owner, seconds, processes=Processes(), lock=CommandLock)[1]
+    return keep_alone(host, name, owner, seconds)
 
 
 def parse_time(text: str) -> int:
@@ -156,10 +153,9 @@ def _numbers_of_job(host: Host, request: str, environment: Mapping[str, str]) ->
     """Return the GPUs of the batch job in which this process runs, None where it runs in none."""
     if not any(name.startswith(SLURM_PREFIX) for name in environment):
         return None
-    from amd_device_spec.slurm.job_gpus import rules_in_job
-    from amdgpu_discovery.choices.rules import NO_RULES
+    from amd_device_spec.slurm.job_gpus import numbers_in_job
 
-    return rules_in_job(NO_RULES, request, host, environment).numbers
+    return numbers_in_job(request, host, environment)
 
 
 def _behind(environment: Mapping[str, str]) -> int | None:

@@ -20,6 +20,7 @@ from amd_device_spec.slurm.conf import (
     read_lines,
 )
 from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
+from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import asks_for_nothing
@@ -54,6 +55,11 @@ def rules_in_job(rules: ChoiceRules, request: str, host: Host, environment: Mapp
         error = no_gpu_of_job()
         raise RequestError(f"{shown(request)}: {error.message}", hint=error.hint)
     return rules.replace(numbers=tuple(gpu.number for gpu in allowed)) if len(allowed) < len(gpus) else rules
+
+
+def numbers_in_job(request: str, host: Host, environment: Mapping[str, str]) -> tuple[int, ...] | None:
+    """Return the GPUs of the job to which an environment belongs, by number, None where it belongs to none."""
+    return rules_in_job(NO_RULES, request, host, environment).numbers
 
 
 def grant_in_job(

@@ -6,10 +6,7 @@ import os
 import signal
 import sys
 import traceback
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable
 
 
 class Children:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.endings import Endings, is_ending
-from amd_gpu_tracker.broker.grants import Grants, job_id, nothing_left
+from amd_gpu_tracker.broker.grants import Grant, Grants, job_id, nothing_left
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.keeping import inside, keep
-from amd_gpu_tracker.broker.line import Line
+from amd_gpu_tracker.broker.line import Line, Log
 from amd_gpu_tracker.broker.opened import Opened
-from amd_gpu_tracker.broker.people import find_permission
-from amd_gpu_tracker.broker.place import Place
+from amd_gpu_tracker.broker.people import Permission, find_permission
+from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Idler, choose
-from amd_gpu_tracker.broker.protocol import CANCEL, DONE, KEEP, RELEASE, RESERVE, RUN, Answer, refusal
+from amd_gpu_tracker.broker.protocol import CANCEL, DONE, KEEP, RELEASE, RESERVE, RUN, Answer, Request, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.terms import (
     ROOT,
@@ -32,24 +33,17 @@ from amd_gpu_tracker.broker.view import View, read_view
 from amd_gpu_tracker.claims.choice import find_wanted
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, TrackerDisabled, WaitRefused
 from amd_gpu_tracker.life.lease_scan import prune_leases
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amd_gpu_tracker.waiting.ticket import Ticket, require_name
+from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError, ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_gpu_tracker.broker.grants import Grant
-    from amd_gpu_tracker.broker.line import Log
-    from amd_gpu_tracker.broker.people import Permission
-    from amd_gpu_tracker.broker.place import Client
-    from amd_gpu_tracker.broker.protocol import Request
     from amd_gpu_tracker.broker.terms import FindTerms
-    from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lock import Lock
-    from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.choices.rules import ChoiceRules
 
 MOST_WAITING = 20_000
 MOST_WAITING_OF_ONE = 1_000

@@ -17,6 +17,7 @@ from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job,
 from amd_gpu_tracker.broker.ending_notes import EndingNote, drop_note, read_notes, write_note
 from amd_gpu_tracker.broker.grants import FIRST_PROCESS, name_of
 from amd_gpu_tracker.broker.job_processes import owner_of
+from amd_gpu_tracker.broker.line import Log
 from amd_gpu_tracker.broker.saying import say_to
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release
@@ -30,7 +31,6 @@ from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.line import Log
     from amd_gpu_tracker.records.lock import Lock
 
 # How long before the end a job is warned; of a job that is shorter than twice this, at the half of its time.

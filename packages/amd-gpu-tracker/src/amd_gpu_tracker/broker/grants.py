@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 
 from amd_gpu_tracker.broker.job_processes import owner_of_job
+from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.protocol import GRANTED, Answer
 from amd_gpu_tracker.claims.by_name import reserve_by_name
 from amd_gpu_tracker.claims.claim import Claim
@@ -13,22 +15,18 @@ from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_r
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone
-from amd_gpu_tracker.records.lease import BY_API, Holder
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_gpu_tracker.broker.opened import Opened
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease, ProcessId
     from amd_gpu_tracker.records.lock import Lock
-    from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.choices.rules import ChoiceRules
-    from amdgpu_discovery.gpu import GpuLocation
 
 # The process that no reservation without a process outlives: a host that starts again has none of them.
 FIRST_PROCESS = 1

@@ -6,27 +6,25 @@ counts from the next look.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
+from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.broker.idle_look import MOST_SECONDS, IdleLook
 from amd_gpu_tracker.broker.job_processes import owner_of
 from amd_gpu_tracker.broker.keeping import inside
+from amd_gpu_tracker.broker.line import Log
 from amd_gpu_tracker.broker.saying import say_to
-from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import BY_API, Lease
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_gpu_tracker.broker.child import Children
-    from amd_gpu_tracker.broker.line import Log
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.lock import Lock
-    from amd_gpu_tracker.records.state import State
 
 # Looks in the time after which somebody is warned, and how far apart they are at most.
 LOOKS = 10

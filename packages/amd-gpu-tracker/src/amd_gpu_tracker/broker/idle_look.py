@@ -7,12 +7,9 @@ import signal
 from contextlib import suppress
 from functools import partial
 
+from amd_gpu_tracker.broker.child import Children
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_json import dumps, loads
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.child import Children
-    from amdgpu_discovery.host import Host
 
 # Many times what a look takes, health included, which has a bound of its own.
 MOST_SECONDS = 20.0

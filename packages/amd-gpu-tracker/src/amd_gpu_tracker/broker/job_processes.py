@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Collection
 
 from amd_gpu_tracker.claims.handover import digest_of
-from amd_gpu_tracker.records.lease import TOKEN
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import TOKEN, Lease, ProcessId
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease, ProcessId
 
 # Of linux/nsfs.h: the user who made a user namespace.
 NS_GET_OWNER_UID = 0xB704

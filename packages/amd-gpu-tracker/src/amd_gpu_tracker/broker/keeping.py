@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.errors import NotDone, NotPermitted
 from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import BY_API, Lease
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.lock import Lock
-    from amd_gpu_tracker.records.state import State
 
 MINUTE = 60
 

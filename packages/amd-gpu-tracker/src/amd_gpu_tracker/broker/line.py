@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 
-from amd_gpu_tracker.broker.grants import job_id
-from amd_gpu_tracker.broker.order import as_bits, serve, sort_waiters
-from amd_gpu_tracker.broker.place import Place
+from amd_gpu_tracker.broker.grants import Grant, Grants, job_id
+from amd_gpu_tracker.broker.order import Waiter, as_bits, serve, sort_waiters
+from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Wanted
 from amd_gpu_tracker.broker.protocol import WAITING, Answer, refusal
+from amd_gpu_tracker.broker.scopes import Scopes
+from amd_gpu_tracker.broker.used import Used
+from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import waiting_for
+from amd_gpu_tracker.waiting.ticket import Ticket
 from amd_gpu_tracker.waiting.tickets import FORMER_DIRECTORY, Tickets
 from amdgpu_discovery.errors import ToolkitError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from amd_gpu_tracker.broker.grants import Grant, Grants
-    from amd_gpu_tracker.broker.order import Waiter
-    from amd_gpu_tracker.broker.place import Client
-    from amd_gpu_tracker.broker.scopes import Scopes
-    from amd_gpu_tracker.broker.used import Used
-    from amd_gpu_tracker.broker.view import View
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.state import State
-    from amd_gpu_tracker.waiting.ticket import Ticket
-
-    Log = Callable[[str], None]
+Log = Callable[[str], None]
 
 # How often one who waits is told what for.
 TELL_SECONDS = 60.0

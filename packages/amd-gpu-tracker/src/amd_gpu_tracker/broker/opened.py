@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.job_processes import owner_of
 from amd_gpu_tracker.node_access.acl import read_users, set_users
-from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.records.lease import BY_API, Lease
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.gpu import GpuLocation
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from amd_gpu_tracker.records.lease import Lease
-    from amdgpu_discovery.gpu import GpuLocation
-    from amdgpu_discovery.host import Host
 
 
 class Opened:

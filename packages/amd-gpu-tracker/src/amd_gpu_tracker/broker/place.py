@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
 from amd_gpu_tracker.broker.order import Waiter, as_bits
-from amdgpu_discovery.choices.rules import NO_RULES
+from amd_gpu_tracker.broker.peer import Peer
+from amd_gpu_tracker.broker.people import Permission
+from amd_gpu_tracker.broker.protocol import Answer
+from amd_gpu_tracker.waiting.ticket import Ticket
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
 
-    from amd_gpu_tracker.broker.peer import Peer
-    from amd_gpu_tracker.broker.people import Permission
-    from amd_gpu_tracker.broker.protocol import Answer
-    from amd_gpu_tracker.waiting.ticket import Ticket
-    from amdgpu_discovery.choices.rules import ChoiceRules
+class Client(Protocol):
+    """What answers go to."""
 
-    class Client(Protocol):
-        """What answers go to."""
+    peer: Peer
+    is_lost: bool
 
-        peer: Peer
-        is_lost: bool
+    def is_gone(self) -> bool:
+        """Return whether the process that asked has ended."""
 
-        def is_gone(self) -> bool:
-            """Return whether the process that asked has ended."""
+    def say(self, answer: Answer) -> None:
+        """Send an answer that is not the last."""
 
-        def say(self, answer: Answer) -> None:
-            """Send an answer that is not the last."""
+    def finish(self, answer: Answer) -> None:
+        """Send the last answer."""
 
-        def finish(self, answer: Answer) -> None:
-            """Send the last answer."""
-
-        def pass_on(self) -> tuple[int, bytes]:
-            """Leave the last answer to another process."""
+    def pass_on(self) -> tuple[int, bytes]:
+        """Leave the last answer to another process."""
 
 
 # How long a place is kept free for a client that lost its connection, before others go first.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.value import Value
+from collections.abc import Iterable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from amdgpu_discovery.value import Value
 
 
 class Wanted(Value):

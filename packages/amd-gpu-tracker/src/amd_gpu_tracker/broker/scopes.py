@@ -11,20 +11,16 @@ import socket
 from functools import partial
 
 from amd_gpu_tracker.broker.child import in_child
-from amd_gpu_tracker.broker.grants import name_of
+from amd_gpu_tracker.broker.ending import Log
+from amd_gpu_tracker.broker.grants import Grant, name_of
+from amd_gpu_tracker.broker.opened import Opened
+from amd_gpu_tracker.broker.place import Client
 from amd_gpu_tracker.broker.protocol import format_answer, refusal
 from amd_gpu_tracker.node_access.device_filter import allowed_devices, read_devices
 from amd_gpu_tracker.node_access.scope import start_scope
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.ending import Log
-    from amd_gpu_tracker.broker.grants import Grant
-    from amd_gpu_tracker.broker.opened import Opened
-    from amd_gpu_tracker.broker.place import Client
-    from amdgpu_discovery.host import Host
 
 # Longer than systemd is given.
 CHILD_SECONDS = 60

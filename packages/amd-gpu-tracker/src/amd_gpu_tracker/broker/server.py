@@ -7,26 +7,22 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.client import is_answered
 from amd_gpu_tracker.broker.connection import Connection
+from amd_gpu_tracker.broker.desk import Desk
 from amd_gpu_tracker.broker.line import LOOK_SECONDS
 from amd_gpu_tracker.broker.peer import find_peer
 from amd_gpu_tracker.broker.place import ABSENCE_SECONDS
 from amd_gpu_tracker.broker.protocol import Answer, format_answer, refusal
 from amd_gpu_tracker.broker.wakes import Wakes
 from amd_gpu_tracker.errors import WaitRefused
+from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.tickets import all_tickets
 from amdgpu_discovery.errors import ToolkitError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from amd_gpu_tracker.broker.desk import Desk
-    from amd_gpu_tracker.life.processes import Processes
 
 # Where the administrator's settings are.
 SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"

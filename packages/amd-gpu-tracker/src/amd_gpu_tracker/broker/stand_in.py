@@ -13,12 +13,9 @@ import sys
 
 from amd_gpu_tracker.broker.client import find_socket, is_answered
 from amd_gpu_tracker.errors import needs_root
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import FileError, reason
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.state import State
 
 SOCKET_NAME = "waiting.socket"
 # Locked by the process that serves, from before it exists.

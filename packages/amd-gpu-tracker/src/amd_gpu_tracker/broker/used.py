@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.order import with_use
 from amd_gpu_tracker.records.lease import NEVER
+from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import dumps, loads
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from amd_gpu_tracker.records.state import State
 
 # What a broker that is killed forgets at most.
 SAVE_SECONDS = 5.0

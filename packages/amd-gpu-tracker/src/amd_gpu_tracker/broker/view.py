@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import BY_API, Lease, ProcessId
+from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease, ProcessId
-    from amd_gpu_tracker.records.state import State
 
 
 class View(Value):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from amd_gpu_tracker.records.lease import ProcessId
+from amd_gpu_tracker.records.lease import ProcessId
 
 # Of sys/inotify.h.
 IN_ATTRIB, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x4, 0x80, 0x100, 0x200
