@@ -1,4 +1,4 @@
-"""The five distributions are one product: one version, one licence."""
+"""The distributions and packages are one product: one version, one licence, the same engines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
+
+from amd_ctk.engines.known import ENGINES
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DISTRIBUTIONS = ("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker", "amd-container-runtime", "amd-ctk")
@@ -25,3 +27,11 @@ def test_a_distribution_needs_the_others_in_its_own_version(distribution):
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_a_distribution_brings_the_text_of_the_licence(distribution):
     assert (CHECKOUT / "packages" / distribution / "LICENSE").read_bytes() == (CHECKOUT / "LICENSE").read_bytes()
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=lambda engine: engine.name)
+@pytest.mark.parametrize("script", ["packaging/scripts/amd-ctk.purge", "packaging/files/node.py"])
+def test_what_is_removed_whole_leaves_no_copy_of_an_engines_file(engine, script):
+    directory = "/".join(engine.config_path.split("/")[1:3])
+
+    assert re.search(rf"\b{directory}\b", (CHECKOUT / script).read_text())

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amd_device_spec import swarm_choice
 from amd_device_spec.request import GpuRequest, VramRequest, is_permitted, requested_gpus
 from amd_device_spec.settings import Settings
 from amd_device_spec.start.plan import Grant, decide_grant, grant_on_host
@@ -246,6 +247,16 @@ def test_an_amount_of_our_kind_is_refused(user):
     assert refused("DOCKER_RESOURCE_GPU=2", *user) == (
         "DOCKER_RESOURCE_GPU=2 is an amount and names no GPU"
         " (give every GPU its name in node-generic-resources of the docker daemon: GPU=0x<unique id>)"
+    )
+
+
+def test_a_form_about_which_nobody_decided_is_not_swarms(monkeypatch):
+    # As it is for whoever adds a form and forgets Swarm.
+    monkeypatch.setattr(swarm_choice, "form_of", lambda _: "")
+
+    assert granted("DOCKER_RESOURCE_AMD_GPU=0000:63:00.0", "AMD_VISIBLE_DEVICES=0") == (
+        [0],
+        ["DOCKER_RESOURCE_AMD_GPU=0000:63:00.0 does not name GPUs as Swarm does, and is ignored"],
     )
 
 

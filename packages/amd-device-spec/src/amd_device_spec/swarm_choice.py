@@ -104,7 +104,8 @@ def _problem_of_name(variable: str, value: str, item: str, node: Node) -> Reques
             f" {FORMS[advertised]}",
             hint=f"if it does not, run 'amd-ctk config set swarm-resource-names {form}' on that node",
         )
-    if names_numbers(item):
+    # Another form that names a GPU here could be guessed by an image.
+    if names_numbers(item) or (not form and resolve(node.gpus, item).gpus):
         return RequestError(
             f"{variable}={shown(value)} does not name GPUs as Swarm does",
             hint=f"ask for GPUs with {VISIBLE_DEVICES}, and leave {variable} to Swarm",
