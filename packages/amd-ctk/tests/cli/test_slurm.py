@@ -88,7 +88,8 @@ class TestGres:
             "NodeName=n1 Name=gpu Type=big File=/dev/dri/renderD130 Flags=amd_gpu_env",
         ]
 
-    def test_cores_are_counted_as_slurm_counts_them(self, host, amd_ctk, tmp_path):
+    @pytest.mark.parametrize(("socket_of_node_0", "cores"), [(0, ("0-3", "4-7")), (1, ("4-7", "0-3"))])
+    def test_cores_are_counted_as_slurm_counts_them(self, host, amd_ctk, socket_of_node_0, cores):
         """Two sockets of four cores; the second thread of each core has a number behind those of all cores."""
         built = host()
         cpus = {
@@ -96,7 +97,7 @@ class TestGres:
             for cpu in range(16)
             for name, text in (
                 ("thread_siblings_list", f"{cpu % 8},{cpu % 8 + 8}"),
-                ("physical_package_id", cpu % 8 // 4),
+                ("physical_package_id", cpu % 8 // 4 ^ socket_of_node_0),
             )
         }
         write_tree(built.root, cpus)
@@ -106,7 +107,7 @@ class TestGres:
         lines = amd_ctk("slurm", "gres", "--node=n1").stdout.splitlines()[3:]
 
         near = [line["numa_node"] for line in json.loads(amd_ctk("gpu", "list", "--json").stdout)["gpus"]]
-        assert [line.split()[4] for line in lines] == [f"Cores={('0-3', '4-7')[node]}" for node in near]
+        assert [line.split()[4] for line in lines] == [f"Cores={cores[node]}" for node in near]
 
     def test_links_are_those_of_one_hop(self, tmp_path, amd_ctk):
         build_host(tmp_path / "host", "mi300x-8")
