@@ -349,6 +349,8 @@ def test_json_says_everything(command, sleeper):
                 "user": None,
                 "person": None,
                 "until": None,
+                "idle_since": None,
+                "preemptible_at": None,
                 "name": None,
             }
         ],
