@@ -46,12 +46,17 @@ class Broker:
         self.pid = 0
         # Whether only those who have reserved a GPU may open it.
         self.is_reserved = False
+        self.has_private_names = False
         self.say("fifo", "everyone")
 
     def say(self, order: str, *permissions: str, idle: int = 0) -> None:
         # The broker may read it at any moment.
         with open(f"{self._said}.new", "w", encoding="utf-8") as file:
-            file.write("\n".join((order, "reserved" if self.is_reserved else "group", str(idle), *permissions)))
+            access, names = (
+                "reserved" if self.is_reserved else "group",
+                "private" if self.has_private_names else "public",
+            )
+            file.write("\n".join((order, access, names, str(idle), *permissions)))
         os.replace(f"{self._said}.new", self._said)
 
     def start(self) -> Broker:
@@ -85,13 +90,14 @@ class Broker:
 
     def _terms(self, _: Host) -> Terms:
         with open(self._said, encoding="utf-8") as file:
-            order, access, idle, *permissions = file.read().splitlines()
+            order, access, names, idle, *permissions = file.read().splitlines()
         return Terms(
             rules=ChoiceRules(groups=GROUPS),
             permissions=parse_permissions(permissions),
             order=order,
             is_reserved=access == "reserved",
             idle=int(idle),
+            has_private_names=names == "private",
         )
 
     def _listens(self, pid: int) -> bool:

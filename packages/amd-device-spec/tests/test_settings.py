@@ -65,6 +65,7 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "temperature_limit": 0,
         "users": (),
         "queue_order": "fair",
+        "job_names": "public",
         "gpu_access": "group",
         "idle": "",
         "history_days": 400,

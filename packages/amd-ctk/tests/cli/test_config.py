@@ -36,6 +36,7 @@ bad-page-limit = 0  # default
 temperature-limit = 0  # default
 users = []  # default
 queue-order = "fair"  # default
+job-names = "public"  # default
 gpu-access = "group"  # default
 idle = ""  # default
 history-days = 400  # default
@@ -90,6 +91,7 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "temperature-limit": 0,
             "users": [],
             "queue-order": "fair",
+            "job-names": "public",
             "gpu-access": "group",
             "idle": "",
             "history-days": 400,

@@ -37,6 +37,7 @@ CHOICES = {
     "drained-in-all": ("skip", "refuse"),
     "allow-sick-gpus": ("no", "yes"),
     "queue-order": ("fair", "fifo"),
+    "job-names": ("public", "private"),
     "gpu-access": ("group", "reserved"),
     "history-names": ("names", "numbers"),
     "log-level": ("info", "debug", "warn", "error"),
@@ -49,6 +50,8 @@ USERS = "users"
 # Who may open the nodes of GPUs on the host; `amd-ctk config` sets these up.
 ACCESS = "gpu-access"
 RESERVED = "reserved"
+# Of `job-names`.
+PRIVATE = "private"
 # Every key that takes a list, each with an example.
 LISTS = {**KINDS, GROUPS: "notebooks=0-1", USERS: "alice=1001:gpus=2"}
 # The keys that take a number, each with an example, and what it counts.
@@ -97,6 +100,7 @@ class Settings(Value):
         temperature_limit: From how many degrees Celsius on a GPU is suspect; 0 for the driver's limit.
         users: Who may reserve GPUs without root, as `amd-ctk users` writes it.
         queue_order: Who is served first: `fair`, who used least lately, or `fifo`, who came first.
+        job_names: Whether everybody sees what people call their jobs: `public` or `private`.
         gpu_access: Who may open the nodes of GPUs on the host: their `group`, or who has them `reserved`.
         idle: After how long somebody is warned whose reserved GPUs nobody uses, as in `60m`; "" for never.
         history_days: For how many days the history of reservations is kept; 0 for no day.
@@ -124,6 +128,7 @@ class Settings(Value):
     temperature_limit: int = 0
     users: tuple[str, ...] = ()
     queue_order: str = "fair"
+    job_names: str = "public"
     gpu_access: str = "group"
     idle: str = ""
     history_days: int = 400

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_ctk.sharing.permissions import parse_users
 from amd_device_spec.choice_grant import choice_rules
-from amd_device_spec.settings import RESERVED, parse_time, read_settings
+from amd_device_spec.settings import PRIVATE, RESERVED, parse_time, read_settings
 from amd_gpu_tracker.broker.terms import Terms
 from amdgpu_discovery.host import Host
 
@@ -18,4 +18,5 @@ def find_terms(host: Host) -> Terms:
         order=settings.queue_order,
         is_reserved=settings.gpu_access == RESERVED,
         idle=parse_time(settings.idle),
+        has_private_names=settings.job_names == PRIVATE,
     )

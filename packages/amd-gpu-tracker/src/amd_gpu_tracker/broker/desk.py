@@ -11,6 +11,7 @@ from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.endings import Endings, is_ending
 from amd_gpu_tracker.broker.grants import Grant, Grants, job_id, nothing_left
 from amd_gpu_tracker.broker.idle import Idle
+from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.keeping import inside, keep
 from amd_gpu_tracker.broker.line import Line, Log
 from amd_gpu_tracker.broker.opened import Opened
@@ -53,8 +54,8 @@ class Desk:
     """Where requests are decided. Files are the truth: what is kept here is read again at the next start."""
 
     __slots__ = (
-        *("_endings", "_find_terms", "_grants", "_idle", "_log", "_lock", "_processes", "_scopes", "_state", "_terms"),
-        *("_used", "_view"),
+        *("_endings", "_find_terms", "_grants", "_idle", "_log", "_lock", "_names", "_processes", "_scopes", "_state"),
+        *("_terms", "_used", "_view"),
         *("is_changed", "line", "opened"),
     )
 
@@ -84,6 +85,7 @@ class Desk:
         self._idle = Idle(state, processes, lock, log, children, looked_at=self._used.counted_before)
         self._scopes = Scopes(state.host, self.opened, log)
         self.line = Line(state, processes, self._grants, self._scopes, self._used, log=log)
+        self._names = JobNames(state, self._has)
         self._view = View()
         self._reconcile()
         # Whether those who wait have to be looked at.
@@ -164,6 +166,9 @@ class Desk:
 
     def _answer(self, client: Client, request: Request) -> Answer | None:
         require_name(request.name)
+        # Where the settings cannot be read, GPUs can be given back and no others had.
+        self._read_terms(strict=request.verb in (RUN, RESERVE, KEEP))
+        request = self._with_written_names(client, request)
         if request.verb == RUN:
             return self._run(client, request)
         if request.verb == RESERVE:
@@ -175,10 +180,23 @@ class Desk:
             return self._release(job_id(client.peer.uid if owner is None else owner, request.name))
         return self._cancel(owner, request.name) if request.verb == CANCEL else None
 
+    def _with_written_names(self, client: Client, request: Request) -> Request:
+        """Return a request with the names that its jobs have in files."""
+        uid = client.peer.uid
+        written = self._names.hide(request, uid, uid or request.owner)
+        if written.name != request.name:
+            self._log(f"{written.name} is the job {request.name} of user {uid}")
+        return written
+
+    def _has(self, owner: int, name: str) -> bool:
+        """Return whether a user has a job or reservation of this name, or one that waits."""
+        path = self._state.lease_path(("", job_id(owner, name)))
+        return self._state.read_lease(path) is not None or bool(self.line.find(owner, name))
+
     def _run(self, client: Client, request: Request) -> Answer | None:
         job = job_id(client.peer.uid, request.name)
         person = client.peer.person(request.behind)
-        terms = self._read_terms(strict=True)
+        terms = self._terms
         permission = self._require_permission(terms, client, person)
         if again := self._grants.give_again(job, client.peer.process):
             # A broker that was killed had given them already, and perhaps left the ticket.
@@ -226,7 +244,7 @@ class Desk:
 
     def _reserve(self, client: Client, request: Request) -> Answer:
         person = client.peer.person(request.behind)
-        terms = self._read_terms(strict=True)
+        terms = self._terms
         permission = self._require_permission(terms, client, person)
         if request.seconds <= 0:
             raise WaitRefused("a reservation has no end", hint="say how long, as in --for=4h")
@@ -242,7 +260,7 @@ class Desk:
         return Answer(kind=DONE, numbers=numbers)
 
     def _keep(self, client: Client, request: Request, owner: int | None) -> Answer:
-        most = require_permission(self._read_terms(strict=True), client.peer).seconds
+        most = require_permission(self._terms, client.peer).seconds
         job, seconds = keep(
             self._state, request.name, owner, request.seconds, most=most, processes=self._processes, lock=self._lock
         )
@@ -338,6 +356,7 @@ class Desk:
             if strict:
                 raise
         self.opened.is_reserved = self._terms.is_reserved
+        self._names.are_private = self._terms.has_private_names
         if self._terms.permissions != before.permissions:
             self._dismiss()
         return self._terms

@@ -40,6 +40,7 @@ class Terms(Value):
         is_reserved: Whether only those who have reserved a GPU may open its nodes.
         hears_rules: Whether clients say themselves what counts for choices: all are programs of this process's user.
         idle: After how many seconds somebody is warned whose GPUs nobody uses; 0 for never.
+        has_private_names: Whether jobs are written down without the names that people gave them.
     """
 
     rules: ChoiceRules = NO_RULES
@@ -48,6 +49,7 @@ class Terms(Value):
     is_reserved: bool = False
     hears_rules: bool = False
     idle: int = 0
+    has_private_names: bool = False
 
 
 def require_permission(terms: Terms, peer: Peer) -> Permission:
