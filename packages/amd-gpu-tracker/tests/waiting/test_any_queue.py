@@ -7,15 +7,15 @@ import os
 import random
 import re
 import signal
-import time
 from itertools import combinations
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from amd_gpu_tracker.broker.client import Refused, ask
+from amd_gpu_tracker.broker.protocol import CANCEL, Request
+from amd_gpu_tracker.broker.stand_in import SOCKET_NAME
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import ChoiceRules
@@ -257,30 +257,26 @@ class Drive:
         running = [name for name, _ in self.model.queue if name not in self.model.stopped]
         if running:
             name = self.chance.choice(running)
-            # Who is stopped with a lock keeps everybody waiting: SIGSTOP cannot be put off as Ctrl-Z is.
-            with LibraryLock(State(self.host).lock_path):
-                self.processes[name].signal(signal.SIGSTOP)
-                os.waitpid(self.processes[name].pid, os.WUNTRACED)
+            self.processes[name].signal(signal.SIGSTOP)
+            os.waitpid(self.processes[name].pid, os.WUNTRACED)
             self.model.stopped.add(name)
+            self.end_look()
 
     def go_on(self):
         if self.model.stopped:
             name = self.chance.choice(sorted(self.model.stopped))
             self.processes[name].signal(signal.SIGCONT)
+            os.waitpid(self.processes[name].pid, os.WCONTINUED)
             self.model.stopped.discard(name)
-            self.wait_until_all_sleep()
+            self.end_look()
 
-    def wait_until_all_sleep(self):
-        """Wait until nobody in the queue is on the way from its look at those before it to the GPUs.
+    def end_look(self):
+        """Wait until nobody is served by what was seen before now: who ran then may get GPUs though stopped since.
 
-        Who looked while one before it was stopped may still try; it asks for its turn again before the next try.
+        What serves those who wait answers this when it is not looking at them, and looks again before it serves.
         """
-        pids = [self.processes[name].pid for name, _ in self.model.queue if name not in self.model.stopped]
-        for _ in range(600):
-            if all(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "S" for pid in pids):
-                return
-            time.sleep(0.1)
-        raise AssertionError("the queue does not come to rest")
+        with pytest.raises(Refused, match="no job nobody waits for GPUs"):
+            ask(f"{State(self.host).run_directory}/{SOCKET_NAME}", Request(verb=CANCEL, name="nobody"))
 
     def start_container(self):
         if len(self.processes) < MOST_ALIVE:
