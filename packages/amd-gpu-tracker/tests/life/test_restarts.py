@@ -44,12 +44,12 @@ class Ended:
         file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
         return str(file)
 
-    def of_docker(self, policy="always", started="2026-11-23T06:39:04.1Z"):
+    def of_docker(self, policy="always", started="2026-11-23T06:39:04.1Z", **more):
         hosts = self.write("docker/c1/hosts", b"")
         self.write("docker/c1/hostconfig.json", {"RestartPolicy": {"Name": policy}})
         self.write("docker/c1/config.v2.json", {"Name": "/web", "State": {"StartedAt": started}})
         self.write("moby/c1/config.json", {"mounts": [{"source": hosts}]})
-        return self.lease("moby/c1")
+        return self.lease("moby/c1", **more)
 
     def of_podman(self, *, autoremove="FALSE", cgroup=""):
         annotations = {"io.podman.annotations.autoremove": autoremove} if autoremove else {}
@@ -57,7 +57,7 @@ class Ended:
         self.write("storage/overlay-containers/c1/userdata/config.json", spec)
         return self.lease("storage/overlay-containers/c1/userdata")
 
-    def lease(self, bundle):
+    def lease(self, bundle, **more):
         lease = Lease(
             container_id="c1",
             root=str(self.directory / "runc"),
@@ -70,6 +70,7 @@ class Ended:
             boot_offset=boot_offset(),
             boot_id=Processes().boot_id,
             namespace=Processes().namespace,
+            **more,
         )
         self.state.write_lease(lease)
         return lease
@@ -138,6 +139,23 @@ def test_without_a_grace_nothing_is_kept(ended, policy):
     ended.of_docker()
 
     assert ended.kept() == ()
+
+
+def test_a_container_that_was_stopped_because_its_time_is_over_keeps_nothing(ended):
+    ended.of_docker(limit=time.clock_gettime(time.CLOCK_BOOTTIME))
+
+    assert ended.kept() == ()
+    assert ended.state.lease_paths() == []
+
+
+def test_what_is_kept_ends_with_the_time_of_its_container(ended):
+    limit = time.clock_gettime(time.CLOCK_BOOTTIME) + 600
+    ended.state.write_policy(Policy(enabled=True, restart_grace=3600))
+    ended.of_docker(limit=limit)
+
+    (kept,) = ended.kept()
+
+    assert kept.until == limit
 
 
 def test_what_is_kept_ends_when_the_engine_removes_the_container(ended):

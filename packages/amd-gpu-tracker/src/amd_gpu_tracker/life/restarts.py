@@ -121,13 +121,16 @@ def find_grace(state: State) -> int:
 
 
 def kept_lease(lease: Lease, processes: Processes, grace: int) -> Lease | None:
-    """Return the lease by which a container that has ended keeps its GPUs, None where its engine lets it be."""
-    first = processes.find(FIRST_PROCESS)
+    """Return the lease by which a container that has ended keeps its GPUs, for no longer than it may have them.
+
+    None where its engine lets it be, and where its time is over.
+    """
+    first, now = processes.find(FIRST_PROCESS), time.clock_gettime(time.CLOCK_BOOTTIME)
+    until = min(now + grace, lease.limit or now + grace)
     is_of_container = bool(lease.bundle) and not lease.is_kept and lease.boot_id == processes.boot_id
-    kept_at, unit = _find_restart(lease) if is_of_container and first else ("", "")
+    kept_at, unit = _find_restart(lease) if is_of_container and first and until > now else ("", "")
     if not kept_at:
         return None
-    until = time.clock_gettime(time.CLOCK_BOOTTIME) + grace
     return lease.replace(creator=first, init=None, pid_file="", cgroup="", until=until, bundle=kept_at, unit=unit)
 
 
