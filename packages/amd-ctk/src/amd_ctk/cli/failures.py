@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+# Not imported where it is needed: who waits is told that the service is gone also where its package was removed.
+from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.errors import ToolkitError, reason
 
 TYPE_CHECKING = False
@@ -35,10 +37,10 @@ def report_failures(run: Callable[[], Any], *, with_trace: bool = False) -> Any:
 
 def _printable_lines(error: ToolkitError) -> str:
     from amd_gpu_tracker.errors import GpusRefused
-    from amd_gpu_tracker.life.people import title_of_person
-    from amd_gpu_tracker.records.plain_text import printable
 
     if isinstance(error, GpusRefused):
+        from amd_gpu_tracker.life.people import title_of_person
+
         error = error.told(title_of_person)
     # Some repeat a word of a file that others wrote.
     return "\n".join(map(printable, str(error).split("\n")))
