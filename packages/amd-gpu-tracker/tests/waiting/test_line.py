@@ -225,6 +225,20 @@ def test_gpus_for_which_a_stopped_one_waits_go_to_the_next(job):
     assert third.line() == "got (1,)"
 
 
+def test_who_waits_behind_a_stopped_one_is_given_shared_gpus_though_nothing_else_happens(host, job):
+    Tracker(host).set_accessibility("0", exclusive=False)
+    job("first", "all").line()
+    second = job("second", "free:1")
+    second.line()
+    third = job("third", "auto:1")
+    assert third.line() == "waiting for 1 GPU: 0 free of 4, 1 job before this one (second: 1 GPU)"
+
+    second.signal(signal.SIGSTOP)
+    os.waitpid(second.pid, os.WUNTRACED)
+
+    assert third.line() == "got (0,)"
+
+
 def test_a_process_with_too_many_open_files_takes_no_ticket_away(host, job, monkeypatch):
     job("first", "0").line()
     job("second", "0").line()

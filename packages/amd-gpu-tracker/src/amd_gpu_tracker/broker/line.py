@@ -247,8 +247,10 @@ class Line:
         return self._tickets.drop(place.ticket)
 
     def _might_have(self, place: Place, view: View) -> bool:
-        """Return whether enough GPUs are free for one who waits: who has or wants them may be a program, or stopped."""
-        is_enough = (view.free & place.waiter.among).bit_count() >= place.ticket.count
+        """Return whether GPUs are enough for one who waits: who has or wants them may be a program, or stopped."""
+        # Beside others, too, unless it asks for GPUs that nobody has.
+        fitting = view.free if place.request.startswith("free:") else view.free | view.shared
+        is_enough = (fitting & place.waiter.among).bit_count() >= place.ticket.count
         return is_enough and not is_over_limit(place, view)
 
     def _is_away(self, place: Place) -> bool:

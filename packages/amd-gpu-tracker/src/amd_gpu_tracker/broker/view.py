@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from amd_gpu_tracker.claims.choice import read_other_leases
+from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.life.processes import Processes
@@ -13,6 +14,10 @@ from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.gpu import GpuLocation
+
 
 class View(Value):
     """The leases at one moment.
@@ -20,6 +25,7 @@ class View(Value):
     Attributes:
         leases: The living ones.
         free: The GPUs that nobody has, as bits.
+        shared: The GPUs that are not exclusive, as bits.
         host_total: How many GPUs the host has.
         has_user_leases: Whether rootless containers of users have GPUs, of whose end nothing tells.
         holders: The processes whose end may free GPUs.
@@ -28,6 +34,7 @@ class View(Value):
 
     leases: tuple[Lease, ...] = ()
     free: int = 0
+    shared: int = 0
     host_total: int = 0
     has_user_leases: bool = False
     holders: frozenset[ProcessId] = frozenset()
@@ -74,11 +81,21 @@ def read_view(state: State, processes: Processes) -> View:
     return View(
         leases=leases,
         free=free,
+        shared=_find_shared(state, gpus),
         host_total=len(gpus),
         has_user_leases=bool(others.of_users),
         holders=holders,
         numbers={gpu.key: gpu.number for gpu in gpus},
     )
+
+
+def _find_shared(state: State, gpus: Iterable[GpuLocation]) -> int:
+    try:
+        exclusive = state.read_policy().exclusive_keys
+    except StateError:
+        # Nothing is given then, and who asks is told why.
+        return 0
+    return sum(1 << gpu.number for gpu in gpus if gpu.key not in exclusive)
 
 
 def _holder(lease: Lease, processes: Processes) -> ProcessId:
