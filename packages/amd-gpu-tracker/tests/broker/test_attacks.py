@@ -15,7 +15,7 @@ import pytest
 from amd_gpu_tracker.broker.client import connect
 from amd_gpu_tracker.broker.people import LARGEST_ID
 from amd_gpu_tracker.broker.protocol import LARGEST_LINE, RESERVE, Request, format_request
-from support.shared_host import ALICE, BOB, become, run, users
+from support.shared_host import ALICE, BOB, become, run, users, wait_until
 
 NO_ACCOUNT = f"3: user {BOB} has no account (ask outside of the container)"
 HONEST = {"version": 1, **run("a", "free:1").as_dict()}
@@ -141,6 +141,37 @@ def test_a_flood_of_connections_of_one_user_keeps_no_other_out(broker, person):
     finally:
         os.kill(flooding, signal.SIGKILL)
         os.waitpid(flooding, 0)
+
+
+def test_who_finds_no_descriptor_left_is_told_and_the_others_are_served(broker, person):
+    alice = person(ALICE, run("a", "all"))
+    assert alice.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
+    waiting = person(ALICE, run("b", "0"))
+    assert waiting.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    opened = len(os.listdir(f"/proc/{broker.pid}/fd"))
+    resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (80, 80))
+    silent = [connect(broker.socket) for _ in range(20)]
+
+    assert person(BOB, run("c", "0")).line() == "2: too many jobs wait already (try again later)"
+
+    alice.end()
+    assert waiting.line() == "got (0,)"
+    for each in silent:
+        each.close()
+    wait_until(lambda: len(os.listdir(f"/proc/{broker.pid}/fd")) <= opened)
+    assert person(BOB, run("d", "1")).line() == "got (1,)"
+
+
+def test_a_broker_takes_as_many_descriptors_as_it_may_have(broker):
+    broker.kill()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        broker.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)[0] in (65_536, hard)
 
 
 def test_who_sends_on_and_on_loses_its_connection(host, broker, person):

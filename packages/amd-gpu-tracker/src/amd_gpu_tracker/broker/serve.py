@@ -32,6 +32,8 @@ FIRST_DESCRIPTOR = 3
 BACKLOG = 4096
 # Masks of a socket's mode. Everybody may ask the service, from the first moment; who is given something, it decides.
 EVERYBODY, ONLY_OWNER = 0o111, 0o177
+# Of one process, as the unit of systemd has it: everybody who waits needs two.
+DESCRIPTORS = 65_536
 # How long who stands in for the service stays when nobody waits.
 STAND_IN_SECONDS = 1.0
 # Container starts hold the lock for milliseconds; who holds it longer must not hold up all clients.
@@ -108,6 +110,7 @@ def serve(host: Host, find_terms: FindTerms, *, listen: str = "", grace: float =
     """
     if os.geteuid():
         raise needs_root()
+    _raise_descriptors()
     state, processes = State(host), Processes()
     listener = take_listener(listen, os.environ)
     desk = Desk(state, processes, partial(KernelLock, timeout=LOCK_SECONDS), find_terms, _log, grace=grace)
@@ -120,6 +123,7 @@ def serve_waiters(root: str, proc: str, descriptor: int) -> None:
     They connect to the socket with this descriptor. Where the service is there, they are left to it. `proc` is where
     the kernel shows the processes.
     """
+    _raise_descriptors()
     state, processes = open_state(Host(root), os.environ), Processes(proc)
     terms = Terms(order=FIFO, hears_rules=True)
     desk = Desk(state, processes, partial(KernelLock, timeout=LOCK_SECONDS), lambda _: terms, lambda _: None)
@@ -127,6 +131,19 @@ def serve_waiters(root: str, proc: str, descriptor: int) -> None:
     listener.setblocking(False)
     served = "" if os.geteuid() else state.host.path(SOCKET)
     Server(listener, state, processes, desk, idle_seconds=STAND_IN_SECONDS, stands_in_for=served).run()
+
+
+def _raise_descriptors() -> None:
+    """Let this process have as many descriptors as it may: a login mostly gives 1,024."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for most in (DESCRIPTORS, hard):
+        if 0 <= soft < most:
+            # A root that lacks CAP_SYS_RESOURCE, as in a container, cannot have more than the hard limit.
+            with suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard if hard < 0 else max(most, hard)))
+                return
 
 
 def _log(sentence: str) -> None:

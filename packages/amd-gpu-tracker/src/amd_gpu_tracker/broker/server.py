@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import socket
@@ -30,6 +31,8 @@ SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"
 AT_ONCE = 128
 # Of one user other than root.
 MOST_CONNECTIONS = 1_100
+# Kept free for files and processes; without them nobody could be served.
+SPARE_DESCRIPTORS = 64
 # How long the broker stays when nobody needs it.
 IDLE_SECONDS = 60.0
 # Where the process has no descriptor left, it accepts nobody for so long.
@@ -179,6 +182,9 @@ class Server:
 
     def _greet(self, connected: socket.socket) -> None:
         """Find out who has connected; who is nobody, or has too many connections, is told so and sent away."""
+        if self._is_full():
+            _send_away(connected, refusal(WaitRefused("too many jobs wait already", hint="try again later")))
+            return
         try:
             peer, pidfd = find_peer(connected, self._processes, self._state.host)
         except ToolkitError as error:
@@ -196,6 +202,12 @@ class Server:
         self._clients[client.fileno()] = client
         # Mostly it has asked already.
         self._hear(client)
+
+    def _is_full(self) -> bool:
+        """Return whether there are no descriptors for one more client: its connection and its process."""
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = 2 * len(self._clients) + len(self._wakes.descriptors()) + SPARE_DESCRIPTORS
+        return 0 <= most < used + 2
 
     def _hear(self, client: Connection) -> None:
         try:
