@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import pytest
 
+from amd_gpu_tracker.broker import server
 from amd_gpu_tracker.broker.client import connect
 from amd_gpu_tracker.broker.people import LARGEST_ID
 from amd_gpu_tracker.broker.protocol import LARGEST_LINE, RESERVE, Request, format_request
@@ -120,6 +121,24 @@ def test_half_a_line_and_silence_delay_nobody(broker, person):
         each.settimeout(60)
         assert each.recv(1) == b""
         each.close()
+
+
+def test_who_has_too_many_connections_is_told_so(broker, monkeypatch):
+    broker.kill()
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
+    broker.start()
+
+    def connect_thrice():
+        open_ones = [connect(broker.socket) for _ in range(2)]
+        return send(broker.socket, format_request(run("a", "free:1"))), len(open_ones)
+
+    answer, _ = in_process_of(BOB, connect_thrice)
+
+    assert (answer["kind"], answer["message"], answer["hint"]) == (
+        "refused",
+        f"user {BOB} has 2 connections",
+        "try again later",
+    )
 
 
 def test_a_flood_of_connections_of_one_user_keeps_no_other_out(broker, person):
