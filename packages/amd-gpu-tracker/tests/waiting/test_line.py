@@ -225,6 +225,26 @@ def test_gpus_for_which_a_stopped_one_waits_go_to_the_next(job):
     assert third.line() == "got (1,)"
 
 
+def test_those_who_went_on_after_a_stop_are_before_one_who_comes_later(job):
+    job("first", "0").line()
+    stopped = []
+    for name in ("second", "third"):
+        stopped.append(job(name, "0"))
+        stopped[-1].line()
+    for each in stopped:
+        each.signal(signal.SIGSTOP)
+        os.waitpid(each.pid, os.WUNTRACED)
+    assert job("fourth", "0").line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    for each in stopped:
+        each.signal(signal.SIGCONT)
+        os.waitpid(each.pid, os.WCONTINUED)
+
+    said = job("fifth", "0").line()
+
+    before = "3 jobs before this one (second: 1 GPU, third: 1, fourth: 1)"
+    assert said == f"waiting for 1 GPU: 0 free of 1 that fits, {before}"
+
+
 def test_who_waits_behind_a_stopped_one_is_given_shared_gpus_though_nothing_else_happens(host, job):
     Tracker(host).set_accessibility("0", exclusive=False)
     job("first", "all").line()

@@ -143,6 +143,9 @@ class Line:
         views = [view]
         waiters = sort_waiters((place.waiter for place in self._places.values()), self._used.by_person, order)
         self._order = [self._places[waiter.number] for waiter in waiters]
+        for each in self._order:
+            # Who is held up by others is not asked again, and may have been stopped the last time.
+            each.is_passed_over = False
 
         def is_passed_over(waiter: Waiter) -> bool:
             place = self._places[waiter.number]
