@@ -170,7 +170,10 @@ def test_a_container_that_outlives_its_job_has_the_limit_of_the_job(host, broker
     broker.say("fifo", "alice=40001:time=8s")
     started = person(0, run("train", "0", behind=ALICE), command=("sh", "-c", "echo begun; exec sleep 600"))
     assert [started.line(), started.line()] == ["got (0,)", "begun"]
-    spec = {"process": {"env": [f"AMD_CTK_RESERVATION={Processes().variable(started.pid, 'AMD_CTK_RESERVATION')}"]}}
+    tokens = []
+    # While it becomes another program, a process shows no environment.
+    wait_until(lambda: tokens.append(Processes().variable(started.pid, "AMD_CTK_RESERVATION")) or tokens[-1])
+    spec = {"process": {"env": [f"AMD_CTK_RESERVATION={tokens[-1]}"]}}
     claim = claim_container(
         host, StartingContainer(container_id="c1", spec=spec, bundle="/b"), granted=locate_gpus(host)[:1]
     )
