@@ -167,6 +167,12 @@ class Person:
         line, _, self._text = self._text.partition("\n")
         return line
 
+    def answer(self) -> str:
+        """Return the next line but those about waiting, which are said again whenever something changed."""
+        while (line := self.line()).startswith("waiting"):
+            pass
+        return line
+
     def says_nothing(self, seconds: float = 0.3) -> bool:
         return not self._text and not select.select([self._said], [], [], seconds)[0]
 

@@ -174,7 +174,7 @@ def test_who_finds_no_descriptor_left_is_told_and_the_others_are_served(broker, 
     assert person(BOB, run("c", "0")).line() == "2: too many jobs wait already (try again later)"
 
     alice.end()
-    assert waiting.line() == "got (0,)"
+    assert waiting.answer() == "got (0,)"
     for each in silent:
         each.close()
     wait_until(lambda: len(os.listdir(f"/proc/{broker.pid}/fd")) <= opened)

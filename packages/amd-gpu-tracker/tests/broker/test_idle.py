@@ -60,7 +60,7 @@ def test_an_idle_job_is_warned_and_kept_until_somebody_waits(host, broker, perso
     assert re.fullmatch(ENDED, alice.line())
     assert alice.ended_by() == signal.SIGTERM
     assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
-    assert bob.line() == "got (0,)"
+    assert bob.answer() == "got (0,)"
     why = r"nobody used its GPUs for \d+ s, and job next of user 40002, process \d+ waits for them"
     assert re.fullmatch(f"preempted: 40001/train: {why}", said_of(broker, "preempted")[0])
 
@@ -81,7 +81,7 @@ def test_an_idle_reservation_is_released_with_what_runs_in_it(host, broker, pers
     assert re.fullmatch(ENDED, alice.line())
     assert alice.ended_by() == signal.SIGTERM
     bob.line()
-    assert bob.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
+    assert bob.answer() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
 
 
 @pytest.mark.usefixtures("idle")
@@ -123,7 +123,7 @@ def test_who_says_to_be_there_is_warned_again_before_anything_ends(host, broker,
     assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
     assert re.fullmatch(WARNING, alice.line())
     assert re.fullmatch(ENDED, alice.line())
-    assert bob.line() == "got (0,)"
+    assert bob.answer() == "got (0,)"
 
 
 def test_nothing_is_idle_where_root_does_not_say_so(host, broker, person):

@@ -121,4 +121,4 @@ def test_those_who_wait_in_the_former_queue_are_before_all_others(host, broker, 
     alice.end()
     os.waitpid(pid, 0)
 
-    assert bob.line() == "got (0,)"
+    assert bob.answer() == "got (0,)"

@@ -30,7 +30,7 @@ def test_a_user_has_exclusive_gpus_and_the_next_waits_for_them(host, person):
 
     alice.end()
 
-    assert bob.line() == "got (0, 1)"
+    assert bob.answer() == "got (0, 1)"
     assert users(host) == {0: ["40002/train"], 1: ["40002/train"]}
 
 
@@ -75,7 +75,7 @@ def test_a_limit_holds_for_all_jobs_of_a_person_together(broker, person):
 
     first.end()
 
-    assert third.line() == "got (0,)"
+    assert third.answer() == "got (0,)"
 
 
 def test_a_permission_may_be_for_some_gpus_only(broker, person):
@@ -180,9 +180,9 @@ def test_nobody_is_overtaken_by_one_who_wants_less(person):
     )
     assert narrow.says_nothing()
     alice.end()
-    assert wide.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
+    assert wide.answer() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
     wide.end()
-    assert narrow.line() == "got (0,)"
+    assert narrow.answer() == "got (0,)"
 
 
 def test_a_program_of_root_that_does_not_wait_overtakes_nobody(host, person):
@@ -205,10 +205,10 @@ def test_who_was_stopped_holds_up_nobody(person):
 
     alice.end()
 
-    assert last.line() == "got (0,)"
+    assert last.answer() == "got (0,)"
     stopped.kill(signal.SIGCONT)
     last.end()
-    assert stopped.line() == "got (0,)"
+    assert stopped.answer() == "got (0,)"
 
 
 def test_who_is_killed_while_waiting_or_running_keeps_nobody(host, person):
@@ -222,7 +222,7 @@ def test_who_is_killed_while_waiting_or_running_keeps_nobody(host, person):
     second.kill()
     alice.kill()
 
-    assert third.line() == "got (0,)"
+    assert third.answer() == "got (0,)"
     assert Tracker(host).waiting() == []
 
 

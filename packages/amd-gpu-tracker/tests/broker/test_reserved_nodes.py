@@ -113,7 +113,7 @@ def test_who_waited_opens_what_the_one_before_cannot_any_more(host, person):
 
     alice.end()
 
-    assert bob.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
+    assert bob.answer() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
     wait_until(lambda: who_opens(host, 7) == (["bob"], ["bob"]))
 
 

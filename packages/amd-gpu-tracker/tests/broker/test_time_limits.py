@@ -65,7 +65,7 @@ def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, per
     bob = person(BOB, run("next", "0"))
     assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
 
-    assert bob.line() == "got (0,)"
+    assert bob.answer() == "got (0,)"
 
     assert not is_there(left)
 
@@ -89,7 +89,7 @@ def test_what_ignores_term_is_killed_though_the_broker_is_killed_in_between(host
     broker.start()
     bob = person(BOB, run("next", "0"))
     assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
-    assert bob.line() == "got (0,)"
+    assert bob.answer() == "got (0,)"
     assert not is_there(left)
     assert os.listdir(f"{State(host).run_directory}/ending") == []
 

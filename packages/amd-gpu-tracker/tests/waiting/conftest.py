@@ -62,6 +62,12 @@ class Job:
         line, _, self._text = self._text.partition("\n")
         return line
 
+    def answer(self):
+        """Return the next line but those about waiting, which are said again whenever something changed."""
+        while (line := self.line()).startswith("waiting"):
+            pass
+        return line
+
     def has_said_more(self):
         return "\n" in self._text or bool(select.select([self._said], [], [], 0)[0])
 

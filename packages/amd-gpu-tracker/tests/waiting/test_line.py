@@ -75,10 +75,10 @@ def test_a_waiter_is_told_what_it_waits_for_and_gets_it(host, job):
 
     first.end()
 
-    assert second.line() == "got (0,)"
+    assert second.answer() == "got (0,)"
     assert third.says_nothing()
     second.end()
-    assert third.line() == "got (0, 1)"
+    assert third.answer() == "got (0, 1)"
     assert files_of(host) == []
 
 
@@ -93,9 +93,9 @@ def test_nobody_is_overtaken_by_one_who_wants_less(host, job):
     assert third.says_nothing()
     first.end()
 
-    assert second.line() == "got (0, 1)"
+    assert second.answer() == "got (0, 1)"
     second.end()
-    assert third.line() == "got (1,)"
+    assert third.answer() == "got (1,)"
 
 
 def test_who_wants_none_of_the_same_gpus_holds_up_nobody(host, job):
@@ -120,10 +120,10 @@ def test_one_between_two_others_is_overtaken_by_neither(job):
 
     first.end()
 
-    assert second.line() == "got (0, 1)"
+    assert second.answer() == "got (0, 1)"
     assert fourth.says_nothing()
     second.end()
-    assert third.line() == "got (1, 2)"
+    assert third.answer() == "got (1, 2)"
 
 
 def test_a_choice_stands_behind_those_who_may_get_the_same(job):
@@ -165,7 +165,7 @@ def test_a_holder_that_is_killed_wakes_who_waits(job, number):
 
     first.signal(number)
 
-    assert second.line() == "got (0,)"
+    assert second.answer() == "got (0,)"
 
 
 def test_a_waiter_that_is_killed_holds_up_nobody(host, job):
@@ -194,10 +194,10 @@ def test_a_stopped_waiter_holds_up_nobody(job):
     os.waitpid(second.pid, os.WUNTRACED)
     first.end()
 
-    assert third.line() == "got (0,)"
+    assert third.answer() == "got (0,)"
     second.signal(signal.SIGCONT)
     third.end()
-    assert second.line() == "got (0,)"
+    assert second.answer() == "got (0,)"
 
 
 def test_a_stopped_waiter_keeps_nobody_out_who_does_not_wait(host, job):
@@ -222,7 +222,7 @@ def test_gpus_for_which_a_stopped_one_waits_go_to_the_next(job):
     second.signal(signal.SIGSTOP)
     os.waitpid(second.pid, os.WUNTRACED)
 
-    assert third.line() == "got (1,)"
+    assert third.answer() == "got (1,)"
 
 
 def test_those_who_went_on_after_a_stop_are_before_one_who_comes_later(job):
@@ -256,7 +256,7 @@ def test_who_waits_behind_a_stopped_one_is_given_shared_gpus_though_nothing_else
     second.signal(signal.SIGSTOP)
     os.waitpid(second.pid, os.WUNTRACED)
 
-    assert third.line() == "got (0,)"
+    assert third.answer() == "got (0,)"
 
 
 def test_a_process_with_too_many_open_files_takes_no_ticket_away(host, job, monkeypatch):
@@ -284,7 +284,7 @@ def test_a_lock_that_is_held_for_long_takes_no_place_away(host, job):
         # The service gives up on the lock, and waits on.
         assert second.says_nothing(LOCK_SECONDS + 1)
 
-    assert second.line() == "got (0,)"
+    assert second.answer() == "got (0,)"
 
 
 def test_a_queue_whose_process_is_killed_keeps_its_order(host, job):
@@ -385,7 +385,7 @@ def test_a_gpu_that_is_made_shared_ends_the_wait(host, job):
 
     Tracker(host).set_accessibility("0", exclusive=False)
 
-    assert second.line() == "got (0,)"
+    assert second.answer() == "got (0,)"
 
 
 def test_a_released_reservation_ends_the_wait(host, job):
@@ -394,7 +394,7 @@ def test_a_released_reservation_ends_the_wait(host, job):
         second = job("second", "0")
         second.line()
 
-    assert second.line() == "got (0,)"
+    assert second.answer() == "got (0,)"
 
 
 def test_what_can_never_be_served_is_refused_at_once(host):
