@@ -12,7 +12,7 @@ import pytest
 from amdgpu_discovery.simulate import Profile, build_host
 from support.installed import SEARCH_PATH, engine_program, require_root
 from support.matrix import Matrix
-from support.swarm_node import Node
+from support.swarm_node import Node, wait_until
 
 
 def docker_version() -> str:
@@ -92,3 +92,14 @@ def start_worker(image_archive: Path) -> Callable[[Node, Node], Node]:
         return node
 
     return start
+
+
+@pytest.fixture
+def swarm(joined: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
+    """Return the nodes of a module's swarm, its manager first; the services that a test leaves are removed."""
+    yield joined
+    services = joined[0]("service", "ls", "--quiet").stdout.split()
+    if services:
+        joined[0]("service", "rm", *services)
+    for node in joined:
+        wait_until(lambda node=node: not node("ps", "--quiet").stdout)

@@ -70,15 +70,10 @@ def joined(
     return swarm
 
 
-@pytest.fixture
-def swarm(joined: Swarm) -> Iterator[Swarm]:
-    """Return that swarm; what a test leaves is removed, and no GPU stays in use."""
-    yield joined
-    services = joined.manager("service", "ls", "--quiet").stdout.split()
-    if services:
-        joined.manager("service", "rm", *services)
-    for node in joined:
-        wait_until(lambda node=node: not node("ps", "--quiet").stdout)
+@pytest.fixture(autouse=True)
+def freed(joined: Swarm) -> Iterator[None]:
+    """Require that no GPU stays in use when the services of a test are gone."""
+    yield
     wait_until(lambda: joined.reserved() == 0, lambda: "GPUs stay in use")
 
 

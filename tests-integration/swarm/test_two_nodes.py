@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,17 +61,6 @@ def joined(
     *_, command = worker.set_up("--vram", "--also-by-model").stdout.splitlines()
     manager(*command.split()[1:-1], "two")
     return Swarm(manager, worker)
-
-
-@pytest.fixture
-def swarm(joined: Swarm) -> Iterator[Swarm]:
-    """Return that swarm; what a test leaves is removed."""
-    yield joined
-    services = joined.manager("service", "ls", "--quiet").stdout.split()
-    if services:
-        joined.manager("service", "rm", *services)
-    for node in joined:
-        wait_until(lambda node=node: not node("ps", "--quiet").stdout)
 
 
 def uuids(node: Node) -> list[str]:

@@ -81,6 +81,16 @@ class Job:
     def signal(self, number):
         os.kill(self.pid, number)
 
+    def stop(self):
+        """Stop it as Ctrl-Z does, and return when it stands still."""
+        self.signal(signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
+
+    def go_on(self):
+        """Let it go on, and return when it does."""
+        self.signal(signal.SIGCONT)
+        os.waitpid(self.pid, os.WCONTINUED)
+
     def close(self):
         if self._is_closed:
             # Its process id may be that of another process by now.

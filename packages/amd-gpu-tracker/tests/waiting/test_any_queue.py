@@ -257,16 +257,14 @@ class Drive:
         running = [name for name, _ in self.model.queue if name not in self.model.stopped]
         if running:
             name = self.chance.choice(running)
-            self.processes[name].signal(signal.SIGSTOP)
-            os.waitpid(self.processes[name].pid, os.WUNTRACED)
+            self.processes[name].stop()
             self.model.stopped.add(name)
             self.end_look()
 
     def go_on(self):
         if self.model.stopped:
             name = self.chance.choice(sorted(self.model.stopped))
-            self.processes[name].signal(signal.SIGCONT)
-            os.waitpid(self.processes[name].pid, os.WCONTINUED)
+            self.processes[name].go_on()
             self.model.stopped.discard(name)
             self.end_look()
 

@@ -190,12 +190,11 @@ def test_a_stopped_waiter_holds_up_nobody(job):
     third = job("third", "0")
     third.line()
 
-    second.signal(signal.SIGSTOP)
-    os.waitpid(second.pid, os.WUNTRACED)
+    second.stop()
     first.end()
 
     assert third.answer() == "got (0,)"
-    second.signal(signal.SIGCONT)
+    second.go_on()
     third.end()
     assert second.answer() == "got (0,)"
 
@@ -205,8 +204,7 @@ def test_a_stopped_waiter_keeps_nobody_out_who_does_not_wait(host, job):
     second = job("second", "0")
     second.line()
 
-    second.signal(signal.SIGSTOP)
-    os.waitpid(second.pid, os.WUNTRACED)
+    second.stop()
 
     with Tracker(host).hold("third", "3") as reservation:
         assert reservation.numbers == (3,)
@@ -219,8 +217,7 @@ def test_gpus_for_which_a_stopped_one_waits_go_to_the_next(job):
     third = job("third", "1")
     assert third.line() == "waiting for 1 GPU: 1 free of 1 that fits, 1 job before this one (second: 2 GPUs)"
 
-    second.signal(signal.SIGSTOP)
-    os.waitpid(second.pid, os.WUNTRACED)
+    second.stop()
 
     assert third.answer() == "got (1,)"
 
@@ -232,12 +229,10 @@ def test_those_who_went_on_after_a_stop_are_before_one_who_comes_later(job):
         stopped.append(job(name, "0"))
         stopped[-1].line()
     for each in stopped:
-        each.signal(signal.SIGSTOP)
-        os.waitpid(each.pid, os.WUNTRACED)
+        each.stop()
     assert job("fourth", "0").line() == "waiting for 1 GPU: 0 free of 1 that fits"
     for each in stopped:
-        each.signal(signal.SIGCONT)
-        os.waitpid(each.pid, os.WCONTINUED)
+        each.go_on()
 
     said = job("fifth", "0").line()
 
@@ -253,8 +248,7 @@ def test_who_waits_behind_a_stopped_one_is_given_shared_gpus_though_nothing_else
     third = job("third", "auto:1")
     assert third.line() == "waiting for 1 GPU: 0 free of 4, 1 job before this one (second: 1 GPU)"
 
-    second.signal(signal.SIGSTOP)
-    os.waitpid(second.pid, os.WUNTRACED)
+    second.stop()
 
     assert third.answer() == "got (0,)"
 

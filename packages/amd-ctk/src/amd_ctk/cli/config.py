@@ -68,7 +68,6 @@ def set_(
 ) -> None:
     """Change a setting."""
     from amd_ctk.configuration.runtime_program import check_low_level_runtime
-    from amd_ctk.settings_file import set_setting
 
     is_list = key in LISTS
     value: Any = values if is_list else values[0]
@@ -83,25 +82,13 @@ def set_(
         value = int(value)
     if key == "low-level-runtime":
         check_low_level_runtime(values[0])
-    host = host_to_change(context)
-    if key == ACCESS:
-        _report(changed=_set_access(host, values[0]))
-        return
-    _report(changed=set_setting(host, key, value))
-    _follow(host, key)
+    _save(host_to_change(context), key, value)
 
 
 @app.command()
 def unset(context: typer.Context, key: Key) -> None:
     """Reset a setting to its default."""
-    from amd_ctk.settings_file import unset_setting
-
-    host = host_to_change(context)
-    if key == ACCESS:
-        _report(changed=_set_access(host, ""))
-        return
-    _report(changed=unset_setting(host, key))
-    _follow(host_of(context), key)
+    _save(host_to_change(context), key, None)
 
 
 @app.command("compile")
@@ -118,8 +105,16 @@ def compile_(context: typer.Context) -> None:
         print(f"There is no {CONFIG_FILE}; the defaults are used")
 
 
-def _report(*, changed: bool) -> None:
+def _save(host: Host, key: str, value: Any) -> None:
+    """Change a setting, or reset it (None), and say whether that changed the file."""
+    from amd_ctk.settings_file import set_setting, unset_setting
+
+    if key == ACCESS:
+        changed = _set_access(host, value or "")
+    else:
+        changed = unset_setting(host, key) if value is None else set_setting(host, key, value)
     print(f"{'Updated the config file' if changed else 'The config file is up to date'}: {CONFIG_FILE}")
+    _follow(host, key)
 
 
 def _follow(host: Host, key: str) -> None:

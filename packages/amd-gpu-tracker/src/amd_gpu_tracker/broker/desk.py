@@ -31,12 +31,12 @@ from amd_gpu_tracker.broker.terms import (
 )
 from amd_gpu_tracker.broker.used import Used
 from amd_gpu_tracker.broker.view import View, read_view
-from amd_gpu_tracker.claims.choice import find_wanted
+from amd_gpu_tracker.claims.choice import find_wanted, is_contested
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, TrackerDisabled, WaitRefused
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.sentences import format_seconds
+from amd_gpu_tracker.waiting.sentences import format_seconds, require_nobody_before
 from amd_gpu_tracker.waiting.ticket import Ticket, require_name
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError, ToolkitError
@@ -83,7 +83,7 @@ class Desk:
         children = Children()
         self._endings = Endings(state, processes, lock, log, children, grace=grace)
         self._idle = Idle(state, processes, lock, log, children, looked_at=self._used.counted_before)
-        self._scopes = Scopes(state.host, self.opened, log)
+        self._scopes = Scopes(state.host, self.opened, log, children)
         self.line = Line(state, processes, self._grants, self._scopes, self._used, log=log)
         self._names = JobNames(state, self._has)
         self._view = View()
@@ -211,14 +211,14 @@ class Desk:
         rules = rules_for(self._state.host, terms, permission, request.numbers)
         if terms.hears_rules and request.rules is not None:
             rules = rules_heard(request.rules, request.numbers)
-        count, among, is_contested = self._require_possible(request, rules)
+        count, among, may_be_taken = self._require_possible(request, rules)
         require_within(permission, count)
-        must_wait = request.wait and (is_contested or self._is_over_limit(permission, person, count))
+        must_wait = request.wait and (may_be_taken or self._is_over_limit(permission, person, count))
         grant = None
         # What is shared is given at once, unless it is drained or sick.
         with suppress(*((GpusRefused,) if request.wait else ())):
             if not must_wait:
-                self._require_turn(among if is_contested else (), person, count, permission)
+                self._require_turn(among if may_be_taken else (), person, count, permission)
                 process, seconds = client.peer.process, permission.seconds
                 grant = self._grants.give(job, request.gpus, process, person=person, rules=rules, seconds=seconds)
         if grant is None:
@@ -249,10 +249,10 @@ class Desk:
         if request.seconds <= 0:
             raise WaitRefused("a reservation has no end", hint="say how long, as in --for=4h")
         rules = rules_for(self._state.host, terms, permission, request.numbers)
-        count, among, is_contested = self._require_possible(request, rules)
+        count, among, may_be_taken = self._require_possible(request, rules)
         require_within(permission, count)
         require_in_time(permission, request.seconds)
-        self._require_turn(among if is_contested else (), person, count, permission)
+        self._require_turn(among if may_be_taken else (), person, count, permission)
         job = job_id(client.peer.uid, request.name)
         numbers = self._grants.keep(job, request.gpus, request.seconds, person=person, rules=rules)
         self._log(f"reserved: {request.name} of user {person}: GPUs {list(numbers)} for {request.seconds} s")
@@ -333,8 +333,8 @@ class Desk:
         choice, wanted = find_wanted(self._state.host, request.gpus, rules)
         if not wanted:
             raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
-        is_contested = choice is not None or bool(policy.exclusive_among(wanted))
-        return choice.count if choice else len(wanted), [gpu.number for gpu in wanted], is_contested
+        count = choice.count if choice else len(wanted)
+        return count, [gpu.number for gpu in wanted], is_contested(policy, choice, wanted)
 
     def _is_over_limit(self, permission: Permission, person: int, count: int) -> bool:
         return bool(permission.gpus) and self.look().held(person) + count > permission.gpus
@@ -343,9 +343,7 @@ class Desk:
         """Raise GpusRefused where others wait for these GPUs, or a person has as many as allowed."""
         if self._is_over_limit(permission, person, count):
             raise nothing_left(self._view.held(person), permission.gpus)
-        if waiting := self.line.waits_for(among):
-            who = "1 job waits" if waiting == 1 else f"{waiting} jobs wait"
-            raise GpusRefused(f"{who} for GPUs before this one", hint="'amd-ctk run --wait' waits in line")
+        require_nobody_before(self.line.waits_for(among))
 
     def _read_terms(self, *, strict: bool = False) -> Terms:
         """Return what the administrator says; where that cannot be read, what was said before, or ToolkitError."""

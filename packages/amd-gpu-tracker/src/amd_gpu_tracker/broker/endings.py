@@ -16,9 +16,8 @@ from amd_gpu_tracker.broker.child import Children, in_child
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job, end_rest
 from amd_gpu_tracker.broker.ending_notes import EndingNote, drop_note, read_notes, write_note
 from amd_gpu_tracker.broker.grants import FIRST_PROCESS, name_of
-from amd_gpu_tracker.broker.job_processes import owner_of
 from amd_gpu_tracker.broker.line import Log
-from amd_gpu_tracker.broker.saying import say_to
+from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 WARNING_SECONDS = 600.0
 # What could not be ended, as a process that waits for its driver, is tried again after this.
 AGAIN_SECONDS = 60.0
-# A program that reads nothing keeps its warning for no longer.
-SAYING_SECONDS = 5
 # What holds the GPUs of a job while that is ended is called like the job, with this behind.
 ENDING = ".ending"
 
@@ -116,7 +113,7 @@ class Endings:
         title = name_of(lease.container_id)
         left = format_seconds(round(lease.limit - now))
         sentence = f"amd-ctk: the time of job {title} is over in {left}; it then gets SIGTERM, then SIGKILL"
-        self._children.start(lambda: self._say(lease, sentence), seconds=SAYING_SECONDS)
+        self._children.start(partial(say_to_job, lease, sentence, self._processes), seconds=SAYING_SECONDS)
         self._log(f"warned: {lease.container_id}: its time is over in {left}")
 
     def _end(self, lease: Lease, containers: Sequence[Lease], now: float) -> None:
@@ -134,7 +131,7 @@ class Endings:
         if BY_API not in lease.ways:
             end_container(lease, self._processes, self._log, grace=self._grace)
             return
-        os.waitpid(in_child(lambda: self._say(lease, _why(lease)), seconds=SAYING_SECONDS), 0)
+        os.waitpid(in_child(partial(say_to_job, lease, _why(lease), self._processes), seconds=SAYING_SECONDS), 0)
         self._keep(lease)
         note = partial(write_note, self._state, lease)
         end_job(lease, self._processes, self._log, grace=self._grace, note=note)
@@ -167,9 +164,6 @@ class Endings:
         )
         with suppress(ToolkitError):
             reserve(self._state, claim, processes=self._processes, lock=self._lock)
-
-    def _say(self, lease: Lease, sentence: str) -> None:
-        say_to(lease.creator, owner_of(lease), sentence, self._processes)
 
 
 def is_ending(lease: Lease, now: float) -> bool:

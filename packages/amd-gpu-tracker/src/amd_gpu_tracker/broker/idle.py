@@ -12,10 +12,10 @@ from functools import partial
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.broker.idle_look import MOST_SECONDS, IdleLook
-from amd_gpu_tracker.broker.job_processes import owner_of
 from amd_gpu_tracker.broker.keeping import inside
 from amd_gpu_tracker.broker.line import Log
-from amd_gpu_tracker.broker.saying import say_to
+from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
+from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_API, Lease
 from amd_gpu_tracker.records.state import State
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 # Looks in the time after which somebody is warned, and how far apart they are at most.
 LOOKS = 10
 MOST_BETWEEN = 60.0
-# A program that reads nothing keeps its warning for no longer.
-SAYING_SECONDS = 5
 
 
 class Idle:
@@ -97,7 +95,8 @@ class Idle:
             # It may have been kept meanwhile, or another one has its name.
             if lease is None or lease.preemptible != job.preemptible or lease.creator != job.creator:
                 return
-            for each in (*inside(lease, self._read_all()), lease):
+            leases = scan_leases(self._state, self._processes, self._state.lease_paths(locked=True)).living
+            for each in (*inside(lease, leases), lease):
                 ended = {"until": now} if each.until else {"limit": now}
                 self._state.write_lease(each.replace(is_preempted=True, idle_since=lease.idle_since, **ended))
         unused = format_seconds(now - lease.idle_since)
@@ -157,14 +156,7 @@ class Idle:
         )
         for each in (job, *inside(job, leases)):
             if not each.until and BY_API in each.ways:
-                self._children.start(partial(self._say, each, sentence), seconds=SAYING_SECONDS)
-
-    def _say(self, job: Lease, sentence: str) -> None:
-        say_to(job.creator, owner_of(job), sentence, self._processes)
-
-    def _read_all(self) -> list[Lease]:
-        paths = self._state.lease_paths(locked=True)
-        return [lease for path in paths if (lease := self._state.read_lease(path)) is not None]
+                self._children.start(partial(say_to_job, each, sentence, self._processes), seconds=SAYING_SECONDS)
 
 
 def _may_be_idle(lease: Lease) -> bool:

@@ -6,13 +6,21 @@ import ctypes
 import os
 import select
 
+from amd_gpu_tracker.broker.job_processes import owner_of
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import ProcessId
+from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amd_gpu_tracker.records.plain_text import one_line
 
 # Of asm-generic/unistd.h, the same on every architecture.
 PIDFD_GETFD = 438
 STANDARD_ERROR = 2
+# A program that reads nothing keeps what is said to it for no longer.
+SAYING_SECONDS = 5
+
+
+def say_to_job(job: Lease, sentence: str, processes: Processes) -> bool:
+    """Write a sentence to the standard error of a job's first process, as `say_to` does."""
+    return say_to(job.creator, owner_of(job), sentence, processes)
 
 
 def say_to(process: ProcessId, owner: int, sentence: str, processes: Processes) -> bool:

@@ -10,7 +10,7 @@ import os
 import socket
 from functools import partial
 
-from amd_gpu_tracker.broker.child import in_child
+from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import Log
 from amd_gpu_tracker.broker.grants import Grant, name_of
 from amd_gpu_tracker.broker.opened import Opened
@@ -38,21 +38,20 @@ class Scopes:
 
     __slots__ = ("_children", "_host", "_log", "_opened")
 
-    def __init__(self, host: Host, opened: Opened, log: Log) -> None:
+    def __init__(self, host: Host, opened: Opened, log: Log, children: Children) -> None:
         self._host = host
         self._opened = opened
         self._log = log
-        self._children: set[int] = set()
+        self._children = children
 
     def hand_over(self, client: Client, job: str, grant: Grant) -> None:
         """Tell a client what it was given, once it can use that."""
-        self._collect()
         if not self._is_needed(client):
             client.finish(grant.answer())
             return
         descriptor, unsent = client.pass_on()
         act = partial(self._move_and_tell, client, job, grant, descriptor, unsent)
-        self._children.add(in_child(act, seconds=CHILD_SECONDS, keep=(descriptor,)))
+        self._children.start(act, seconds=CHILD_SECONDS, keep=(descriptor,))
 
     def _is_needed(self, client: Client) -> bool:
         return (
@@ -78,11 +77,6 @@ class Scopes:
         with socket.socket(fileno=os.dup(descriptor)) as connected:
             connected.settimeout(TELL_SECONDS)
             connected.sendall(unsent + format_answer(answer))
-
-    def _collect(self) -> None:
-        for pid in list(self._children):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                self._children.discard(pid)
 
 
 def _is_in_slurm(pid: int) -> bool:

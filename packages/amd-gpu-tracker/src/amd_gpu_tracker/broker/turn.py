@@ -10,11 +10,12 @@ from amd_gpu_tracker.broker.client import Refused, ask
 from amd_gpu_tracker.broker.protocol import RUN, Request
 from amd_gpu_tracker.broker.stand_in import find_service
 from amd_gpu_tracker.broker.terms import rules_as_told
-from amd_gpu_tracker.claims.choice import find_wanted, only_for_root
+from amd_gpu_tracker.claims.choice import find_wanted, is_contested, only_for_root
 from amd_gpu_tracker.claims.conflicts import LET_USERS, rootless_refusal
 from amd_gpu_tracker.claims.handover import Reservation
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, LockTimeout, TrackerDisabled, WaitOver, WaitRefused
 from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.waiting.sentences import require_nobody_before
 from amd_gpu_tracker.waiting.ticket import require_name
 from amd_gpu_tracker.waiting.tickets import all_tickets
 from amdgpu_discovery.errors import RequestError, ToolkitError
@@ -57,7 +58,7 @@ def wait_in_line(
     state.prepare()
     tickets = all_tickets((state,), processes)
     _require_free_name(state, name, processes, tickets)
-    if not _is_contested(state, choice, wanted) or not any(each.stems() for each in tickets):
+    if not is_contested(state.read_policy(), choice, wanted) or not any(each.stems() for each in tickets):
         # Another process that keeps the lock must not cost a job its place.
         with suppress(GpusRefused, LockTimeout):
             return try_now()
@@ -80,9 +81,7 @@ def require_no_queue(tickets: Iterable[Tickets], among: Container[int]) -> None:
     waiting = sum(
         ticket.holds_up(among) and not each.is_stopped(ticket) for each in tickets for ticket in each.waiting()
     )
-    if waiting:
-        who = "1 job waits" if waiting == 1 else f"{waiting} jobs wait"
-        raise GpusRefused(f"{who} for GPUs before this one", hint="'amd-ctk run --wait' waits in line")
+    require_nobody_before(waiting)
 
 
 def find_contested(state: State, request: str, rules: ChoiceRules) -> list[int]:
@@ -92,7 +91,7 @@ def find_contested(state: State, request: str, rules: ChoiceRules) -> list[int]:
     host can never meet it.
     """
     choice, wanted = find_wanted(state.host, request, rules)
-    return [gpu.number for gpu in wanted] if _is_contested(state, choice, wanted) else []
+    return [gpu.number for gpu in wanted] if is_contested(state.read_policy(), choice, wanted) else []
 
 
 def _ask(
@@ -116,10 +115,6 @@ def _give_up(name: str, tickets: Iterable[Tickets], processes: Processes) -> Non
         for ticket in each.named(name):
             if ticket.waiter == processes.myself():
                 each.drop(ticket)
-
-
-def _is_contested(state: State, choice: Choice | None, wanted: Sequence[Any]) -> bool:
-    return choice is not None or bool(state.read_policy().exclusive_among(wanted))
 
 
 def _require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:

@@ -76,6 +76,11 @@ def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | 
     return (choice, fitting) if choice.needs_tracker else (None, _skip_drained(host, request, fitting, rules))
 
 
+def is_contested(policy: Policy, choice: Choice | None, wanted: Sequence[Any]) -> bool:
+    """Return whether what a request means may be another's alone: a choice at this moment, or exclusive GPUs."""
+    return choice is not None or bool(policy.exclusive_among(wanted))
+
+
 def _skip_drained(host: Host, request: str, gpus: Sequence[Any], rules: ChoiceRules) -> Sequence[Any]:
     return skip_drained(host, request, gpus) if rules.skips_drained else gpus
 

@@ -40,9 +40,8 @@ OWNER:="root", GROUP:="root", MODE:="0660", TAG-="uaccess", TAG-="xaccess-render
 
 LABEL="amd_gpu_access_end"
 """
-CLOSED_MODE = 0o660
-# As 50-udev-default.rules of systemd has it.
-USUAL_MODE = 0o660
+# Also that of 50-udev-default.rules of systemd: who may open a closed node is up to its group and its list.
+MODE = 0o660
 GROUPS = {"render": ("render", "video"), "card": ("video",)}
 UDEV_SECONDS = 30.0
 UDEV_CONTROL = "/run/udev/control"
@@ -69,7 +68,7 @@ def find_open(host: Host) -> str:
         return f"{RULE_FILE} is missing or was changed"
     for node in find_nodes(host):
         status = host.stat(node)
-        if status and (status.st_uid, status.st_gid, status.st_mode & PERMISSIONS) != (0, 0, CLOSED_MODE):
+        if status and (status.st_uid, status.st_gid, status.st_mode & PERMISSIONS) != (0, 0, MODE):
             return f"{node} has mode {status.st_mode & PERMISSIONS:04o} and is of group {status.st_gid}"
     return ""
 
@@ -116,7 +115,7 @@ def give_back(host: Host) -> bool:
 
 def _own(path: str, gid: int) -> None:
     os.chown(path, 0, gid, follow_symlinks=False)
-    os.chmod(path, USUAL_MODE if gid else CLOSED_MODE)
+    os.chmod(path, MODE)
 
 
 def _require_lists(path: str) -> None:
