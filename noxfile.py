@@ -129,7 +129,7 @@ def e2e(session: nox.Session) -> None:
 
 @nox.session
 def swarm(session: nox.Session) -> None:
-    """Run tasks in real swarms of one and of two nodes; write their table. Example: nox -s swarm -- -k two_nodes"""
+    """Run tasks in real swarms of one, two and three nodes; write their table. Example: nox -s swarm -- -k two_nodes"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
     page = {} if session.posargs else {"AMD_SWARM_PAGE": "docs/maintain/test-results.md"}
