@@ -104,7 +104,7 @@ def show_picture(host, name="card1-DP-1"):
     [
         (
             lambda host: Path(host.root, "etc/amd-container-toolkit/config.toml").unlink(),
-            f"nobody may reserve GPUs: {OPEN_TO_GROUP} (first allow somebody: 'amd-ctk users allow NAME')",
+            f"nobody may reserve GPUs: {OPEN_TO_GROUP} (first run 'amd-ctk users allow NAME')",
         ),
         (
             lambda host: Tracker(host).disable(),
@@ -149,3 +149,17 @@ def test_a_picture_of_the_boards_own_console_and_a_monitor_that_is_off_are_no_ob
     Path(shared.root, "sys/class/drm/card1-DP-1/enabled").write_text("disabled\n")
 
     assert amd_ctk("config", "set", "gpu-access", "reserved").returncode == 0
+
+
+def test_containers_do_not_get_the_hosts_modes_while_nodes_are_closed(shared, amd_ctk):
+    amd_ctk("config", "set", "gpu-access", "reserved")
+
+    answer = amd_ctk("config", "set", "device-mode", "host")
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == (
+        "gpu-access is reserved: with the host's modes only root could open GPUs in containers"
+        " (first run 'amd-ctk config unset gpu-access')\n"
+    )
+    assert amd_ctk("config", "show", "device-mode").stdout == "open\n"
+    assert amd_ctk("config", "set", "device-mode", "open").returncode == 0

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,13 +16,19 @@ import pytest
 from amd_ctk.doctor.check import BAD
 from amd_ctk.doctor.facts.all import add_inside, read_facts
 from amd_ctk.doctor.run import run_checks
+from amd_gpu_tracker.broker.client import is_served
+from amd_gpu_tracker.broker.protocol import SOCKET
 from amdgpu_discovery.simulate import build_host
 
 KERNEL = "6.12.12-amd64"
+SECONDS = 60
 
 
 class Machine:
     """A host that is well, to be spoilt."""
+
+    # The services of all machines of a test.
+    services: list[subprocess.Popen[bytes]] = []  # noqa: RUF012 - a fixture ends them
 
     def __init__(self, directory, profile="one-gpu"):
         self.profile = profile
@@ -55,6 +66,25 @@ class Machine:
         (self.programs / name).chmod(0o755)
         return str(self.programs / name)
 
+    def serve(self):
+        """Let people ask for GPUs, as systemd's socket does."""
+        environment = {"PATH": "/usr/bin", "AMD_CTK_HOST_ROOT": str(self.root)}
+        words = [sys.executable, "-m", "amd_ctk", "gpu-tracker", "serve", "--listen", self.host.path(SOCKET)]
+        self.services.append(subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL))
+        end = time.monotonic() + SECONDS
+        while not is_served(self.host.path(SOCKET)):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def leave_socket(self):
+        """Leave a socket at which nobody listens any more."""
+        path = self.root / SOCKET.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as left:
+            opened = os.open(path.parent, os.O_PATH)
+            left.bind(f"/proc/self/fd/{opened}/{path.name}")
+            os.close(opened)
+
     def examine(self, *, only=(), skip=(), engine=""):
         return run_checks(self.facts(engine), only=only, skip=skip, engine=engine)
 
@@ -90,4 +120,8 @@ def facts_of(tmp_path_factory):
 def machine(tmp_path, monkeypatch):
     """Return a function that makes a machine of a profile."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    return lambda profile="one-gpu": Machine(tmp_path, profile)
+    yield lambda profile="one-gpu": Machine(tmp_path, profile)
+    while Machine.services:
+        service = Machine.services.pop()
+        service.kill()
+        service.wait()

@@ -56,6 +56,7 @@ DIRECTORIES = (
     "/etc/apt/sources.list.d",
     "/etc/cdi",
     "/etc/sudoers.d",
+    "/run/amd-container-toolkit",
     "/run/docker",
     "/run/runc",
     "/run/containerd/runc",

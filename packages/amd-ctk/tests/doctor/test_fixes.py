@@ -25,9 +25,8 @@ import pytest
 from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_ctk.doctor.facts.gpus import NodeProblem
 from amd_ctk.doctor.run import CHECKS
-from amd_ctk.sharing.service import SOCKET_UNIT
+from amd_ctk.sharing.service import SERVICE_UNIT, SOCKET_UNIT
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.broker.protocol import SOCKET
 from amd_gpu_tracker.node_access.acl import set_users
 from amd_gpu_tracker.node_access.nodes import RULE_FILE
 from amdgpu_discovery.discover import find_gpus
@@ -135,6 +134,12 @@ def only_holders(machine):
         run_amd_ctk(machine, *words.split())
 
 
+def served_holders(machine):
+    """Let only those open GPUs who have reserved them, which they can."""
+    only_holders(machine)
+    machine.serve()
+
+
 def docker_says(**changes):
     return lambda machine: machine.docker.update(changes)
 
@@ -166,8 +171,18 @@ def systemd(machine):
     (machine.root / "run/systemd/system").mkdir(parents=True)
 
 
-def listen(machine):
-    machine.write(SOCKET, "")
+def serve(machine):
+    machine.serve()
+
+
+def leave_socket(machine):
+    machine.leave_socket()
+
+
+def show_picture(machine, state="connected"):
+    """Connect a display to the GPU, or take it away."""
+    for name, value in (("status", state), ("enabled", "enabled" if state == "connected" else "disabled")):
+        machine.write(f"/sys/class/drm/card{find_gpus(machine.host)[0].card_minor}-DP-1/{name}", f"{value}\n")
 
 
 def require_reservation(machine):
@@ -355,14 +370,28 @@ ROWS = [
     ),
     Row("gpu-access", HOSTS["gpu-access"], becomes=""),
     *[
-        Row("gpu-access", both(only_holders, spoil))
+        Row("gpu-access", both(served_holders, spoil))
         for spoil in (
             lambda machine: machine.remove(RULE_FILE),
             lambda machine: (machine.root / "dev/kfd").chmod(0o666),
-            lambda machine: set_users(machine.host.path("/dev/kfd"), [1001]),
-            lambda machine: run_amd_ctk(machine, "config", "set", "device-mode", "host"),
+            write(CONFIG, f'{USERS}gpu-access = "reserved"\ndevice-mode = "host"\n'),
         )
     ],
+    Row("gpu-access", both(only_holders, lambda machine: set_users(machine.host.path("/dev/kfd"), [1001]))),
+    Row("gpu-access", both(only_holders, leave_socket)),
+    Row("gpu-access", both(served_holders, show_picture), partial(show_picture, state="disconnected"), why=HARDWARE),
+    Row(
+        "gpu-access",
+        both(served_holders, write(CONFIG, 'gpu-access = "reserved"\n')),
+        lambda machine: run_amd_ctk(machine, "users", "allow", "daemon"),
+        why=RIGHTS,
+    ),
+    Row(
+        "gpu-access",
+        both(served_holders, lambda machine: machine.remove("/run/systemd/system")),
+        systemd,
+        why="what runs first on the machine is its administrator's decision",
+    ),
     Row(
         "apu-memory",
         OF_HOSTS["small_apu"],
@@ -517,9 +546,10 @@ ROWS = [
         ),
     ),
     Row("sharing", both(write(CONFIG, USERS), systemd)),
-    Row("sharing", write(CONFIG, USERS), listen, why="without systemd, somebody has to keep the service running"),
+    Row("sharing", write(CONFIG, USERS), serve, why="without systemd, somebody has to keep the service running"),
+    Row("sharing", both(write(CONFIG, USERS), systemd, leave_socket)),
     Row("sharing", both(write(CONFIG, 'idle = "60m"\n'), systemd), becomes=""),
-    Row("sharing", require_reservation, both(write(CONFIG, USERS), listen), why=RIGHTS),
+    Row("sharing", require_reservation, both(write(CONFIG, USERS), serve), why=RIGHTS),
     Row("tracker", HOSTS["tracker"]),
     Row(
         "tracker",
@@ -612,9 +642,9 @@ ROWS = [
 
 
 def systemctl(machine, *words):
-    if words == ("enable", "--now", SOCKET_UNIT):
-        listen(machine)
-    else:
+    if words in (("enable", "--now", SOCKET_UNIT), ("restart", SOCKET_UNIT, SERVICE_UNIT)):
+        machine.serve()
+    elif words != ("enable", SOCKET_UNIT):
         restart_docker(machine, *words)
 
 

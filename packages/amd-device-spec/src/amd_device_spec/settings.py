@@ -50,6 +50,9 @@ USERS = "users"
 # Who may open the nodes of GPUs on the host; `amd-ctk config` sets these up.
 ACCESS = "gpu-access"
 RESERVED = "reserved"
+# Which modes nodes have in containers.
+DEVICE_MODE = "device-mode"
+HOST_MODE = "host"
 # Of `job-names`.
 PRIVATE = "private"
 # Every key that takes a list, each with an example.

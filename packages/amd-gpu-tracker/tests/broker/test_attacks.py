@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from amd_gpu_tracker.broker import server
-from amd_gpu_tracker.broker.client import connect
+from amd_gpu_tracker.broker.client import connect, is_answered, is_served
 from amd_gpu_tracker.broker.people import LARGEST_ID
 from amd_gpu_tracker.broker.protocol import LARGEST_LINE, RESERVE, Request, format_request
 from support.shared_host import ALICE, BOB, become, run, users, wait_until
@@ -303,3 +303,19 @@ def test_symbolic_links_and_pipes_in_the_directory_of_tickets_are_no_tickets(hos
 
     person(ALICE, run("a", "0")).line()
     assert person(BOB, run("b", "0")).line() == "waiting for 1 GPU: 0 free of 1 that fits"
+
+
+def test_a_broker_that_only_listens_does_not_serve(broker):
+    assert is_served(broker.socket)
+
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        assert is_answered(broker.socket)
+        assert not is_served(broker.socket, 0.2)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    assert is_served(broker.socket)
+
+    broker.kill()
+    assert os.path.exists(broker.socket)
+    assert not is_served(broker.socket)

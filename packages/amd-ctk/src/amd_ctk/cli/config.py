@@ -14,7 +14,9 @@ from amd_device_spec.settings import (
     ACCESS,
     AMOUNTS,
     CONFIG_FILE,
+    DEVICE_MODE,
     GROUPS,
+    HOST_MODE,
     KINDS,
     LISTS,
     SICKNESS,
@@ -112,6 +114,8 @@ def _save(host: Host, key: str, value: Any) -> None:
     if key == ACCESS:
         changed = _set_access(host, value or "")
     else:
+        if key == DEVICE_MODE and value == HOST_MODE:
+            _require_open_containers(host)
         changed = unset_setting(host, key) if value is None else set_setting(host, key, value)
     print(f"{'Updated the config file' if changed else 'The config file is up to date'}: {CONFIG_FILE}")
     _follow(host, key)
@@ -129,6 +133,12 @@ def _set_access(host: Host, value: str) -> bool:
     from amd_ctk.sharing.access import set_access
 
     return set_access(host, value)
+
+
+def _require_open_containers(host: Host) -> None:
+    from amd_ctk.sharing.access import require_open_containers
+
+    require_open_containers(host)
 
 
 def _value(settings: Settings, key: str) -> Any:

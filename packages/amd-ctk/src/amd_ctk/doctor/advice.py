@@ -5,6 +5,8 @@ from __future__ import annotations
 from shlex import quote
 
 from amd_ctk.doctor.facts.gpus import NodeProblem
+from amd_ctk.doctor.facts.toolkit import ToolkitFacts
+from amd_ctk.sharing.service import BY_HAND, SERVICE_UNIT, SOCKET_UNIT
 
 TRIGGER = "sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-match=kfd"
 
@@ -12,3 +14,13 @@ TRIGGER = "sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-m
 def fix_nodes(problem: NodeProblem) -> str:
     """Return the command that makes a node that is missing or wrong."""
     return f"sudo rm {quote(problem.path)} && {TRIGGER}" if problem.is_left_over else TRIGGER
+
+
+def fix_service(toolkit: ToolkitFacts) -> str:
+    """Return the command that lets the service that gives out GPUs answer."""
+    if not toolkit.has_systemd:
+        return BY_HAND
+    if not toolkit.has_socket:
+        return f"sudo systemctl enable --now {SOCKET_UNIT}"
+    # systemd replaces a socket that another one left, and has to forget one that somebody took away.
+    return f"sudo systemctl enable {SOCKET_UNIT} && sudo systemctl restart {SOCKET_UNIT} {SERVICE_UNIT}"

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
-from amd_device_spec.settings import ACCESS, RESERVED, read_settings
+from amd_device_spec.settings import ACCESS, DEVICE_MODE, HOST_MODE, RESERVED, read_settings
 from amd_gpu_tracker.broker.opened import find_users, follow_leases
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.life.lease_scan import scan_leases
@@ -18,6 +18,7 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.drm import DRM_CLASS
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +32,24 @@ NOTHING_CHANGED = "everybody in the nodes' group may go on opening every GPU"
 
 class AccessRefused(ToolkitError):
     """A host on which nobody can be kept from GPUs that others have reserved."""
+
+
+class Obstacle(Value):
+    """What speaks against it: the `problem`, and the `command` that ends it, or `advice` where no command does."""
+
+    problem: str
+    command: str = ""
+    advice: str = ""
+
+    @property
+    def hint(self) -> str:
+        """Return what to do before it is turned on."""
+        return f"first run '{self.command}'" if self.command else self.advice
+
+    @property
+    def fix(self) -> str:
+        """Return what to do where it was turned on already."""
+        return f"sudo {self.command}" if self.command else self.advice
 
 
 def set_access(host: Host, value: str) -> bool:
@@ -91,25 +110,37 @@ def _living(host: Host) -> tuple[Lease, ...]:
 
 
 def _require_possible(host: Host) -> None:
-    for problem, hint in _problems(host):
-        raise AccessRefused(f"{problem}: {NOTHING_CHANGED}", hint=hint)
+    for obstacle in find_obstacles(host):
+        raise AccessRefused(f"{obstacle.problem}: {NOTHING_CHANGED}", hint=obstacle.hint)
 
 
-def _problems(host: Host) -> Iterator[tuple[str, str]]:
-    """Yield what speaks against it and what to do, one after the other, the cheapest to find out first."""
+def require_open_containers(host: Host) -> None:
+    """Raise AccessRefused where a container that got the host's modes could open no GPU, unless it is root's."""
+    if read_settings(host).gpu_access == RESERVED:
+        raise AccessRefused(
+            f"{ACCESS} is {RESERVED}: with the host's modes only root could open GPUs in containers",
+            hint=f"first run 'amd-ctk config unset {ACCESS}'",
+        )
+
+
+def find_obstacles(host: Host) -> Iterator[Obstacle]:
+    """Yield what keeps GPUs from being open to their holders alone, the cheapest to find out first."""
     settings = read_settings(host)
     if not settings.users:
-        yield "nobody may reserve GPUs", "first allow somebody: 'amd-ctk users allow NAME'"
+        yield Obstacle(problem="nobody may reserve GPUs", command="amd-ctk users allow NAME")
     if not Tracker(host).is_enabled():
-        yield "the GPU Tracker is disabled", "first run 'amd-ctk gpu-tracker enable'"
-    if settings.device_mode == "host":
-        yield "containers get the host's modes", "first run 'amd-ctk config unset device-mode'"
+        yield Obstacle(problem="the GPU Tracker is disabled", command="amd-ctk gpu-tracker enable")
+    if settings.device_mode == HOST_MODE:
+        yield Obstacle(problem="containers get the host's modes", command=f"amd-ctk config unset {DEVICE_MODE}")
     if display := find_display(host):
-        yield f"a display runs on an AMD GPU ({display})", "use a machine without one, or connect it to another GPU"
+        problem = f"a display runs on an AMD GPU ({display})"
+        yield Obstacle(problem=problem, advice="use a machine without one, or connect it to another GPU")
     if host.stat(SYSTEMD_IS_RUNNING) is None:
-        yield "systemd does not run", "only systemd can close all other GPUs to a job"
-    elif host.is_this_machine and (obstacle := find_obstacle()):
-        yield f"systemd cannot close other GPUs to a job here ({obstacle})", "that takes D-Bus and CONFIG_CGROUP_BPF"
+        yield Obstacle(problem="systemd does not run", advice="only systemd can close all other GPUs to a job")
+    # Only root can start what is tried there.
+    elif host.is_this_machine and not os.geteuid() and (failed := find_obstacle()):
+        problem = f"systemd cannot close other GPUs to a job here ({failed})"
+        yield Obstacle(problem=problem, advice="that takes systemd 236 or later, D-Bus and CONFIG_CGROUP_BPF")
 
 
 def find_display(host: Host) -> str:

@@ -33,6 +33,8 @@ PATIENCE_SECONDS = 20.0
 AGAIN_SECONDS = 0.1
 # Who is told nothing gives up after its time and this, and a service that is there says at once what is waited for.
 FIRST_WORD_SECONDS = 10.0
+# Many times what systemd takes to start the service.
+ANSWER_SECONDS = 10.0
 # Many times an answer: what is longer is none.
 MOST_BYTES = 16 * LARGEST_LINE
 CODE_OF_TIME_OVER = 12
@@ -65,6 +67,19 @@ def is_answered(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_served(path: str, seconds: float = ANSWER_SECONDS) -> bool:
+    """Return whether somebody answers at a socket within some seconds, and does not only listen there."""
+    end = time.monotonic() + seconds
+    try:
+        with connect(path, seconds) as connected:
+            connected.settimeout(max(0.001, end - time.monotonic()))
+            # That is no request, which is said, and nothing is done.
+            connected.sendall(b"\n")
+            return bool(connected.recv(1))
+    except OSError:
+        return False
 
 
 def ask(
@@ -102,12 +117,16 @@ def ask(
         path = find_again() if find_again else path
 
 
-def connect(path: str) -> socket.socket:
-    """Return a connection to the broker; OSError."""
+def connect(path: str, seconds: float | None = None) -> socket.socket:
+    """Return a connection to the broker, for whose every step there are some seconds, None for as many as it takes.
+
+    OSError.
+    """
     directory, name = os.path.split(path)
-    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # A path of a socket has 107 bytes at most; that of a simulated host may be longer.
     opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.settimeout(seconds)
     try:
         connected.connect(f"/proc/self/fd/{opened}/{name}")
     except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amd_ctk.doctor.advice import TRIGGER, fix_nodes
+from amd_ctk.doctor.advice import TRIGGER, fix_nodes, fix_service
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amdgpu_discovery.gpu import MEBIBYTE, Gpu, UnnumberedGpu
@@ -132,13 +132,17 @@ def check_node_access(facts: Facts) -> Finding | None:
 def check_gpu_access(facts: Facts) -> Finding | None:
     """Can those open GPUs who may?"""
     toolkit = facts.toolkit
+    if toolkit.access_obstacle:
+        return bad(f"gpu-access is reserved, and {toolkit.access_obstacle}", fix=toolkit.access_fix)
+    if toolkit.is_access_reserved and not toolkit.is_served:
+        # It would also put right what the lists of nodes say.
+        words = "gpu-access is reserved, and the service that opens GPUs to their holders does not answer"
+        return bad(words, fix=fix_service(toolkit))
     if toolkit.access_problem:
         verb = "set gpu-access reserved" if toolkit.is_access_reserved else "unset gpu-access"
         return bad(toolkit.access_problem, fix=f"sudo amd-ctk config {verb}")
     if not toolkit.is_access_reserved or not facts.gpus.gpus:
         return None
-    if toolkit.device_mode == "host":
-        return bad("only root may open GPUs in containers", fix="sudo amd-ctk config unset device-mode")
     return ok("only who has reserved a GPU may open it; rootless engines need single nodes in place of /dev/dri")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from amd_ctk.doctor.advice import fix_service
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.containers import StaleContainer
-from amd_ctk.sharing.service import BY_HAND, SOCKET_UNIT
 
 # A part of the path of a bundle, and the engine that makes such paths.
 RESTARTS = {
@@ -84,17 +84,19 @@ def check_settings(facts: Facts) -> Finding | None:
     see="how-to/share.md",
 )
 def check_sharing(facts: Facts) -> Finding | None:
-    """Does what shares GPUs among people listen?"""
+    """Does what shares GPUs among people answer?"""
     toolkit = facts.toolkit
-    enable = f"sudo systemctl enable --now {SOCKET_UNIT}" if toolkit.has_systemd else BY_HAND
-    if toolkit.has_users and not toolkit.has_socket:
-        return note("people may reserve GPUs, and the service that gives them out does not listen", fix=enable)
+    silent = "does not answer" if toolkit.has_socket else "does not listen"
+    if toolkit.has_users and not toolkit.is_served:
+        words = f"people may reserve GPUs, and the service that gives them out {silent}"
+        return note(words, fix=fix_service(toolkit))
     if toolkit.requires_reservation and not toolkit.has_users:
         words = "containers need a reservation, and only root may make one"
         return note(words, fix="sudo amd-ctk users allow NAME, for who may reserve GPUs")
-    if toolkit.idle and not toolkit.has_socket:
-        return note(f"idle is {toolkit.idle}, and the service that watches for it does not listen", fix=enable)
-    return ok("the service that gives GPUs to people listens") if toolkit.has_users else None
+    if toolkit.idle and not toolkit.is_served:
+        words = f"idle is {toolkit.idle}, and the service that watches for it {silent}"
+        return note(words, fix=fix_service(toolkit))
+    return ok("the service that gives GPUs to people answers") if toolkit.has_users else None
 
 
 @check(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from amd_ctk.cdi.specs import find_groups
 from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, NoRuntimeProgram, find_runtime_program
 from amd_ctk.settings_file import is_compiled, read_settings_file
-from amd_ctk.sharing.access import find_access_problem
+from amd_ctk.sharing.access import find_access_problem, find_obstacles
 from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
+from amd_gpu_tracker.broker.client import is_served
 from amd_gpu_tracker.broker.protocol import SOCKET
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.container_names import find_container_names
@@ -41,10 +43,12 @@ class ToolkitFacts(Value):
     # What is wrong with each group of GPUs that this host cannot have.
     group_problems: tuple[str, ...] = ()
     visible_devices_env: str = "always"
-    device_mode: str = "open"
-    # Whether only those who have reserved a GPU may open its nodes, and how the nodes are not as that says.
+    # Whether only those who have reserved a GPU may open its nodes, how the nodes are not as that says, and what keeps
+    # it from working, with what to do.
     is_access_reserved: bool = False
     access_problem: str = ""
+    access_obstacle: str = ""
+    access_fix: str = ""
     # Why the tracker's state does not serve.
     tracker_problem: str = ""
     # Whether that is a state which a later version of the toolkit wrote.
@@ -53,11 +57,13 @@ class ToolkitFacts(Value):
     has_former_tracker: bool = False
     dead_leases: int = 0
     # Who shares the GPUs: whether people may reserve some, whether containers need a reservation, after how long
-    # somebody is warned of idle ones, and whether anything listens to those who ask, which systemd can start.
+    # somebody is warned of idle ones, whether there is a socket for those who ask, which systemd can make, and whether
+    # anybody answers there.
     has_users: bool = False
     requires_reservation: bool = False
     idle: str = ""
     has_socket: bool = False
+    is_served: bool = False
     has_systemd: bool = False
     # What has each GPU that is reserved, as text.
     users_by_gpu: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
@@ -81,13 +87,13 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         is_compiled=bool(problem) or is_compiled(host),
         group_problems=() if problem else _find_group_problems(host),
         visible_devices_env=str(chosen.get("visible-devices-env", "always")),
-        device_mode=str(chosen.get("device-mode", "open")),
         **_read_access(host, is_reserved=chosen.get("gpu-access") == RESERVED),
         **_read_tracker(host),
         has_users=bool(chosen.get(USERS)),
         requires_reservation=Tracker(host).requires_reservation(),
         idle=str(chosen.get(IDLE, "")),
         has_socket=host.stat(SOCKET) is not None,
+        is_served=is_served(host.path(SOCKET)),
         has_systemd=host.stat(SYSTEMD_IS_RUNNING) is not None,
         runtime_program=_find_runtime(),
         broken_low_level=configured if configured and not _find(configured) else "",
@@ -110,13 +116,14 @@ def _read_settings(host: Host) -> tuple[dict[str, object], str]:
 
 def _read_access(host: Host, *, is_reserved: bool) -> dict[str, Any]:
     """Return the facts about who may open nodes by name; while the tracker is disabled everybody may."""
-    try:
-        is_reserved = is_reserved and Tracker(host).is_enabled()
-        problem = find_access_problem(host, is_reserved=is_reserved)
-    except (ToolkitError, OSError):
-        # Other checks say what is wrong with the tracker and the GPUs.
-        problem = ""
-    return {"is_access_reserved": is_reserved, "access_problem": problem}
+    facts: dict[str, Any] = {"is_access_reserved": is_reserved}
+    # Other checks say what is wrong with the tracker and the GPUs.
+    with suppress(ToolkitError, OSError):
+        facts["is_access_reserved"] = is_reserved and Tracker(host).is_enabled()
+        facts["access_problem"] = find_access_problem(host, is_reserved=facts["is_access_reserved"])
+        if facts["is_access_reserved"] and (found := next(find_obstacles(host), None)):
+            facts |= {"access_obstacle": found.problem, "access_fix": found.fix}
+    return facts
 
 
 def _find_group_problems(host: Host) -> tuple[str, ...]:
