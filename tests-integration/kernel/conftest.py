@@ -76,6 +76,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "host": build_two_gpus(directory / "host"),
         "bundles": build_two_gpus(directory / "bundles"),
         "untracked": build_two_gpus(directory / "untracked"),
+        "laid": build_two_gpus(directory / "laid"),
         "limited": hide_first(build_two_gpus(directory / "limited")),
         "followed": follow_first(build_two_gpus(directory / "followed")),
     }

@@ -17,8 +17,13 @@ from support.busybox import build_rootfs
 from support.debian_root import debian_root, install_packages, root_cache, run_in_root
 from support.installed import engine_program
 
-# Beside the engines: what loads modules, and what engines ask systemd by.
-MORE_PACKAGES = ("kmod", "dbus", "e2fsprogs")
+# Beside the engines: what loads modules, what engines ask systemd by, and what makes sessions of people.
+MORE_PACKAGES = ("kmod", "dbus", "e2fsprogs", "dbus-user-session", "libpam-systemd")
+SLURM = ("slurmctld", "slurmd", "slurm-client", "munge")
+# What its test starts.
+SLURM_SERVICES = ("slurmctld", "slurmd", "munge")
+# The part of ROCm that asks KFD; newer releases have it inside of another library.
+ROCM = {"bookworm": ("libhsakmt1",), "trixie": ("libhsakmt1",)}
 # What the initrd has to load to find the disk; udev loads the rest.
 DISK_MODULES = ("virtio_pci", "virtio_blk", "crc32c_generic", "ext4")
 # In GB; engines, images and debs need two.
@@ -47,7 +52,7 @@ for deb in linux-*.deb; do dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-direct
 rm -rf /var/lib/apt/lists/*
 """
 # Changed when what is on the disk changes, so that nobody boots an older one.
-EDITION = "2"
+EDITION = "3"
 
 
 class Image(NamedTuple):
@@ -79,7 +84,7 @@ def _make(suite: str, directory: Path) -> str:
     with tempfile.TemporaryDirectory(dir=directory) as name:
         root = Path(name) / "root"
         subprocess.run(["cp", "--archive", base, root], check=True)
-        install_packages(root, *MORE_PACKAGES)
+        install_packages(root, *MORE_PACKAGES, *SLURM, *ROCM.get(suite, ()))
         run_in_root(root, "sh", "-ec", DOWNLOAD_KERNEL)
         version = next((root / "usr/lib/modules").iterdir()).name
         subprocess.run([engine_program("depmod"), "-b", root, version], check=True)
@@ -137,6 +142,8 @@ def _prepare(root: Path) -> None:
     (units / "agent.service").write_text(UNIT)
     (units / "multi-user.target.wants").mkdir(exist_ok=True)
     (units / "multi-user.target.wants/agent.service").symlink_to("../agent.service")
+    for service in SLURM_SERVICES:
+        (units / f"multi-user.target.wants/{service}.service").unlink()
     (root / "etc/fstab").write_text("/dev/vda / ext4 rw 0 1\n")
     (root / "etc/hostname").write_text("gpu-server\n")
     (root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
