@@ -53,8 +53,9 @@ amd-ctk run --gpus=all --name=before -- sleep 3600 &
 before=$!
 until [ -e leases/before@.json ]; do sleep 0.1; done
 while read -r number seconds; do
-  amd-ctk run --gpus=free:1 --wait --name="job-$number" -- /run/jobs/job "$number" "$seconds" </dev/null 2>/dev/null &
-  until [ -e queue/*-"job-$number.json" ]; do sleep 0.01; done
+  said=/run/jobs/said-$number
+  amd-ctk run --gpus=free:1 --wait --name="job-$number" -- /run/jobs/job "$number" "$seconds" </dev/null 2>"$said" &
+  until [ -e waiting/*-"job-$number.json" ]; do sleep 0.01; done
 done </run/jobs/list
 kill $before
 wait
@@ -104,7 +105,8 @@ def run_jobs(box: SlurmBox, lengths: list[float], submit: str) -> Outcome:
     box.start("sh", "-c", submit)
     until = time.monotonic() + PATIENCE
     while len(list(directory.glob("ended-*"))) < len(lengths):
-        assert time.monotonic() < until, (box.share / "sh.log").read_text()
+        said = [box.share / "sh.log", *directory.glob("said-*")]
+        assert time.monotonic() < until, [path.read_text() for path in said]
         time.sleep(1)
     began = [directory / f"began-{number}" for number in range(len(lengths))]
     return Outcome(
