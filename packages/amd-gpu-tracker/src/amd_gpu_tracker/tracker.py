@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager, suppress
-from functools import partial
 
 from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, TrackerDisabled, needs_root
 from amd_gpu_tracker.life.processes import Processes
@@ -78,7 +76,7 @@ class Tracker:
         self._rules = rules
         self._host = host
         self._processes = processes or Processes()
-        self._lock = partial(lock, timeout=lock_timeout)
+        self._lock: Callable[[str], KernelLock] = lambda path: lock(path, lock_timeout)
         self._state = open_state(host, os.environ)
 
     def is_enabled(self) -> bool:
@@ -279,7 +277,6 @@ class Tracker:
         """
         from amd_gpu_tracker.states.find import find_states
 
-        keep = partial(self._keep_sick, with_errors=with_errors)
         limits = self._rules.limits
         return find_states(
             self._host,
@@ -287,7 +284,7 @@ class Tracker:
             with_errors=with_errors,
             earlier=earlier,
             limits=limits,
-            note=None if self._state.is_rootless else keep,
+            note=None if self._state.is_rootless else lambda seen: self._keep_sick(seen, with_errors=with_errors),
         )
 
     def _keep_sick(self, health: Mapping[str, Health], *, with_errors: bool) -> None:
@@ -300,9 +297,11 @@ class Tracker:
         elif not with_errors:
             # What was not asked may be what is wrong with it.
             seen = {key: why for key, why in seen.items() if why}
-        with suppress(ToolkitError):
+        try:
             if self._state.read_policy().enabled:
                 note_sick(self._state, seen, lock=self._lock)
+        except ToolkitError:
+            return
 
     def usage_looks(self) -> UsageLooks:
         """Return what looks at the usage of the GPUs: memory, processes, containers, and how busy they are."""
@@ -401,10 +400,7 @@ class Tracker:
         has used already is refused too. GpusRefused also while others wait in line. With `with`, the GPUs are released
         at the end of the block.
         """
-        from amd_gpu_tracker.broker.turn import find_contested, require_no_queue
-
-        require_no_queue(self._tickets(), find_contested(self._state, request, self._rules))
-        return self._hold(name, request, pid=pid)
+        return self._hold(name, request, pid=pid, before=self._tickets())
 
     def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Tell = keep_quiet) -> Reservation:
         """Reserve as `hold` does, after waiting in line; who comes first is served first.
@@ -423,7 +419,7 @@ class Tracker:
             tell=tell,
             processes=self._processes,
             rules=self._rules,
-            try_now=partial(self._hold, name, request, is_waiting=True),
+            try_now=lambda: self._hold(name, request, is_waiting=True),
             release=self.release,
         )
 
@@ -466,7 +462,15 @@ class Tracker:
 
         return all_tickets((self._state, State(self._host)), self._processes)
 
-    def _hold(self, name: str, request: str, *, pid: int | None = None, is_waiting: bool = False) -> Reservation:
+    def _hold(
+        self,
+        name: str,
+        request: str,
+        *,
+        pid: int | None = None,
+        is_waiting: bool = False,
+        before: Sequence[Tickets] = (),
+    ) -> Reservation:
         from amd_gpu_tracker.claims.by_name import hold_by_name
 
         return hold_by_name(
@@ -479,13 +483,12 @@ class Tracker:
             rules=self._rules,
             release=self.release,
             is_waiting=is_waiting,
+            before=before,
         )
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> KernelLock:
         self._state.prepare()
-        with self._lock(self._state.lock_path):
-            yield
+        return self._lock(self._state.lock_path)
 
     def _take_over(self, tell: Tell = keep_quiet) -> None:
         """Take over the original's state where that was not done yet, and where the caller may.
@@ -494,11 +497,13 @@ class Tracker:
         """
         if not self._state.has_former_policy():
             return
-        with suppress(NotPermitted):
+        try:
             with self._locked():
                 former = self._state.take_over()
             if former and former.enabled:
                 self._adopt(tell)
+        except NotPermitted:
+            return
 
     def _adopt(self, tell: Tell) -> None:
         from amd_gpu_tracker.claims.adoption import adopt_running

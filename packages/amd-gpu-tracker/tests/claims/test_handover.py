@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import amd_gpu_tracker
+import amdgpu_discovery
 from amd_gpu_tracker.claims.container import StartingContainer, claim_container
 from amd_gpu_tracker.claims.handover import build_environment, digest_of
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
@@ -233,3 +236,17 @@ def test_a_reservation_and_its_container_are_one_user_of_a_shared_gpu(host):
 
         start(host, "second", 1)
         assert Tracker(host).set_accessibility("1", exclusive=True).in_use == (1,)
+
+
+def test_a_program_that_holds_gpus_by_number_loads_neither_the_queue_nor_choices(host):
+    packages = {os.path.dirname(os.path.dirname(package.__file__)) for package in (amd_gpu_tracker, amdgpu_discovery)}
+    code = (
+        f"import sys; sys.path[:0] = {sorted(packages)!r}; from amd_gpu_tracker import Tracker;"
+        f" from amdgpu_discovery.host import Host; Tracker(Host({host.root!r})).hold('train', '1').release();"
+        " heavy = {'contextlib', 'enum', 'functools', 'json', 're', 'socket'};"
+        " print([name for name in sorted(sys.modules) if name in heavy or '.broker' in name or '.choice' in name])"
+    )
+
+    answer = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+
+    assert answer.stdout == "['amdgpu_discovery.choices', 'amdgpu_discovery.choices.rules']\n"

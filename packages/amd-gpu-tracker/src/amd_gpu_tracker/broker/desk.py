@@ -31,7 +31,7 @@ from amd_gpu_tracker.broker.terms import (
 )
 from amd_gpu_tracker.broker.used import Used
 from amd_gpu_tracker.broker.view import View, read_view
-from amd_gpu_tracker.claims.choice import find_wanted, is_contested
+from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, TrackerDisabled, WaitRefused
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.processes import Processes

@@ -10,12 +10,12 @@ from amd_gpu_tracker.broker.client import Refused, ask
 from amd_gpu_tracker.broker.protocol import RUN, Request
 from amd_gpu_tracker.broker.stand_in import find_service
 from amd_gpu_tracker.broker.terms import rules_as_told
-from amd_gpu_tracker.claims.choice import find_wanted, is_contested, only_for_root
+from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
+from amd_gpu_tracker.claims.choice import only_for_root
 from amd_gpu_tracker.claims.conflicts import LET_USERS, rootless_refusal
 from amd_gpu_tracker.claims.handover import Reservation
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, LockTimeout, TrackerDisabled, WaitOver, WaitRefused
 from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.waiting.sentences import require_nobody_before
 from amd_gpu_tracker.waiting.ticket import require_name
 from amd_gpu_tracker.waiting.tickets import all_tickets
 from amdgpu_discovery.errors import RequestError, ToolkitError
@@ -23,7 +23,7 @@ from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from amd_gpu_tracker.broker.protocol import Answer
@@ -74,24 +74,6 @@ def wait_in_line(
         raise
     gpus = [gpu for gpu in locate_gpus(state.host) if gpu.number in answer.numbers]
     return Reservation(name, gpus, dict(answer.environment), release=release)
-
-
-def require_no_queue(tickets: Iterable[Tickets], among: Container[int]) -> None:
-    """Raise GpusRefused where jobs wait for one of these GPUs; one that was stopped holds up nobody."""
-    waiting = sum(
-        ticket.holds_up(among) and not each.is_stopped(ticket) for each in tickets for ticket in each.waiting()
-    )
-    require_nobody_before(waiting)
-
-
-def find_contested(state: State, request: str, rules: ChoiceRules) -> list[int]:
-    """Return the numbers of the GPUs for which a job with this request stands in line.
-
-    None of a request that names shared GPUs only, which it gets beside others that have them. RequestError where the
-    host can never meet it.
-    """
-    choice, wanted = find_wanted(state.host, request, rules)
-    return [gpu.number for gpu in wanted] if is_contested(state.read_policy(), choice, wanted) else []
 
 
 def _ask(

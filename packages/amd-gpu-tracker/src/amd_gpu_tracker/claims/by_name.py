@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.choice import find_wanted, reserve_choice
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
 from amd_gpu_tracker.claims.reservation import reserve
+from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import ContainerRunning, TrackerDisabled
 from amd_gpu_tracker.records.lease import BY_API, Holder
+from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.selection import may_be_choice, select_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
+    from typing import Any
 
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.waiting.tickets import Tickets
+    from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
 
 
 def reserve_by_name(
@@ -35,12 +42,16 @@ def reserve_by_name(
     until: float = 0.0,
     limit: float = 0.0,
     is_waiting: bool = False,
+    before: Sequence[Tickets] = (),
 ) -> Sequence[GpuLocation]:
     """Reserve the GPUs of a request for the process `pid`, None for the calling one. Errors as `Tracker.reserve`.
 
     A container that has the token of this digest is given them. `person`, `until` and `limit` are as in the lease.
+    GpusRefused too while those wait in line who come `before` this.
     """
     choice, wanted = find_wanted(state.host, request, rules)
+    if before and is_contested(state.read_policy(), choice, wanted):
+        _require_no_queue(before, [gpu.number for gpu in wanted])
     creator = processes.myself() if pid is None else processes.find(pid)
     if creator is None:
         raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
@@ -58,6 +69,9 @@ def reserve_by_name(
         limits=rules.limits,
     )
     if choice:
+        # Most requests name GPUs.
+        from amd_gpu_tracker.claims.choice import reserve_choice
+
         chosen = reserve_choice(state, claim, choice, wanted, processes=processes, lock=lock)
         if chosen is None:
             raise _has_gpus(name)
@@ -81,6 +95,7 @@ def hold_by_name(
     rules: ChoiceRules,
     release: Callable[[str], object],
     is_waiting: bool = False,
+    before: Sequence[Tickets] = (),
 ) -> Reservation:
     """Reserve as `reserve_by_name` does, and return the reservation with what hands it on."""
     token = new_token(name)
@@ -94,8 +109,75 @@ def hold_by_name(
         rules=rules,
         token_digest=digest_of(token),
         is_waiting=is_waiting,
+        before=before,
     )
     return Reservation(name, gpus, build_environment(gpus, locate_gpus(state.host), token), release=release)
+
+
+def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
+    """Return the GPUs that a request names; of a choice that depends on the moment, that and the GPUs that fit.
+
+    RequestError where the host can never meet it; NumbersChanged where it could before a GPU was lost.
+    """
+    choice = _parse_choice(request)
+    if choice is None:
+        named = _find_named(host, request, rules)
+        return None, _skip_drained(host, request, named, rules)
+    from amdgpu_discovery.choices.candidates import find_candidates
+    from amdgpu_discovery.discover import find_gpus
+
+    fitting = find_candidates(choice, rules.permitted(find_gpus(host)), rules)
+    return (choice, fitting) if choice.needs_tracker else (None, _skip_drained(host, request, fitting, rules))
+
+
+def is_contested(policy: Policy, choice: Choice | None, wanted: Sequence[Any]) -> bool:
+    """Return whether what a request means may be another's alone: a choice at this moment, or exclusive GPUs.
+
+    Shared GPUs that it names, it gets beside others that have them.
+    """
+    return choice is not None or bool(policy.exclusive_among(wanted))
+
+
+def _parse_choice(request: str) -> Choice | None:
+    if not may_be_choice(request):
+        return None
+    from amdgpu_discovery.choices.grammar import parse_choice
+
+    return parse_choice(request)
+
+
+def _find_named(host: Host, request: str, rules: ChoiceRules) -> Sequence[GpuLocation]:
+    def find_unnumbered() -> Sequence[Any]:
+        from amdgpu_discovery.discover import find_unnumbered_gpus
+
+        return find_unnumbered_gpus(host)
+
+    try:
+        return select_gpus(rules.permitted(locate_gpus(host)), request, unnumbered=find_unnumbered)
+    except RequestError:
+        from amd_gpu_tracker.records.numbers import refuse_old_numbers
+
+        refuse_old_numbers(host, [request])
+        raise
+
+
+def _skip_drained(host: Host, request: str, gpus: Sequence[Any], rules: ChoiceRules) -> Sequence[Any]:
+    if not (rules.skips_drained and may_be_draining(host)):
+        return gpus
+    from amd_gpu_tracker.claims.draining import skip_drained
+
+    return skip_drained(host, request, gpus)
+
+
+def _require_no_queue(tickets: Iterable[Tickets], among: Container[int]) -> None:
+    """Raise GpusRefused where jobs wait for one of these GPUs; one that was stopped holds up nobody."""
+    waiting = sum(
+        ticket.holds_up(among) and not each.is_stopped(ticket) for each in tickets for ticket in each.waiting()
+    )
+    if waiting:
+        from amd_gpu_tracker.waiting.sentences import require_nobody_before
+
+        require_nobody_before(waiting)
 
 
 def _has_gpus(name: str) -> ContainerRunning:

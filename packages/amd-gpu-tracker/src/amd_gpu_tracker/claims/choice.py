@@ -7,7 +7,6 @@ from itertools import groupby
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_blocking_user, why_not
 from amd_gpu_tracker.claims.claim import look_again, new_lease, prune_others, read_own_lease, refuse_unreserved, refused
 from amd_gpu_tracker.claims.conflicts import LET_USERS, people_of, require_readable
-from amd_gpu_tracker.claims.draining import skip_drained
 from amd_gpu_tracker.claims.reservation import read_current_policy
 from amd_gpu_tracker.claims.verdicts import name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
@@ -17,21 +16,14 @@ from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
 from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.identity import require_tracked_gpus
 from amd_gpu_tracker.records.matching import match_gpus
-from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amd_gpu_tracker.records.state import State
-from amdgpu_discovery.choices.candidates import find_candidates
-from amdgpu_discovery.choices.grammar import parse_choice
-from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
-from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from amd_gpu_tracker.claims.claim import Claim
     from amd_gpu_tracker.claims.verdicts import Verdict
@@ -41,10 +33,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.policy import Policy
     from amdgpu_discovery.choices.grammar import Choice
-    from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.health.limits import HealthLimits
-    from amdgpu_discovery.host import Host
 
 # Why a rootless container cannot have a GPU: other users would not see its reservation.
 FOR_ROOT_ONLY = "exclusive, which only containers of root can reserve"
@@ -56,33 +46,6 @@ class OtherLeases(Value):
 
     of_root: tuple[Lease, ...] = ()
     of_users: tuple[UserLease, ...] = ()
-
-
-def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
-    """Return the GPUs that a request names; of a choice that depends on the moment, that and the GPUs that fit.
-
-    RequestError where the host can never meet it; NumbersChanged where it could before a GPU was lost.
-    """
-    choice = parse_choice(request)
-    if choice is None:
-        gpus = rules.permitted(locate_gpus(host))
-        try:
-            named = select_gpus(gpus, request, unnumbered=lambda: find_unnumbered_gpus(host))
-        except RequestError:
-            refuse_old_numbers(host, [request])
-            raise
-        return None, _skip_drained(host, request, named, rules)
-    fitting = find_candidates(choice, rules.permitted(find_gpus(host)), rules)
-    return (choice, fitting) if choice.needs_tracker else (None, _skip_drained(host, request, fitting, rules))
-
-
-def is_contested(policy: Policy, choice: Choice | None, wanted: Sequence[Any]) -> bool:
-    """Return whether what a request means may be another's alone: a choice at this moment, or exclusive GPUs."""
-    return choice is not None or bool(policy.exclusive_among(wanted))
-
-
-def _skip_drained(host: Host, request: str, gpus: Sequence[Any], rules: ChoiceRules) -> Sequence[Any]:
-    return skip_drained(host, request, gpus) if rules.skips_drained else gpus
 
 
 def reserve_choice(

@@ -8,7 +8,6 @@ the GPUs has a lease of its own, which keeps a second one out.
 from __future__ import annotations
 
 import os
-from hashlib import sha256
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.liveness import judge
@@ -87,6 +86,8 @@ def new_token(name: str) -> str:
 
 def digest_of(token: str) -> str:
     """Return what may be written down of a token."""
+    from hashlib import sha256
+
     return sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
