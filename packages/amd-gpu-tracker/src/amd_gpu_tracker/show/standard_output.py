@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
 
 from amd_gpu_tracker.records.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 # What editors and build logs call themselves, where nothing can be drawn: terminfo(5) has them without cursor movement.
 WITHOUT_CURSOR = ("dumb", "unknown")
