@@ -156,6 +156,6 @@ class Bench:
 
 def forget(host: Host) -> None:
     """Take away what earlier runs left with the tracker, whose containers are all over."""
-    leases = Path(host.path("/run/amd-container-toolkit/leases"))
-    for lease in leases.glob("*"):
-        lease.unlink()
+    for directory in ("/run/amd-container-toolkit/leases", "/var/lib/amd-container-toolkit/history/open"):
+        for file in Path(host.path(directory)).glob("*"):
+            file.unlink()

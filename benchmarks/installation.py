@@ -32,7 +32,8 @@ def install_with_pip(directory: Path) -> Path:
     """Build wheels and install them into a virtual environment as users do; return it."""
     environment = directory / "pip"
     wheels = directory / "wheels"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    # Of the interpreter that packages use, and with the pip of today: before 25.2 it wrote programs that import re.
+    subprocess.run([PYTHON, "-m", "venv", "--upgrade-deps", environment], check=True)
     subprocess.run([environment / "bin/pip", "install", "--quiet", *build_wheels(wheels, "wheel").values()], check=True)
     return environment
 
