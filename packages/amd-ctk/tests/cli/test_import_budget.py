@@ -64,7 +64,7 @@ def test_help_imports_no_command(amd_ctk):
     [
         ("gpu-tracker status", {"amd_device_spec.choice_grant", "amd_gpu_tracker.claims.accessibility"}),
         ("gpu-tracker status", {"amd_gpu_tracker.life.container_names", "amd_gpu_tracker.claims.release"}),
-        ("cdi list", {"amd_ctk.cdi.engine_devices", "amd_device_spec.validate"}),
+        ("cdi list", {"amd_ctk.cdi.engine_devices", "amd_ctk.cdi.specs"}),
         ("cdi generate", {"amd_ctk.cdi.engine_devices", "amd_gpu_tracker.life.status"}),
         ("run -- true", {"filelock", "asyncio", "ssl"}),
     ],

@@ -22,8 +22,8 @@ def print_list(host: Host, *, as_json: bool = False) -> None:
     """Print the GPUs of a host as CDI devices."""
     gpus, withheld = find_listed_gpus(host), {}
     if may_be_tracking(host):
-        from amd_ctk.cdi.specs import number_as_tracked
         from amd_gpu_tracker.claims.draining import say_withheld
+        from amd_gpu_tracker.records.numbers import number_as_tracked
 
         gpus = number_as_tracked(host, gpus)
         withheld = say_withheld(host, gpus)

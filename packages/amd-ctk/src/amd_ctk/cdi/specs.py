@@ -15,9 +15,8 @@ from amd_device_spec.cdi_text import format_spec, parse_spec
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
-from amd_gpu_tracker import may_be_tracking
 from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, release_hook, requirements_hook
-from amd_gpu_tracker.records.numbers import TrackedNumbers, find_tracked_numbers
+from amd_gpu_tracker.records.numbers import find_tracked_numbers, number_as_tracked
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.candidates import select_described
 from amdgpu_discovery.device_nodes import find_device_nodes
@@ -62,18 +61,6 @@ def find_cdi_gpus(host: Host) -> list[Gpu]:
     another GPU.
     """
     return number_as_tracked(host, find_gpus(host))
-
-
-def number_as_tracked(host: Host, gpus: list[Gpu]) -> list[Gpu]:
-    """Return GPUs with the numbers by which they are tracked."""
-    numbers = _find_tracked_numbers(host)
-    return numbers.of(gpus) if numbers else gpus
-
-
-def _find_tracked_numbers(host: Host) -> TrackedNumbers | None:
-    if not may_be_tracking(host):
-        return None
-    return find_tracked_numbers(host)
 
 
 def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bool]:
@@ -138,7 +125,7 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
 
 def _without_lost(host: Host, gpus: Sequence[Gpu], request: str) -> list[Gpu]:
     """Return what a request names beside GPUs that are lost, [] where none is."""
-    numbers = _find_tracked_numbers(host)
+    numbers = find_tracked_numbers(host)
     found = resolve(gpus, request).gpus if numbers and numbers.lost else ()
     return [gpu for gpu in gpus if gpu in found]
 

@@ -70,6 +70,12 @@ def find_tracked_numbers(host: Host) -> TrackedNumbers | None:
     return None if is_same else TrackedNumbers(by_key=by_key, lost=match.lost)
 
 
+def number_as_tracked(host: Host, gpus: list[AnyGpu]) -> list[AnyGpu]:
+    """Return GPUs with the numbers by which they are tracked."""
+    numbers = find_tracked_numbers(host)
+    return numbers.of(gpus) if numbers else gpus
+
+
 def refuse_old_numbers(host: Host, asked: Iterable[str]) -> None:
     """Raise NumbersChanged as `require_same_numbers` does, for requests of which nothing else is known."""
     matched = _match(host)
