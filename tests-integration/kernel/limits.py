@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernel.containers import SECOND
+from kernel.containers import FIRST, SECOND
 from kernel.machine import Machine
 
 # Of a service that may use GPU 1 alone; its card node is in what the runtime gives.
@@ -13,6 +13,9 @@ IN_SERVICE = "systemd-run --quiet --wait --pipe -p DevicePolicy=closed " + " ".j
     f"-p 'DeviceAllow={node} rw'" for node in NODES
 )
 IN_JOB = "/usr/local/sbin/in-job"
+# On this one GPU 0 says nothing to who may not open its node, as KFD does.
+LIMITED_HOST = "/srv/limited"
+OPEN_BOTH = f"sh /srv/rootfs/bin/open-nodes {FIRST} {SECOND}"
 
 
 def install_job(machine: Machine) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kernel.containers import FIRST, ON_SIMULATED_HOST, SECOND, run_bundle
-from kernel.limits import IN_JOB, IN_SERVICE, install_job
+from kernel.limits import IN_JOB, IN_SERVICE, LIMITED_HOST, OPEN_BOTH, install_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kernel, pytest.mark.timeout(2 * 3600)]
 
 # Both leave GPU 1 to a process. On this host GPU 0 says nothing to them, as KFD does.
 EACH_LIMIT = pytest.mark.parametrize("limit", [IN_SERVICE, IN_JOB], ids=["service", "job"])
 LOW_LEVEL = pytest.mark.parametrize("low_level", ["runc", "crun"])
-LIMITED_HOST = "/srv/limited"
-OPEN_BOTH = f"sh /srv/rootfs/bin/open-nodes {FIRST} {SECOND}"
 OPENS_SECOND = f"{FIRST} Operation not permitted\n{SECOND} opens\n"
 
 

@@ -103,7 +103,7 @@ class SlurmBox(Box):
 
         `tracking` is how Slurm finds the processes of a job.
         """
-        nodes = [_node_line(text, number) for number, text in enumerate(gres_confs, 1)]
+        nodes = [node_line(text, number) for number, text in enumerate(gres_confs, 1)]
         task_plugin = "task/cgroup" if device_cgroups else "task/none"
         cgroups = CGROUPS if tracking == "cgroup" or self.version() in NEEDS_CGROUPS else WITHOUT_CGROUPS
         conf = SLURM_CONF.format(task_plugin=task_plugin, tracking=tracking, nodes="".join(nodes))
@@ -141,8 +141,8 @@ class SlurmBox(Box):
         (directory / "config.json").write_text(json.dumps(spec))
 
 
-def _node_line(gres_conf: str, number: int) -> str:
-    """Return the line of slurm.conf that a comment of gres.conf begins."""
+def node_line(gres_conf: str, number: int) -> str:
+    """Return the line of slurm.conf for a node that a comment of its part of gres.conf begins."""
     [begun] = (line.removeprefix("#") for line in gres_conf.splitlines() if line.startswith("#NodeName="))
     return f"{begun} NodeAddr={ADDRESS.format(number)} CPUs=16\n"
 
