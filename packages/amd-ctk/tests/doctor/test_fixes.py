@@ -25,7 +25,7 @@ import pytest
 from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_ctk.doctor.facts.gpus import NodeProblem
 from amd_ctk.doctor.run import CHECKS
-from amd_ctk.sharing.service import SERVICE_UNIT, SOCKET_UNIT
+from amd_ctk.sharing.service import SOCKET_UNIT
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.node_access.acl import set_users
 from amd_gpu_tracker.node_access.nodes import RULE_FILE
@@ -642,7 +642,7 @@ ROWS = [
 
 
 def systemctl(machine, *words):
-    if words in (("enable", "--now", SOCKET_UNIT), ("restart", SOCKET_UNIT, SERVICE_UNIT)):
+    if words == ("restart", SOCKET_UNIT):
         machine.serve()
     elif words != ("enable", SOCKET_UNIT):
         restart_docker(machine, *words)

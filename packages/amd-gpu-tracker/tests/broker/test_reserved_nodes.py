@@ -27,7 +27,7 @@ def host(host):
     for node in find_nodes(host):
         os.unlink(host.path(node))
         os.mknod(host.path(node), stat.S_IFCHR | 0o600, ZERO)
-    close_nodes(host)
+    close_nodes(host, {})
     return host
 
 
@@ -201,6 +201,15 @@ def test_nodes_are_closed_by_a_rule_and_given_back_with_their_usual_mode(host, p
     assert {modes(host, node)[::2] for node in find_nodes(host)} == {(0, 0o660)}
     wait_until(lambda: read_users(host.path(KFD)) == frozenset())
     assert give_back(host) is False
+
+
+def test_who_has_a_gpu_goes_on_opening_it_when_the_nodes_are_closed_again(host):
+    render = locate_gpus(host)[0].render_path
+
+    close_nodes(host, {KFD: {ALICE}, render: {ALICE}})
+
+    assert who_opens(host, 0) == (["alice"], ["alice"])
+    assert who_opens(host, 1) == (["alice"], [])
 
 
 def modes(host, node):

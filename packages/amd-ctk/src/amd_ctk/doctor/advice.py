@@ -6,7 +6,7 @@ from shlex import quote
 
 from amd_ctk.doctor.facts.gpus import NodeProblem
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts
-from amd_ctk.sharing.service import BY_HAND, SERVICE_UNIT, SOCKET_UNIT
+from amd_ctk.sharing.service import BY_HAND, SOCKET_UNIT
 
 TRIGGER = "sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-match=kfd"
 
@@ -20,7 +20,6 @@ def fix_service(toolkit: ToolkitFacts) -> str:
     """Return the command that lets the service that gives out GPUs answer."""
     if not toolkit.has_systemd:
         return BY_HAND
-    if not toolkit.has_socket:
-        return f"sudo systemctl enable --now {SOCKET_UNIT}"
-    # systemd replaces a socket that another one left, and has to forget one that somebody took away.
-    return f"sudo systemctl enable {SOCKET_UNIT} && sudo systemctl restart {SOCKET_UNIT} {SERVICE_UNIT}"
+    # systemd replaces a socket that another one left, and has to forget one that somebody took away. The service goes
+    # along with its socket.
+    return f"sudo systemctl enable {SOCKET_UNIT} && sudo systemctl restart {SOCKET_UNIT}"

@@ -69,13 +69,14 @@ def set_access(host: Host, value: str) -> bool:
             # Also where config.toml cannot be read: who removes the packages needs the nodes.
             give_back(host)
     _require_possible(host)
-    close_nodes(host)
+    # Jobs that run go on.
+    close_nodes(host, find_users(host, _living(host)))
     try:
         changed = set_setting(host, ACCESS, value)
     except BaseException:
         give_back(host)
         raise
-    # Jobs that run go on.
+    # Others may have begun or ended meanwhile.
     follow_leases(host, _living(host))
     return changed
 

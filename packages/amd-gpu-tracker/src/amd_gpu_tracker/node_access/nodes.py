@@ -13,7 +13,7 @@ from amdgpu_discovery.files import PERMISSIONS, make_directories, remove_file, r
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from amdgpu_discovery.drm import DrmDevice
     from amdgpu_discovery.host import Host
@@ -78,10 +78,10 @@ def is_closed(host: Host) -> bool:
     return host.stat(RULE_FILE) is not None
 
 
-def close_nodes(host: Host) -> None:
+def close_nodes(host: Host, users: Mapping[str, Collection[int]]) -> None:
     """Let nobody but root open the nodes, now and whenever udev sets them up; FileError, with nothing done.
 
-    The broker lets those in who have reserved GPUs.
+    `users` have reserved GPUs, and may go on opening these nodes; later ones the broker lets in.
     """
     path = host.path(RULE_FILE)
     try:
@@ -90,7 +90,7 @@ def close_nodes(host: Host) -> None:
         nodes = find_nodes(host)
         for node in nodes:
             _own(host.path(node), 0)
-            _require_lists(host.path(node))
+            _set_list(host.path(node), users.get(node, ()))
     except OSError as error:
         give_back(host)
         raise FileError(f"the nodes of the GPUs cannot be closed: {reason(error)}") from error
@@ -118,10 +118,10 @@ def _own(path: str, gid: int) -> None:
     os.chmod(path, MODE)
 
 
-def _require_lists(path: str) -> None:
-    """Take all entries away; OSError where the file system of a node keeps none."""
-    set_users(path, (0,))
-    set_users(path, ())
+def _set_list(path: str, uids: Collection[int]) -> None:
+    """Let these users in; OSError, also without any, where the file system of a node keeps no lists."""
+    set_users(path, (0, *uids))
+    set_users(path, uids)
 
 
 def _find_group(names: Sequence[str]) -> int:
