@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -140,6 +141,23 @@ def test_rootless_podman_sees_the_gpu_of_its_job(server, image_archive):
     assert other.splitlines()[-1] == f"cat: can't open '{OTHER}': Permission denied"
 
 
+def test_a_detached_container_of_rootless_podman_has_the_gpu_until_the_time_of_its_job_is_over(server, image_archive):
+    let_linger(server)
+    server.put_image(image_archive, "alice")
+    server.run("amd-ctk users allow alice --time=45s")
+    podman = f"podman run --detach --network=none --device=/dev/kfd --device={OWN} busybox:local sleep 600"
+
+    server.as_user("alice", f"amd-ctk run --gpus=0 --name=left -- {podman}")
+
+    assert server.as_user("alice", "podman ps --format={{.Command}}") == "sleep 600\n"
+    assert "left" in server.run("amd-ctk queue list")
+    assert server.as_user("alice", OPEN) == FIRST
+    wait_until(lambda: "left" not in server.run("amd-ctk queue list"))
+    assert server.as_user("alice", OPEN) == NOTHING
+    wait_until(lambda: server.as_user("alice", "podman ps --quiet") == "")
+    server.run("amd-ctk users deny alice")
+
+
 def test_rootless_podman_works_in_a_unit_whose_devices_are_limited(server, image_archive):
     let_linger(server)
     server.put_image(image_archive, "alice")
@@ -234,3 +252,77 @@ def test_the_packages_give_the_nodes_back_when_they_are_removed(server):
     server.run("pgrep -U alice -x sleep; pkill -U alice -x sleep")
     server.install()
     server.run("amd-ctk gpu-tracker enable")
+
+
+def test_an_upgrade_brings_its_rule_along_while_a_job_runs(server):
+    hold(server, "alice", 0, "train")
+    rule = server.run(f"cat {RULE}")
+    server.run(f"sed -i '1i# Of an earlier version' {RULE}")
+
+    server.install()
+
+    assert server.run(f"cat {RULE}") == rule
+    assert server.as_user("alice", OPEN) == FIRST
+    assert server.as_user("bob", OPEN) == NOTHING
+
+
+def test_an_upgrade_closes_no_nodes_that_are_their_groups(server):
+    server.run("amd-ctk config unset gpu-access")
+
+    server.install()
+
+    assert server.run(f"ls {RULE}", check=False).startswith("ls: cannot access")
+    assert server.as_user("bob", OPEN) == EVERYTHING
+
+
+def doctor(server):
+    """Return what doctor says of who may open GPUs, and what to do."""
+    said = server.run("amd-ctk doctor --only=gpu-access --json", check=False)
+    (found,) = json.loads(said[said.index("{") :])["checks"]
+    return found["state"], found["words"], found["fix"]
+
+
+LEFT_SOCKET = (
+    "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"/run/amd-container-toolkit/gpus.socket\")'"
+)
+HANG = "systemctl start amd-gpu-tracker.service; systemctl kill --signal=STOP amd-gpu-tracker.service"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "systemctl disable --now amd-gpu-tracker.socket",
+        f"systemctl disable --now amd-gpu-tracker.socket; {LEFT_SOCKET}",
+        "systemctl stop amd-gpu-tracker.service; rm /run/amd-container-toolkit/gpus.socket",
+        HANG,
+    ],
+    ids=["off", "left", "taken away", "hangs"],
+)
+def test_doctor_says_how_holders_are_let_in_again(server, spoil):
+    server.run(spoil)
+
+    assert doctor(server) == (
+        "bad",
+        "gpu-access is reserved, and the service that opens GPUs to their holders does not answer",
+        "sudo systemctl enable amd-gpu-tracker.socket && sudo systemctl restart amd-gpu-tracker.socket",
+    )
+
+    server.run(doctor(server)[2].replace("sudo ", ""))
+    assert doctor(server)[0] == "ok"
+    assert server.as_user("alice", f"amd-ctk run --gpus=0 -- {OPEN}") == f"GPU 0\n{FIRST}"
+
+
+def test_doctor_says_that_systemd_cannot_close_gpus(server):
+    server.run("chmod -x /usr/bin/busctl")
+
+    try:
+        assert doctor(server) == (
+            "bad",
+            (
+                "gpu-access is reserved, and systemd cannot close other GPUs to a job here"
+                " (busctl cannot be run: Permission denied)"
+            ),
+            "that takes systemd 236 or later, D-Bus and CONFIG_CGROUP_BPF",
+        )
+    finally:
+        server.run("chmod +x /usr/bin/busctl")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
+
+import pytest
 
 from amd_gpu_tracker.broker.protocol import KEEP, RELEASE, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_container
@@ -187,6 +190,64 @@ def test_a_container_that_outlives_its_job_has_the_limit_of_the_job(host, broker
     state.write_lease(container.replace(init=Processes().find(first.pid)))
 
     assert first.wait(90) == -signal.SIGTERM
+
+
+# A container of a rootless engine as the kernel sees it: its first process has a user and a pid namespace.
+CONTAINER = "unshare --user --map-root-user --pid --fork"
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["", "the broker is killed"])
+def test_a_container_that_a_job_left_detached_has_the_gpu_until_the_time_of_the_job_is_over(
+    host, broker, person, is_killed
+):
+    broker.say("fifo", "alice=40001:time=10s", "everyone")
+    detached = f"(setsid {CONTAINER} sh -c 'echo begun; exec sleep 600' &) | head -n 1"
+    until_told = f"until [ -e {host.root}/go ]; do sleep 0.1; done"
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", f"{detached}; {until_told}"))
+    assert [alice.line(), alice.line()] == ["got (0,)", "begun"]
+    if is_killed:
+        broker.kill()
+    open(f"{host.root}/go", "w").close()
+    assert alice.ended_by() == 0
+    if is_killed:
+        broker.start()
+    on = r"goes on: 40001/train, in a container, as process (\d+)"
+    wait_until(lambda: any(re.fullmatch(on, line) for line in broker.lines()))
+    (first,) = [int(found[1]) for line in broker.lines() if (found := re.fullmatch(on, line))]
+    assert (users(host), is_there(first)) == ({0: ["40001/train"]}, True)
+
+    bob = person(BOB, run("next", "0"))
+
+    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert bob.answer() == "got (0,)"
+    assert not is_there(first)
+
+
+def test_a_container_that_was_detached_gets_term_before_it_is_killed(broker, person):
+    broker.say("fifo", "alice=40001:time=6s")
+    # A shell says that what it waited for was ended, too.
+    contained = "exec 2>/dev/null; trap 'echo finished; exit' TERM; while :; do sleep 0.1; done"
+    job = f'setsid {CONTAINER} sh -c "{contained}" & exec sleep 600'
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", job))
+
+    assert alice.line() == "got (0,)"
+    assert re.fullmatch(WARNING, alice.line())
+    assert alice.line() == OVER
+    assert alice.line() == "finished"
+
+
+def test_a_program_that_only_has_the_name_of_an_engines_is_ended_with_the_job(host, broker, person):
+    broker.say("fifo", "alice=40001:time=6s")
+    shutil.copy("/usr/bin/sleep", f"{host.root}/conmon")
+    os.chown(f"{host.root}/conmon", ALICE, ALICE)
+    job = f"(setsid {host.root}/conmon 600 & echo $!) ; exec sleep 600"
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", job))
+    assert alice.line() == "got (0,)"
+    left = int(alice.line())
+
+    assert alice.ended_by() == signal.SIGTERM
+
+    wait_until(lambda: not is_there(left))
 
 
 def test_nobody_reserves_for_longer_than_allowed(broker, person):

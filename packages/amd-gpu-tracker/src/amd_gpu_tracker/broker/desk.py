@@ -12,6 +12,7 @@ from amd_gpu_tracker.broker.endings import Endings, is_ending
 from amd_gpu_tracker.broker.grants import Grant, Grants, job_id, nothing_left
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
+from amd_gpu_tracker.broker.job_processes import find_container
 from amd_gpu_tracker.broker.keeping import inside, keep
 from amd_gpu_tracker.broker.line import Line, Log
 from amd_gpu_tracker.broker.opened import Opened
@@ -35,6 +36,7 @@ from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, TrackerDisabled, WaitRefused
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds, require_nobody_before
 from amd_gpu_tracker.waiting.ticket import Ticket, require_name
@@ -44,6 +46,7 @@ from amdgpu_discovery.errors import RequestError, ToolkitError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_gpu_tracker.broker.terms import FindTerms
+    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.lock import Lock
 
 MOST_WAITING = 20_000
@@ -125,7 +128,9 @@ class Desk:
     def look(self) -> View:
         """Read the leases again, and count what is used."""
         self._end_reservations()
-        self._view = read_view(self._state, self._processes)
+        view = read_view(self._state, self._processes)
+        # Where that fails, it is tried again: what ended is in the view of before.
+        self._view = read_view(self._state, self._processes) if self._hand_down(self._view.leases, view) else view
         self.opened.follow(self._view.leases)
         self._used.count(self._view.holding)
         living = {lease.container_id for lease in self._view.reservations}
@@ -369,8 +374,31 @@ class Desk:
             except ToolkitError as error:
                 self.line.end(place, client, error)
 
+    def _hand_down(self, leases: Sequence[Lease], view: View) -> bool:
+        """Let jobs go on in containers that their commands left detached; return whether there are any.
+
+        Only where there may be one all processes are looked at: of a job with a limit, which the container keeps, or
+        one that a user's own lease names.
+        """
+        living = {each.key for each in view.leases}
+        named = {each.lease.reservation_digest for each in view.user_leases}
+        ended = [each for each in leases if each.key not in living and BY_API in each.ways and not each.until]
+        # Each of them, whatever becomes of another.
+        went_on = [self._go_on(each) for each in ended if each.limit or each.token_digest in named]
+        return any(went_on)
+
+    def _go_on(self, job: Lease) -> bool:
+        container = find_container(job, self._processes)
+        if container is None or not self._grants.hand_down(job, container):
+            return False
+        self._log(f"goes on: {job.container_id}, in a container, as process {container.pid}")
+        return True
+
     def _reconcile(self) -> None:
         """Drop what ended while no broker was there."""
+        with suppress(ToolkitError):
+            leases = [each for path in self._state.lease_paths() if (each := self._state.read_lease(path))]
+            self._hand_down(leases, read_view(self._state, self._processes))
         with suppress(ToolkitError), self._lock(self._state.lock_path):
             prune_leases(self._state, self._processes, self._state.lease_paths(locked=True))
 

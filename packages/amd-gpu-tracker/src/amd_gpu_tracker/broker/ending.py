@@ -27,6 +27,7 @@ ROUND_SECONDS = 0.5
 ENGINE_SECONDS = 30.0
 SERVICE = "amd-gpu-tracker.service"
 SYSTEMD_RUN = ("systemd-run", "--quiet", "--collect", "--wait")
+ENGINES = ("docker", "podman")
 ENDS_WITH = ("userdata", "-containers")
 
 
@@ -42,9 +43,10 @@ def end_job(
 
     `note` is called with them before they get TERM.
     """
-    known = find_processes(lease, processes).inside
-    note(known)
+    found = find_processes(lease, processes)
     # An engine's client hands TERM on to its container, which must not be told twice.
+    known = found.inside if _has_client(found.inside, processes) else found.inside | found.contained
+    note(known)
     termed = _send(known, owner_of(lease), processes, (signal.SIGTERM, signal.SIGCONT))
     _close(termed.values())
     log(f"time is over: {lease.container_id}: TERM to {len(termed)} processes")
@@ -69,6 +71,10 @@ def end_container(lease: Lease, processes: Processes, log: Log, *, grace: float 
     if verdict.is_alive and init:
         log(f"time is over: container {lease.container_id}: TERM to its first process, then KILL")
         _end_first_process(init, processes, grace)
+
+
+def _has_client(job: Iterable[ProcessId], processes: Processes) -> bool:
+    return any(os.path.basename(word) in ENGINES for each in job for word in processes.words(each.pid)[:1])
 
 
 def _stopping(lease: Lease) -> tuple[str, ...]:

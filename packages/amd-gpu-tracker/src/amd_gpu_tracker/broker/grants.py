@@ -15,6 +15,7 @@ from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_r
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone
+from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId
 from amd_gpu_tracker.records.state import State
@@ -122,6 +123,18 @@ class Grants:
             token = new_token(job)
             self._state.write_lease(lease.replace(token_digest=digest_of(token)))
         return self._grant([gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus], token, lease.limit)
+
+    def hand_down(self, job: Lease, container: ProcessId) -> bool:
+        """Let a job whose command has ended go on in a container; False where its GPUs were given away since."""
+        path = self._state.lease_path(job.key)
+        with self._lock(self._state.lock_path):
+            found = self._state.read_lease(path)
+            living = scan_leases(self._state, self._processes, self._state.lease_paths(locked=True)).living
+            others = {key for each in living if each.container_id != job.reservation for key in each.gpus}
+            if others.intersection(job.gpus) or (found is not None and found.creator != job.creator):
+                return False
+            self._state.write_lease((found or job).replace(init=container))
+        return True
 
     def require_free_name(self, job: str, name: str) -> None:
         """Raise ContainerRunning where a job of this name runs: better now than after the wait."""

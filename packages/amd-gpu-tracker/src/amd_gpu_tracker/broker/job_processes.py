@@ -14,13 +14,28 @@ from amdgpu_discovery.value import Value
 # Of linux/nsfs.h: the user who made a user namespace.
 NS_GET_OWNER_UID = 0xB704
 UID_BYTES = 4
+# What Podman leaves running beside a container: each ends with it, and none of them uses a GPU.
+BESIDE_CONTAINERS = frozenset(
+    (
+        "aardvark-dns",
+        "catatonit",
+        "conmon",
+        "fuse-overlayfs",
+        "pasta",
+        "pasta.avx2",
+        "podman",
+        "rootlessport",
+        "slirp4netns",
+    )
+)
 
 
 class Found(Value):
     """The processes of a job.
 
     Attributes:
-        inside: Its first process and what descends from it, and what has its token in the same pid namespace.
+        inside: Its first process, or the container in which it goes on, and what descends from that, and what has its
+            token in the same pid namespace, but the programs of an engine that others share, or that end by themselves.
         contained: What has its token in another pid namespace, as the containers of a rootless engine.
     """
 
@@ -31,12 +46,25 @@ class Found(Value):
 def find_processes(lease: Lease, processes: Processes, known: Collection[ProcessId] = ()) -> Found:
     """Return the processes of a job that run; what descends from those `known` before counts as the job's, too."""
     parents = processes.parents()
-    inside = _descendants({lease.creator, *known} & parents.keys(), parents)
+    inside = _descendants({lease.creator, lease.init or lease.creator, *known} & parents.keys(), parents)
     owner = owner_of(lease)
     marked = {each for each in parents if each not in inside and _has_token(each.pid, lease, owner, processes)}
     contained = {each for each in marked if len(processes.ids_inside(each.pid)) > 1}
     # Containers of root's engines have leases of their own.
-    return Found(inside=frozenset(inside | (marked - contained)), contained=frozenset(contained if owner else ()))
+    marked = {each for each in marked - contained if not _is_beside_container(each.pid, processes)}
+    return Found(inside=frozenset(inside | marked), contained=frozenset(contained if owner else ()))
+
+
+def find_container(lease: Lease, processes: Processes) -> ProcessId | None:
+    """Return the first process of a rootless container that has the token of a job, the oldest one; None without any.
+
+    It was detached, where the command of the job has ended.
+    """
+    owner, own = owner_of(lease), processes.namespace
+    others = [pid for pid in processes.pids() if processes.link(pid, "ns/pid") not in ("", own)] if owner else []
+    found = [each for each in map(processes.find, others) if each and _has_token(each.pid, lease, owner, processes)]
+    # A process id may be another process's since.
+    return min(filter(processes.is_running, found), key=lambda each: each.start, default=None)
 
 
 def owner_of(lease: Lease) -> int:
@@ -70,6 +98,19 @@ def _descendants(roots: Collection[ProcessId], parents: dict[ProcessId, int]) ->
         found.update(more)
         left += more
     return found
+
+
+def _is_beside_container(pid: int, processes: Processes) -> bool:
+    """Return whether a process runs one of these programs: the very file that is installed, which is root's."""
+    path = processes.link(pid, "exe")
+    if os.path.basename(path) not in BESIDE_CONTAINERS:
+        return False
+    try:
+        # A user may put another file there in a mount namespace.
+        runs, installed = os.stat(f"{processes.directory}/{pid}/exe"), os.stat(path)
+    except OSError:
+        return False
+    return os.path.samestat(runs, installed) and installed.st_uid == 0
 
 
 def _has_token(pid: int, lease: Lease, owner: int, processes: Processes) -> bool:

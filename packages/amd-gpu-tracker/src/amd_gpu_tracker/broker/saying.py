@@ -20,7 +20,7 @@ SAYING_SECONDS = 5
 
 def say_to_job(job: Lease, sentence: str, processes: Processes) -> bool:
     """Write a sentence to the standard error of a job's first process, as `say_to` does."""
-    return say_to(job.creator, owner_of(job), sentence, processes)
+    return say_to(job.init or job.creator, owner_of(job), sentence, processes)
 
 
 def say_to(process: ProcessId, owner: int, sentence: str, processes: Processes) -> bool:

@@ -156,7 +156,7 @@ class Server:
         due += [self._accepts_at] if self._accepts_at > now else []
         line = self._desk.line
         if len(line):
-            is_untold = self._has_trouble or self._wakes.is_blind or line.has_untold or self._desk.view.has_user_leases
+            is_untold = self._has_trouble or self._wakes.is_blind or line.has_untold or self._desk.view.user_leases
             due += [now + LOOK_SECONDS] if is_untold else []
             due += [now + ABSENCE_SECONDS] if line.has_absent() else []
             due += [at for at in (line.next_tell(),) if at is not None]

@@ -16,6 +16,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.life.user_leases import UserLease
     from amdgpu_discovery.gpu import GpuLocation
 
 
@@ -27,7 +28,7 @@ class View(Value):
         free: The GPUs that nobody has, as bits.
         shared: The GPUs that are not exclusive, as bits.
         host_total: How many GPUs the host has.
-        has_user_leases: Whether rootless containers of users have GPUs, of whose end nothing tells.
+        user_leases: Those of rootless containers of users, of whose end nothing tells.
         holders: The processes whose end may free GPUs.
         numbers: The GPUs of the host, by key.
     """
@@ -36,7 +37,7 @@ class View(Value):
     free: int = 0
     shared: int = 0
     host_total: int = 0
-    has_user_leases: bool = False
+    user_leases: tuple[UserLease, ...] = ()
     holders: frozenset[ProcessId] = frozenset()
     numbers: dict[str, int] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
 
@@ -83,7 +84,7 @@ def read_view(state: State, processes: Processes) -> View:
         free=free,
         shared=_find_shared(state, gpus),
         host_total=len(gpus),
-        has_user_leases=bool(others.of_users),
+        user_leases=others.of_users,
         holders=holders,
         numbers={gpu.key: gpu.number for gpu in gpus},
     )
