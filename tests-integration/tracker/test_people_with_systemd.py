@@ -69,6 +69,10 @@ def is_active(system, unit):
     return system.run(f"systemctl is-active {unit}", check=False).strip()
 
 
+def journal_of(system):
+    return system.run("journalctl --unit=amd-gpu-tracker --output=cat")
+
+
 def test_packages_enable_nothing(system):
     assert system.run("systemctl is-enabled amd-gpu-tracker.socket", check=False) == "disabled\n"
     assert is_active(system, "amd-gpu-tracker.socket") == "inactive"
@@ -104,24 +108,96 @@ def test_a_job_whose_time_is_over_is_warned_and_ended(system):
     assert system.run("pgrep -x -U alice sleep", check=False) == ""
 
 
-def test_a_container_of_podman_whose_time_is_over_is_stopped_for_good(system, image_archive):
-    # The service may not write Podman's files, and goes after a minute where nobody needs it.
+def test_a_service_that_is_killed_between_term_and_kill_finishes_what_it_began_and_ends_nothing_else(system):
+    as_root(system, "users allow alice --gpus=6 --time=8s")
+    as_user(system, "bob", "run --gpus=1 --name=other -- sleep 601 >/dev/null 2>&1 &")
+    system.run("setpriv --reuid=alice --regid=alice --init-groups sleep 602 >/dev/null 2>&1 &")
+    stubborn = 'trap "" TERM; while :; do sleep 1; done'
+    as_user(system, "alice", f"run --gpus=0 --name=stubborn -- sh -c '{stubborn}' >/dev/null 2>&1 &")
+    wait_until(lambda: "/stubborn: TERM to " in journal_of(system))
+
+    system.run("systemctl kill --signal=KILL amd-gpu-tracker.service")
+
+    assert system.run(f"ls {ROOT}/run/amd-container-toolkit/ending").count(".json") == 1
+    assert "stubborn" in as_root(system, "queue list")
+    wait_until(lambda: "stubborn" not in as_root(system, "queue list"))
+    assert "/stubborn: KILL to " in journal_of(system)
+    assert system.run("pgrep -x -U alice sh", check=False) == ""
+    wait_until(lambda: system.run(f"ls {ROOT}/run/amd-container-toolkit/ending") == "")
+    assert system.run("pgrep -f -U bob '^sleep 601'; pgrep -f -U alice '^sleep 602'").count("\n") == 2
+    system.run("pkill -x -U bob sleep; pkill -x -U alice sleep")
+    as_root(system, "users deny alice")
+    wait_until(lambda: as_root(system, "queue list") == "No job waits for GPUs\n")
+
+
+def test_an_idle_job_is_warned_and_kept_and_later_ended_for_who_waits(system):
+    system.run("rm -f /run/alice /run/bob")
+    as_root(system, "config set idle 3s")
+    as_user(system, "alice", "run --gpus=0 --name=idle -- sleep 600 >/run/alice 2>&1 &")
+    wait_until(lambda: "nobody used the GPUs of idle for 3 s" in system.run("cat /run/alice"))
+
+    kept = as_user(system, "alice", "keep idle")
+    as_user(system, "bob", "run --gpus=0 --wait --name=later -- echo ran >/run/bob 2>&1 &")
+    wait_until(lambda: "ran\n" in system.run("cat /run/bob"))
+
+    as_root(system, "config unset idle")
+    assert kept.splitlines()[-1] == "idle has no time limit"
+    *warned, ended = [line for line in system.run("cat /run/alice").splitlines() if line.startswith("amd-ctk:")]
+    warning = (
+        "amd-ctk: nobody used the GPUs of idle for 3 s; after as much again, it is ended when somebody waits for them"
+        " ('amd-ctk keep idle' prevents that)"
+    )
+    # Once more after it was kept.
+    assert warned == [warning, warning]
+    assert re.fullmatch(
+        r"amd-ctk: nobody used the GPUs of job idle for \d+ s, and somebody waits for them: it is ended", ended
+    )
+    assert "and job later of user " in journal_of(system)
+    assert system.run("pgrep -x -U alice sleep", check=False) == ""
+
+
+@pytest.fixture(scope="module")
+def podman(system, image_archive):
+    """Return the words that start a container of Podman with the GPUs of a job, which it starts again at its end."""
     shutil.copy(image_archive, system.shared / "image.tar")
     for path, text in OF_BOOTED_SYSTEM.items():
         system.write(path, text)
     system.run("podman import --quiet /run/shared/image.tar busybox:local")
     system.write(RUNTIME, f'#!/bin/sh\nexport AMD_CTK_HOST_ROOT={ROOT}\nexec /usr/bin/amd-container-runtime "$@"\n')
-    as_root(system, f"users allow alice --gpus=6 --time=65s; chmod 755 {RUNTIME}")
-    podman = f"podman --runtime={RUNTIME} run --detach --restart=always --network=none --stop-signal=KILL"
+    system.run(f"chmod 755 {RUNTIME}")
+    return f"podman --runtime={RUNTIME} run --detach --restart=always --network=none --stop-signal=KILL {PASSED_ON}"
+
+
+def test_a_container_of_podman_that_nobody_uses_is_stopped_for_who_waits(system, podman):
+    system.run("rm -f /run/bob")
+    as_root(system, "config set idle 3s")
+    job = f"sh -c '{podman} --name=idle busybox:local sleep 600; exec sleep 600'"
     system.run(
         f"export AMD_CTK_HOST_ROOT={ROOT} SUDO_UID=$(id -u alice); "
-        f"amd-ctk run --gpus=0 --name=short -- sh -c '{podman} {PASSED_ON} busybox:local sleep 600' >/run/said 2>&1"
+        f"amd-ctk run --gpus=0 --name=idle -- {job} >/run/said 2>&1 &"
+    )
+    wait_until(lambda: "Up" in system.run("podman ps --all"))
+
+    as_user(system, "bob", "run --gpus=0 --wait --name=later -- echo ran >/run/bob 2>&1 &")
+    wait_until(lambda: "ran\n" in system.run("cat /run/bob"))
+
+    as_root(system, "config unset idle")
+    assert "Exited" in system.run("podman ps --all")
+    system.run("podman rm --force idle")
+
+
+def test_a_container_of_podman_whose_time_is_over_is_stopped_for_good(system, podman):
+    # The service may not write Podman's files, and goes after a minute where nobody needs it.
+    as_root(system, "users allow alice --gpus=6 --time=65s")
+    system.run(
+        f"export AMD_CTK_HOST_ROOT={ROOT} SUDO_UID=$(id -u alice); "
+        f"amd-ctk run --gpus=0 --name=short -- sh -c '{podman} busybox:local sleep 600' >/run/said 2>&1"
     )
 
     wait_until(lambda: "Exited" in system.run("podman ps --all"))
 
     as_root(system, "users deny alice")
-    journal = system.run("journalctl --unit=amd-gpu-tracker --output=cat")
+    journal = journal_of(system)
     assert "systemd-run --quiet --collect --wait podman stop" in journal
     assert "Exited" in system.run("podman ps --all")
 
@@ -150,7 +226,7 @@ def test_who_waits_keeps_the_place_while_the_service_is_killed(system):
 
 
 def test_the_journal_has_what_happened(system):
-    journal = system.run("journalctl --unit=amd-gpu-tracker --output=cat")
+    journal = journal_of(system)
 
     assert "granted: job later of user " in journal
     assert "released: " in journal

@@ -1,12 +1,14 @@
-"""A container whose job is over by its time is stopped by its engine, which does not start it again."""
+"""A container whose time is over, or whose GPUs others wait for in vain, is stopped by its engine for good."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import time
 
 import pytest
 
+from amd_gpu_tracker.broker.protocol import KEEP, Request
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import TOKEN
 from amd_gpu_tracker.tracker import Tracker
@@ -14,7 +16,7 @@ from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE
 from support.installed import engine_program, our_program, require_root
 from support.podman import Podman
-from support.shared_host import ALICE, Broker, Person, run, users, wait_until
+from support.shared_host import ALICE, BOB, Broker, Person, run, users, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.docker, pytest.mark.podman]
 
@@ -53,22 +55,64 @@ def test_a_container_is_stopped_and_not_started_again(engine, host):
     broker.start()
     job = Person(broker, 0, run("train", "0", behind=ALICE), command=JOB)
     try:
-        assert [job.line(), job.line()] == ["got (0,)", "begun"]
-        # While a process becomes another program, its environment reads empty.
-        wait_until(lambda: Processes().variable(job.pid, TOKEN))
-        token = f"{TOKEN}={Processes().variable(job.pid, TOKEN)}"
-        runtime = ["--runtime=amd"] if "DOCKER_HOST" in os.environ else []
-        asking = ("--detach", "--restart=always", "--network=none", "--env=AMD_VISIBLE_DEVICES=0", f"--env={token}")
-        container = engine("run", *asking, *runtime, IMAGE, "sleep", "600").stdout.strip()
+        container = start_in(job, engine)
         assert users(host) == {0: ["train", container]}
 
         wait_until(lambda: users(host) == {})
 
-        assert engine("inspect", "--format={{.State.Status}}", container).stdout.strip() == "exited"
+        assert state_of(container, engine) == "exited"
         assert f"time is over: container {container}: {engine_name(engine)} stop" in broker.lines()
     finally:
         job.close()
         broker.kill()
+
+
+def test_a_container_that_nobody_uses_is_stopped_for_who_waits_and_not_before(engine, host):
+    broker = Broker(host)
+    broker.say("fifo", "everyone", idle=2)
+    broker.start()
+    job = Person(broker, 0, run("train", "0", behind=ALICE), command=JOB)
+    people = [job]
+    try:
+        container = start_in(job, engine)
+        wait_until(lambda: is_preemptible(host))
+        # Whoever says to be there is warned again before anything ends.
+        people.append(Person(broker, 0, Request(verb=KEEP, name="train")))
+        assert people[-1].line() == "got ()"
+        assert not is_preemptible(host)
+        wait_until(lambda: is_preemptible(host))
+        assert (users(host), state_of(container, engine)) == ({0: ["train", container]}, "running")
+
+        people.append(Person(broker, BOB, run("next", "0")))
+
+        assert people[-1].answer() == "got (0,)"
+        assert state_of(container, engine) == "exited"
+        assert users(host) == {0: ["40002/next"]}
+        assert f"time is over: container {container}: {engine_name(engine)} stop" in broker.lines()
+    finally:
+        for each in people:
+            each.close()
+        broker.kill()
+
+
+def start_in(job, engine):
+    """Start a container with the GPUs of a job that has begun; return its id."""
+    assert [job.line(), job.line()] == ["got (0,)", "begun"]
+    # While a process becomes another program, its environment reads empty.
+    wait_until(lambda: Processes().variable(job.pid, TOKEN))
+    token = f"{TOKEN}={Processes().variable(job.pid, TOKEN)}"
+    runtime = ["--runtime=amd"] if "DOCKER_HOST" in os.environ else []
+    asking = ("--detach", "--restart=always", "--network=none", "--env=AMD_VISIBLE_DEVICES=0", f"--env={token}")
+    return engine("run", *asking, *runtime, IMAGE, "sleep", "600").stdout.strip()
+
+
+def state_of(container, engine):
+    return engine("inspect", "--format={{.State.Status}}", container).stdout.strip()
+
+
+def is_preemptible(host):
+    at = Tracker(host).status().gpus[0].containers[0].preemptible_at
+    return at is not None and at <= time.time()
 
 
 def become_roots(podman, directory, monkeypatch):
