@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import ExitStack, contextmanager
 
 from amd_gpu_tracker.records.rootless import DIRECTORY_NAME, USER_DIRECTORIES
 from amdgpu_discovery.plain_files import read_plain_file
@@ -66,37 +65,42 @@ class UserFiles:
     def has_leases(self) -> bool:
         """Return whether there is a directory of leases, or what passes for one."""
         try:
-            with self._open_leases():
-                return True
+            os.close(self._open_leases())
         except OSError as error:
             return not isinstance(error, FileNotFoundError)
+        return True
 
     def read_leases(self) -> Iterator[UserFile]:
         """Read the leases in the user's directory, as far as the limits go; OSError where there is more.
 
         Nothing where the user has no leases.
         """
-        with ExitStack() as opened:
-            try:
-                leases = opened.enter_context(self._open_leases())
-            except FileNotFoundError:
-                return
+        try:
+            leases = self._open_leases()
+        except FileNotFoundError:
+            return
+        try:
             for name in _lease_names(leases):
                 file = self._read_lease(name, leases)
                 if file:
                     yield file
+        finally:
+            os.close(leases)
 
     @property
     def leases_directory(self) -> str:
         """Return where the user's leases are."""
         return f"{self.directory}/{DIRECTORY_NAME}/{LEASES}"
 
-    @contextmanager
-    def _open_leases(self) -> Iterator[int]:
-        with ExitStack() as opened:
-            runtime = opened.enter_context(_open_directory(self.directory))
-            own = opened.enter_context(_open_directory(DIRECTORY_NAME, runtime))
-            yield opened.enter_context(_open_directory(LEASES, own))
+    def _open_leases(self) -> int:
+        descriptor = _open_directory(self.directory)
+        for name in (DIRECTORY_NAME, LEASES):
+            parent = descriptor
+            try:
+                descriptor = _open_directory(name, parent)
+            finally:
+                os.close(parent)
+        return descriptor
 
     def _read_lease(self, name: str, directory: int) -> UserFile | None:
         path = f"{self.leases_directory}/{name}"
@@ -121,20 +125,18 @@ def find_users(host: Host) -> list[UserFiles]:
 def _find_user(directory: str) -> UserFiles | None:
     """Return the user whose runtime directory this is: only root makes one, so its owner is who it is named after."""
     try:
-        with _open_directory(directory) as descriptor:
+        descriptor = _open_directory(directory)
+        try:
             return UserFiles(os.fstat(descriptor).st_uid, directory)
+        finally:
+            os.close(descriptor)
     except OSError:
         return None
 
 
-@contextmanager
-def _open_directory(path: str, parent: int | None = None) -> Iterator[int]:
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, dir_fd=parent)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _open_directory(path: str, parent: int | None = None) -> int:
+    """Return a descriptor of a directory to which no link leads."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
 
 
 def _lease_names(directory: int) -> Iterator[str]:
