@@ -14,6 +14,7 @@ from amdgpu_discovery.simulate.tree import Link, Tree
 GTT_BYTES = 64 << 30
 # The first descriptors are those of standard input, output and errors.
 FIRST_DESCRIPTOR = 3
+FIRST_PASID = 32768
 
 
 def add_processes(tree: Tree, profile: Profile, placed: PlacedHost) -> None:
@@ -66,6 +67,8 @@ def _node(placed: PlacedHost, process: SimulatedProcess, use: SimulatedUse) -> P
 def _add_kfd(tree: Tree, process: SimulatedProcess, placed: PlacedHost) -> None:
     directory = f"{KFD}/proc/{process.pid}"
     used = {_node(placed, process, use).gpu_id: use for use in process.uses if use.in_kfd}
+    # rocm-smi passes over a process that has none.
+    tree.add_attributes(directory, {"pasid": FIRST_PASID + max(use.client_id for use in used.values())})
     # KFD has files for every GPU, used or not.
     for node in placed.nodes:
         use = used.get(node.gpu_id)
@@ -80,7 +83,7 @@ def _fdinfo(node: PlacedNode, use: SimulatedUse) -> bytes:
         "drm-driver:\tamdgpu",
         f"drm-client-id:\t{use.client_id}",
         f"drm-pdev:\t{node.gpu.pci_address}",
-        f"pasid:\t{32768 + use.client_id}",
+        f"pasid:\t{FIRST_PASID + use.client_id}",
         f"drm-memory-vram:\t{use.vram_bytes >> 10} KiB",
         f"drm-memory-gtt: \t{use.gtt_bytes >> 10} KiB",
         "drm-memory-cpu: \t0 KiB",
