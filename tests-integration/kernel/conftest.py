@@ -76,18 +76,21 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "host": build_two_gpus(directory / "host"),
         "bundles": build_two_gpus(directory / "bundles"),
         "untracked": build_two_gpus(directory / "untracked"),
-        "laid": build_two_gpus(directory / "laid"),
+        "laid": build_two_gpus(directory / "laid", with_links=True),
         "limited": hide_first(build_two_gpus(directory / "limited")),
         "followed": follow_first(build_two_gpus(directory / "followed")),
     }
 
 
-def build_two_gpus(directory: Path) -> Path:
-    """Build a host with two MI210, whose nodes have the numbers of the two render nodes that really open."""
+def build_two_gpus(directory: Path, *, with_links: bool = False) -> Path:
+    """Build a host with two MI210, whose nodes have the numbers of the two render nodes that really open.
+
+    ROCm's library wants the links of KFD's nodes.
+    """
     profile = load_profile("mi210-4")
     in_order = sorted(profile.gpus, key=lambda gpu: str(gpu.pci_address))[: len(MINORS)]
     gpus = tuple(gpu.replace(minors=(minors,)) for gpu, minors in zip(in_order, MINORS, strict=True))
-    build_host(directory, profile.replace(gpus=gpus), with_links=False)
+    build_host(directory, profile.replace(gpus=gpus), with_links=with_links)
     return directory
 
 
