@@ -158,6 +158,18 @@ def test_a_detached_container_of_rootless_podman_has_the_gpu_until_the_time_of_i
     server.run("amd-ctk users deny alice")
 
 
+def test_a_time_limit_ends_what_a_job_left_without_its_environment(server):
+    server.run("amd-ctk users allow alice --time=12s")
+    job = "env -i setsid --fork sleep 607; exec sleep 600"
+
+    server.as_user("alice", f"amd-ctk run --gpus=0 --name=train -- sh -c '{job}' >/dev/null 2>&1 &")
+
+    wait_until(lambda: server.run("pgrep -U alice -f '^sleep 607'", check=False))
+    wait_until(lambda: "train" not in server.run("amd-ctk queue list"))
+    assert server.run("pgrep -U alice sleep", check=False) == ""
+    server.run("amd-ctk users deny alice")
+
+
 def test_rootless_podman_works_in_a_unit_whose_devices_are_limited(server, image_archive):
     let_linger(server)
     server.put_image(image_archive, "alice")

@@ -83,11 +83,11 @@ def test_a_container_that_nobody_uses_is_stopped_for_who_waits_and_not_before(en
         wait_until(lambda: is_preemptible(host))
         assert (users(host), state_of(container, engine)) == ({0: ["train", container]}, "running")
 
-        people.append(Person(broker, BOB, run("next", "0")))
+        people.append(Person(broker, 0, run("next", "0", behind=BOB)))
 
         assert people[-1].answer() == "got (0,)"
         assert state_of(container, engine) == "exited"
-        assert users(host) == {0: ["40002/next"]}
+        assert users(host) == {0: ["next"]}
         assert f"time is over: container {container}: {engine_name(engine)} stop" in broker.lines()
     finally:
         for each in people:

@@ -15,7 +15,7 @@ import pytest
 from amd_gpu_tracker.broker import server
 from amd_gpu_tracker.broker.client import connect, is_answered, is_served
 from amd_gpu_tracker.broker.people import LARGEST_ID
-from amd_gpu_tracker.broker.protocol import LARGEST_LINE, RESERVE, Request, format_request
+from amd_gpu_tracker.broker.protocol import LARGEST_LINE, RESERVE, RUN, Request, format_request
 from support.shared_host import ALICE, BOB, become, run, users, wait_until
 
 NO_ACCOUNT = f"3: user {BOB} has no account (ask outside of the container)"
@@ -319,3 +319,13 @@ def test_a_broker_that_only_listens_does_not_serve(broker):
     broker.kill()
     assert os.path.exists(broker.socket)
     assert not is_served(broker.socket)
+
+
+@pytest.mark.parametrize("verb", [RUN, RESERVE])
+def test_nobody_has_the_name_of_what_holds_the_gpus_of_a_job_that_is_ended(host, person, verb):
+    asked = Request(verb=verb, name="train.ending", gpus="0", seconds=60)
+
+    assert person(ALICE, asked).line() == (
+        "2: names that end in .ending are of jobs that are being ended (choose another)"
+    )
+    assert users(host) == {}

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.endings import Endings, is_ending
+from amd_gpu_tracker.broker.endings import ENDING, Endings, is_ending
 from amd_gpu_tracker.broker.grants import Grant, Grants, job_id, nothing_left
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
@@ -171,6 +171,8 @@ class Desk:
 
     def _answer(self, client: Client, request: Request) -> Answer | None:
         require_name(request.name)
+        if request.verb in (RUN, RESERVE) and request.name.endswith(ENDING):
+            raise WaitRefused(f"names that end in {ENDING} are of jobs that are being ended", hint="choose another")
         # Where the settings cannot be read, GPUs can be given back and no others had.
         self._read_terms(strict=request.verb in (RUN, RESERVE, KEEP))
         request = self._with_written_names(client, request)

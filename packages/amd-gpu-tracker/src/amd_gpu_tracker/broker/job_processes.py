@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from amd_gpu_tracker.claims.handover import digest_of
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.node_access.scope import is_in
 from amd_gpu_tracker.records.lease import TOKEN, Lease, ProcessId
 from amdgpu_discovery.value import Value
 
@@ -34,8 +35,8 @@ class Found(Value):
     """The processes of a job.
 
     Attributes:
-        inside: Its first process, or the container in which it goes on, and what descends from that, and what has its
-            token in the same pid namespace, but the programs of an engine that others share, or that end by themselves.
+        inside: Its first process, or the container in which it goes on, what descends from that, and what has its token
+            or is in its scope in the same pid namespace; no programs of an engine, which end with their containers.
         contained: What has its token in another pid namespace, as the containers of a rootless engine.
     """
 
@@ -48,7 +49,13 @@ def find_processes(lease: Lease, processes: Processes, known: Collection[Process
     parents = processes.parents()
     inside = _descendants({lease.creator, lease.init or lease.creator, *known} & parents.keys(), parents)
     owner = owner_of(lease)
-    marked = {each for each in parents if each not in inside and _has_token(each.pid, lease, owner, processes)}
+    scope = scope_of(lease.container_id, lease.creator)
+    marked = {
+        each
+        for each in parents
+        if each not in inside
+        and (_has_token(each.pid, lease, owner, processes) or is_in(f"{processes.directory}/{each.pid}/cgroup", scope))
+    }
     contained = {each for each in marked if len(processes.ids_inside(each.pid)) > 1}
     # Containers of root's engines have leases of their own.
     marked = {each for each in marked - contained if not _is_beside_container(each.pid, processes)}
@@ -70,6 +77,11 @@ def find_container(lease: Lease, processes: Processes) -> ProcessId | None:
 def owner_of(lease: Lease) -> int:
     """Return whose processes a job has."""
     return owner_of_job(lease.container_id)
+
+
+def scope_of(job: str, process: ProcessId) -> str:
+    """Return what the scope is called into which the first process of a job is put; it may have none."""
+    return f"amd-gpu-{owner_of_job(job)}-{job.rpartition('/')[2]}-{process.pid}-{process.start}.scope"
 
 
 def owner_of_job(job: str) -> int:

@@ -12,7 +12,8 @@ from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import Log
-from amd_gpu_tracker.broker.grants import Grant, name_of
+from amd_gpu_tracker.broker.grants import Grant
+from amd_gpu_tracker.broker.job_processes import scope_of
 from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.place import Client
 from amd_gpu_tracker.broker.protocol import format_answer, refusal
@@ -65,7 +66,7 @@ class Scopes:
         process, uid = client.peer.process, client.peer.uid
         gpus = [gpu for gpu in locate_gpus(self._host) if gpu.number in grant.numbers]
         failed = start_scope(
-            f"amd-gpu-{uid}-{name_of(job)}-{process.pid}-{process.start}.scope",
+            scope_of(job, process),
             process.pid,
             parent=f"user-{uid}.slice",
             allowed=allowed_devices(gpus, read_devices(self._host)),

@@ -31,7 +31,7 @@ def start_scope(
 ) -> str:
     """Put a process into a new scope below the slice `parent`, with its device filter; return what failed, or ""."""
     path = f"{proc}/{pid}/cgroup"
-    if _is_in(path, name):
+    if is_in(path, name):
         return ""
     # With KillUserProcesses= logind stops a session's own scope at its end, and so this one; else it lets both live.
     part_of = _session_of(path)
@@ -87,14 +87,15 @@ def _call(words: Sequence[str]) -> str:
 def _wait_until_in(path: str, name: str) -> str:
     """Wait until systemd has moved a process: it answers before, and sets up the filter first."""
     end = time.monotonic() + SECONDS
-    while not _is_in(path, name):
+    while not is_in(path, name):
         if time.monotonic() > end:
             return "systemd did not start it in time"
         time.sleep(LOOK_SECONDS)
     return ""
 
 
-def _is_in(path: str, unit: str) -> bool:
+def is_in(path: str, unit: str) -> bool:
+    """Return whether a process is in a unit of systemd; `path` is its /proc/PID/cgroup."""
     return any(unit in parts for parts in _read_cgroups(path))
 
 
