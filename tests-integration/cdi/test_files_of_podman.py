@@ -50,7 +50,8 @@ def podman(tmp_path_factory, generate, image_archive):
     with Box(str(debian_root("forky")), directory, nodes_of(generate())) as box:
         put_image(box, image_archive, pack_oci(image_archive, directory / "oci.tar", IMAGE))
         put_specs(box, generate)
-        box.write("/etc/containers/containers.conf", NO_CATATONIT)
+        box("mkdir", "-p", "/etc/containers/containers.conf.d")
+        box.write("/etc/containers/containers.conf.d/pause.conf", NO_CATATONIT)
         podman = PodmanInBox(box)
         podman.call("import", "--quiet", "--change", 'CMD ["sleep", "600"]', IMAGE_ARCHIVE, "pause:local")
         yield podman
