@@ -115,6 +115,14 @@ def test_who_kept_a_descriptor_goes_on_using_it_and_opens_nothing(machine, close
     assert machine.run("cat /tmp/said") == "virtio_gpu\nPermission denied\nPermission denied\n"
 
 
+def test_udev_gives_closed_nodes_to_nobody_also_where_no_service_would_take_them_back(machine, closed):
+    sit_down(machine, "carol")
+
+    machine.run(f"systemctl stop amd-gpu-tracker.service; {TRIGGER}")
+
+    assert as_user(machine, "carol", OPEN) == CLOSED
+
+
 def test_what_udev_does_takes_a_node_from_no_holder_and_gives_it_to_nobody(machine, closed, first_only):
     hold(machine, "alice", 0, "train")
     sit_down(machine, "carol")
