@@ -141,7 +141,9 @@ def find_obstacles(host: Host) -> Iterator[Obstacle]:
     # Only root can start what is tried there.
     elif host.is_this_machine and not os.geteuid() and (failed := find_obstacle()):
         problem = f"systemd cannot close other GPUs to a job here ({failed})"
-        yield Obstacle(problem=problem, advice="that takes systemd 236 or later, D-Bus and CONFIG_CGROUP_BPF")
+        yield Obstacle(
+            problem=problem, advice="that takes D-Bus, and device filters of systemd and the kernel (CONFIG_CGROUP_BPF)"
+        )
 
 
 def find_display(host: Host) -> str:
