@@ -53,4 +53,6 @@ def test_a_container_of_a_limited_process_is_refused_another_gpu(machine, limit)
 
 
 def test_a_job_of_amd_ctk_in_a_unit_opens_its_gpu_and_no_other(machine, cdi):
-    assert machine.run(f"{ON_SIMULATED_HOST} amd-ctk run --gpus=1 --unit -- {OPEN_BOTH}") == f"GPU 1\n{OPENS_SECOND}"
+    said = machine.run(f"{ON_SIMULATED_HOST} amd-ctk run --gpus=1 --unit -- {OPEN_BOTH}")
+
+    assert said == f"--gpus 1 is GPU number 1; for 1 free GPU use --count 1\nGPU 1\n{OPENS_SECOND}"

@@ -27,9 +27,10 @@ ENGINES = {
     "Podman 4.3 with crun": ("bookworm", "podman", "crun"),
     "Podman 4.3 with runc": ("bookworm", "podman", "runc"),
 }
-# Podman writes no rule that denies if there is a user namespace. With cgroup v1 crun then denies nothing; runc denies
-# what no rule allows, and so does crun with cgroup v2. The container has no other node all the same and can make none.
-NO_DENIAL = dict.fromkeys(("Podman 5.8 with crun", "Podman 5.4 with crun", "Podman 4.3 with crun"), "opens")
+# Podman writes no rule that denies if there is a user namespace. With cgroup v1 crun 1.8 and 1.21 then deny nothing;
+# runc and crun 1.28 deny what no rule allows, and so does every crun with cgroup v2. The container has no other node
+# all the same and can make none.
+NO_DENIAL = dict.fromkeys(("Podman 5.4 with crun", "Podman 4.3 with crun"), "opens")
 # GPU 0 of mi210-4 as somebody sees it to whom ids of the host are nobody's.
 GPU_0 = [
     SeenNode("/dev/kfd", "510:0", "666", "65534:65534", "opens"),
