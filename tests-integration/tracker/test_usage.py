@@ -25,6 +25,8 @@ def engine(request, tmp_path, image_archive):
     """Return an engine's name, its command and the simulated host that it serves, on which GPUs are tracked."""
     require_root()
     host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    # Before it sees the machine's state, in which are containers of tests beside this one: it would adopt them.
+    run_amd_ctk(host.root, "gpu-tracker", "enable")
     if request.param == "docker":
         command = request.getfixturevalue("start_docker")(host.root)
     else:
@@ -33,7 +35,6 @@ def engine(request, tmp_path, image_archive):
         command.import_image(image_archive)
         # Podman names no directory for the runtime's state, so that it is the machine's default and not this host's.
         Path(host.path("/run/runc")).symlink_to("/run/runc")
-    run_amd_ctk(host.root, "gpu-tracker", "enable")
     yield request.param, command, host
     containers = command("ps", "--all", "--quiet").stdout.split()
     command("rm", "--force", *containers)
