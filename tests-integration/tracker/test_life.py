@@ -106,9 +106,12 @@ def test_a_restarted_container_claims_again_and_may_be_too_late(tracked):
 def test_a_foreground_run_holds_its_gpus_to_the_end(tracked):
     bundle = tracked.prepare("c1", "0")
     running = tracked.call("run", "--bundle", bundle, "c1")
-    wait_for(lambda: tracked.users()[0] == ["c1"])
+    # It has its GPUs before it runs.
+    state = tracked.root / "c1"
+    wait_for(lambda: (state / "state.json").exists() and not (state / "exec.fifo").exists())
+    assert tracked.users()[0] == ["c1"]
 
-    tracked.call("kill", "c1", "9").wait()
+    assert tracked.call("kill", "c1", "9").wait() == 0
     running.wait()
 
     assert tracked.leases() == []
