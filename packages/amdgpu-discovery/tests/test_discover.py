@@ -637,3 +637,39 @@ def test_properties_of_kernels_to_come_do_no_harm(simulated):
 )
 def test_a_gfx_target_is_named_as_compilers_do(version, name):
     assert format_gfx_target(version) == name
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "f" * 5000, "zzz", "²", ""])
+@pytest.mark.parametrize("attribute", ["numa_node", "mem_info_vram_total", "unique_id"])
+def test_an_attribute_that_is_no_number_hides_no_gpu(simulated, attribute, text):
+    host = simulated("mi210-4")
+    _write(host.path(f"/sys/bus/pci/devices/0000:03:00.0/{attribute}"), text)
+
+    assert addresses(find_gpus(host)) == ["0000:03:00.0", "0000:26:00.0", "0000:43:00.0", "0000:63:00.0"]
+
+
+def test_a_gpu_id_of_5000_digits_is_none(simulated):
+    host = simulated("mi210-4")
+    _write(host.path(f"{NODES}/4/gpu_id"), "9" * 5000)
+
+    assert find_gpus(host)[0].gpu_id == 0
+
+
+def test_a_numa_node_of_5000_digits_is_unknown(simulated):
+    host = simulated("mi210-4")
+    _write(host.path("/sys/bus/pci/devices/0000:03:00.0/numa_node"), "9" * 5000)
+
+    assert find_gpus(host)[0].numa_node is None
+
+
+def test_a_gpu_without_a_number_may_have_no_device_id(simulated):
+    host = simulated("mi210-4")
+    shutil.rmtree(host.path(f"{NODES}/4"))
+    _write(host.path("/sys/bus/pci/devices/0000:03:00.0/device"), "zzz")
+
+    assert [(str(gpu.pci_address), gpu.device_id) for gpu in find_unnumbered_gpus(host)] == [("0000:03:00.0", 0)]
+
+
+def _write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{text}\n")

@@ -12,6 +12,7 @@ from amdgpu_discovery.errors import DeviceNodeError
 from amdgpu_discovery.files import CHARACTER_DEVICE, FILE_TYPE, PERMISSIONS
 from amdgpu_discovery.gpu import DeviceNode, DeviceNumber
 from amdgpu_discovery.host import is_user_namespace
+from amdgpu_discovery.kfd_topology import parse_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,14 +77,14 @@ def closed_nodes_note(closed: Sequence[DeviceNode], spec: dict[str, Any]) -> str
 
 
 def _read_kfd_number(host: Host) -> tuple[int, int]:
-    major, _, minor = host.read_attribute(KFD_NUMBER).partition(":")
-    if not (major.isdecimal() and minor.isdecimal()) or int(major) == 0:
+    major, minor = (parse_number(text) for text in host.read_attribute(KFD_NUMBER).partition(":")[::2])
+    if not major or minor is None:
         raise DeviceNodeError(
             f"the kernel gives no device number for {KFD_PATH}: {KFD_NUMBER} is missing or unreadable",
             path=KFD_PATH,
             hint="check that the amdgpu driver is loaded and that /sys is mounted",
         )
-    return int(major), int(minor)
+    return major, minor
 
 
 def _read_nodes(

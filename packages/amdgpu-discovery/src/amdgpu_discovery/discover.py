@@ -6,8 +6,8 @@ from amdgpu_discovery.device_nodes import drm_number
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, amdgpu_pci_addresses, read_drm_devices
 from amdgpu_discovery.gpu import NO_RENDER_NODE, NOT_IN_KFD, Gpu, GpuLocation, PciAddress, UnnumberedGpu
 from amdgpu_discovery.hidden_gpus import find_hidden_functions
-from amdgpu_discovery.kfd_topology import read_gpu_id, read_topology, read_vram_bytes
-from amdgpu_discovery.numbering import join_gpus, number_gpus
+from amdgpu_discovery.kfd_topology import parse_number, read_gpu_id, read_topology, read_vram_bytes
+from amdgpu_discovery.numbering import join_gpus, number_gpus, parse_hexadecimal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _describe(host: Host, found: FoundGpu, location: GpuLocation) -> Gpu:
         device_id=device_id,
         vram_bytes=_read_vram_bytes(host, found, location),
         # -1 where the firmware does not say.
-        numa_node=_read_number(host, f"{parent}/numa_node") if parent else None,
+        numa_node=parse_number(host.read_attribute(f"{parent}/numa_node")) if parent else None,
         compute_partition=host.read_attribute(f"{parent}/current_compute_partition") if parent else "",
         memory_partition=host.read_attribute(f"{parent}/current_memory_partition") if parent else "",
         cu_count=node.read("simd_count") // (node.read("simd_per_cu") or 1),
@@ -91,20 +91,15 @@ def _read_vram_bytes(host: Host, found: FoundGpu, location: GpuLocation) -> int 
     vram = read_vram_bytes(host, found.node)
     if vram is None and found.parent and location.partition_total == 1:
         # The same number, kept by another part of the driver; of a partitioned GPU it would be the whole.
-        return _read_number(host, f"{found.parent.path}/mem_info_vram_total")
+        return parse_number(host.read_attribute(f"{found.parent.path}/mem_info_vram_total"))
     return vram
-
-
-def _read_number(host: Host, path: str) -> int | None:
-    text = host.read_attribute(path)
-    return int(text) if text.isdecimal() else None
 
 
 def _describe_unnumbered(host: Host, address: PciAddress, device: DrmDevice | None, reason: str) -> UnnumberedGpu:
     device_id = host.read_attribute(f"{AMDGPU_PCI_DEVICES}/{address}/device")
     return UnnumberedGpu(
         pci_address=address,
-        device_id=int(device_id, 16) if device_id else 0,
+        device_id=parse_hexadecimal(device_id),
         render_minor=device.render_minor if device else None,
         card_minor=device.card_minor if device else None,
         reason=reason,

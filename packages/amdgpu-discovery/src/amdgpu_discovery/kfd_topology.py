@@ -21,6 +21,8 @@ ATTEMPTS = 100
 FRAME_BUFFER_HEAPS = (1, 2)
 
 
+# Of 2^64 - 1, the largest number that the kernel prints; Python refuses to convert thousands of digits.
+MOST_DIGITS = 20
 # The render minor of a node whose properties this process may not read.
 HIDDEN = -1
 
@@ -92,8 +94,12 @@ def read_property(properties: str, key: str) -> int:
     if start < 0:
         return 0
     start += len(key) + 2
-    value = properties[start : properties.find("\n", start)]
-    return int(value) if value.isdecimal() else 0
+    return parse_number(properties[start : properties.find("\n", start)]) or 0
+
+
+def parse_number(text: str) -> int | None:
+    """Return a number that the kernel prints, None for any other text."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def read_generation(host: Host) -> str:
@@ -132,8 +138,7 @@ def _as_text(path: str, content: bytes | OSError) -> str | None:
 
 def read_gpu_id(host: Host, node: KfdNode) -> int:
     """Return the 16-bit hash that rocm-smi calls GUID, 0 where it is refused."""
-    text = host.read_attribute(f"{node.path}/gpu_id")
-    return int(text) if text.isdecimal() else 0
+    return parse_number(host.read_attribute(f"{node.path}/gpu_id")) or 0
 
 
 def read_vram_bytes(host: Host, node: KfdNode) -> int | None:

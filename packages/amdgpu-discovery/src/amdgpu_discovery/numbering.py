@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     # A function's address, and its device where it has minors of its own.
     Parent = tuple[PciAddress, DrmDevice | None]
 
+# 0x and 64 bits.
+LONGEST_HEXADECIMAL = 18
+
 
 class JoinedGpus(Value):
     """The GPUs that this process may use, in the order of their numbers, and how many are `hidden` from it."""
@@ -134,12 +137,13 @@ def _join(
 def _read_pci_unique_ids(host: Host, boards: Sequence[DrmDevice | None]) -> list[int]:
     """Return the boards' ids (amdgpu_pm.c, hexadecimal); the file is absent or empty where there is none."""
     texts = iter(host.read_attributes([f"{board.path}/unique_id" for board in boards if board]))
-    return [_parse_hexadecimal(next(texts)) if board else 0 for board in boards]
+    return [parse_hexadecimal(next(texts)) if board else 0 for board in boards]
 
 
-def _parse_hexadecimal(text: str) -> int:
+def parse_hexadecimal(text: str) -> int:
+    """Return a number of at most 64 bits that sysfs prints in hexadecimal, 0 for any other text."""
     try:
-        return int(text, 16)
+        return int(text, 16) if len(text) <= LONGEST_HEXADECIMAL else 0
     except ValueError:
         return 0
 

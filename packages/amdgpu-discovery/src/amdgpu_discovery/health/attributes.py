@@ -131,8 +131,8 @@ def _count_pages(text: str) -> int:
 
 
 def _bad_page_limit(threshold: str, vram_total: int | None) -> int | None:
-    if threshold.isdecimal() and int(threshold) > 0:
-        return int(threshold)
+    if limit := parse_count(threshold):
+        return limit
     return vram_total // BYTES_PER_BAD_PAGE if vram_total else None
 
 
