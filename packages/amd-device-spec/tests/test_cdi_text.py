@@ -159,3 +159,10 @@ def test_yaml_is_bounded_in_size_and_json_is_not():
     with pytest.raises(BrokenText, match="YAML of more than 512 KiB is not read"):
         parse_spec(b"a: " + b"x" * 600_000)
     assert parse_spec(b'{"a": "' + b"x" * 600_000 + b'"}').tree["a"][:1] == "x"
+
+
+def test_yaml_that_merges_itself_is_broken():
+    with pytest.raises(BrokenText) as raised:
+        parse_spec(b"a: &a\n  <<: *a\n  b: 1\n")
+
+    assert raised.value.message == "an object merges itself"

@@ -292,3 +292,15 @@ def test_groups_survive_being_compiled(host: Host) -> None:
     compile_settings(host, {"gpu-groups": ["notebooks=0,2", "training=1-3"]})
 
     assert read_settings(host) == Settings(gpu_groups=("notebooks=0,2", "training=1-3"))
+
+
+@needs_tomllib
+def test_brackets_without_end_are_one_message(host: Host) -> None:
+    path = write(host, CONFIG_FILE, f"x = {'[' * 2000}\n")
+
+    with pytest.raises(SettingsError) as raised:
+        read_settings(host)
+
+    assert str(raised.value) == (
+        f"{path} cannot be read: it is nested too deeply (fix it, or delete it to use the defaults)"
+    )

@@ -139,6 +139,9 @@ def _parse_yaml(text: str, version: tuple[int, int] = ENGINES_YAML) -> Any:
     except TypeError as error:
         # ruamel.yaml takes a list or an object for a key, and then cannot look inside what it has made of it.
         raise BrokenText("a list or an object stands where a key belongs", line=1, column=1) from error
+    except AttributeError as error:
+        # ruamel.yaml cannot merge into an object what it has not read to its end.
+        raise BrokenText("an object merges itself", line=1, column=1) from error
     except RecursionError as error:
         raise BrokenText("it is nested too deeply", line=1, column=1) from error
     if "*" in text:

@@ -299,8 +299,11 @@ def read_toml(host: Host) -> dict[str, Any]:
     path = host.path(CONFIG_FILE)
     try:
         return _parse_toml(host.read(CONFIG_FILE).decode(), path)
-    except (ValueError, OSError) as error:
+    # tomllib calls itself for each bracket.
+    except (ValueError, OSError, RecursionError) as error:
         words = reason(error) if isinstance(error, OSError) else str(error)
+        if isinstance(error, RecursionError):
+            words = "it is nested too deeply"
         raise SettingsError(
             f"{path} cannot be read: {words}", hint="fix it, or delete it to use the defaults"
         ) from error

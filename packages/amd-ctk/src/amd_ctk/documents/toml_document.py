@@ -89,6 +89,9 @@ def _parse(text: str) -> tomlkit.TOMLDocument:
         document = tomlkit.parse(text)
     except TOMLKitError as error:
         raise DocumentError(str(error)) from error
+    # Older versions of tomlkit do not limit how deep values are nested.
+    except RecursionError as error:
+        raise DocumentError("it is nested too deeply") from error
     if tomlkit.dumps(document) != text:
         raise DocumentError(LOSSY, hint=IN_ONE_PIECE)
     return document
