@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from importlib.resources import files
 from pathlib import Path
@@ -271,6 +272,41 @@ def test_a_node_that_the_host_does_not_have_stops_the_start(host, amd_ctk):
         "The container does not start:",
         "  --device /dev/nosuch: this host has no such device",
     ]
+
+
+def test_a_path_that_no_file_can_have_is_a_device_that_is_not_there(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("explain", f"--device=/{'a' * 300}", "-e", "AMD_VISIBLE_DEVICES=9")
+
+    assert answer.stdout.splitlines()[1:3] == [
+        "The container does not start:",
+        f"  --device /{'a' * 300}: this host has no such device",
+    ]
+
+
+def test_no_link_below_a_directory_is_followed(host, amd_ctk):
+    made = host()
+    before = amd_ctk("explain", "--json", "--device=/dev/dri").stdout
+    os.symlink("..", made.path("/dev/dri/loop"))
+
+    assert amd_ctk("explain", "--json", "--device=/dev/dri").stdout == before
+
+
+def test_a_directory_with_too_many_files_is_refused(host, amd_ctk):
+    made = host()
+    many = made.path("/dev/many")
+    os.mkdir(many)
+    for number in range(10_001):
+        os.mknod(f"{many}/{number}")
+
+    answer = amd_ctk("explain", "--device=/dev/many")
+
+    assert answer.returncode == 1
+    assert answer.stdout.splitlines()[2] == (
+        "  /dev/many: there are more than 10,000 files below this directory"
+        " (name the device nodes, as in --device /dev/kfd --device /dev/dri)"
+    )
 
 
 DEVICES = "--device=/dev/kfd --device=/dev/dri/renderD128"

@@ -197,7 +197,10 @@ def _give_every_node(asked: Iterable[str], engine: str, host: Host) -> _Given:
 
 def _add_device(given: _Given, asked: str, engine: str, host: Host) -> _Given:
     mapping = parse_mapping(asked, engine)
-    nodes = find_mapped(mapping, engine, host)
+    try:
+        nodes = find_mapped(mapping, engine, host)
+    except ToolkitError as refusal:
+        return given.replace(refusals=(*given.refusals, refusal))
     if not nodes:
         refusal = ToolkitError(f"--device {mapping.source}: this host has no such device")
         return given.replace(refusals=(*given.refusals, refusal))

@@ -11,10 +11,15 @@ from typing import Any
 from amd_ctk.explain.container import PODMAN
 from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 DRI = "/dev/dri"
+# What engines leave out below a directory (GetDevices of opencontainers' libcontainer/devices).
+SKIPPED = frozenset(("pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"))
+# /dev of a large server has some thousands; the root directory has /proc and /sys below it.
+MOST_FILES = 10_000
 # Where nothing is said.
 EVERY_ACCESS = "rwm"
 
@@ -48,18 +53,43 @@ def find_mapped(mapping: DeviceMapping, engine: str, host: Host) -> list[dict[st
 
 
 def find_nodes(path: str, host: Host) -> Iterator[dict[str, Any]]:
-    """Yield the device node at a path, or those in a directory, as engines pass them."""
-    names = sorted(host.names(path))
-    if names:
-        for name in names:
-            yield from find_nodes(f"{path}/{name}", host)
-    elif (found := host.stat(path)) is not None:
-        numbers = _read_number(path, found, host)
-        if numbers:
+    """Yield the device node at a path, or those below a directory, as engines pass them.
+
+    ToolkitError for a directory with more files than `MOST_FILES`.
+    """
+    for count, each in enumerate(_find_files(path, host)):
+        if count == MOST_FILES:
+            raise ToolkitError(
+                f"{path}: there are more than {MOST_FILES:,} files below this directory",
+                hint="name the device nodes, as in --device /dev/kfd --device /dev/dri",
+            )
+        found = _stat(each, host)
+        numbers = _read_number(each, found, host) if found else None
+        if found and numbers:
             kind = "b" if stat.S_ISBLK(found.st_mode) else "c"
             # A node that an engine passes keeps the host's mode and owner.
             access = {"fileMode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
-            yield {"path": path, "type": kind, "major": numbers[0], "minor": numbers[1], **access}
+            yield {"path": each, "type": kind, "major": numbers[0], "minor": numbers[1], **access}
+
+
+def _find_files(path: str, host: Host) -> Iterator[str]:
+    """Yield a path, or the files below it where it is a directory, in which engines follow no link."""
+    top = host.path(path)
+    if not os.path.isdir(top):
+        yield path
+        return
+    for directory, directories, files in os.walk(top):
+        directories[:] = sorted(name for name in directories if name not in SKIPPED)
+        inside = directory.removeprefix(host.path("")).rstrip("/")
+        yield from (f"{inside}/{name}" for name in sorted(files) if not os.path.islink(f"{directory}/{name}"))
+
+
+def _stat(path: str, host: Host) -> os.stat_result | None:
+    """Return what a path leads to, None where it is too long, loops, or may not be looked at."""
+    try:
+        return host.stat(path)
+    except OSError:
+        return None
 
 
 def _is_access(word: str) -> bool:
