@@ -19,7 +19,7 @@ def test_no_program_ends_in_a_trace_for_a_changed_input(tmp_path):
     require_root()
 
     played = subprocess.run(
-        [sys.executable, CAMPAIGN, "--rounds=120", "--minutes=9"],
+        [sys.executable, CAMPAIGN, "--rounds=130", "--minutes=9"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -28,8 +28,8 @@ def test_no_program_ends_in_a_trace_for_a_changed_input(tmp_path):
 
     assert (played.returncode, played.stderr) == (0, "")
     assert played.stdout == (
-        "corpus: 105 calls\n"
-        "seed 1: archive 10, cdi 10, cdi-yaml 10, daemon.json 10, history 10, image 10, leases 10, requests 10,"
-        " settings 10, specs 10, state 10, sysfs 10\n"
-        "120 rounds, 0 faults\n"
+        "corpus: 223 calls\n"
+        "seed 1: archive 10, cdi 10, cdi-yaml 10, daemon.json 10, explained 10, history 10, image 10, leases 10,"
+        " requests 10, settings 10, specs 10, state 10, sysfs 10\n"
+        "130 rounds, 0 faults\n"
     )

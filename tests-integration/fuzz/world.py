@@ -22,6 +22,27 @@ USER = 60123
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # Where no engine reads it.
 YAML = "/opt/lab.yaml"
+COMPOSE = b"""x-gpus: &gpus
+  runtime: amd
+  environment: {AMD_VISIBLE_DEVICES: 0-1}
+services:
+  one:
+    <<: *gpus
+    image: rocm/pytorch
+    env_file: [one.env]
+    devices: ["/dev/kfd:/dev/kfd:rw"]
+"""
+POD = b"""apiVersion: v1
+kind: Pod
+metadata: {name: lab}
+spec:
+  containers:
+  - name: one
+    image: rocm/pytorch
+    env: [{name: AMD_VISIBLE_DEVICES, value: "0"}]
+    resources: {limits: {amd.com/gpu=1: 1}}
+"""
+VARIABLES = b"AMD_VISIBLE_DEVICES=0\n# one\nexport A='b'\nHOME\n"
 HISTORY = "var/lib/amd-container-toolkit/history"
 Call = tuple[str, ...]
 LAYERS = {"config": "config.v1+json", "layer": "layer.v1.tar+gzip"}
@@ -75,6 +96,8 @@ class World:
         (self.directory / "host/var/lib/amd-container-toolkit/cdi" / f"{quote(YAML, safe='')}.json").unlink()
         self._copy_lease()
         self._write_history()
+        for name, content in (("compose.yaml", COMPOSE), ("pod.yaml", POD), ("one.env", VARIABLES)):
+            (self.directory / name).write_bytes(content)
         self.inputs = self.inputs or tuple(self._find_inputs())
 
     def change(self, chosen: Input, content: bytes) -> Call:
@@ -140,6 +163,12 @@ class World:
         listed = (("amd-ctk", "gpu", "list", "--json"), ("amd-ctk", "cdi", "generate", "--output=-"))
         return (
             Input("requests", "", REQUESTS, (("amd-ctk", "explain", "--env", "AMD_VISIBLE_DEVICES="),)),
+            Input(
+                "requests",
+                "",
+                (b"/dev/kfd", b"/dev/dri/card3:/dev/dri/card3:rw"),
+                (("amd-ctk", "explain", "--device="),),
+            ),
             Input("requests", "", REQUESTS, (("amd-ctk", "gpu", "query", "--format={gfx}", "--gpus="),)),
             self._file("settings", "host/etc/amd-container-toolkit/config.toml", ("amd-ctk", "config", "show"), create),
             self._file("settings", "host/etc/amd-container-toolkit/config.compiled", create),
@@ -160,6 +189,14 @@ class World:
             *(
                 self._file("history", f"host/{HISTORY}/{name}", *reports, ("amd-ctk", "usage", "sample"))
                 for name in ("2026-01.jsonl", "open/c1@%2Fs")
+            ),
+            *(
+                self._file("explained", name, ("amd-ctk", "explain", f"{self.directory}/{file}", "one"))
+                for name, file in (
+                    ("compose.yaml", "compose.yaml"),
+                    ("one.env", "compose.yaml"),
+                    ("pod.yaml", "pod.yaml"),
+                )
             ),
             self._file("leases", f"host/run/user/{USER}/amd-container-toolkit/leases/c2@%2Fs.json", *status),
             self._file(
