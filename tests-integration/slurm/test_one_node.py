@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from support.box import USER
+from support.documentation import read_page
 from support.slurm_box import BUNDLE, SlurmBox, gpus_in
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slurm]
@@ -21,6 +22,8 @@ mkdir "/box/array/$gpu" || echo "$gpu" >>/box/array/conflicts
 sleep 0.3
 rmdir "/box/array/$gpu"
 """
+
+TASK_PROLOG = read_page("docs/how-to/slurm.md").partition("```text\n")[2].partition("```")[0]
 
 
 def test_slurm_reads_our_gres_conf(node: SlurmBox) -> None:
@@ -75,6 +78,28 @@ def test_slurms_own_filter_does_not_filter_a_second_time(node: SlurmBox) -> None
 
     assert "ROCR_VISIBLE_DEVICES=0,1" in outside
     assert f"SLURM_{'STEP' if node.tells_steps else 'JOB'}_GPUS=0,1" in inside
+    assert [line for line in inside if "VISIBLE_DEVICES" in line] == []
+
+
+def test_the_task_prolog_of_the_guide_lets_hip_count_the_gpus_of_the_job(
+    make_node: Callable[..., SlurmBox],
+) -> None:
+    node = make_node("trixie")
+    node.configure(node.gres)
+    node.write("/etc/slurm/task-prolog", TASK_PROLOG.encode())
+    node("chmod", "755", "/etc/slurm/task-prolog")
+    node("sh", "-c", "echo TaskProlog=/etc/slurm/task-prolog >>/etc/slurm/slurm.conf")
+    node.start_slurm()
+    node.wait_until("srun", "--quiet", "--gres=gpu:4", "--immediate=5", "/bin/true")
+
+    def filters(*words: str) -> list[str]:
+        printed = node("srun", "--quiet", *words, "/usr/bin/env").stdout.splitlines()
+        return sorted(line for line in printed if "VISIBLE_DEVICES" in line)
+
+    assert filters("--gres=gpu:3") == ["HIP_VISIBLE_DEVICES=0,1,2", "ROCR_VISIBLE_DEVICES=0,1,2"]
+    assert filters("--gres=gpu:1") == ["HIP_VISIBLE_DEVICES=0", "ROCR_VISIBLE_DEVICES=0"]
+    assert filters() == []
+    inside = node.srun("/bin/env", gpus=2).stdout.splitlines()
     assert [line for line in inside if "VISIBLE_DEVICES" in line] == []
 
 

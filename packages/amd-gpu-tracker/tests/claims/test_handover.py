@@ -17,6 +17,7 @@ from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.simulate import build_host
 
 IN_USE = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by job train"
 
@@ -82,6 +83,7 @@ def test_its_environment_names_the_gpus_and_a_secret(host):
     assert reservation.environment == {
         "AMD_VISIBLE_DEVICES": "1,2",
         "ROCR_VISIBLE_DEVICES": "GPU-89caa15875ff5a43,GPU-6e32f10efc982b4c",
+        "HIP_VISIBLE_DEVICES": "0,1",
     }
     name, dot, secret = token.rpartition(".")
     assert (name, dot, len(secret)) == ("train", ".", 32)
@@ -94,8 +96,18 @@ def test_gpus_without_ids_are_named_as_rocm_counts_them(host):
     assert build_environment(gpus[:2], gpus, "t") == {
         "AMD_VISIBLE_DEVICES": "0,1",
         "ROCR_VISIBLE_DEVICES": "2,3",
+        "HIP_VISIBLE_DEVICES": "0,1",
         "AMD_CTK_RESERVATION": "t",
     }
+
+
+def test_partitions_of_a_card_are_counted_by_hip_as_rocr_leaves_them(tmp_path):
+    gpus = locate_gpus(build_host(tmp_path / "host", "mi300x-8-cpx"))
+
+    environment = build_environment(gpus[8:11], gpus, "t")
+
+    assert environment["AMD_VISIBLE_DEVICES"] == "8,9,10"
+    assert environment["HIP_VISIBLE_DEVICES"] == "0,1,2"
 
 
 def test_the_secret_is_in_no_file(host):
@@ -179,7 +191,11 @@ def test_the_token_of_a_dead_holder_opens_nothing(host):
 
 
 def test_without_a_gpu_there_is_nothing_to_hand_on(host):
-    assert Tracker(host).hold("train", "none").environment == {"AMD_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
+    assert Tracker(host).hold("train", "none").environment == {
+        "AMD_VISIBLE_DEVICES": "",
+        "ROCR_VISIBLE_DEVICES": "",
+        "HIP_VISIBLE_DEVICES": "",
+    }
 
 
 def test_a_job_is_told_of_jobs_and_of_no_gpus_that_it_never_had(host):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 ROCR_FILTER = "ROCR_VISIBLE_DEVICES"
+# It counts what that of ROCr leaves. Ray refuses to start where that of ROCr is set and this one is not.
+HIP_FILTER = "HIP_VISIBLE_DEVICES"
 SECRET_BYTES = 16
 # The name of a reservation, a dot and the secret; what is longer is not looked at.
 LONGEST_TOKEN = 512
@@ -74,7 +76,8 @@ class Reservation:
 def build_environment(gpus: Sequence[GpuLocation], located: Sequence[GpuLocation], token: str) -> dict[str, str]:
     """Return the variables that hand on some of the `located` GPUs, which are all of the host."""
     numbers = ",".join(str(gpu.number) for gpu in gpus)
-    variables = {VISIBLE_DEVICES: numbers, ROCR_FILTER: _rocr_filter(gpus, located)}
+    left = ",".join(str(position) for position in range(len(gpus)))
+    variables = {VISIBLE_DEVICES: numbers, ROCR_FILTER: _rocr_filter(gpus, located), HIP_FILTER: left}
     # Without a GPU nothing is reserved.
     return {**variables, TOKEN: token} if gpus else variables
 
