@@ -121,8 +121,9 @@ def integration(session: nox.Session) -> None:
 def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
-    session.install(*TEST_TOOLS)
-    others = ("engines", "install", "swarm", "slurm", "images", "fresh", "site", "kernel", "power", "hardware")
+    # The first two build the debs that are installed in a system that boots.
+    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
+    others = ("engines", "install", "swarm", "slurm", "images", "fresh", "site", "kernel", "power", "hardware", "story")
     chosen = ("--ignore=tests-integration/browser", "-m", " and not ".join(("e2e", *others)))
     run_pytest(session, *TWO_ENGINES, *STOP_ENGINES, "tests-integration", *chosen, *session.posargs)
 
@@ -269,6 +270,15 @@ def install(session: nox.Session) -> None:
     # A part of the tests makes a part of the table.
     page = {} if session.posargs else {"AMD_PACKAGES_PAGE": "docs/maintain/test-results.md"}
     run_pytest(session, *STOP_ENGINES, "tests-integration/install", *session.posargs, env=page)
+
+
+@nox.session
+def story(session: nox.Session) -> None:
+    """Play weeks of a machine whose packages apt installed, on Debian 12 and 13. Example: nox -s story -- -k trixie"""
+    install_wheels(session, *NEEDS)
+    # The first two build the debs that are installed there.
+    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
+    run_pytest(session, *STOP_ENGINES, "tests-integration/story", *session.posargs)
 
 
 @nox.session

@@ -33,6 +33,7 @@ SECONDS = {
 # What tests and the engines that they start keep outside this directory, whatever they are told.
 OUTSIDE = (
     *(f"{tempfile.gettempdir()}/pytest-of-{getpass.getuser()}", "~/.cache/amd-container-toolkit"),
+    "/var/cache/amd-container-toolkit-tests",
     *("/etc/docker/key.json", "/opt/containerd", "/etc/cni/net.d/cni.lock", "/var/lib/containers"),
     *("/var/lib/containerd", "/var/cache/containers", "/var/tmp/intermediate-mountpoint-0.0"),  # noqa: S108
 )

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.simulate import build_host
-from install.repository import AptRepository, next_version
 from install.root import build_root
 from install.rpm_root import build_rpms
+from support.apt_repository import AptRepository, next_version
 from support.installed import engine_program, require_root
 from support.matrix import Matrix
 from support.system import System

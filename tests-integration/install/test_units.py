@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,26 @@ from support.system import System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
-UNITS = sorted((Path(__file__).parents[2] / "packaging/systemd").glob("amd-cdi-*.service"))
+SHIPPED = Path(__file__).parents[2] / "packaging/systemd"
+UNITS = sorted(SHIPPED.glob("amd-cdi-*.service"))
+# Every path that the program of a unit may write, as docs/reference/files.md has it.
+OWN_STATE = "/var/lib/amd-container-toolkit"
+OWN_RUN = "/run/amd-container-toolkit"
+WRITES = {
+    "amd-cdi-refresh.service": ("/etc/cdi", "/run/cdi", f"{OWN_STATE}/cdi", OWN_STATE, OWN_RUN, "/srv/engine"),
+    "amd-cdi-watch.service": ("/etc/cdi", "/run/cdi", f"{OWN_STATE}/cdi", OWN_STATE, OWN_RUN, "/srv/engine"),
+    # Leases, the policy where GPUs are others than before, drains, and the history; and the lists of nodes.
+    "amd-gpu-tracker.service": (
+        *(OWN_STATE, f"{OWN_STATE}/history", f"{OWN_STATE}/history/open"),
+        *(OWN_RUN, f"{OWN_RUN}/leases", f"{OWN_RUN}/waiting", f"{OWN_RUN}/ending", "/dev/dri"),
+    ),
+    "amd-gpu-usage.service": (
+        *(OWN_STATE, f"{OWN_STATE}/history", f"{OWN_STATE}/history/open", OWN_RUN, f"{OWN_RUN}/leases"),
+        "/var/lib/prometheus/node-exporter",
+    ),
+    # It asks Docker, and writes no file.
+    "amd-swarm-prune.service": (),
+}
 # Ubuntu 22.04 has systemd 249; that of Debian 11 is as strict and can be had wherever Debian can.
 SYSTEMD_BY_SUITE = {"bullseye": "247", "bookworm": "252", "trixie": "257"}
 # Nothing is behind these numbers here: the kernel says so, unless the device cgroup refuses before.
@@ -27,7 +47,7 @@ ConditionPathExists=
 Type=oneshot
 Restart=no
 ExecStart=
-ExecStart=-/bin/sh -c '{script}'
+ExecStart=-/bin/sh /run/instead
 StandardOutput=file:/run/said
 StandardError=file:/run/said
 """
@@ -39,8 +59,10 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     require_root()
     started = System(tmp_path_factory.mktemp(request.param) / "system", build_root(request.param))
     assert started.run("systemctl --version").startswith(f"systemd {SYSTEMD_BY_SUITE[request.param]}")
-    for unit in UNITS:
-        started.write(f"/etc/systemd/system/{unit.name}", unit.read_text(encoding="utf-8"))
+    for unit in SHIPPED.glob("*.service"):
+        # With the socket, or Docker, that starts it or that it asks, there is nothing to try.
+        text = re.sub(r"^Requi(res|site)=.*\n", "", unit.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        started.write(f"/etc/systemd/system/{unit.name}", text)
     started.run(MAKE_NODES)
     yield started
     started.stop()
@@ -48,7 +70,8 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def run_under(system: System, unit: str, script: str) -> str:
     """Return what a line of shell says that runs instead of the unit's own program."""
-    system.write(f"/etc/systemd/system/{unit}.d/instead.conf", INSTEAD.format(script=script))
+    system.write("/run/instead", script)
+    system.write(f"/etc/systemd/system/{unit}.d/instead.conf", INSTEAD)
     system.run(f"rm -f /run/said; systemctl daemon-reload; systemctl start {unit}; systemctl stop {unit}")
     return system.run("cat /run/said")
 
@@ -60,17 +83,33 @@ def test_a_unit_may_open_the_nodes_of_gpus(system: System, unit: str) -> None:
     assert said == "".join(f"cat: {node}: No such device or address\n" for node in NODES)
 
 
-@pytest.mark.parametrize("unit", [unit.name for unit in UNITS])
-def test_a_unit_writes_specs_and_its_own_state(system: System, unit: str) -> None:
-    directories = "/etc/cdi /run/cdi /var/lib/amd-container-toolkit/cdi /srv/engine"
+def test_every_unit_is_held_against_what_it_writes():
+    assert sorted(WRITES) == sorted(unit.name for unit in SHIPPED.glob("*.service"))
+
+
+@pytest.mark.parametrize("unit", [unit for unit, directories in WRITES.items() if directories])
+def test_a_unit_replaces_files_wherever_its_program_may_write(system: System, unit: str) -> None:
+    directories = " ".join(WRITES[unit])
     system.run(f"mkdir -p {directories}")
 
-    said = run_under(system, unit, f"for d in {directories}; do echo spec >$d/amd.json && chown 1:1 $d/amd.json; done")
+    said = run_under(system, unit, f"for d in {directories}; do echo new >$d/x.1.tmp && mv $d/x.1.tmp $d/x; done")
 
     assert said == ""
-    assert system.run(f"cd / && cat {' '.join(f'{directory}/amd.json' for directory in directories.split())}") == (
-        "spec\n" * 4
-    )
+    assert system.run(f"for d in {directories}; do cat $d/x && rm $d/x; done") == "new\n" * len(WRITES[unit])
+
+
+def test_the_service_makes_the_directory_of_its_state_for_all_to_read(system: System) -> None:
+    system.run(f"rm -rf {OWN_STATE}; mkdir -p {OWN_RUN}")
+
+    assert run_under(system, "amd-gpu-tracker.service", f"stat -c %a:%U:%G {OWN_STATE}") == "755:root:root\n"
+
+
+@pytest.mark.parametrize("unit", [unit.name for unit in UNITS])
+def test_a_unit_gives_a_spec_to_another_owner(system: System, unit: str) -> None:
+    directories = "/etc/cdi /run/cdi /srv/engine"
+    system.run(f"mkdir -p {directories}")
+
+    assert run_under(system, unit, f"for d in {directories}; do echo spec >$d/y && chown 1:1 $d/y; done") == ""
 
 
 @pytest.mark.parametrize("unit", [unit.name for unit in UNITS])

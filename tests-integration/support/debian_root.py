@@ -27,7 +27,8 @@ BOOTED = (
 # Where people log in and run rootless containers, and udev reads its rules.
 LOGGED_INTO = (
     *("systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "udev", "procps", "python3"),
-    *("podman", "conmon", "crun", "uidmap", "fuse-overlayfs"),
+    # What the packages recommend is there, because a system that boots here reaches no archive.
+    *("podman", "conmon", "crun", "runc", "uidmap", "fuse-overlayfs"),
 )
 OLDER_SUITES = ("bookworm",)
 # Programs that have containers made by an engine, or make them with none; Dev Containers' own runs on Node.

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from support.gpu_server import GpuServer
 from support.installed import require_root
+from support.stand import Stand
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 
@@ -25,7 +25,7 @@ SECONDS = 90
 @pytest.fixture(scope="module", params=["bookworm", "trixie"])
 def running(request, tmp_path_factory):
     require_root()
-    server = GpuServer(tmp_path_factory.mktemp(request.param), request.param)
+    server = Stand(tmp_path_factory.mktemp(request.param), request.param)
     try:
         server.run("amd-ctk gpu-tracker enable; amd-ctk gpu-tracker all exclusive")
         yield server
@@ -262,7 +262,7 @@ def test_the_packages_give_the_nodes_back_when_they_are_removed(server):
     assert server.run(f"ls {RULE}", check=False).startswith("ls: cannot access")
     assert server.as_user("bob", OPEN) == EVERYTHING
     server.run("pgrep -U alice -x sleep; pkill -U alice -x sleep")
-    server.install()
+    server.install("amd-container-toolkit amd-ctk")
     server.run("amd-ctk gpu-tracker enable")
 
 
@@ -271,7 +271,7 @@ def test_an_upgrade_brings_its_rule_along_while_a_job_runs(server):
     rule = server.run(f"cat {RULE}")
     server.run(f"sed -i '1i# Of an earlier version' {RULE}")
 
-    server.install()
+    server.install("amd-container-toolkit amd-ctk")
 
     assert server.run(f"cat {RULE}") == rule
     assert server.as_user("alice", OPEN) == FIRST
@@ -281,7 +281,7 @@ def test_an_upgrade_brings_its_rule_along_while_a_job_runs(server):
 def test_an_upgrade_closes_no_nodes_that_are_their_groups(server):
     server.run("amd-ctk config unset gpu-access")
 
-    server.install()
+    server.install("amd-container-toolkit amd-ctk")
 
     assert server.run(f"ls {RULE}", check=False).startswith("ls: cannot access")
     assert server.as_user("bob", OPEN) == EVERYTHING

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 RELEASE = ("-o", "APT::FTPArchive::Release::Origin=test", "-o", "APT::FTPArchive::Release::Suite=test")
@@ -38,7 +39,7 @@ class AptRepository:
     def _write(self, name: str, content: bytes) -> None:
         (self.directory / name).write_bytes(content)
 
-    def _run(self, words: list[str]) -> bytes:
+    def _run(self, words: Sequence[str | Path]) -> bytes:
         environment = {**os.environ, "LC_ALL": "C"}
         answer = subprocess.run(words, cwd=self._directory_or_root(), env=environment, capture_output=True, check=False)
         assert answer.returncode == 0, f"{words}: {answer.stderr.decode()}"
@@ -58,7 +59,7 @@ def next_version(debs: list[Path], directory: Path, *, old: str, new: str) -> li
         control = tree / "DEBIAN/control"
         control.write_text(control.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
         later.append(directory / deb.name.replace(old, new))
-        words = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, later[-1]]
+        words: list[str | Path] = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, later[-1]]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         shutil.rmtree(tree)
     return later

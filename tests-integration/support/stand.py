@@ -1,0 +1,151 @@
+"""The stand: a Debian system that boots and is a GPU server, with the toolkit as its users install it.
+
+Our debs come from a repository of this checkout by apt; units, users and paths are as shipped. GPUs of a profile
+lie over /sys, and their nodes in /dev, where programs find them on every machine. `DROP_IN` is all that differs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.simulate import build_host
+from support.apt_repository import AptRepository, next_version
+from support.box import PATIENCE
+from support.debian_root import people_root
+from support.debs import build_debs
+from support.podman import OF_BOOTED_SYSTEM
+from support.system import System
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOGIN = ("systemd-logind.service",)
+# What GPUs have in /sys goes over the kernel's own; the nodes have numbers that no driver of this machine has.
+HARDWARE = """
+mkdir /run/cgroups
+mount --bind /sys/fs/cgroup /run/cgroups
+mount -t overlay sys -o ro,lowerdir=/run/shared/host/sys:/sys /sys
+mount --bind /run/cgroups /sys/fs/cgroup
+# That of a machine is open; this one is a temporary directory's.
+chmod 755 /sys/fs/cgroup
+# Users may mount /proc and /sys for their containers only where they see a whole one.
+mkdir -p /run/whole/proc /run/whole/sys /dev/dri /dev/net
+mount -t proc proc /run/whole/proc
+mount -t sysfs -o ro sysfs /run/whole/sys
+mknod -m 666 /dev/fuse c 10 229
+mknod -m 666 /dev/net/tun c 10 200
+"""
+# Nothing is behind the nodes, which the kernel says (ENXIO) of one that may be opened.
+TRY_OPEN = """\
+#!/usr/bin/python3
+import errno, os, sys
+for path in sys.argv[1:]:
+    try:
+        os.close(os.open(path, os.O_RDWR))
+        said = "opens"
+    except OSError as error:
+        said = {errno.ENXIO: "allowed", errno.ENODEV: "allowed"}.get(error.errno, errno.errorcode[error.errno])
+    print(path.rpartition("/")[2], said, flush=True)
+"""
+# With a network of its own a service gets another /sys, too: the kernel's, over which nothing was put. systemd reads it
+# for every unit whose name begins so.
+DROP_IN_PATH = "/etc/systemd/system/amd-.service.d/stand.conf"
+DROP_IN = "[Service]\nPrivateNetwork=no\n"
+APT = "apt-get -qq -y -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-unsafe-io"
+# Of the repository alone: the archive cannot be reached from here.
+ONLY_OURS = "-o Dir::Etc::sourcelist=sources.list.d/toolkit.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
+
+
+class Stand(System):
+    """A machine with GPUs of a profile, the toolkit, and the users alice and bob."""
+
+    def __init__(self, directory: Path, suite: str, *, profile: str = "mi210-4") -> None:
+        super().__init__(directory / "system", people_root(suite), unmasked=LOGIN)
+        self._directory = directory
+        self._host = build_host(self.shared / "host", profile)
+        self._put_gpus()
+        self.write("/usr/local/bin/try-open", TRY_OPEN)
+        self.write(DROP_IN_PATH, DROP_IN)
+        # Where packages may start services.
+        self.run("chmod 755 /usr/local/bin/try-open /run/shared; rm -f /usr/sbin/policy-rc.d")
+        for user in ("alice", "bob"):
+            self.run(f"useradd --create-home --groups render --shell /bin/sh {user}")
+        self._offer(build_debs(directory / "debs"))
+        self.install()
+
+    def install(self, packages: str = "amd-container-toolkit") -> None:
+        """Install packages, and those that are there again."""
+        self.apt(f"install --reinstall {packages}")
+
+    def apt(self, words: str) -> str:
+        """Call apt-get, which asks nothing; return what it prints."""
+        return self.run(f"{APT} {words} 2>&1")
+
+    def release(self, version: str) -> None:
+        """Offer a later version of everything."""
+        debs = sorted((self._directory / "debs").glob("*.deb"))
+        later = next_version(debs, self._directory / version, old=debs[0].name.split("_")[1], new=version)
+        self._repository.add(later)
+        self.apt(f"update {ONLY_OURS}")
+
+    def as_user(self, user: str, command: str, *, check: bool = True) -> str:
+        """Run a command as a user outside of any session; return what it prints."""
+        environment = f"HOME=/home/{user} XDG_RUNTIME_DIR=/run/user/$(id -u {user})"
+        words = f"env {environment} setpriv --reuid={user} --regid={user} --init-groups"
+        return self.run(f"cd /home/{user}; {words} {command}", check=check)
+
+    def log_in(self, user: str, script: str) -> str:
+        """Run a script in a session of a user, as after a login, in the background; return its unit."""
+        unit = f"login-{user}"
+        options = f"--unit={unit} --uid={user} --property=PAMName=login --setenv=HOME=/home/{user} --collect"
+        self.write(f"/run/{unit}", script)
+        self.run(f"systemd-run --quiet {options} sh /run/{unit}")
+        return f"{unit}.service"
+
+    def put_image(self, archive: Path, user: str = "root") -> None:
+        """Give Podman of a user the image busybox:local."""
+        shutil.copy(archive, self.shared / "image.tar")
+        for path, text in OF_BOOTED_SYSTEM.items():
+            self.write(path, text)
+        self.run("rm -f /etc/containers/storage.conf; chmod 644 /run/shared/image.tar")
+        words = "podman import --quiet /run/shared/image.tar busybox:local"
+        if user == "root":
+            self.run(f"{words} 2>&1")
+        else:
+            self.as_user(user, words)
+
+    def journal_of(self, unit: str) -> str:
+        """Return what a unit wrote to the journal."""
+        return self.run(f"journalctl --no-pager --unit={unit} --output=cat")
+
+    def _put_gpus(self) -> None:
+        self.run(HARDWARE)
+        for path, number in _nodes(self._host):
+            self.run(f"mknod -m 660 {path} c {number}; chgrp render {path}")
+
+    def _offer(self, directory: Path) -> None:
+        self._repository = AptRepository(self.shared / "repository", self._directory / "gnupg")
+        self._repository.add(sorted(directory.glob("*.deb")))
+        self.write("/etc/apt/sources.list.d/toolkit.list", self._repository.source_line("/run/shared/repository"))
+        self.apt(f"update {ONLY_OURS}")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Repeat a look until it is true."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "what was waited for did not come"
+        time.sleep(0.1)
+
+
+def _nodes(host: Host) -> list[tuple[str, str]]:
+    kfd = host.read_attribute("/sys/class/kfd/kfd/dev").replace(":", " ")
+    found = [("/dev/kfd", kfd)]
+    for gpu in locate_gpus(host):
+        found += [(gpu.render_path, f"226 {gpu.render_minor}"), (f"{gpu.card_path}", f"226 {gpu.card_minor}")]
+    return found
