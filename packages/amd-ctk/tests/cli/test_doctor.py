@@ -99,7 +99,7 @@ def test_with_an_engine_its_own_checks_are_made(host, amd_ctk):
     docker = amd_ctk("doctor", "--engine=docker", "--only=slurm,nodes", **ALONE)
 
     assert (slurm.returncode, slurm.stderr) == (0, "")
-    assert [line.split()[0] for line in slurm.stdout.splitlines()] == ["nodes", "slurm", "fix:", "2"]
+    assert [line.split()[0] for line in slurm.stdout.splitlines()] == ["nodes", "slurm", "option:", "2"]
     assert [line.split()[0] for line in docker.stdout.splitlines()] == ["nodes", "1"]
 
 

@@ -32,6 +32,7 @@ def without_driver(machine):
 
 
 def windows(machine):
+    without_driver(machine)
     machine.write_proc("sys/kernel/osrelease", "5.15.167.4-microsoft-standard-WSL2\n")
 
 
@@ -96,6 +97,27 @@ def runtime_that_is_gone(machine):
     machine.docker["Runtimes"]["amd"] = {}
     path = "/nowhere/amd-container-runtime"
     machine.write("/etc/docker/daemon.json", json.dumps({"runtimes": {"amd": {"path": path}}}))
+
+
+def runtime_that_is_closed(machine):
+    machine.docker["Runtimes"]["amd"] = {}
+    path = machine.add_program("amd-container-runtime", "exit 0")
+    os.chmod(path, 0o644)
+    machine.write("/etc/docker/daemon.json", json.dumps({"runtimes": {"amd": {"path": path}}}))
+
+
+def runtime_that_nothing_defines(machine):
+    machine.write("/etc/docker/daemon.json", json.dumps({"default-runtime": "amd"}))
+
+
+def file_that_dockerd_refuses(machine):
+    machine.add_program("dockerd", "echo unable to configure the Docker daemon with file: unknown key: x >&2; exit 1")
+    machine.write("/etc/docker/daemon.json", json.dumps({"x": 1}))
+
+
+def directory_in_place_of_a_node(machine):
+    machine.remove(NODE)
+    (machine.root / NODE.lstrip("/")).mkdir()
 
 
 def docker_desktop(machine):
@@ -223,11 +245,10 @@ FAULTS = {
     "podman-nodes": user_without_group,
 }
 # What makes the host another one has to come first, and two of these are one fault.
-REBUILDING = ("kfd", "driver", "dkms", "secure-boot")
+REBUILDING = ("kfd", "driver", "dkms", "secure-boot", "windows")
 # One hides what the other is about.
 EXCLUSIVE = [
     *combinations(REBUILDING, 2),
-    *(("windows", name) for name in ("driver",)),
     *((name, other) for name in REBUILDING for other in ("nodes", "node-access", "user-namespace", "gpu-state")),
     *((name, other) for name in REBUILDING for other in ("cdi", "cdi-names", "rootless", "tracker")),
     *((name, other) for name in REBUILDING for other in ("slurm", "podman-nodes")),
@@ -241,8 +262,6 @@ EXCLUSIVE = [
     # Rootless Docker does not read the file of root.
     *((name, "rootless") for name in ("docker", "docker-file", "docker-options")),
     ("settings", "low-level-runtime"),
-    ("windows", "dkms"),
-    ("windows", "secure-boot"),
     ("settings", "cdi"),
     ("settings", "cdi-names"),
     ("tracker", "cdi"),
@@ -416,6 +435,77 @@ def test_a_runtime_that_daemon_json_names_and_is_gone_is_bad(machine):
     runtime_that_is_gone(spoilt)
 
     assert spoilt.bad() == ["docker-file"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (runtime_that_nothing_defines, "daemon.json has the default runtime amd, and no entry defines it"),
+        (
+            file_that_dockerd_refuses,
+            "dockerd refuses /etc/docker/daemon.json: unable to configure the Docker daemon with file: unknown key: x",
+        ),
+    ],
+)
+def test_a_file_with_which_dockerd_does_not_start_is_bad(machine, spoil, words):
+    spoilt = machine()
+    spoil(spoilt)
+
+    (result,) = spoilt.examine(only=["docker-file"])
+
+    assert (spoilt.bad(), result.finding.words) == (["docker-file"], words)
+
+
+def test_a_runtime_that_is_not_executable_is_bad(machine):
+    spoilt = machine()
+    runtime_that_is_closed(spoilt)
+
+    assert spoilt.bad() == ["docker-file"]
+
+
+def test_a_default_runtime_of_the_command_line_is_defined(machine):
+    well = machine()
+    runtime_that_nothing_defines(well)
+    unit = "[Service]\nExecStart=/usr/bin/dockerd --add-runtime amd=/usr/bin/amd-container-runtime\n"
+    well.write("/usr/lib/systemd/system/docker.service", unit)
+
+    assert well.bad() == []
+
+
+def test_docker_before_23_cannot_judge_its_file(machine):
+    well = machine()
+    well.add_program("dockerd", "echo unknown flag: --validate >&2; exit 125")
+    well.write("/etc/docker/daemon.json", "{}")
+
+    assert well.bad() == []
+
+
+def test_a_directory_is_no_node(machine):
+    spoilt = machine()
+    directory_in_place_of_a_node(spoilt)
+
+    (result,) = spoilt.examine(only=["nodes"])
+
+    assert spoilt.bad() == ["nodes"]
+    assert result.finding.words == (
+        f"{NODE} is a directory, which 'docker run -v {NODE}:{NODE}' makes where the node is missing"
+    )
+
+
+def test_a_closed_directory_of_nodes_is_bad(machine):
+    spoilt = machine()
+    os.chmod(spoilt.root / "dev/dri", 0o700)
+
+    (result,) = spoilt.examine(only=["node-access"])
+
+    assert (result.finding.state, result.finding.words) == ("bad", "/dev/dri is closed to all users but root")
+
+
+def test_windows_is_not_suspected_where_the_driver_works(machine):
+    well = machine()
+    well.write("/dev/dxg", "")
+
+    assert well.examine(only=["windows"]) == []
 
 
 @pytest.mark.parametrize(

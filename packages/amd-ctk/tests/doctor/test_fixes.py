@@ -302,6 +302,21 @@ ROWS = [
     Row("docker", nothing),
     Row("docker", rootless_docker),
     Row("docker-file", OF_HOSTS["runtime_that_is_gone"]),
+    Row("docker-file", OF_HOSTS["runtime_that_is_closed"]),
+    Row(
+        "docker-file",
+        OF_HOSTS["runtime_that_nothing_defines"],
+        write(DAEMON_JSON, '{"default-runtime": "runc"}'),
+        why=MEANT,
+        becomes="",
+    ),
+    Row(
+        "docker-file",
+        OF_HOSTS["file_that_dockerd_refuses"],
+        lambda machine: machine.add_program("dockerd", "exit 0"),
+        why=MEANT,
+        becomes="",
+    ),
     Row("docker-file", HOSTS["docker-file"], write(DAEMON_JSON, "{}"), why=MEANT, becomes=""),
     Row("docker-cdi", docker_says(ServerVersion="26.1.5")),
     Row("docker-cdi", docker_says(ServerVersion="20.10.24"), nothing, why=CHOICE, becomes="note"),
@@ -357,9 +372,11 @@ ROWS = [
     Row("gpu-lost", lose_gpu, becomes="", profile="mi210-4"),
     Row("gpu-drained", lambda machine: run_amd_ctk(machine, "gpu-tracker", "drain", "0"), becomes=""),
     Row("nodes", HOSTS["nodes"]),
+    Row("nodes", OF_HOSTS["directory_in_place_of_a_node"]),
     Row("nodes", lambda machine: setattr(machine, "change", gpus(node_problems=(LEFT_OVER,)))),
     Row("partitions", HOSTS["nodes"], profile="mi308x-8-cpx"),
     Row("node-access", HOSTS["node-access"]),
+    Row("node-access", lambda machine: os.chmod(machine.root / "dev/dri", 0o700)),
     Row(
         "node-access",
         lambda machine: setattr(
@@ -635,6 +652,12 @@ ROWS = [
         two_of_four(128, 129),
         profile="mi210-4",
     ),
+    of_container(
+        "inside-shm",
+        two_of_four(128, 129, shared_memory=None, has_rccl=True),
+        two_of_four(128, 129),
+        profile="mi210-4",
+    ),
     of_container("inside-shm", two_of_four(128, 129, shared_memory=64 << 20), two_of_four(128, 129), profile="mi210-4"),
     of_container("inside-targets", image_has(targets=()), HEALTHY, why="the image has an author"),
     of_container("inside-targets", CONTAINERS["inside-targets"], HEALTHY, why="the image has an author"),
@@ -668,6 +691,10 @@ def run_amd_ctk(machine, *words):
 # What a program of the host does, by its name and first word or its name alone.
 EFFECTS = {
     "amd-ctk": run_amd_ctk,
+    "chmod": lambda machine, mode, path: os.chmod(
+        path if path.startswith(str(machine.programs)) else machine.host.path(path), int(mode, 8)
+    ),
+    "rmdir": lambda machine, path: os.rmdir(machine.host.path(path)),
     "apt": lambda machine, *_: setattr(machine, "change", lambda facts: facts),
     "apt-get": lambda machine, *_: machine.write(
         "/var/lib/dpkg/status", "Package: amdgpu-dkms\nStatus: install ok installed\n"

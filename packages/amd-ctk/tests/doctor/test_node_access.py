@@ -18,10 +18,13 @@ RENDER = DeviceNode(path="/dev/dri/renderD128", major=226, minor=128, mode=0o660
 CARD = DeviceNode(path="/dev/dri/card0", major=226, minor=0, mode=0o600, uid=0, gid=44)
 
 
+ONLY_ROOT = " and group render: only root may open it"
+
+
 def judge(*nodes):
     facts = Facts(
         kernel=KernelFacts(),
-        gpus=GpuFacts(nodes=nodes),
+        gpus=GpuFacts(nodes=nodes, group_names={0: "root", 110: "render"}),
         docker=DockerFacts(),
         cdi=CdiFacts(),
         toolkit=ToolkitFacts(),
@@ -35,12 +38,14 @@ def judge(*nodes):
     [
         ((), None),
         ((CARD,), None),
-        ((KFD, RENDER, CARD), ("ok", "the nodes are open to group 110")),
+        ((KFD, RENDER, CARD), ("ok", "the nodes are open to group render")),
         ((KFD.replace(mode=0o666), RENDER.replace(mode=0o666)), ("ok", "the nodes are open to everybody")),
-        ((KFD.replace(mode=0o666), RENDER), ("ok", "the nodes are open to group 110")),
-        ((KFD.replace(gid=44), RENDER), ("bad", "the nodes belong to several groups: 44, 110")),
-        ((KFD, RENDER.replace(mode=0o600)), ("bad", "/dev/dri/renderD128 has mode 0600: only root may open it")),
-        ((KFD.replace(mode=0o640), RENDER), ("bad", "/dev/kfd has mode 0640: only root may open it")),
+        ((KFD.replace(mode=0o666), RENDER), ("ok", "the nodes are open to group render")),
+        ((KFD.replace(gid=44), RENDER), ("bad", "the nodes belong to several groups: 44, render")),
+        ((KFD, RENDER.replace(mode=0o600)), ("bad", f"/dev/dri/renderD128 has mode 0600{ONLY_ROOT}")),
+        ((KFD.replace(mode=0o640), RENDER), ("bad", f"/dev/kfd has mode 0640{ONLY_ROOT}")),
+        ((KFD.replace(gid=0), RENDER), ("bad", "/dev/kfd has mode 0660 and group root: only root may open it")),
+        ((KFD.replace(gid=0, mode=0o666), RENDER), ("ok", "the nodes are open to group render")),
     ],
 )
 def test_the_group_of_every_node_has_to_be_one(nodes, finding):

@@ -9,7 +9,7 @@ import posix
 
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.errors import DeviceNodeError
-from amdgpu_discovery.files import CHARACTER_DEVICE, FILE_TYPE, PERMISSIONS
+from amdgpu_discovery.files import CHARACTER_DEVICE, DIRECTORY, FILE_TYPE, PERMISSIONS
 from amdgpu_discovery.gpu import DeviceNode, DeviceNumber
 from amdgpu_discovery.host import is_user_namespace
 from amdgpu_discovery.kfd_topology import parse_number
@@ -94,7 +94,7 @@ def _read_nodes(
     found = {path: status for path, status in zip(numbers, host.stats(numbers), strict=True) if status}
     for path, number in numbers.items():
         if path in found:
-            _check_number(path, number, found[path])
+            _check_node(path, number, found[path])
         elif path not in optional:
             raise DeviceNodeError(
                 f"{path} is missing although the driver has this device",
@@ -115,10 +115,18 @@ def _read_nodes(
     ]
 
 
-def _check_number(path: str, number: tuple[int, int], found: os.stat_result) -> None:
+def _check_node(path: str, number: tuple[int, int], found: os.stat_result) -> None:
+    kind = found.st_mode & FILE_TYPE
+    if kind == DIRECTORY:
+        raise DeviceNodeError(
+            f"{path} is a directory, which 'docker run -v {path}:{path}' makes where the node is missing",
+            path=path,
+            is_directory=True,
+            hint=f"remove it: 'rmdir {path}'; then run 'udevadm trigger'",
+        )
     actual = (posix.major(found.st_rdev), posix.minor(found.st_rdev))
     # On a simulated host nodes are plain files.
-    if found.st_mode & FILE_TYPE == CHARACTER_DEVICE and actual != number:
+    if kind == CHARACTER_DEVICE and actual != number:
         raise DeviceNodeError(
             f"{path} is device {actual[0]}:{actual[1]}, but the driver's is {number[0]}:{number[1]}",
             path=path,

@@ -48,15 +48,24 @@ class DeviceNodeError(ToolkitError):
         path: Where the node is, or should be.
         is_missing: Whether there is no such node.
         is_left_over: Whether there is one with another number, that of an earlier boot.
+        is_directory: Whether there is a directory in its place.
     """
 
     def __init__(
-        self, message: str, *, path: str, is_missing: bool = False, is_left_over: bool = False, hint: str = ""
+        self,
+        message: str,
+        *,
+        path: str,
+        is_missing: bool = False,
+        is_left_over: bool = False,
+        is_directory: bool = False,
+        hint: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.path = path
         self.is_missing = is_missing
         self.is_left_over = is_left_over
+        self.is_directory = is_directory
 
 
 class RequestError(ToolkitError):

@@ -33,21 +33,33 @@ def check(engine: Engine, text: str, path: str, *, program: str = "") -> None:
 
     Where the engine prints the configuration it understood, `program` has to be in it.
     """
+    refusal, printed = ask_engine(engine, text, path)
+    if refusal:
+        raise RefusedByEngine(f"{engine.name} refuses the new {path}: {refusal}", hint=HINT)
+    if engine.check_prints_configuration and printed is not None and program not in printed:
+        raise RefusedByEngine(
+            f"{engine.name} does not list the runtime when it reads the new {path}",
+            hint="it may be too old for the version of the file, or a file imported there replaces the same section",
+        )
+
+
+def ask_engine(engine: Engine, text: str, path: str) -> tuple[str, str | None]:
+    """Return why an engine refuses `text` as its file `path`, "" where it does not, and what it prints of it.
+
+    None is printed where the engine is not installed, or cannot judge a file.
+    """
     if engine.check_command is None or shutil.which(engine.check_command(path)[0]) is None:
-        return
+        return "", None
     with tempfile.TemporaryDirectory(prefix="amd-ctk-") as directory:
         file = os.path.join(directory, os.path.basename(path))
         with open(file, "w", encoding="utf-8", newline="") as copy:
             copy.write(engine.checked_text(text))
         accepted, words = _run(engine.check_command(file))
-    if not accepted and not (engine.check_unknown and engine.check_unknown in words):
-        sentence = words.strip().splitlines()[-1].replace(file, path)
-        raise RefusedByEngine(f"{engine.name} refuses the new {path}: {sentence}", hint=HINT)
-    if accepted and engine.check_prints_configuration and program not in words:
-        raise RefusedByEngine(
-            f"{engine.name} does not list the runtime when it reads the new {path}",
-            hint="it may be too old for the version of the file, or a file imported there replaces the same section",
-        )
+    if accepted:
+        return "", words
+    if engine.check_unknown and engine.check_unknown in words:
+        return "", None
+    return words.strip().splitlines()[-1].replace(file, path), None
 
 
 def _run(command: tuple[str, ...]) -> tuple[bool, str]:

@@ -13,6 +13,8 @@ TRIGGER = "sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-m
 
 def fix_nodes(problem: NodeProblem) -> str:
     """Return the command that makes a node that is missing or wrong."""
+    if problem.is_directory:
+        return f"sudo rmdir {quote(problem.path)} && {TRIGGER}"
     return f"sudo rm {quote(problem.path)} && {TRIGGER}" if problem.is_left_over else TRIGGER
 
 

@@ -92,7 +92,7 @@ def _trigger() -> None:
 def _prune(host: Host, facts: Facts) -> Iterator[Repair]:
     count = facts.toolkit.dead_leases
     if count:
-        words = f"drop {count} lease{'' if count == 1 else 's'} of containers that are gone"
+        words = f"remove {count} reservation{'' if count == 1 else 's'} of containers that are gone"
         yield Repair(check="tracker", words=words, difference="", apply=partial(_drop_dead_leases, host))
 
 

@@ -41,7 +41,8 @@ def _lines(result: Result, width: int, *, verbose: bool) -> list[str]:
     if finding.needs:
         lines.append(f"{indent}needs: {printable(finding.needs)}")
     if finding.fix:
-        lines.append(f"{indent}fix: {printable(finding.fix)}")
+        word = "fix" if finding.state == BAD else "option"
+        lines.append(f"{indent}{word}: {printable(finding.fix)}")
     if verbose:
         lines += [f"{indent}why: {result.why}", f"{indent}see: {result.see}"]
     return lines

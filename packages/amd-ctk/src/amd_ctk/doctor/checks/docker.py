@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.checks.cdi import GENERATE, judge_version
 from amd_ctk.doctor.facts.all import Facts
@@ -115,6 +117,15 @@ def check_docker_file(facts: Facts) -> Finding | None:
     if docker.missing_programs:
         words = f"daemon.json names {docker.missing_programs[0]}, which is not there"
         return bad(words, fix=docker.configure_and_restart)
+    if docker.closed_programs:
+        program = docker.closed_programs[0]
+        return bad(f"daemon.json names {program}, which is not executable", fix=f"sudo chmod 755 {quote(program)}")
+    if docker.file_refusal:
+        words = f"dockerd refuses {docker.file_path}: {docker.file_refusal}"
+        return bad(words, fix=f"correct it, and try: dockerd --validate --config-file {docker.file_path}")
+    if docker.undefined_runtime:
+        words = f"daemon.json has the default runtime {docker.undefined_runtime}, and no entry defines it"
+        return bad(words, fix=f"add it to runtimes in {docker.file_path}, or remove default-runtime")
     return ok("daemon.json is understood") if docker.file_runtimes else None
 
 

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from amd_ctk.doctor.advice import TRIGGER, fix_nodes, fix_service
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
-from amdgpu_discovery.gpu import MEBIBYTE, Gpu, UnnumberedGpu
+from amdgpu_discovery.gpu import MEBIBYTE, DeviceNode, Gpu, UnnumberedGpu
 
 ASK_KERNEL = "sudo dmesg | grep -iE 'kfd|atomic'"
 GROUP = 0o060
 EVERYBODY = 0o006
 SMALL_CARVE_OUT = 4096
+RAISE_LIMIT = (
+    "boot with ttm.pages_limit=PAGES (of 4 KiB, without amdgpu.gttsize) to use more memory; if a program asks for VRAM,"
+    " set aside more in the firmware"
+)
 
 
 @check(
@@ -115,13 +119,26 @@ def check_node_access(facts: Facts) -> Finding | None:
     nodes = facts.gpus.compute_nodes
     if not nodes or facts.toolkit.is_access_reserved:
         return None
-    closed = [node for node in nodes if node.mode & GROUP != GROUP and node.mode & EVERYBODY != EVERYBODY]
+    directory = facts.gpus.closed_directory
+    if directory:
+        return bad(f"{directory} is closed to all users but root", fix=f"sudo chmod 755 {directory}")
+    closed = [node for node in nodes if node.mode & EVERYBODY != EVERYBODY and not _is_of_group(node)]
     if closed:
-        return bad(f"{closed[0].path} has mode {closed[0].mode:04o}: only root may open it", fix=TRIGGER)
-    groups = {node.gid for node in nodes if node.mode & EVERYBODY != EVERYBODY}
+        words = f"{closed[0].path} has mode {closed[0].mode:04o} and group {_group(closed[0].gid, facts)}"
+        return bad(f"{words}: only root may open it", fix=TRIGGER)
+    groups = sorted({_group(node.gid, facts) for node in nodes if node.mode & EVERYBODY != EVERYBODY})
     if len(groups) > 1:
-        return bad(f"the nodes belong to several groups: {', '.join(map(str, sorted(groups)))}", fix=TRIGGER)
-    return ok("the nodes are open to " + (f"group {groups.pop()}" if groups else "everybody"))
+        return bad(f"the nodes belong to several groups: {', '.join(groups)}", fix=TRIGGER)
+    return ok("the nodes are open to " + (f"group {groups[0]}" if groups else "everybody"))
+
+
+def _is_of_group(node: DeviceNode) -> bool:
+    return node.mode & GROUP == GROUP and node.gid != 0
+
+
+def _group(gid: int, facts: Facts) -> str:
+    """Return the name of a group, its number where it has none."""
+    return facts.gpus.group_names.get(gid, str(gid))
 
 
 @check(
@@ -175,7 +192,9 @@ def check_apu_memory(facts: Facts) -> Finding | None:
 def _judge_carve_out(number: int, carve_out: int, total: int) -> Finding:
     words = f"GPU {number} has {carve_out} MiB set aside, and may use {total} MiB"
     if carve_out < SMALL_CARVE_OUT:
-        return note(words, fix="set aside more in the firmware if a program asks for VRAM")
+        # The limit is half of the memory unless the kernel is told otherwise (ttm_tt.c); gttsize is deprecated, and the
+        # smaller of the two counts.
+        return note(words, fix=RAISE_LIMIT)
     return ok(words)
 
 

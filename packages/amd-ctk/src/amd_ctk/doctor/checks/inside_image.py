@@ -150,11 +150,14 @@ def check_inside_rocm(facts: Facts) -> Finding | None:
 )
 def check_inside_shm(facts: Facts) -> Finding | None:
     """Is /dev/shm large enough for several GPUs to talk through?"""
-    size = facts.inside.image.shared_memory if facts.inside else None
-    if size is None or len(gpus_inside(facts)) < 2:
+    if facts.inside is None or len(gpus_inside(facts)) < 2:
         return None
+    size = facts.inside.image.shared_memory
+    if size is None:
+        words = f"{name_of(facts)} has no {SHARED_MEMORY}, through which RCCL shares several GPUs"
+        return bad(words, fix="start it without --ipc=none") if facts.inside.image.has_rccl else None
     words, fix = f"{SHARED_MEMORY} in {name_of(facts)} has {size // MEBIBYTE} MiB", "add --shm-size=16g, or --ipc=host"
-    if size <= USUAL_SHARED_MEMORY * MEBIBYTE and facts.inside and facts.inside.image.has_rccl:
+    if size <= USUAL_SHARED_MEMORY * MEBIBYTE and facts.inside.image.has_rccl:
         return bad(f"{words}, too little for RCCL and several GPUs", fix=fix)
     if size < SMALL_SHARED_MEMORY * MEBIBYTE:
         return note(f"{words}, for several GPUs", fix=fix)

@@ -92,7 +92,7 @@ def check_packages(facts: Facts) -> Finding | None:
         return bad(packages.broken[0], fix="sudo dpkg --configure -a && sudo apt-get --fix-broken install")
     if packages.foreign_sources:
         return note(packages.foreign_sources[0], fix="name this host's release there, if AMD has packages for it")
-    return ok("AMD's packages are installed whole") if packages.has_any else None
+    return ok(f"fully installed: {packages.installed}") if packages.installed else None
 
 
 @check(

@@ -6,6 +6,7 @@ from amd_ctk.doctor.advice import fix_service
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.containers import StaleContainer
+from amd_device_spec.settings import CONFIG_FILE
 
 # A part of the path of a bundle, and the engine that makes such paths.
 RESTARTS = {
@@ -68,7 +69,8 @@ def check_settings(facts: Facts) -> Finding | None:
     """Are the toolkit's settings understood?"""
     toolkit = facts.toolkit
     if toolkit.settings_problem:
-        return bad(toolkit.settings_problem, fix="amd-ctk config show, then correct the file")
+        hint = f": {toolkit.settings_hint}" if toolkit.settings_hint else ""
+        return bad(toolkit.settings_problem, fix=f"correct {CONFIG_FILE}{hint}")
     if not toolkit.is_compiled:
         return note("config.toml was changed since it was compiled", fix="sudo amd-ctk config compile")
     if toolkit.group_problems:
@@ -138,5 +140,6 @@ def check_tracker(facts: Facts) -> Finding | None:
         return not_checked("the GPU Tracker's state", needs="GPUs")
     if toolkit.dead_leases:
         count = toolkit.dead_leases
-        return note(f"{count} lease{'' if count == 1 else 's'} of containers that are gone; the next claim drops them")
+        words = f"{count} reservation{'' if count == 1 else 's'} of containers that are gone"
+        return note(f"{words}; the next container with a GPU removes {'it' if count == 1 else 'them'}")
     return ok("the GPU Tracker's state is understood")

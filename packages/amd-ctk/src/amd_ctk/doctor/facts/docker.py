@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any
 
+from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.users import User
@@ -103,13 +104,18 @@ class DockerFacts(Value):
     file_problem: str = ""
     # What stands both in the file and on the daemon's command line.
     taken_directives: tuple[str, ...] = ()
-    # Of daemon.json, the programs that are not there.
+    # Of daemon.json, the programs that are not there, and those that cannot be executed.
     missing_programs: tuple[str, ...] = ()
+    closed_programs: tuple[str, ...] = ()
+    # Why dockerd itself refuses daemon.json, and a default runtime that is defined nowhere; "" for neither.
+    file_refusal: str = ""
+    undefined_runtime: str = ""
 
     @property
     def is_broken(self) -> bool:
         """Return whether daemon.json cannot serve, whatever the daemon does."""
-        return bool(self.file_problem or self.missing_programs)
+        programs = self.missing_programs or self.closed_programs
+        return bool(self.file_problem or programs or self.file_refusal or self.undefined_runtime)
 
     @property
     def is_desktop(self) -> bool:
@@ -154,7 +160,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     info = _parse(answer.output)
     endpoint = find_endpoint(info, may_ask=not answer.is_late)
     if not info.get("ServerVersion"):
-        return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_silence(answer))
+        return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_silence(answer, info))
     if endpoint.is_other_machine:
         # What it answers is not about this host.
         return _read_file(host).replace(is_installed=True, endpoint=endpoint)
@@ -163,11 +169,14 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     return _add_info(facts, info).replace(is_rootless=is_rootless, endpoint=endpoint)
 
 
-def _read_silence(answer: Answer) -> dict[str, str]:
+def _read_silence(answer: Answer, info: dict[str, Any]) -> dict[str, str]:
     """Return why there is no answer: `problem` and `silence` of DockerFacts."""
+    # Docker 20.10 ends well and prints nothing on standard error.
+    reported = info.get("ServerErrors")
+    listed = [str(each) for each in reported if each] if isinstance(reported, list) else []
     if answer.problem:
         return {"problem": answer.problem, "silence": LATE if answer.is_late else ABSENT}
-    lines = answer.errors.strip().splitlines() or ["the docker daemon does not answer"]
+    lines = answer.errors.strip().splitlines() or listed or ["the docker daemon does not answer"]
     # The kernel's words, which Docker's command repeats.
     is_refused = "permission denied" in lines[-1].lower()
     return {"problem": lines[-1], "silence": REFUSED if is_refused else ABSENT}
@@ -203,9 +212,14 @@ def _read_file(host: Host) -> DockerFacts:
     if host.stat(DOCKER.config_path) is None:
         return DockerFacts()
     try:
-        document = DOCKER.read(host.read(DOCKER.config_path).decode())
+        text = host.read(DOCKER.config_path).decode()
+        document = DOCKER.read(text)
         options = read_command_line(host, f"{DOCKER.service}.service")
-        return _judge(document).replace(taken_directives=tuple(_taken(document, options)))
+        return _judge(document).replace(
+            taken_directives=tuple(_taken(document, options)),
+            file_refusal=ask_engine(DOCKER, text, DOCKER.config_path)[0],
+            undefined_runtime=_find_undefined(document, options),
+        )
     except (OSError, ValueError, ToolkitError) as error:
         return DockerFacts(file_problem=str(getattr(error, "message", error)))
 
@@ -239,7 +253,23 @@ def _judge(document: Any) -> DockerFacts:
         file_programs=tuple(programs.values()),
         file_cdi=cdi if isinstance(cdi, bool) else None,
         missing_programs=tuple(path for path in programs.values() if "/" in path and not os.path.exists(path)),
+        closed_programs=tuple(path for path in programs.values() if os.path.exists(path) and not _is_program(path)),
     )
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _find_undefined(document: Any, options: CommandLine) -> str:
+    """Return the default runtime of a file that is defined nowhere, "" for none; dockerd --validate lets it pass."""
+    layout = DOCKER.find_layout(document)
+    name, entries = document.get(layout.default_runtime), document.get(layout.runtimes)
+    # Names of shims need no entry (moby, daemon/runtime_unix.go).
+    is_built_in = name in DOCKER.built_in or str(name).startswith("io.containerd.")
+    defined = entries if isinstance(entries, dict) else {}
+    added = [value.partition("=")[0] for value in options.values_of("--add-runtime")]
+    return name if isinstance(name, str) and not is_built_in and name not in (*defined, *added) else ""
 
 
 def _taken(document: Any, options: CommandLine) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import grp
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from amd_ctk.listing import looking_tracker
 from amd_gpu_tracker.states.state import FREE, IN_USE, RESERVED
@@ -17,6 +19,7 @@ from amdgpu_discovery.gpu import DeviceNode, Gpu, UnnumberedGpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
+DRI = "/dev/dri"
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 PCI_DEVICES = "/sys/bus/pci/devices"
 AMD_VENDOR = "0x1002"
@@ -38,6 +41,7 @@ class NodeProblem(Value):
     is_left_over: bool
     message: str
     hint: str
+    is_directory: bool = False
 
 
 class GpuFacts(Value):
@@ -58,6 +62,10 @@ class GpuFacts(Value):
     broken_attributes: tuple[str, ...] = ()
     # Bytes of video memory by GPU number, as the PCI function has it: on an APU what the firmware has set aside.
     carve_outs: dict[int, int] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    # The directory of the render nodes where only root may look into it.
+    closed_directory: str = ""
+    # Names of the groups of nodes, by number.
+    group_names: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
 
     @property
     def compute_nodes(self) -> list[DeviceNode]:
@@ -81,6 +89,9 @@ def read_gpus(host: Host) -> GpuFacts:
         pci_functions=tuple(sorted(_pci_functions(host))),
         broken_attributes=tuple(_broken_attributes(host)),
         carve_outs={gpu.number: size for gpu in gpus if (size := _carve_out(host, gpu)) is not None},
+        closed_directory=_find_closed_directory(host),
+        # A simulated host has the numbers of another machine.
+        group_names=dict(_name_groups(nodes)) if host.is_this_machine else {},
     )
 
 
@@ -130,6 +141,7 @@ def _find_nodes(host: Host, gpus: Sequence[Gpu], problems: list[NodeProblem]) ->
                     path=error.path,
                     is_missing=error.is_missing,
                     is_left_over=error.is_left_over,
+                    is_directory=error.is_directory,
                     message=error.message,
                     hint=error.hint,
                 )
@@ -146,9 +158,20 @@ def _find_present(host: Host, gpu: Gpu) -> Iterator[DeviceNode]:
         numbers[KFD_PATH] = (int(kfd_major), int(kfd_minor))
     for path, (major, minor) in numbers.items():
         found = host.stat(path)
-        if found:
+        if found and not stat.S_ISDIR(found.st_mode):
             mode = stat.S_IMODE(found.st_mode)
             yield DeviceNode(path=path, major=major, minor=minor, mode=mode, uid=found.st_uid, gid=found.st_gid)
+
+
+def _find_closed_directory(host: Host) -> str:
+    found = host.stat(DRI)
+    return DRI if found and not found.st_mode & stat.S_IXOTH else ""
+
+
+def _name_groups(nodes: Sequence[DeviceNode]) -> Iterator[tuple[int, str]]:
+    for gid in {node.gid for node in nodes}:
+        with suppress(KeyError):
+            yield gid, grp.getgrgid(gid).gr_name
 
 
 def _pci_functions(host: Host) -> Iterator[str]:

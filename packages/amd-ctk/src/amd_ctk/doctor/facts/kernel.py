@@ -6,6 +6,7 @@ from amdgpu_discovery.driver_versions import DRIVER_VERSION, DriverReleases, rea
 from amdgpu_discovery.drm import AMDGPU_DRIVER
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import IDENTITY_UID_MAP, Host
+from amdgpu_discovery.kfd_topology import TOPOLOGY
 from amdgpu_discovery.value import Value
 
 # Linux: security/selinux/selinuxfs.c.
@@ -47,7 +48,7 @@ def read_kernel(host: Host, proc: str) -> KernelFacts:
     enforce = host.read_attribute(f"{SELINUX}/enforce")
     return KernelFacts(
         release=release,
-        is_windows="microsoft" in release.lower() or host.stat(DXG) is not None,
+        is_windows=("microsoft" in release.lower() or host.stat(DXG) is not None) and host.stat(TOPOLOGY) is None,
         is_driver_loaded=host.stat(AMDGPU_DRIVER) is not None,
         driver_version=driver,
         releases=read_releases(host, driver),

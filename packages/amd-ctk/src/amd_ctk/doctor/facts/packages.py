@@ -11,7 +11,8 @@ STATUS = "/var/lib/dpkg/status"
 SOURCES_D = "/etc/apt/sources.list.d"
 OS_RELEASE = "/etc/os-release"
 # AMD's own packages, this project's, and the driver's.
-PREFIXES = ("amd-c", "amdgpu", "rocm")
+PREFIXES = ("amd-c", "amdgpu", "amdrocm-", "rocm")
+MOST_NAMES = 3
 AMD_REPOSITORIES = ("radeon.com/", "repo.amd.com/")
 # By their code names, as far as AMD or Debian has packages for them.
 RELEASES = ("focal", "jammy", "noble", "resolute", "bullseye", "bookworm", "trixie", "forky")
@@ -25,14 +26,22 @@ class PackageFacts(Value):
     broken: tuple[str, ...] = ()
     # "/etc/apt/sources.list.d/amdgpu.list is for noble, and this host is trixie"
     foreign_sources: tuple[str, ...] = ()
-    has_any: bool = False
+    # "amdgpu-dkms, rocm-core and 12 more"
+    installed: str = ""
 
 
 def read_packages(host: Host) -> PackageFacts:
     """Return what dpkg and apt know; nothing where there is no dpkg."""
     states = dict(_states(host.read_attribute(STATUS)))
     broken = [f"{name} is {state}" for name, state in states.items() if state != "installed"]
-    return PackageFacts(has_any=bool(states), broken=tuple(broken), foreign_sources=tuple(_find_foreign(host)))
+    return PackageFacts(
+        installed=_list_names(sorted(states)), broken=tuple(broken), foreign_sources=tuple(_find_foreign(host))
+    )
+
+
+def _list_names(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _states(text: str) -> Iterator[tuple[str, str]]:

@@ -39,6 +39,7 @@ class ToolkitFacts(Value):
     """What is installed, and what is set."""
 
     settings_problem: str = ""
+    settings_hint: str = ""
     is_compiled: bool = True
     # What is wrong with each group of GPUs that this host cannot have.
     group_problems: tuple[str, ...] = ()
@@ -80,10 +81,11 @@ class ToolkitFacts(Value):
 
 def read_toolkit(host: Host) -> ToolkitFacts:
     """Return what the toolkit's files say; what cannot be read is a fact too."""
-    chosen, problem = _read_settings(host)
+    chosen, problem, hint = _read_settings(host)
     configured = str(chosen.get("low-level-runtime", ""))
     return ToolkitFacts(
         settings_problem=problem,
+        settings_hint=hint,
         is_compiled=bool(problem) or is_compiled(host),
         group_problems=() if problem else _find_group_problems(host),
         visible_devices_env=str(chosen.get("visible-devices-env", "always")),
@@ -105,13 +107,14 @@ def read_toolkit(host: Host) -> ToolkitFacts:
     )
 
 
-def _read_settings(host: Host) -> tuple[dict[str, object], str]:
+def _read_settings(host: Host) -> tuple[dict[str, object], str, str]:
+    """Return the settings, what is wrong with them, and a hint."""
     try:
         chosen = read_settings_file(host)
         check_settings(chosen, CONFIG_FILE)
     except ToolkitError as error:
-        return {}, error.message
-    return chosen, ""
+        return {}, error.message, error.hint
+    return chosen, "", ""
 
 
 def _read_access(host: Host, *, is_reserved: bool) -> dict[str, Any]:
