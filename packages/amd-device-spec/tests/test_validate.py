@@ -75,6 +75,12 @@ def test_a_spec_that_uses_much_of_the_specification_is_valid():
             "'A.com' is not a DNS name in lower case",
         ),
         (("devices", 0, "annotations"), {"b": "c" * 2**18}, "devices[0].annotations", "longer than 262144 bytes"),
+        (
+            ("devices", 0, "annotations"),
+            {"b": "\ud800" * 2**17},
+            "devices[0].annotations",
+            "longer than 262144 bytes",
+        ),
         (("devices", 0, "annotations"), {1: "b"}, "devices[0].annotations", "not a string"),
         (("\x1b[2J\ud800",), 1, "'\\x1b[2J\\ud800'", "CDI has no such field"),
         (("devices", 0, "annotations"), {"b": 1}, "devices[0].annotations.b", "not a string"),

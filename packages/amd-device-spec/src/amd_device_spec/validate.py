@@ -151,7 +151,8 @@ def _annotation_problems(owner: dict[str, Any], location: Location) -> Iterator[
     for key in annotations:
         if problem := _annotation_key_problem(key):
             yield Problem(location=(*location, "annotations", key), message=problem)
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    # JSON and YAML can hold half of a character, which UTF-8 cannot.
+    size = sum(len(part.encode("utf-8", "surrogatepass")) for pair in annotations.items() for part in pair)
     if size > LONGEST_ANNOTATIONS:
         yield Problem(location=(*location, "annotations"), message=f"longer than {LONGEST_ANNOTATIONS} bytes")
 
