@@ -81,6 +81,11 @@ def put_another_device(scene: Scene) -> None:
     os.mknod(node, stat.S_IFCHR | 0o600, os.makedev(1, 3))
 
 
+def put_a_directory(scene: Scene) -> None:
+    (scene.root / "dev/kfd").unlink()
+    (scene.root / "dev/kfd").mkdir()
+
+
 def open_the_directory_for_nodes(scene: Scene) -> None:
     (scene.root / "dev/amd-container-toolkit").mkdir(mode=0o755)
     scene.config.write_text(
@@ -139,6 +144,7 @@ SPOILERS: list[Callable[[Scene], None]] = [
     remove("dev/kfd"),
     remove("sys/class/kfd/kfd/dev"),
     put_another_device,
+    put_a_directory,
     open_the_directory_for_nodes,
     use_exclusively,
     exchange_gpus,
