@@ -33,3 +33,34 @@ def test_what_people_used_is_there_after_the_end_of_the_service(shared):
 
     wait_until(lambda: shared.run("ls /var/lib/amd-container-toolkit/history/open") == "")
     assert shared.run("cat /var/lib/amd-container-toolkit/history/*.jsonl | grep -c version").strip() == "2"
+
+
+def test_a_history_that_cannot_be_written_is_named_by_doctor_and_once_by_the_journal(shared):
+    shared.run("mount -t tmpfs -o size=4k,mode=755 small /var/lib/amd-container-toolkit/history")
+    shared.run(
+        "mkdir /var/lib/amd-container-toolkit/history/open; cat /dev/zero >/var/lib/amd-container-toolkit/history/x; :",
+        check=False,
+    )
+    shared.run("systemctl restart amd-gpu-tracker.service")
+    for _ in range(3):
+        assert shared.as_user("alice", "amd-ctk run --gpus=free:1 -- echo ran").endswith("ran\n")
+
+    said = "/var/lib/amd-container-toolkit/history cannot be written: the disk is full"
+    wait_until(lambda: shared.journal_of("amd-gpu-tracker").count(f"not recorded: history: {said}") == 1)
+    assert said in shared.run("amd-ctk doctor --only=tracker-files", check=False)
+
+    shared.run("rm /var/lib/amd-container-toolkit/history/x")
+    shared.as_user("alice", "amd-ctk run --gpus=free:1 -- true")
+    wait_until(lambda: "recorded again: history" in shared.journal_of("amd-gpu-tracker"))
+    assert said not in shared.run("amd-ctk doctor --only=tracker-files", check=False)
+    shared.run("systemctl stop amd-gpu-tracker.service; umount /var/lib/amd-container-toolkit/history")
+
+
+def test_a_full_run_is_bad_before_a_container_is_refused(shared):
+    shared.run("mount -t tmpfs -o size=4k,mode=755 small /run/amd-container-toolkit")
+    shared.run("cat /dev/zero >/run/amd-container-toolkit/x; :", check=False)
+
+    said = shared.run("amd-ctk doctor --only=tracker-files", check=False)
+
+    shared.run("umount /run/amd-container-toolkit")
+    assert "/run/amd-container-toolkit takes no file: the disk is full" in said

@@ -352,6 +352,17 @@ def test_the_history_gets_the_line_of_a_container_that_is_over(leases, shell):
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_a_history_that_cannot_be_written_is_left_to_python(leases, shell):
+    begin_history(leases.state)
+    leases.write(since=time.time())
+    os.mkdir(f"{leases.state.history_directory}/{time.strftime('%Y-%m', time.gmtime())}.jsonl")
+
+    code, asked = leases.run(shell=shell)
+
+    assert (code, asked) == (7, STATE)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("begun", ["", "2026-11\n", "../../x\n{}\n", "2026-11"])
 def test_a_history_that_was_cut_off_keeps_no_lease(leases, shell, begun):
     begin_history(leases.state)

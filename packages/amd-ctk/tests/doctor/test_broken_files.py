@@ -36,6 +36,7 @@ FILES = {
     "/home/u1/.config/containers/containers.conf": "",
     "/home/u1/.config/containers/containers.conf.d/own.conf": "",
     "/run/cdi/amd.json": "{}",
+    "/run/amd-container-toolkit/unrecorded/history": "the disk is full",
     "/run/crun/c1/status": '{"pid": 1}',
     "/run/runc/c1/state.json": "{}",
     "/usr/lib/systemd/system/docker.service": "[Service]\nEnvironmentFile=/etc/default/docker\nExecStart=dockerd\n",
@@ -46,6 +47,9 @@ FILES = {
 MAY_BE_THERE = (
     "/etc/containerd/conf.d/99-amd.toml",
     "/etc/nsswitch.conf",
+    "/run/amd-container-toolkit/unrecorded/drains",
+    "/run/amd-container-toolkit/unrecorded/gpus",
+    "/run/amd-container-toolkit/unrecorded/metrics",
     "/run/crun/c1/state.json",
     "/run/runc/c1/status",
     "/usr/share/containers/containers.conf",
@@ -147,6 +151,8 @@ def test_the_list_above_has_every_file_that_is_read(busy):
     examine(busy)
 
     below = {path.removeprefix(str(busy.root)) for path in opened if path.startswith(f"{busy.root}/")}
-    configured = {path for path in below if not path.startswith(("/sys/", "/dev/")) and not path.endswith(".service.d")}
+    configured = {
+        path for path in below if not path.startswith(("/sys/", "/dev/")) and not path.endswith((".service.d", ".tmp"))
+    }
     directories = {path for path in configured if os.path.isdir(f"{busy.root}{path}")}
     assert configured - directories - {*MAY_BE_THERE, *DIRECTORIES} == set(FILES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 from itertools import combinations
 
 import pytest
@@ -144,6 +145,12 @@ def broken_settings(machine):
     machine.write("/etc/amd-container-toolkit/config.toml", 'unknown-gpus = "maybe"\n')
 
 
+def full_run(machine):
+    # It takes no file, as a file system that is full.
+    shutil.rmtree(machine.root / "run/amd-container-toolkit", ignore_errors=True)
+    (machine.root / "run/amd-container-toolkit").symlink_to("/proc")
+
+
 def broken_tracker(machine):
     machine.write("/var/lib/amd-container-toolkit/gpu-tracker.json", "not JSON")
 
@@ -235,6 +242,7 @@ FAULTS = {
     "selinux": selinux,
     "settings": broken_settings,
     "tracker": broken_tracker,
+    "tracker-files": full_run,
     "low-level-runtime": without_low_level_runtime,
     "packages": broken_package,
     "slurm": another_gpu_in_gres_conf,

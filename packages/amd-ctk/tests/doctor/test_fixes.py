@@ -576,6 +576,13 @@ ROWS = [
     ),
     Row("tracker", write("/var/log/gpu-tracker.json", "")),
     Row("tracker", write("/var/log/gpu-tracker.json", runpy.run_path(str(HERE / "test_former_tracker.py"))["WHOLE"])),
+    Row(
+        "tracker-files",
+        HOSTS["tracker-files"],
+        lambda machine: machine.remove("/run/amd-container-toolkit"),
+        why="only the administrator knows which files may go",
+        becomes="",
+    ),
     # A container from inside.
     of_container("inside-access", CONTAINERS["inside-access"], HEALTHY),
     of_container("inside-access", node_says(errno.EACCES), HEALTHY, why=RIGHTS),

@@ -127,9 +127,12 @@ name=${lease##*/}
 begun=$history/open/${name%.json}
 {
     { IFS= read -r month && IFS= read -r text; } <"$begun" && IFS=' ' read -r end _ </proc/uptime &&
-        case $month in [0-9][0-9][0-9][0-9]-[0-9][0-9]) ;; *) false ;; esac &&
-        printf '\n%s,"end":%s,"how":"hook"}\n' "$text" "$end" >>"$history/$month.jsonl"
-} 2>/dev/null
+        case $month in [0-9][0-9][0-9][0-9]-[0-9][0-9]) ;; *) false ;; esac
+} 2>/dev/null && {
+    # Where it cannot be written, python notes why. A full disk loses the history and not the release.
+    { printf '\n%s,"end":%s,"how":"hook"}\n' "$text" "$end" >>"$history/$month.jsonl"; } 2>/dev/null ||
+        ask_python "$@"
+}
 
-# It holds the lock until it ends. A full disk loses the history and not the release.
-exec rm -f -- "$lease" "$begun"
+# It holds the lock until it ends.
+exec rm -f -- "$lease" "$begun" "${leases%/*}/unrecorded/history"

@@ -14,7 +14,7 @@ from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.state import State, clear, open_state
 from amdgpu_discovery.choices.rules import NO_RULES
-from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.errors import FileError, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
 TYPE_CHECKING = False
@@ -289,6 +289,7 @@ class Tracker:
 
     def _keep_sick(self, health: Mapping[str, Health], *, with_errors: bool) -> None:
         from amd_gpu_tracker.claims.draining import note_sick
+        from amd_gpu_tracker.records.unrecorded import DRAINS, forget_failure, note_failure
         from amdgpu_discovery.health.reading import SICK
 
         seen = {key: "; ".join(each.reasons) if each.verdict == SICK else "" for key, each in health.items()}
@@ -300,6 +301,9 @@ class Tracker:
         try:
             if self._state.read_policy().enabled:
                 note_sick(self._state, seen, lock=self._lock)
+                forget_failure(self._state.run_directory, DRAINS)
+        except FileError as error:
+            note_failure(self._state.run_directory, DRAINS, error.message)
         except ToolkitError:
             return
 

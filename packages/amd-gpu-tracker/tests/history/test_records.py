@@ -17,6 +17,7 @@ from amd_gpu_tracker.records.history import LONGEST_LINE, finish, format_begun, 
 from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.unrecorded import read_failures
 from amdgpu_discovery.host import Host
 
 GPU = "0000:03:00.0/0"
@@ -176,6 +177,20 @@ def test_a_full_disk_loses_a_line_and_no_release(state):
     state.remove_lease(state.lease_path(("", "c1")))
 
     assert not os.path.exists(state.lease_path(("", "c1")))
+    assert read_failures(state.run_directory) == {
+        "history": f"{state.history_directory} cannot be written: it is a directory"
+    }
+
+
+def test_a_failure_is_noted_until_the_history_works_again(state):
+    os.mkdir(month(state))
+    state.write_lease(a_lease())
+    state.remove_lease(state.lease_path(("", "c1")))
+    os.rmdir(month(state))
+
+    state.write_lease(a_lease("c2"))
+
+    assert read_failures(state.run_directory) == {}
 
 
 def test_a_line_that_was_cut_off_spoils_no_other(state):

@@ -7,10 +7,13 @@ import time
 from amd_ctk.listing import looking_tracker
 from amd_ctk.programs import ask
 from amd_device_spec.settings import read_settings
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.unrecorded import METRICS as UNRECORDED
+from amd_gpu_tracker.records.unrecorded import forget_failure, note_failure, read_failures
 from amd_gpu_tracker.states.metrics import format_state_metrics
 from amd_gpu_tracker.tracker import Tracker
 from amd_gpu_tracker.usage.documents import format_prometheus
-from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.errors import FileError, ToolkitError
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.host import Host
 
@@ -39,10 +42,10 @@ def disable_timer(host: Host, *, history: bool) -> None:
         Tracker(host).stop_history()
 
 
-def take_look(host: Host) -> None:
+def take_look(host: Host) -> dict[str, str]:
     """Look at the health of the GPUs, add a look to every running reservation, and write metrics for the node exporter.
 
-    The metrics are written where the exporter is installed.
+    The metrics are written where the exporter is installed. Return what could not be recorded.
     """
     tracker = looking_tracker(host)
     usage = tracker.take_look(keep_days=read_settings(host).history_days)
@@ -52,7 +55,18 @@ def take_look(host: Host) -> None:
     if has_exporter:
         waiting = [ticket.since for ticket in tracker.waiting()]
         metrics = format_state_metrics(states, waiting_since=waiting, now=time.time())
-        replace_file(host.path(METRICS), f"{format_prometheus(usage)}\n{metrics}\n".encode(), mode=0o644)
+        _write_metrics(host, f"{format_prometheus(usage)}\n{metrics}\n")
+    return read_failures(State(host).run_directory)
+
+
+def _write_metrics(host: Host, text: str) -> None:
+    directory = State(host).run_directory
+    try:
+        replace_file(host.path(METRICS), text.encode(), mode=0o644)
+    except FileError as error:
+        note_failure(directory, UNRECORDED, error.message)
+    else:
+        forget_failure(directory, UNRECORDED)
 
 
 def _switch(verb: str) -> None:

@@ -30,6 +30,7 @@ from amd_gpu_tracker.broker.terms import (
     rules_for,
     rules_heard,
 )
+from amd_gpu_tracker.broker.unrecorded import Unrecorded
 from amd_gpu_tracker.broker.used import Used
 from amd_gpu_tracker.broker.view import View, read_view
 from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
@@ -58,7 +59,7 @@ class Desk:
 
     __slots__ = (
         *("_endings", "_find_terms", "_grants", "_idle", "_log", "_lock", "_names", "_processes", "_scopes", "_state"),
-        *("_terms", "_used", "_view"),
+        *("_terms", "_unrecorded", "_used", "_view"),
         *("is_changed", "line", "opened"),
     )
 
@@ -90,6 +91,7 @@ class Desk:
         self.line = Line(state, processes, self._grants, self._scopes, self._used, log=log)
         self._names = JobNames(state, self._has)
         self._view = View()
+        self._unrecorded = Unrecorded(state, log)
         self._reconcile()
         # Whether those who wait have to be looked at.
         self.is_changed = True
@@ -152,6 +154,7 @@ class Desk:
             self.line.serve(view, terms.order, self.look)
             self._preempt(self._view, now)
             self.line.tell(self._view)
+        self._unrecorded.say()
 
     def _preempt(self, view: View, now: float) -> None:
         """End what is idle where that serves somebody who waits."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from amd_gpu_tracker.history.used import Look, parse_look
 from amd_gpu_tracker.life.container_names import find_container_image
-from amd_gpu_tracker.records.history import LONGEST_LINE, open_path
+from amd_gpu_tracker.records.history import LONGEST_LINE, note_failed, note_works, open_path
 from amd_gpu_tracker.records.lease import Lease
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
@@ -21,7 +21,7 @@ LONGEST_TEXT = 256
 
 
 def add_look(state: State, usage: Usage, lock: Lock) -> None:
-    """Add what was seen to every running reservation; what cannot be written is not added."""
+    """Add what was seen to every running reservation; what cannot be written is noted."""
     users = _users_by_id(usage.gpus)
     with lock(state.lock_path):
         for path in state.lease_paths():
@@ -35,10 +35,15 @@ def _add(state: State, lease_path: str, lease: Lease, users: Iterable[GpuUser]) 
     try:
         month, _, text = read_file(path, largest=LONGEST_LINE).decode().partition("\n")
         begun, _, before = text.rstrip("\n").partition(',"last":')
-        look = _next_look(_parse(before), lease, list(users))
-        put_in_place(write_beside(path, f"{month}\n{begun}{look.as_text()}\n".encode()), path)
     except (OSError, ValueError):
         return
+    look = _next_look(_parse(before), lease, list(users))
+    try:
+        put_in_place(write_beside(path, f"{month}\n{begun}{look.as_text()}\n".encode()), path)
+    except OSError as error:
+        note_failed(state.history_directory, lease_path, error)
+        return
+    note_works(lease_path)
 
 
 def _parse(before: str) -> Look | None:

@@ -2,7 +2,7 @@
 
 A file in `open/` is the month and the line as far as it is known, without its end, so that the release hook, which is a
 shell script, only appends. Nothing is recorded where there is no `open/`. It is history: a full disk loses a line and
-never a start or a release.
+never a start or a release, and that it does is noted.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ VERSION = 1
 HOOK, PROGRAM, FOUND, FORGOTTEN, POWER = "hook", "program", "found", "forgotten", "power"
 # No line is longer; a reservation of 1,000 GPUs has 30,000 characters.
 LONGEST_LINE = 1 << 16
+# Where `unrecorded` notes that it cannot be written.
+FAILED = "unrecorded/history"
 # Who was killed between the line and the removal of the file left it about here.
 LOOKED_AT = 1 << 20
 
@@ -39,8 +41,10 @@ def begin(directory: str, lease_path: str, lease: Lease) -> None:
     month = time.strftime("%Y-%m", time.gmtime(lease.since))
     try:
         put_in_place(write_beside(path, f"{month}\n{text}\n".encode(), mode=0o644), path)
-    except OSError:
+    except OSError as error:
+        note_failed(directory, lease_path, error)
         return
+    note_works(lease_path)
 
 
 def finish(directory: str, lease_path: str, how: str, *, end: float | None = None) -> None:
@@ -57,8 +61,10 @@ def finish(directory: str, lease_path: str, how: str, *, end: float | None = Non
             # An earlier line may be cut off where the disk was full.
             append_to_file(file, f'\n{text},"end":{end:.2f},"how":"{how}"}}\n'.encode())
         posix.unlink(path)
-    except OSError:
+    except OSError as error:
+        note_failed(directory, lease_path, error)
         return
+    note_works(lease_path)
 
 
 def forget(directory: str, lease_path: str) -> None:
@@ -97,6 +103,28 @@ def identity_of(text: str) -> str:
 def open_path(directory: str, lease_path: str) -> str:
     """Return the file of a running reservation, whose lease is at `lease_path`."""
     return f"{directory}/open/{lease_path.rpartition('/')[2].removesuffix('.json')}"
+
+
+def note_failed(directory: str, lease_path: str, error: OSError) -> None:
+    """Note that the history cannot be written; where there is none any more, there is nothing to note."""
+    from amd_gpu_tracker.records.unrecorded import HISTORY, note_failure
+    from amdgpu_discovery.errors import reason
+    from amdgpu_discovery.files import is_directory
+
+    if is_directory(f"{directory}/open"):
+        note_failure(_run_directory(lease_path), HISTORY, f"{directory} cannot be written: {reason(error)}")
+
+
+def note_works(lease_path: str) -> None:
+    """Take back what `note_failed` noted."""
+    try:
+        posix.unlink(f"{_run_directory(lease_path)}/{FAILED}")
+    except OSError:
+        return
+
+
+def _run_directory(lease_path: str) -> str:
+    return lease_path.rpartition("/leases/")[0]
 
 
 def _read(path: str) -> tuple[str, str] | None:

@@ -96,6 +96,8 @@ def _write_down(state: State, policy: Policy, match: Match, stamp: bytes) -> Non
     if match.policy == policy or state.is_rootless:
         _write_stamp(state, stamp)
         return
+    from amd_gpu_tracker.records.unrecorded import POLICY, forget_failure, note_failure
+
     try:
         if match.moved and state.has_drains:
             from amd_gpu_tracker.records.drains import move_drains
@@ -103,8 +105,10 @@ def _write_down(state: State, policy: Policy, match: Match, stamp: bytes) -> Non
             move_drains(state.host, match.moved)
         # It changes the stamp, which the next claim writes.
         state.write_policy(match.policy)
-    except ToolkitError:  # a full disk: the next claim looks again
+    except ToolkitError as error:  # a full disk: the next claim looks again
+        note_failure(state.run_directory, POLICY, error.message)
         return
+    forget_failure(state.run_directory, POLICY)
 
 
 def _read_stamp(state: State) -> bytes:

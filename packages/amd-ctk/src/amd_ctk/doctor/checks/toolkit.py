@@ -143,3 +143,17 @@ def check_tracker(facts: Facts) -> Finding | None:
         words = f"{count} reservation{'' if count == 1 else 's'} of containers that are gone"
         return note(f"{words}; the next container with a GPU removes {'it' if count == 1 else 'them'}")
     return ok("the GPU Tracker's state is understood")
+
+
+@check(
+    "tracker-files",
+    why="a container that asks for GPUs starts only when its reservation is written down",
+    see="reference/files.md#written",
+)
+def check_tracker_files(facts: Facts) -> Finding | None:
+    """Can reservations be written down, and is everything recorded?"""
+    if facts.toolkit.unwritable:
+        return bad(facts.toolkit.unwritable, fix="df --output=avail,iavail,target /run, then make room")
+    for problem in facts.toolkit.unrecorded:
+        return note(f"not everything is recorded: {problem}")
+    return None

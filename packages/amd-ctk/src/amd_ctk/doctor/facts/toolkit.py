@@ -23,9 +23,11 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.status import ContainerUse, read_status
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.unrecorded import read_failures
 from amd_gpu_tracker.show.listing import cut_id
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.files import write_beside
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
@@ -33,6 +35,8 @@ SUDOERS = "/etc/sudoers"
 SUDOERS_D = "/etc/sudoers.d"
 # Of the containers of one GPU.
 MOST_NAMES = 3
+# As large as the lease of a container: a full file system makes files and fills none.
+PROBE = b"\0" * 4096
 
 
 class ToolkitFacts(Value):
@@ -57,6 +61,9 @@ class ToolkitFacts(Value):
     # Whether AMD's toolkit 1.x left a state that was not taken over yet.
     has_former_tracker: bool = False
     dead_leases: int = 0
+    # Why reservations cannot be written down, which stops containers; and what else cannot be recorded, which does not.
+    unwritable: str = ""
+    unrecorded: tuple[str, ...] = ()
     # Who shares the GPUs: whether people may reserve some, whether containers need a reservation, after how long
     # somebody is warned of idle ones, whether there is a socket for those who ask, which systemd can make, and whether
     # anybody answers there.
@@ -91,6 +98,8 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         visible_devices_env=str(chosen.get("visible-devices-env", "always")),
         **_read_access(host, is_reserved=chosen.get("gpu-access") == RESERVED),
         **_read_tracker(host),
+        unwritable=_find_unwritable(State(host)),
+        unrecorded=tuple(read_failures(State(host).run_directory).values()),
         has_users=bool(chosen.get(USERS)),
         requires_reservation=Tracker(host).requires_reservation(),
         idle=str(chosen.get(IDLE, "")),
@@ -153,6 +162,18 @@ def _read_tracker(host: Host) -> dict[str, Any]:
         "users_by_gpu": {gpu.number: _names(gpu.containers) for gpu in status.gpus if gpu.containers},
         "has_former_tracker": has_former,
     }
+
+
+def _find_unwritable(state: State) -> str:
+    """Return why the tracker's directory takes no file, "" where it does or where the caller may not try."""
+    try:
+        if os.path.isdir(state.run_directory):
+            os.unlink(write_beside(f"{state.run_directory}/doctor", PROBE, keep_owner=False))
+    except PermissionError:
+        return ""
+    except OSError as error:
+        return f"{state.run_directory} takes no file: {reason(error)}"
+    return ""
 
 
 def _names(uses: Sequence[ContainerUse]) -> str:

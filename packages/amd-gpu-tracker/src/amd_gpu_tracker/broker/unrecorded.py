@@ -1,0 +1,28 @@
+"""The service says what cannot be recorded, once, and when it works again."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.broker.ending import Log
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.unrecorded import read_failures
+
+
+class Unrecorded:
+    """What was said last of each record."""
+
+    __slots__ = ("_log", "_said", "_state")
+
+    def __init__(self, state: State, log: Log) -> None:
+        self._state = state
+        self._log = log
+        self._said: dict[str, str] = {}
+
+    def say(self) -> None:
+        """Say what has changed."""
+        found = read_failures(self._state.run_directory)
+        for record, problem in found.items():
+            if self._said.get(record) != problem:
+                self._log(f"not recorded: {record}: {problem}")
+        for record in sorted(self._said.keys() - found.keys()):
+            self._log(f"recorded again: {record}")
+        self._said = found

@@ -1,0 +1,43 @@
+"""What could not be recorded: the last failure of each record that no start and no release waits for.
+
+A failure is a file in /run until the record works again. Only a failure imports this.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from amd_gpu_tracker.records.plain_text import printable
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.files import make_directories, replace_file
+from amdgpu_discovery.plain_files import read_plain_file
+
+HISTORY, POLICY, DRAINS, METRICS = "history", "gpus", "drains", "metrics"
+DIRECTORY = "unrecorded"
+# Of a path and a reason.
+LONGEST = 5000
+
+
+def note_failure(run_directory: str, record: str, problem: str) -> None:
+    """Write down why a record failed, if that is possible; `problem` names the path."""
+    with suppress(OSError, FileError):
+        make_directories(f"{run_directory}/{DIRECTORY}", ignore_umask=True)
+        replace_file(f"{run_directory}/{DIRECTORY}/{record}", problem.encode("utf-8", "replace"), mode=0o644)
+
+
+def forget_failure(run_directory: str, record: str) -> None:
+    """Note that a record works."""
+    with suppress(OSError):
+        os.unlink(f"{run_directory}/{DIRECTORY}/{record}")
+
+
+def read_failures(run_directory: str) -> dict[str, str]:
+    """Return why each record failed that does not work."""
+    directory = f"{run_directory}/{DIRECTORY}"
+    found = {}
+    for record in (HISTORY, POLICY, DRAINS, METRICS):
+        with suppress(OSError):
+            content = read_plain_file(f"{directory}/{record}")[0]
+            found[record] = printable(content.decode("utf-8", "replace")[:LONGEST])
+    return found
