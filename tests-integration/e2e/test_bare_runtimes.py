@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.doctor.facts.containers import find_unstarted
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.running import RunningContainer
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate import build_host
 from support.bare_runtime import BareRuntime
 from support.installed import engine_program, our_program, require_root
@@ -142,3 +146,17 @@ def test_help_is_that_of_the_low_level_runtime(runtime, low_level):
     theirs = subprocess.run([low_level, "--help"], capture_output=True, text=True, check=True).stdout
 
     assert runtime("--help").stdout.endswith(theirs)
+
+
+def test_doctor_tells_a_container_that_was_never_started(runtime, tmp_path):
+    bundle = runtime.bundle("c1", "0", ["sleep", "600"])
+    assert runtime("create", "--bundle", bundle, "c1").returncode == 0
+    container = RunningContainer(
+        container_id="c1", root=str(tmp_path / "state"), bundle=str(bundle), init=Processes().myself()
+    )
+
+    created = find_unstarted([container], Host(), seconds=0)
+    runtime("start", "c1")
+
+    assert [(each.container_id, each.path) for each in created] == [("c1", "/dev/dri/renderD128")]
+    assert find_unstarted([container], Host(), seconds=0) == ()

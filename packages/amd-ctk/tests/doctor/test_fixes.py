@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import pytest
 
-from amd_ctk.doctor.facts.containers import StaleContainer
+from amd_ctk.doctor.facts.containers import StaleContainer, UnstartedContainer
 from amd_ctk.doctor.facts.gpus import NodeProblem
 from amd_ctk.doctor.run import CHECKS
 from amd_ctk.sharing.service import SOCKET_UNIT
@@ -545,6 +545,18 @@ ROWS = [
             stale_containers=(StaleContainer(container_id="c" * 64, path="/dev/kfd", inside="234:0", outside="235:0"),)
         ),
         RESTART,
+    ),
+    of_facts(
+        "unstarted-containers",
+        lambda facts: facts.replace(
+            unstarted_containers=(
+                UnstartedContainer(
+                    container_id="c" * 64, root="/run/docker/runtime-amd/moby", path="/dev/dri/renderD128"
+                ),
+            )
+        ),
+        "the container is an engine's",
+        becomes="",
     ),
     Row("low-level-runtime", HOSTS["low-level-runtime"]),
     Row(

@@ -7,7 +7,7 @@ from typing import Any
 
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.cdi import CdiFacts, SpecProblem
-from amd_ctk.doctor.facts.containers import StaleContainer
+from amd_ctk.doctor.facts.containers import StaleContainer, UnstartedContainer
 from amd_ctk.doctor.facts.docker import DockerFacts, Endpoint
 from amd_ctk.doctor.facts.engine_files import EngineFileFacts
 from amd_ctk.doctor.facts.gpus import GpuCondition, GpuFacts, NodeProblem
@@ -35,7 +35,17 @@ TYPES: dict[str, type[Value]] = {
     value_type.__name__: value_type
     for value_type in (
         *(KernelFacts, GpuFacts, DockerFacts, CdiFacts, ToolkitFacts, PodmanFacts, EngineFileFacts, SlurmFacts),
-        *(PackageFacts, StaleContainer, InsideFacts, ImageFacts, NodeProblem, User, TriedNode, ContainerProcess),
+        *(
+            PackageFacts,
+            StaleContainer,
+            UnstartedContainer,
+            InsideFacts,
+            ImageFacts,
+            NodeProblem,
+            User,
+            TriedNode,
+            ContainerProcess,
+        ),
         *(GpuCondition, SpecProblem, Endpoint, DriverReleases, JobFacts, LeftContainer),
         *(NodeGpu, SlurmStatus, ProcessId, DeviceNode, DeviceNumber, Gpu, PciAddress, UnnumberedGpu),
     )

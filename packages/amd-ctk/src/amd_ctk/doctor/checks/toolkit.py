@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from amd_ctk.doctor.advice import fix_service
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
@@ -40,6 +42,21 @@ def _restart(stale: StaleContainer) -> str:
     short_id = stale.container_id[:12]
     known = [command for part, command in RESTARTS.items() if part in stale.bundle]
     return f"{known[0]} {short_id}" if known else f"restart {short_id} with the engine that started it"
+
+
+@check(
+    "unstarted-containers",
+    why="an engine that is killed between create and start can leave a container that it does not list any more; it "
+    "keeps its GPUs",
+    see="reference/messages.md#the-gpu-tracker",
+)
+def check_unstarted_containers(facts: Facts) -> Finding | None:
+    """Has every container that was created been started?"""
+    for left in facts.unstarted_containers:
+        words = f"container {left.container_id[:12]} with {left.path} was created and never started"
+        root = f"--root {quote(left.root)} " if left.root else ""
+        return note(words, fix=f"sudo runc {root}delete --force {quote(left.container_id)}")
+    return None
 
 
 @check(

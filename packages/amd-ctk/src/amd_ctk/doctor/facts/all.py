@@ -8,7 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from amd_ctk.cdi.engine_devices import read_spec_files
 from amd_ctk.doctor.facts.cdi import CdiFacts, read_cdi
-from amd_ctk.doctor.facts.containers import StaleContainer, read_stale_containers
+from amd_ctk.doctor.facts.containers import (
+    StaleContainer,
+    UnstartedContainer,
+    find_stale,
+    find_unstarted,
+    read_containers,
+)
 from amd_ctk.doctor.facts.docker import DockerFacts, read_docker
 from amd_ctk.doctor.facts.engine_files import EngineFileFacts, read_containerd
 from amd_ctk.doctor.facts.gpus import GpuCondition, GpuFacts, read_conditions, read_gpus
@@ -65,6 +71,7 @@ class Facts(Value):
     conditions: tuple[GpuCondition, ...] = ()
     # None where they could not be read.
     stale_containers: tuple[StaleContainer, ...] | None = ()
+    unstarted_containers: tuple[UnstartedContainer, ...] = ()
     # Of the one container that was asked about.
     inside: InsideFacts | None = None
 
@@ -84,12 +91,14 @@ def read_facts(
         docker = pool.submit(read_docker, host, user) if engine in ("", "docker") else None
         told = pool.submit(ask_engines, container) if container else None
         gpus = read_gpus(host)
+        containers = read_containers(host)
         facts = Facts(
             kernel=read_kernel(host, proc),
             gpus=gpus,
             cdi=read_cdi(host, specs),
             toolkit=read_toolkit(host),
-            stale_containers=read_stale_containers(host, gpus),
+            stale_containers=None if containers is None else find_stale(containers, gpus),
+            unstarted_containers=find_unstarted(containers or (), host),
             podman=read_podman(host, user, is_meant=engine == "podman"),
             containerd=read_containerd(host),
             slurm=read_slurm(host, gpus.gpus),

@@ -1,18 +1,24 @@
-"""Running containers whose device numbers are no longer those of the host."""
+"""Running containers with GPUs: those with numbers of an earlier driver, and those that nobody has started."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from amd_ctk.doctor.facts.gpus import GpuFacts
 from amd_ctk.explain.running import read_bundle
+from amd_gpu_tracker.life.liveness import DEFAULT_ROOTS
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.running import find_running_containers
+from amd_gpu_tracker.life.running import RunningContainer, find_running_containers
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
+
+# Between `create` and `start` an engine needs moments.
+LONG_SECONDS = 60.0
 
 
 class StaleContainer(Value):
@@ -25,16 +31,57 @@ class StaleContainer(Value):
     bundle: str = ""
 
 
-def read_stale_containers(host: Host, gpus: GpuFacts) -> tuple[StaleContainer, ...] | None:
-    """Return the containers that were made before numbers changed; None for those who may not look."""
+class UnstartedContainer(Value):
+    """A container that its runtime has created, and nothing has started: its id, and a node of a GPU that it has.
+
+    `root` is the runtime's `--root`, "" for the usual one.
+    """
+
+    container_id: str
+    root: str
+    path: str
+
+
+def read_containers(host: Host) -> list[RunningContainer] | None:
+    """Return the containers of root, running or created; None for those who may not look."""
     if os.geteuid() != 0 and host.is_this_machine:
         return None
+    return [container for container in find_running_containers(host, Processes()) if container.bundle]
+
+
+def find_stale(containers: Iterable[RunningContainer], gpus: GpuFacts) -> tuple[StaleContainer, ...]:
+    """Return the containers that were made before numbers changed."""
     numbers = {node.path: f"{node.major}:{node.minor}" for node in gpus.nodes}
-    found = []
-    for container in find_running_containers(host, Processes()):
-        if container.bundle:
-            found += list(_compare(container.container_id, container.bundle, numbers))
-    return tuple(found)
+    found = (_compare(container.container_id, container.bundle, numbers) for container in containers)
+    return tuple(stale for each in found for stale in each)
+
+
+def find_unstarted(
+    containers: Iterable[RunningContainer], host: Host, *, seconds: float = LONG_SECONDS
+) -> tuple[UnstartedContainer, ...]:
+    """Return the containers with GPUs that were created `seconds` ago or earlier and have not started."""
+    created = (each for each in containers if _is_unstarted(each, host, time.time() - seconds))
+    found = ((each, next(_gpu_nodes(each.bundle), "")) for each in created)
+    return tuple(
+        UnstartedContainer(container_id=each.container_id, root=each.root, path=path) for each, path in found if path
+    )
+
+
+def _is_unstarted(container: RunningContainer, host: Host, latest: float) -> bool:
+    """Return whether `start` has not come: runc and crun make this pipe at `create`, and `start` removes it."""
+    roots = [container.root] if container.root else [host.path(root) for root in DEFAULT_ROOTS]
+    for root in roots:
+        with suppress(OSError):
+            return os.stat(f"{root}/{container.container_id}/exec.fifo").st_mtime <= latest
+    return False
+
+
+def _gpu_nodes(bundle: str) -> Iterator[str]:
+    with suppress(ToolkitError):
+        for device in _devices(read_bundle(bundle)):
+            path = str(device.get("path"))
+            if path.startswith("/dev/dri/renderD"):
+                yield path
 
 
 def _compare(container_id: str, bundle: str, numbers: dict[str, str]) -> Iterator[StaleContainer]:
