@@ -143,7 +143,7 @@ def _from_files(path: str, service: dict[str, Any]) -> Iterator[str]:
 def _environment_of(service: dict[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
     given = service.get("environment")
     entries = (
-        [name if value is None else f"{name}={value}" for name, value in given.items()]
+        [str(name) if value is None else f"{name}={value}" for name, value in given.items()]
         if isinstance(given, dict)
         else map(str, _list(given))
     )
