@@ -73,7 +73,8 @@ def test_each_replica_has_another_gpu_and_one_too_many_is_refused(machine):
     more = machine(*COMPOSE, "up", "--detach", "--scale=worker=5", check=False)
     assert more.returncode != 0
     assert (
-        "free:1: 0 of 4 GPUs are free (0-3 exclusive and in use); 'amd-ctk run --wait' waits for one"
+        "free:1: 0 of 4 GPUs are free (0-3 exclusive and in use);"
+        " 'amd-ctk run --gpus=free:1 --wait -- COMMAND' waits for one"
     ) in more.stderr
     assert given(machine) == [f"AMD_VISIBLE_DEVICES={number}\n" for number in range(4)]
 

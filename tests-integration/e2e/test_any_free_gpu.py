@@ -17,10 +17,13 @@ from support.tracked_host import TrackedHost, wait_until
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 RENDER_NODES = {0: "/dev/dri/renderD130", 1: "/dev/dri/renderD131", 4: "/dev/dri/renderD134", 5: "/dev/dri/renderD135"}
-NONE_FREE = "free:1: 0 of 8 GPUs are free (0-7 exclusive and in use); 'amd-ctk run --wait' waits for one"
+NONE_FREE = (
+    "free:1: 0 of 8 GPUs are free (0-7 exclusive and in use);"
+    " 'amd-ctk run --gpus=free:1 --wait -- COMMAND' waits for one"
+)
 TOO_FAR_APART = (
     "free:2+xgmi: 2 of 8 GPUs are free, 1 of them in one XGMI hive (0-2, 4-6 exclusive and in use);"
-    " 'amd-ctk run --wait' waits for one"
+    " 'amd-ctk run --gpus=free:2+xgmi --wait -- COMMAND' waits for one"
 )
 # What a container is given of a reservation's environment.
 HANDED_ON = ("AMD_VISIBLE_DEVICES", "AMD_CTK_RESERVATION")

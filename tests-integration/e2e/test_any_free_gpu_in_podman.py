@@ -74,7 +74,10 @@ def test_each_container_has_another_gpu_and_one_too_many_is_refused(podman, star
 
     refused = start("free:1")
 
-    assert "free:1: 0 of 4 GPUs are free (0-3 exclusive and in use); 'amd-ctk run --wait' waits for one" in refused
+    assert (
+        "free:1: 0 of 4 GPUs are free (0-3 exclusive and in use);"
+        " 'amd-ctk run --gpus=free:1 --wait -- COMMAND' waits for one" in refused
+    )
     assert [told(podman, container) for container in containers] == ["0", "1", "2", "3"]
     # Podman reads it where the runtime wrote what was chosen.
     assert configured(podman, containers[3], "AMD_VISIBLE_DEVICES") == "3"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,9 @@ LOGGED_INTO = (
     # What the packages recommend is there, because a system that boots here reaches no archive.
     *("podman", "conmon", "crun", "runc", "uidmap", "fuse-overlayfs"),
 )
+# Docker with Compose, a pool of HTCondor's on one machine, and the proxy in front of JupyterHub.
+CLUSTERS = ("docker.io", "docker-cli", "docker-compose", "iproute2", "minicondor", "node-configurable-http-proxy")
+FROM_PYPI = ("ray", "jupyterhub", "dockerspawner", "jupyter-server")
 OLDER_SUITES = ("bookworm",)
 # Programs that have containers made by an engine, or make them with none; Dev Containers' own runs on Node.
 TOOLS = ("docker-compose", "docker-buildx", "buildah", "nodejs")
@@ -60,6 +65,13 @@ def booted_root(suite: str = "trixie") -> Path:
 def people_root(suite: str) -> Path:
     """Return a root file system of a release that boots with systemd, and in which people log in."""
     return make_root(f"people-{suite}", suite, *LOGGED_INTO)
+
+
+def clusters_root() -> Path:
+    """Return a root file system of Debian 13 in which people log in, with Ray, JupyterHub and HTCondor."""
+    root = make_root("clusters-trixie", "trixie", *LOGGED_INTO, *CLUSTERS)
+    install_from_pypi(root, *FROM_PYPI)
+    return root
 
 
 def dnf_root() -> Path:
@@ -113,6 +125,26 @@ def install_packages(root: Path, *packages: str) -> None:
     options = ["-o", "APT::Install-Recommends=false", "-o", "Acquire::Check-Valid-Until=false", "-qq", "-y"]
     for words in (["update"], ["install", *packages], ["clean"]):
         run_in_root(root, "apt-get", *options, *words)
+
+
+@without_time_limit()
+def install_from_pypi(root: Path, *packages: str) -> None:
+    """Install packages from PyPI for the Python of Debian 13, as this machine's pip finds them; once."""
+    site = root / "usr/local/lib/python3.13/dist-packages"
+    complete = root / ".complete-pypi"
+    with FileLock(root.with_suffix(".lock"), timeout=LONGEST_INSTALLATION):
+        if complete.exists() and complete.read_text().split() == [*packages]:
+            return
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
+        options = ["--upgrade", "--python-version=3.13", "--only-binary=:all:", f"--target={site}"]
+        subprocess.run([*pip, *options, *packages], check=True)
+        for script in (site / "bin").iterdir():
+            # Its first line names the interpreter of this machine.
+            text = re.sub(r"\A#!.*", "#!/usr/bin/python3", script.read_text(encoding="utf-8"))
+            target = root / "usr/local/bin" / script.name
+            target.write_text(text, encoding="utf-8")
+            target.chmod(0o755)
+        complete.write_text("\n".join(packages))
 
 
 def run_in_root(root: Path, *words: str) -> None:

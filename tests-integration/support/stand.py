@@ -64,8 +64,9 @@ ONLY_OURS = "-o Dir::Etc::sourcelist=sources.list.d/toolkit.list -o Dir::Etc::so
 class Stand(System):
     """A machine with GPUs of a profile, the toolkit, and the users alice and bob."""
 
-    def __init__(self, directory: Path, suite: str, *, profile: str = "mi210-4") -> None:
-        super().__init__(directory / "system", people_root(suite), unmasked=LOGIN)
+    def __init__(self, directory: Path, suite: str, *, profile: str = "mi210-4", root: Path | None = None) -> None:
+        """Boot a release, or a `root` of it in which people log in too."""
+        super().__init__(directory / "system", root or people_root(suite), unmasked=LOGIN)
         self._directory = directory
         self._host = build_host(self.shared / "host", profile)
         self._put_gpus()

@@ -62,7 +62,7 @@ def said_to(engine, name):
 def is_refusal(words):
     return words == (
         "amd-container-runtime: free:1: 0 of 8 GPUs are free (0-7 exclusive and in use);"
-        " 'amd-ctk run --wait' waits for one"
+        " 'amd-ctk run --gpus=free:1 --wait -- COMMAND' waits for one"
     )
 
 

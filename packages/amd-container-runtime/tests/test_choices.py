@@ -51,7 +51,8 @@ def test_not_enough_free_gpus_are_a_refusal_and_change_nothing(eight):
     eight.write_config("AMD_VISIBLE_DEVICES=auto:2")
 
     assert refusal(eight) == (
-        "auto:2: 1 of 8 GPUs is free (0-6 exclusive and in use); 'amd-ctk run --wait' waits for one"
+        "auto:2: 1 of 8 GPUs is free (0-6 exclusive and in use);"
+        " 'amd-ctk run --gpus=auto:2 --wait -- COMMAND' waits for one"
     )
     assert [path.name for path in eight.leases()] == ["other@.json"]
 

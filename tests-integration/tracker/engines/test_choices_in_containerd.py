@@ -12,7 +12,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 
 SUITES = {"containerd 2.1": "forky", "containerd 1.7": "trixie"}
 RENDER_NODES = {0: "/dev/dri/renderD130", 1: "/dev/dri/renderD131"}
-NONE_FREE = "free:1: 0 of 4 GPUs are free (0-3 exclusive and in use); 'amd-ctk run --wait' waits for one"
+NONE_FREE = (
+    "free:1: 0 of 4 GPUs are free (0-3 exclusive and in use);"
+    " 'amd-ctk run --gpus=free:1 --wait -- COMMAND' waits for one"
+)
 # ctr passes nothing of its environment on, and has no short form for it.
 IN_JOB = f"""
 exec ctr run --rm --snapshotter=native --runc-binary={RUNTIME} \

@@ -26,7 +26,13 @@ def test_explain_shows_which_gpus_would_be_chosen_now(host, amd_ctk):
     ("request_text", "sentence"),
     [
         ("auto:9", "auto:9: this host has 8 GPUs"),
-        ("free:8", "free:8: 7 of 8 GPUs are free (0 in use by web); 'amd-ctk run --wait' waits for one"),
+        (
+            "free:8",
+            (
+                "free:8: 7 of 8 GPUs are free (0 in use by web);"
+                " 'amd-ctk run --gpus=free:8 --wait -- COMMAND' waits for one"
+            ),
+        ),
         ("auto:1,0", "'auto:1' cannot be combined with '0': name GPUs, or say how many"),
     ],
 )

@@ -209,6 +209,17 @@ def test_a_matrix_is_printed_as_json(host, amd_ctk):
         ("mi210-4", "{gfx}", ["gfx90a"]),
         ("mi210-4", "{number}: {model} {family} {vram}", [f"{number}: MI210 gfx90X 65520" for number in range(4)]),
         ("mi300x-8-cpx", "{partition}", ["CPX-NPS4"]),
+        (
+            "mi210-4",
+            "{uuid} {render}",
+            [
+                "GPU-ea35f57cc80deb35 /dev/dri/renderD130",
+                "GPU-89caa15875ff5a43 /dev/dri/renderD131",
+                "GPU-6e32f10efc982b4c /dev/dri/renderD129",
+                "GPU-012fe4f7fdaf06b9 /dev/dri/renderD128",
+            ],
+        ),
+        ("strix-halo", "{uuid}{render}", ["/dev/dri/renderD128"]),
         ("mi308x-8-cpx", "{driver} {rocm}", ["6.12.12 6.4"]),
         ("strix-halo", "{gfx} [{driver}]", ["gfx1151 []"]),
     ],
@@ -229,7 +240,7 @@ def test_a_fact_that_does_not_exist_is_refused(host, amd_ctk):
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr == (
         "there is no field {colour} (the fields are {number}, {gfx}, {family}, {model}, {vram}, {partition}, {pci},"
-        " {driver}, {rocm}, {kernel}, {cpu})\n"
+        " {uuid}, {render}, {driver}, {rocm}, {kernel}, {cpu})\n"
     )
 
 

@@ -107,4 +107,20 @@ def test_a_unit_opens_its_gpus_and_whatever_is_no_gpu(tmp_path):
     ],
 )
 def test_a_job_is_called_after_its_program(program, name):
-    assert default_name([program], 7) == name
+    assert default_name([program], {}, 7) == name
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({"AMD_CTK_JOB_NAME": "nightly", "JUPYTERHUB_USER": "alice", "SLURM_JOB_NAME": "train"}, "nightly-7"),
+        ({"JUPYTERHUB_USER": "alice", "SLURM_JOB_NAME": "train"}, "jupyter-alice-7"),
+        ({"SLURM_JOB_NAME": "train"}, "train-7"),
+        ({"AMD_CTK_JOB_NAME": "", "SLURM_JOB_NAME": "My job!"}, "My-job-7"),
+        ({"JUPYTERHUB_USER": "\u00e9va@lab.example"}, "jupyter--va-lab-example-7"),
+        ({"AMD_CTK_JOB_NAME": "x" * 1000}, "x" * 40 + "-7"),
+        ({"AMD_CTK_JOB_NAME": "!"}, "job-7"),
+    ],
+)
+def test_a_job_is_called_as_what_started_it_says(environment, name):
+    assert default_name(["/usr/bin/jupyterhub-singleuser"], environment, 7) == name

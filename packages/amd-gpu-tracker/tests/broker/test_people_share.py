@@ -290,7 +290,7 @@ def test_a_refusal_names_the_person_who_has_the_gpu(person):
             "free:8",
             (
                 "1: free:8: 7 of 8 GPUs are free (0 exclusive and in use by train of daemon);"
-                " 'amd-ctk run --wait' waits for one"
+                " 'amd-ctk run --gpus=free:8 --wait -- COMMAND' waits for one"
             ),
         ),
     ],

@@ -44,7 +44,8 @@ def test_free_is_refused_where_nothing_is_free(machine):
         machine.tracker.reserve("second", "free:1")
 
     assert str(refusal.value) == (
-        "free:1: 0 of 4 GPUs are free (0-3 in use by first); 'amd-ctk run --wait' waits for one"
+        "free:1: 0 of 4 GPUs are free (0-3 in use by first);"
+        " 'amd-ctk run --gpus=free:1 --wait -- COMMAND' waits for one"
     )
     assert [each.message for each in machine.tracker.refusals()] == [str(refusal.value)]
     assert machine.users() == {0: ["first"], 1: ["first"], 2: ["first"], 3: ["first"]}
@@ -98,7 +99,8 @@ def test_neighbours_are_chosen(eight):
     with pytest.raises(GpusRefused) as refusal:
         eight.tracker.reserve("fourth", "free:3+xgmi")
     assert str(refusal.value) == (
-        "free:3+xgmi: 2 of 8 GPUs are free (0-5 exclusive and in use); 'amd-ctk run --wait' waits for one"
+        "free:3+xgmi: 2 of 8 GPUs are free (0-5 exclusive and in use);"
+        " 'amd-ctk run --gpus=free:3+xgmi --wait -- COMMAND' waits for one"
     )
 
 

@@ -139,25 +139,29 @@ def test_the_refusal_says_which_gpus_are_in_use_and_by_what():
 
     assert refusal("auto:2", *described) == (
         "auto:2: 1 of 8 GPUs is free (0, 1, 4-7 exclusive and in use; 2 in use by web);"
-        " 'amd-ctk run --wait' waits for one"
+        " 'amd-ctk run --gpus=auto:2 --wait -- COMMAND' waits for one"
     )
 
 
 def test_the_refusal_counts_what_is_missing():
     assert refusal("free:2", *[(1, 0, "web")] * 2, (1, 0, "web db")) == (
-        "free:2: 0 of 3 GPUs are free (0, 1 in use by web; 2 in use by web and db); 'amd-ctk run --wait' waits for 2"
+        "free:2: 0 of 3 GPUs are free (0, 1 in use by web; 2 in use by web and db);"
+        " 'amd-ctk run --gpus=free:2 --wait -- COMMAND' waits for 2"
     )
     assert refusal("free:3+numa:0", (1, 0, ""), (1, 0, ""), (1, 0, "web!"), unfit=5) == (
-        "free:3+numa:0: 2 of 3 GPUs that fit are free (2 exclusive and in use); 'amd-ctk run --wait' waits for one"
+        "free:3+numa:0: 2 of 3 GPUs that fit are free (2 exclusive and in use);"
+        " 'amd-ctk run --gpus=free:3+numa:0 --wait -- COMMAND' waits for one"
     )
 
 
 def test_the_refusal_counts_the_gpus_that_this_process_may_use():
     assert refusal("free:2", (1, 0, ""), (1, 0, "web"), hidden=3) == (
-        "free:2: 1 of the 2 GPUs this process may use is free (1 in use by web); 'amd-ctk run --wait' waits for one"
+        "free:2: 1 of the 2 GPUs this process may use is free (1 in use by web);"
+        " 'amd-ctk run --gpus=free:2 --wait -- COMMAND' waits for one"
     )
     assert refusal("free:1+numa:0", (1, 0, "web"), unfit=1, hidden=3) == (
-        "free:1+numa:0: 0 of 1 GPU that fit are free (0 in use by web); 'amd-ctk run --wait' waits for one"
+        "free:1+numa:0: 0 of 1 GPU that fit are free (0 in use by web);"
+        " 'amd-ctk run --gpus=free:1+numa:0 --wait -- COMMAND' waits for one"
     )
 
 
@@ -166,7 +170,7 @@ def test_the_refusal_says_how_many_are_neighbours():
 
     assert refusal("free:2+xgmi", *described) == (
         "free:2+xgmi: 2 of 4 GPUs are free, 1 of them in one XGMI hive (1, 3 exclusive and in use);"
-        " 'amd-ctk run --wait' waits for one"
+        " 'amd-ctk run --gpus=free:2+xgmi --wait -- COMMAND' waits for one"
     )
 
 
@@ -175,10 +179,10 @@ def test_the_refusal_does_not_list_a_hundred_containers():
 
     assert refusal("free:1", (1, 0, many)) == (
         "free:1: 0 of 1 GPU are free (0 in use by c0 and c1 and c2 and c3 and c4 and c5 and c6 and c7 and 92 more);"
-        " 'amd-ctk run --wait' waits for one"
+        " 'amd-ctk run --gpus=free:1 --wait -- COMMAND' waits for one"
     )
     assert refusal("free:1", *((1, 0, f"c{number}") for number in range(12))).endswith(
-        "7 in use by c7; 4 more in use); 'amd-ctk run --wait' waits for one"
+        "7 in use by c7; 4 more in use); 'amd-ctk run --gpus=free:1 --wait -- COMMAND' waits for one"
     )
 
 

@@ -185,7 +185,7 @@ def test_a_shared_gpu_that_a_users_container_keeps_from_being_free_is_refused_wi
 
     assert str(refusal.value) == (
         f"free:1: 0 of 4 GPUs are free (0-3 in use by container enemy of user {uid});"
-        " 'amd-ctk run --wait' waits for one"
+        " 'amd-ctk run --gpus=free:1 --wait -- COMMAND' waits for one"
         f" (to leave out the containers of user {uid}, run 'amd-ctk gpu-tracker ignore {uid}')"
     )
     machine.tracker.ignore_user(uid)

@@ -118,7 +118,7 @@ def test_a_choice_passes_over_the_gpus_of_a_lease_of_a_later_version(machine):
 
     assert str(refused.value) == (
         "free:3: 1 of 4 GPUs is free (0, 1 in use by a reservation that cannot be read; 2 in use by mine);"
-        " 'amd-ctk run --wait' waits for 2"
+        " 'amd-ctk run --gpus=free:3 --wait -- COMMAND' waits for 2"
     )
 
 

@@ -80,7 +80,7 @@ def run_each(host: Host, each: Each, words: Sequence[str], *, name: str, **optio
     if PLACE not in words[0]:
         require_command(words, options["wait"])
     _make_directory(each.output)
-    name = name or default_name(words, os.getpid())
+    name = name or default_name(words, os.environ, os.getpid())
     at_once = each.at_once or len(locate_gpus(host)) or 1
     waiting = deque(lines)
     with _Jobs(each.output) as jobs:

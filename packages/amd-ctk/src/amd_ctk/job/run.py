@@ -47,7 +47,7 @@ def run_job(
     _require_root_for(unit)
     _check_command(words, wait, unit=unit)
     try:
-        held = _reserve(host, name or default_name(words, os.getpid()), request, wait, reservation)
+        held = _reserve(host, name or default_name(words, os.environ, os.getpid()), request, wait, reservation)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
     command = with_token(words)

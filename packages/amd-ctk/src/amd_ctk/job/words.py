@@ -10,7 +10,7 @@ from amd_gpu_tracker.records.lease import TOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from amdgpu_discovery.gpu import GpuLocation
 
@@ -30,6 +30,8 @@ ENGINE_VALUES = frozenset(
     )
 )
 LONGEST_DEFAULT_NAME = 40
+# Variables that name a job, and what is put before their value. Each user of a JupyterHub runs the same program.
+NAMING = (("AMD_CTK_JOB_NAME", ""), ("JUPYTERHUB_USER", "jupyter-"), ("SLURM_JOB_NAME", ""))
 # Of an engine's own options in front of its command; a job may have a hundred thousand words.
 MOST_ENGINE_WORDS = 64
 
@@ -72,10 +74,14 @@ def in_unit(words: Sequence[str], gpus: Sequence[GpuLocation], devices: str) -> 
     return [SYSTEMD_RUN, "--scope", "--quiet", "--collect", "-p", f"DevicePolicy={POLICY}", *options, "--", *words]
 
 
-def default_name(words: Sequence[str], pid: int) -> str:
-    """Return what a job is called that was given no name: its program and a number that no other job has."""
-    program = os.path.basename(words[0])[:LONGEST_DEFAULT_NAME]
-    letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in program)
+def default_name(words: Sequence[str], environment: Mapping[str, str], pid: int) -> str:
+    """Return what a job is called that was given no name: what it is part of, or its program; with a number of its own.
+
+    What starts many jobs says in the environment which one this is.
+    """
+    named = (prefix + environment[variable] for variable, prefix in NAMING if environment.get(variable))
+    name = next(named, os.path.basename(words[0]))[:LONGEST_DEFAULT_NAME]
+    letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
     return f"{letters.strip('-') or 'job'}-{pid}"
 
 

@@ -53,6 +53,9 @@ def _fields(gpu: Gpu, judged: GpuFacts, facts: ContainerFacts) -> dict[str, str]
         "vram": "" if judged.vram_mib is None else str(judged.vram_mib),
         "partition": "-".join(filter(None, (judged.compute_partition, judged.memory_partition))),
         "pci": str(gpu.pci_address),
+        # As ROCR_VISIBLE_DEVICES names it.
+        "uuid": f"GPU-{gpu.kfd_unique_id:016x}" if gpu.kfd_unique_id else "",
+        "render": gpu.render_path,
         "driver": facts.driver,
         "rocm": facts.rocm[-1] if facts.rocm else "",
         "kernel": facts.kernel,

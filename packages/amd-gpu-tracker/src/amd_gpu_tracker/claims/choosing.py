@@ -66,7 +66,9 @@ def why_not(candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[
         said += f", {reachable} of them in one XGMI hive"
     taken = "; ".join(_taken(candidates, name_of))
     missing = choice.count - reachable
-    waits = f"'amd-ctk run --wait' waits for {'one' if missing == 1 else missing}"
+    waits = (
+        f"'amd-ctk run --gpus={shown(choice.text)} --wait -- COMMAND' waits for {'one' if missing == 1 else missing}"
+    )
     return f"{said}{f' ({taken})' if taken else ''}; {waits}"
 
 
