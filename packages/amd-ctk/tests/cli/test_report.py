@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 
 def test_a_job_is_in_the_report_while_it_runs_and_when_it_ended(host, amd_ctk):
@@ -37,6 +38,36 @@ def test_nothing_is_recorded_while_the_history_is_off(host, amd_ctk):
     amd_ctk("run", "--gpus=0", "--", "true")
 
     assert amd_ctk("report").stdout.splitlines()[0].endswith(": 0.0 GPU-hours, 0 reservations")
+
+
+def test_metrics_go_with_the_timer(host, amd_ctk):
+    metrics = Path(host().root, "var/lib/prometheus/node-exporter/amd-gpu.prom")
+    metrics.parent.mkdir(parents=True)
+    amd_ctk("gpu-tracker", "enable")
+    amd_ctk("usage", "sample")
+    assert metrics.exists()
+
+    amd_ctk("usage", "disable")
+
+    assert not metrics.exists()
+
+
+def test_metrics_that_cannot_be_written_are_named(host, amd_ctk):
+    metrics = Path(host().root, "var/lib/prometheus/node-exporter/amd-gpu.prom")
+    metrics.mkdir(parents=True)
+    amd_ctk("gpu-tracker", "enable")
+
+    answer = amd_ctk("usage", "sample")
+
+    problem = f"{metrics} cannot be written: it is a directory"
+    assert f"amd-ctk: not recorded: metrics: {problem}\n" in answer.stderr
+    assert problem in amd_ctk("doctor", "--only=tracker-files").stdout
+    # The journal has it already.
+    again = amd_ctk("usage", "sample", JOURNAL_STREAM="1:1")
+    assert "not recorded" not in again.stderr
+    metrics.rmdir()
+    amd_ctk("usage", "sample")
+    assert problem not in amd_ctk("doctor", "--only=tracker-files").stdout
 
 
 def test_the_page_is_written_to_the_file(host, amd_ctk, tmp_path):

@@ -36,7 +36,7 @@ FILES = {
     "/home/u1/.config/containers/containers.conf": "",
     "/home/u1/.config/containers/containers.conf.d/own.conf": "",
     "/run/cdi/amd.json": "{}",
-    "/run/amd-container-toolkit/unrecorded/history": "the disk is full",
+    "/run/amd-container-toolkit/unrecorded/history": '{"problem": "the disk is full"}',
     "/run/crun/c1/status": '{"pid": 1}',
     "/run/runc/c1/state.json": "{}",
     "/usr/lib/systemd/system/docker.service": "[Service]\nEnvironmentFile=/etc/default/docker\nExecStart=dockerd\n",

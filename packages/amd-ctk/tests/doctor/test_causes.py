@@ -151,6 +151,10 @@ def full_run(machine):
     (machine.root / "run/amd-container-toolkit").symlink_to("/proc")
 
 
+def without_service(machine):
+    machine.write("/etc/amd-container-toolkit/config.toml", 'users = ["everyone"]\n')
+
+
 def broken_tracker(machine):
     machine.write("/var/lib/amd-container-toolkit/gpu-tracker.json", "not JSON")
 
@@ -241,6 +245,7 @@ FAULTS = {
     "rootless": rootless,
     "selinux": selinux,
     "settings": broken_settings,
+    "sharing": without_service,
     "tracker": broken_tracker,
     "tracker-files": full_run,
     "low-level-runtime": without_low_level_runtime,
@@ -270,6 +275,7 @@ EXCLUSIVE = [
     # Rootless Docker does not read the file of root.
     *((name, "rootless") for name in ("docker", "docker-file", "docker-options")),
     ("settings", "low-level-runtime"),
+    ("settings", "sharing"),
     ("settings", "cdi"),
     ("settings", "cdi-names"),
     ("tracker", "cdi"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
 
 from amd_ctk.listing import looking_tracker
 from amd_ctk.programs import ask
@@ -38,6 +40,9 @@ def disable_timer(host: Host, *, history: bool) -> None:
     """Look no more; with `history` record no reservations either."""
     if host.is_this_machine:
         _switch("disable")
+    # Metrics that stay as they are would be served for ever.
+    with suppress(FileNotFoundError, NotADirectoryError):
+        os.unlink(host.path(METRICS))
     if history:
         Tracker(host).stop_history()
 

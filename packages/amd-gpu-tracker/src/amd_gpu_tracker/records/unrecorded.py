@@ -12,6 +12,7 @@ from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_json import dumps, loads
 
 HISTORY, POLICY, DRAINS, METRICS = "history", "gpus", "drains", "metrics"
 DIRECTORY = "unrecorded"
@@ -23,7 +24,8 @@ def note_failure(run_directory: str, record: str, problem: str) -> None:
     """Write down why a record failed, if that is possible; `problem` names the path."""
     with suppress(OSError, FileError):
         make_directories(f"{run_directory}/{DIRECTORY}", ignore_umask=True)
-        replace_file(f"{run_directory}/{DIRECTORY}/{record}", problem.encode("utf-8", "replace"), mode=0o644)
+        content = dumps({"problem": problem}) + b"\n"
+        replace_file(f"{run_directory}/{DIRECTORY}/{record}", content, mode=0o644)
 
 
 def forget_failure(run_directory: str, record: str) -> None:
@@ -34,10 +36,9 @@ def forget_failure(run_directory: str, record: str) -> None:
 
 def read_failures(run_directory: str) -> dict[str, str]:
     """Return why each record failed that does not work."""
-    directory = f"{run_directory}/{DIRECTORY}"
     found = {}
     for record in (HISTORY, POLICY, DRAINS, METRICS):
-        with suppress(OSError):
-            content = read_plain_file(f"{directory}/{record}")[0]
-            found[record] = printable(content.decode("utf-8", "replace")[:LONGEST])
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            content = read_plain_file(f"{run_directory}/{DIRECTORY}/{record}")[0]
+            found[record] = printable(str(loads(content)["problem"])[:LONGEST])
     return found

@@ -108,7 +108,7 @@ def check_sharing(facts: Facts) -> Finding | None:
     silent = "does not answer" if toolkit.has_socket else "does not listen"
     if toolkit.has_users and not toolkit.is_served:
         words = f"people may reserve GPUs, and the service that gives them out {silent}"
-        return note(words, fix=fix_service(toolkit))
+        return bad(words, fix=fix_service(toolkit))
     if toolkit.requires_reservation and not toolkit.has_users:
         words = "containers need a reservation, and only root may make one"
         return note(words, fix="sudo amd-ctk users allow NAME, for who may reserve GPUs")
