@@ -199,8 +199,8 @@ def _add_device(given: _Given, asked: str, engine: str, host: Host) -> _Given:
     mapping = parse_mapping(asked, engine)
     try:
         nodes = find_mapped(mapping, engine, host)
-    except ToolkitError as refusal:
-        return given.replace(refusals=(*given.refusals, refusal))
+    except ToolkitError as error:
+        return given.replace(refusals=(*given.refusals, error))
     if not nodes:
         refusal = ToolkitError(f"--device {mapping.source}: this host has no such device")
         return given.replace(refusals=(*given.refusals, refusal))
