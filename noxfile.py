@@ -123,7 +123,7 @@ def e2e(session: nox.Session) -> None:
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed in a system that boots.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
-    others = ("engines", "install", "swarm", "slurm", "images", "fresh", "site", "kernel", "power", "hardware", "story")
+    others = ("engines", "install", "swarm", "slurm", "images", "fresh", "site", "kernel", "power", "story")
     chosen = ("--ignore=tests-integration/browser", "-m", " and not ".join(("e2e", *others)))
     run_pytest(session, *TWO_ENGINES, *STOP_ENGINES, "tests-integration", *chosen, *session.posargs)
 
@@ -240,10 +240,9 @@ def day(session: nox.Session) -> None:
 
 @nox.session
 def hardware(session: nox.Session) -> None:
-    """Ask a machine with AMD GPUs everything; write hardware-report/profile.json. Example: nox -s hardware -- -v"""
+    """Prove on a machine with AMD GPUs what containers get; writes amd-gpu-proof.json. Example: nox -s hardware"""
     install_wheels(session, *NEEDS)
-    session.install(*TEST_TOOLS)
-    run_pytest(session, "-v", "tests-integration/hardware", *session.posargs)
+    session.run("amd-ctk", "doctor", "--prove", *session.posargs)
 
 
 @nox.session(reuse_venv=True)

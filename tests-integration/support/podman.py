@@ -50,9 +50,10 @@ class Podman:
     def __init__(self, program: Path, directory: Path, runtime: Path, host_root: str) -> None:
         (directory / "containers.conf").write_text(SETTINGS)
         (directory / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+        self.runtime = os.fspath(_on_host(runtime, host_root, directory / "runtime"))
         self._words = [
             *(program, "--root", directory / "storage", "--runroot", _short_directory(), "--storage-driver=vfs"),
-            *("--tmpdir", directory / "tmp", "--runtime", _on_host(runtime, host_root, directory / "runtime")),
+            *("--tmpdir", directory / "tmp", "--runtime", self.runtime),
         ]
         self.environment = {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

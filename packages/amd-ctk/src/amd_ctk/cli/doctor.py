@@ -35,6 +35,10 @@ def doctor(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --fix changes anything.")] = False,
     bundle: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Write a file to send to the maintainers.")] = "",
     with_serials: Annotated[bool, typer.Option("--with-serials", help="Keep unique ids in the bundle.")] = False,
+    prove: Annotated[
+        bool,
+        typer.Option("--prove", help="Prove with a container for each free GPU what it can use."),
+    ] = False,
     replay: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Check the host of this bundle instead.")] = "",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Explain why each check matters.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
@@ -47,6 +51,9 @@ def doctor(
     from amd_ctk.doctor.text import format_json, format_results, is_healthy
 
     require_engine(engine)
+    if prove:
+        _prove(host_of(context), engine)
+        return
     names = (_split(only), _split(skip), engine)
     if replay:
         results = _replay(replay, *names)
@@ -114,6 +121,25 @@ def _write_bundle(host: Host, facts: Facts, results: list[Result], path: str, *,
 
     write_bundle(host, facts, results, path, with_serials=with_serials)
     print(f"Wrote {path}; look at it before you send it", file=sys.stderr)
+
+
+def _prove(host: Host, engine: str) -> None:
+    """Print a table of GPUs and engines, and write it to a file; exit with 1 unless all is proved."""
+    from amd_ctk.doctor.facts.all import read_facts
+    from amd_ctk.listing import find_gpu_states
+    from amd_ctk.prove.engines import find_engines
+    from amd_ctk.prove.file import PROOF, write_proof
+    from amd_ctk.prove.prove import format_proofs, is_proved, prove, require_what_proves
+
+    facts = read_facts(host, engine=engine)
+    engines = [found for found in find_engines(facts) if engine in ("", found.name)]
+    require_what_proves(facts, engines)
+    proofs = list(prove(facts, find_gpu_states(host)[0], engines))
+    print(format_proofs(proofs))
+    write_proof(host, facts, engines, proofs)
+    print(f"Wrote {PROOF}, without serial numbers; docs/maintain/hardware.md says where to send it", file=sys.stderr)
+    if not is_proved(proofs):
+        raise typer.Exit(1)
 
 
 def _replay(path: str, only: list[str], skip: list[str], engine: str) -> list[Result]:

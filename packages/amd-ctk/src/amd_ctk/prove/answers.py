@@ -1,0 +1,117 @@
+"""What the probe says from inside a container, and whether that is what the container asked for."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+
+from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.value import Value
+
+OK = "ok"
+FAILED = "failed"
+SKIPPED = "skipped"
+NO_GPU = "no GPU"
+# No driver answers behind a node: a simulated host has the numbers of GPUs only.
+NOBODY = (errno.ENXIO, errno.ENODEV)
+# 512 GPUs have a handful of lines each.
+LARGEST = 1 << 20
+
+
+class Answers(Value):
+    """The kernel's answers: error numbers by what was opened, and what was behind it.
+
+    Attributes:
+        opened: By path of a node; 0 for one that opens.
+        asked: By path, where the driver refused the question.
+        listed: Ids of the GPUs that KFD lists (`gpu_id` of its topology).
+        devices: PCI device ids by path of a render node.
+        made: By render minor of a GPU that the container was not given: making its node.
+        foreign: The same: opening that node.
+    """
+
+    opened: dict[str, int]
+    asked: dict[str, int]
+    listed: tuple[int, ...]
+    devices: dict[str, int]
+    made: dict[int, int]
+    foreign: dict[int, int]
+
+
+class Proof(Value):
+    """What came of one GPU with one engine: `state` is OK, FAILED, SKIPPED or NO_GPU, and `words` say why."""
+
+    engine: str
+    gpu: int
+    state: str
+    words: str
+
+
+def parse_answers(text: str) -> Answers:
+    """Return the answers that a probe printed; lines that are none of these are passed over."""
+    answers = Answers(opened={}, asked={}, listed=(), devices={}, made={}, foreign={})
+    by_path = {"open": answers.opened, "ask": answers.asked, "device": answers.devices}
+    by_minor = {"make": answers.made, "foreign": answers.foreign}
+    listed = []
+    for line in text[:LARGEST].splitlines():
+        words = line.split()
+        if len(words) != 3 or not _is_number(words[2]):
+            continue
+        kind, subject, number = words[0], words[1], int(words[2])
+        if kind in by_path:
+            by_path[kind][subject] = number
+        elif kind == "listed" and _is_number(subject):
+            listed.append(int(subject))
+        elif kind in by_minor and _is_number(subject):
+            by_minor[kind][int(subject)] = number
+    return answers.replace(listed=tuple(listed))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10
+
+
+def judge(answers: Answers, asked: Gpu, gpus: Sequence[Gpu]) -> tuple[str, str]:
+    """Return the state and the words of a proof for a container that asked for one of the GPUs of a host.
+
+    A GPU counts as usable if KFD lists it and its render node opens: rootless engines have no device cgroup, so KFD's
+    list alone proves nothing there.
+    """
+    if KFD_PATH not in answers.opened:
+        return FAILED, "the container has no /dev/kfd"
+    refused = {path: number for path, number in answers.opened.items() if number}
+    if refused and all(number in NOBODY for number in refused.values()):
+        return NO_GPU, "no driver answers behind the nodes: this is not a GPU"
+    if answers.opened[KFD_PATH] or KFD_PATH in answers.asked:
+        number = answers.opened[KFD_PATH] or answers.asked[KFD_PATH]
+        return FAILED, f"/dev/kfd: {os.strerror(number)}"
+    usable = [gpu for gpu in gpus if gpu.gpu_id in answers.listed and answers.opened.get(gpu.render_path) == 0]
+    if [gpu.number for gpu in usable] != [asked.number]:
+        return FAILED, f"the container can use {_name(usable)}"
+    device = answers.devices.get(asked.render_path)
+    if device != asked.device_id:
+        return FAILED, f"{asked.render_path} is {f'device {device:#06x}' if device else 'no AMD GPU'}"
+    return _judge_foreign(answers, [gpu for gpu in gpus if gpu.number != asked.number])
+
+
+def _name(gpus: Sequence[Gpu]) -> str:
+    numbers = ", ".join(str(gpu.number) for gpu in gpus)
+    return f"GPU{'s' if len(gpus) > 1 else ''} {numbers}" if gpus else "no GPU"
+
+
+def _judge_foreign(answers: Answers, others: Sequence[Gpu]) -> tuple[str, str]:
+    """Judge what became of the nodes of all other GPUs, made and opened as root inside."""
+    for gpu in others:
+        if answers.made.get(gpu.render_minor):
+            # A user namespace makes no node, so only those that are there count.
+            continue
+        number = answers.foreign.get(gpu.render_minor)
+        if number != errno.EPERM:
+            how = "opens" if number == 0 else f"answers {os.strerror(number)}" if number else "was not tried"
+            return FAILED, f"GPU {gpu.number}, which it was not given, {how}"
+    if not others:
+        return OK, "computes; there is no other GPU"
+    made = any(answers.made.get(gpu.render_minor) == 0 for gpu in others)
+    return OK, "computes; other GPUs are refused" if made else "computes; has no node of other GPUs"
