@@ -94,7 +94,7 @@ class Bench:
 
     def hold(self) -> Program:
         """Return a program that reserves a GPU with the library of the packages, as long as it runs."""
-        library = f"{self.installed}/usr/lib/amd-container-toolkit/python"
+        library = f"{self.installed}/usr/lib/amd-container-toolkit/current/python"
         code = f"import sys; sys.path.insert(0, {library!r}); {HOLD}"
         return Program([str(PYTHON), "-I", "-S", "-c", code], self.environment(ENABLED))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 PACKAGING = Path(__file__).resolve().parent.parent / "packaging"
 sys.path.insert(0, str(PACKAGING))
 
-from packages import COMPILE, LIBRARY  # noqa: E402 - the path had to be set first
+from packages import ASSEMBLE, HOOKS, LIBRARY  # noqa: E402 - the path had to be set first
 from stage import stage_packages  # noqa: E402
 from wheels import build_wheels  # noqa: E402
 
@@ -24,7 +24,7 @@ def install(directory: Path) -> Path:
     for tree in stage_packages(directory / "work", interpreter=str(PYTHON), zsh_functions="unused").values():
         shutil.copytree(tree, root, symlinks=True, dirs_exist_ok=True)
     _move(root)
-    subprocess.run(["/bin/sh", root / COMPILE], check=True)
+    subprocess.run([PYTHON, "-ISB", root / ASSEMBLE], check=True)
     return root
 
 
@@ -39,10 +39,11 @@ def install_with_pip(directory: Path) -> Path:
 
 
 def _move(root: Path) -> None:
-    """Let programs find their library below `root`; the runtime's launcher looks beside itself anyway."""
-    for program in [root / COMPILE, *(root / "usr/bin").iterdir()]:
-        text = program.read_text(encoding="utf-8")
-        program.write_text(text.replace(f"/{LIBRARY}", f"{root}/{LIBRARY}"), encoding="utf-8")
-    link = root / LIBRARY / "python3"
-    link.unlink()
-    link.symlink_to(PYTHON)
+    """Let what has absolute paths inside find its library below `root`, and nothing of this system."""
+    for program in (ASSEMBLE, f"{HOOKS}/hook.py", f"{HOOKS}/release.sh"):
+        text = (root / program).read_text(encoding="utf-8")
+        for path in (f"/{LIBRARY}", "/usr/lib/tmpfiles.d", "/run/systemd"):
+            text = text.replace(path, f"{root}{path}")
+        (root / program).write_text(text, encoding="utf-8")
+    (root / LIBRARY / "python3").unlink()
+    (root / LIBRARY / "python3").symlink_to(PYTHON)

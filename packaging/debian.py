@@ -12,7 +12,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from bundle import bundled_versions
-from packages import COMPILE, INDEPENDENCE, MAINTAINER, MODULES, PACKAGES, Package, packaged_version, source_date
+from packages import ASSEMBLE, INDEPENDENCE, MAINTAINER, PACKAGES, PARTS, Package, packaged_version, source_date
 from stage import stage_packages
 
 from scripts import maintainer_scripts
@@ -22,12 +22,12 @@ INTERPRETER = "/usr/bin/python3"
 # Debian's python calls this when it is upgraded to another minor version.
 RUNTIME_HOOK = f"""#!/bin/sh
 if [ "$1" = rtupdate ]; then
-    /{COMPILE} || true
+    /{ASSEMBLE} || true
 fi
 """
-# dpkg calls the postinst of the package that has COMPILE once, after all modules are in their place.
+# dpkg calls the postinst of the package that has ASSEMBLE at the end, also where parts were removed.
+TRIGGERS = f"interest-noawait /{PARTS}\n"
 BUNDLED = "# Debian has no field for wheels in a package; rpm's bundled(...) is what this one is like.\n"
-TRIGGERS = f"interest-noawait /{MODULES}\n"
 
 
 def build_debs(directory: Path) -> list[Path]:
@@ -40,14 +40,14 @@ def build_debs(directory: Path) -> list[Path]:
 
 def _build(package: Package, tree: Path, directory: Path) -> Path:
     _write_changelog(package, tree)
-    if package.compiles:
+    if package.assembles:
         _write(tree / f"usr/share/python3/runtime.d/{package.name}.rtupdate", RUNTIME_HOOK, mode=0o755)
         _write(tree / "DEBIAN/triggers", TRIGGERS)
     overrides = _overrides(package)
     if overrides:
         _write(tree / f"usr/share/lintian/overrides/{package.name}", overrides)
     _write(tree / "DEBIAN/control", format_control(package, tree))
-    for name, text in maintainer_scripts(package, tree).items():
+    for name, text in maintainer_scripts(package).items():
         _write(tree / "DEBIAN" / name, text, mode=0o755)
     configuration = [f"/{path.relative_to(tree)}\n" for path in sorted((tree / "etc").rglob("*")) if path.is_file()]
     if configuration:

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from packages import INDEPENDENCE, LIBRARY, PACKAGES, read_version, source_date
+from packages import ASSEMBLE, HOOKS, INDEPENDENCE, LIBRARY, PACKAGES, PARTS, read_version, source_date
 from stage import stage_packages
 
 NAME = "amd-container-toolkit"
@@ -62,9 +62,23 @@ def stage_root(work: Path, root: Path) -> None:
     for mount in ("host", "proc", "sys", "dev"):
         (root / mount).mkdir()
     # Hashes in place of times: a file that is copied keeps what was compiled.
-    modules = (root / PREFIX / "lib" / PYTHON.name, root / PREFIX / "lib" / NAME / "python")
     options = ("-q", "-s", root, "--invalidation-mode", "unchecked-hash")
-    subprocess.run([PYTHON, "-ISm", "compileall", *options, *modules], check=True)
+    subprocess.run([PYTHON, "-ISm", "compileall", *options, root / PREFIX / "lib" / PYTHON.name], check=True)
+    _assemble(root)
+
+
+def _assemble(root: Path) -> None:
+    """Put the parts together as packages do, but for good: an image is replaced as a whole."""
+    for name in (ASSEMBLE, f"{HOOKS}/hook.py", f"{HOOKS}/release.sh"):
+        program = root / _in_prefix(name)
+        program.write_text(program.read_text(encoding="utf-8").replace(f"/{LIBRARY}", f"/{_in_prefix(LIBRARY)}"))
+    subprocess.run([PYTHON, "-ISB", root / _in_prefix(ASSEMBLE), "--root", root], check=True)
+    (root / _in_prefix(ASSEMBLE)).unlink()
+    shutil.rmtree(root / _in_prefix(PARTS))
+
+
+def _in_prefix(path: str) -> str:
+    return f"{PREFIX}/{path.removeprefix('usr/')}"
 
 
 def _take_package(tree: Path, root: Path) -> None:
@@ -75,8 +89,6 @@ def _take_package(tree: Path, root: Path) -> None:
     ):
         if (tree / source).exists():
             shutil.copytree(tree / source, root / destination, symlinks=True, dirs_exist_ok=True)
-    for program in (root / PREFIX / "bin").glob("*"):
-        program.write_text(program.read_text(encoding="utf-8").replace(f"/{LIBRARY}", f"/{PREFIX}/lib/{NAME}"))
 
 
 def _take_python(root: Path) -> None:

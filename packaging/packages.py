@@ -14,11 +14,16 @@ MAINTAINER = "AMD Container Toolkit <nobody@container-toolkit.invalid>"
 # Where the repositories of a release will be found. There is no server yet: this is a directory of the machine itself.
 # With one slash behind `file:` dnf does not find the signature of the repository.
 REPOSITORY = "file:///srv/amd-container-toolkit"
-# Below it are `python3`, the interpreter these packages run with, and `python/`, the modules; no python looks there.
+# Below it are `python3`, the interpreter these packages run with, and what ASSEMBLE makes; no python looks there.
 LIBRARY = "usr/lib/amd-container-toolkit"
-MODULES = f"{LIBRARY}/python"
-# Compiles all modules; it belongs to the package that every other one needs.
-COMPILE = f"{LIBRARY}/compile"
+# Each package has its modules and launchers in a directory of its own, from which nothing is imported.
+PARTS = f"{LIBRARY}/parts"
+# Puts the parts together and compiles them; it belongs to the package that every other one needs.
+ASSEMBLE = f"{LIBRARY}/assemble"
+# Where `amd-ctk` and the others really are: what ASSEMBLE made of the parts.
+CURRENT = f"{LIBRARY}/current"
+# What files of a running system name for ever, whatever version serves.
+HOOKS = f"{LIBRARY}/python/amd_gpu_tracker"
 # Whose it is: in every description and copyright file. README.md and the site have the same sentences.
 INDEPENDENCE = (
     "This is an independent implementation. It is not made, supported or endorsed by AMD. AMD, ROCm and Instinct are "
@@ -50,9 +55,9 @@ class Package(NamedTuple):
     is_meta: bool = False
 
     @property
-    def compiles(self) -> bool:
-        """Return whether this package compiles the modules of all."""
-        return any(destination == COMPILE for _, destination in self.files)
+    def assembles(self) -> bool:
+        """Return whether this package has the program that puts all parts together."""
+        return any(destination == ASSEMBLE for _, destination in self.files)
 
 
 PACKAGES = (
@@ -63,7 +68,7 @@ PACKAGES = (
             them did somebody mean? The other packages of the AMD Container Toolkit are built on it.""",
         bundled=("pyudev",),
         licence="Apache-2.0 AND LGPL-2.1-or-later",
-        files=(("files/compile", COMPILE),),
+        files=(("files/assemble", ASSEMBLE),),
     ),
     Package(
         name="amd-device-spec",
@@ -82,7 +87,11 @@ PACKAGES = (
         depends=("amdgpu-discovery",),
         bundled=("click", "filelock", "rich", "typer-slim", "typing-extensions"),
         licence="Apache-2.0 AND BSD-3-Clause AND MIT AND PSF-2.0",
-        files=(("files/tmpfiles.conf", "usr/lib/tmpfiles.d/amd-gpu-tracker.conf"),),
+        files=(
+            ("files/tmpfiles.conf", "usr/lib/tmpfiles.d/amd-gpu-tracker.conf"),
+            ("files/hook.py", f"{HOOKS}/hook.py"),
+            ("files/release.sh", f"{HOOKS}/release.sh"),
+        ),
         programs=(("amd-gpu-tracker", "amd_gpu_tracker.cli"),),
     ),
     Package(
@@ -135,6 +144,11 @@ def read_version() -> str:
 def packaged_version() -> str:
     """Return the version so that dpkg and rpm sort what comes before a release before it: 2.0.0~dev0."""
     return re.sub(r"\.?(dev|a|b|rc)(?=\d)", r"~\1", read_version())
+
+
+def build_id() -> str:
+    """Return what tells one build from another: every commit between two releases has the same version."""
+    return f"{read_version()}-{source_date()}"
 
 
 def source_date() -> int:

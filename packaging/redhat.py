@@ -104,9 +104,7 @@ def format_spec(package: Package, family: Family, tree: Path) -> str:
     ]
     header = "".join(f"{name}: {value}\n" for name, value in fields)
     description = "\n\n".join(textwrap.fill(" ".join(text.split()), 78) for text in (package.description, INDEPENDENCE))
-    scriptlets = "".join(
-        f"%{name}\n{text}\n" for name, text in rpm_scriptlets(package, family.interpreter, tree).items()
-    )
+    scriptlets = "".join(f"%{name}\n{text}\n" for name, text in rpm_scriptlets(package, family.interpreter).items())
     files = "\n".join(_list_files(tree))
     install = "%install\ncp -a %{staged}/. %{buildroot}/\n"
     day = time.strftime("%a %b %d %Y", time.gmtime(source_date()))

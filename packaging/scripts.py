@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from packages import COMPILE, MODULES, Package
+from packages import ASSEMBLE, CURRENT, LIBRARY, PARTS, Package
 
 DIRECTORY = Path(__file__).with_name("scripts")
 UNITS = Path(__file__).with_name("systemd")
 # Units that an administrator enables, and that packages only take along when they go.
 OFF = frozenset({"amd-swarm-prune.timer", "amd-gpu-tracker.socket", "amd-gpu-usage.timer"})
-# What a socket starts: where it runs, it goes on with the modules of the new version. Those who wait keep their place.
-STARTED_BY_SOCKET = "amd-gpu-tracker.service"
+# In front of what calls our programs; the first package of all that are upgraded does it, when all are unpacked.
+ASSEMBLE_NOW = f"/{ASSEMBLE}"
+# What ASSEMBLE wrote goes with it.
+TAKE_GENERATIONS = f"rm -rf /{CURRENT} /{LIBRARY}/generations /usr/lib/tmpfiles.d/amd-container-toolkit.conf\n"
 # What is there where the original toolkit is installed, by deb and by rpm.
 ORIGINAL_DEB = "/usr/local/bin/amd-ctk"
 ORIGINAL_RPM = "/usr/share/amd-container-toolkit/cleanup.sh"
@@ -42,7 +44,7 @@ def enabled_units_of(package: Package) -> list[str]:
     return [unit for unit in units_of(package) if unit not in OFF]
 
 
-def maintainer_scripts(package: Package, tree: Path) -> dict[str, str]:
+def maintainer_scripts(package: Package) -> dict[str, str]:
     """Return the maintainer scripts of a deb by name; those that would do nothing are left out."""
     name = package.name
     preinst = (
@@ -50,10 +52,12 @@ def maintainer_scripts(package: Package, tree: Path) -> dict[str, str]:
         if name in SAVE_BY_DEB
         else []
     )
+    assemble = "" if package.is_meta else f"{ASSEMBLE_NOW}\n"
     postinst = [(("configure",), read_script(f"{name}.configure") + _enable(package))]
     if package.is_meta:
         postinst.append((("configure",), read_script("restore-from-1")))
-    prerm = [(("remove",), read_script(f"{name}.remove") + _stop(package))]
+    take = TAKE_GENERATIONS if package.assembles else ""
+    prerm = [(("remove",), read_script(f"{name}.remove") + _stop(package) + take)]
     postrm = [
         (("remove",), read_script(f"{name}.removed") + _take_out_links(package)),
         (("purge",), read_script(f"{name}.purge") + _forget_units(package)),
@@ -61,31 +65,35 @@ def maintainer_scripts(package: Package, tree: Path) -> dict[str, str]:
     scripts = {
         "preinst": _script(preinst),
         # Not for "configure" alone: dpkg's trigger comes with another word.
-        "postinst": _script(postinst, f"/{COMPILE} || true\n" if package.compiles else ""),
-        "prerm": _script(prerm, _clean_modules(tree)),
-        "postrm": _script(postrm, _reload(package)),
+        "postinst": _script(postinst, first=assemble),
+        "prerm": _script(prerm),
+        "postrm": _script(postrm, last=_reload(package)),
     }
     return {name: text for name, text in scripts.items() if text}
 
 
-def rpm_scriptlets(package: Package, interpreter: str, tree: Path) -> dict[str, str]:
+def rpm_scriptlets(package: Package, interpreter: str) -> dict[str, str]:
     """Return the scriptlets of an rpm by name; rpm hands each the number of installed versions there will be."""
     name = package.name
     units = " ".join(units_of(package))
     enabled = " ".join(enabled_units_of(package))
     enable = f"systemctl --no-reload enable {enabled} >/dev/null 2>&1 || :\n" if enabled else ""
-    go_on = f"systemctl try-restart {STARTED_BY_SOCKET} >/dev/null 2>&1"
     disable = f"systemctl --no-reload disable --now {units} >/dev/null 2>&1 || :\n" if units else ""
+    assemble = f"{ASSEMBLE_NOW} || :\n"
+    take = TAKE_GENERATIONS if package.assembles else ""
+    last = read_script("restore-from-1" if package.is_meta else f"{name}.configure")
     scriptlets = {
         "pre": f"original={ORIGINAL_RPM}\n{read_script('save-from-1')}" if name == "amd-ctk" else "",
-        "post": read_script(f"{name}.configure") + _when("$1 -eq 1", enable) + (f"{go_on} || :\n" if units else ""),
-        "preun": _when("$1 -eq 0", read_script(f"{name}.remove") + disable) + _clean_modules(tree),
+        "post": _when("$1 -eq 1", enable),
+        "preun": _when("$1 -eq 0", read_script(f"{name}.remove") + disable + take),
         "postun": _when("$1 -eq 0", read_script(f"{name}.removed") + read_script(f"{name}.purge")),
-        "posttrans": read_script("restore-from-1") if package.is_meta else "",
-        # Once, after a transaction that brought modules. rpm finds only directories then; the file that is python's
-        # name it finds when that is installed.
-        f"transfiletriggerin -- /{MODULES}": f"/{COMPILE} || :\n" if package.compiles else "",
-        f"filetriggerin -- {interpreter}": f"/{COMPILE} || :\n" if package.compiles else "",
+        # rpm unpacks and runs %post package by package; only here all of them are of one version.
+        "posttrans": f"{assemble}{last}" if last else "",
+        # Once, after a transaction that brought parts or removed some. rpm finds only directories then; the file that
+        # is python's name it finds when that is installed.
+        f"transfiletriggerin -- /{PARTS}": assemble if package.assembles else "",
+        f"transfiletriggerpostun -- /{PARTS}": assemble if package.assembles else "",
+        f"filetriggerin -- {interpreter}": assemble if package.assembles else "",
     }
     return {name: text for name, text in scriptlets.items() if text}
 
@@ -94,23 +102,11 @@ def _when(condition: str, text: str) -> str:
     return f"if [ {condition} ]; then\n{_indent(text)}fi\n" if text else ""
 
 
-def _clean_modules(tree: Path) -> str:
-    """Return what removes compiled modules; those of a lone module stand beside those of other packages."""
-    names = [path.name for path in sorted((tree / MODULES).glob("*")) if not path.name.endswith(".dist-info")]
-    directories = " ".join(f"/{MODULES}/{name}" for name in names if not name.endswith(".py"))
-    beside = f"/{MODULES}/__pycache__"
-    lines = [f"rm -f {beside}/{name.removesuffix('.py')}.*\n" for name in names if name.endswith(".py")]
-    if lines:
-        lines.append(f"rmdir --ignore-fail-on-non-empty {beside} 2>/dev/null || true\n")
-    if directories:
-        lines.append(f"find {directories} -name __pycache__ -prune -exec rm -rf {{}} + 2>/dev/null || true\n")
-    return "".join(lines)
-
-
-def _script(cases: Sequence[tuple[Sequence[str], str]], always: str = "") -> str:
+def _script(cases: Sequence[tuple[Sequence[str], str]], *, first: str = "", last: str = "") -> str:
     """Return a shell script that does each thing when dpkg calls it with one of the words."""
     lines = [f"case $1 in\n{' | '.join(words)})\n{_indent(text)}    ;;\nesac\n" for words, text in cases if text]
-    return "\n".join(["#!/bin/sh\nset -e\n", *lines, *([always] if always else [])]) if lines or always else ""
+    texts = [text for text in (first, *lines, last) if text]
+    return "\n".join(["#!/bin/sh\nset -e\n", *texts]) if texts else ""
 
 
 def _indent(text: str) -> str:
@@ -129,8 +125,7 @@ def _enable(package: Package) -> str:
     if lines:
         names = " ".join(enabled_units_of(package))
         lines.append("if [ -d /run/systemd/system ]; then\n    systemctl daemon-reload >/dev/null || true\n")
-        lines.append(f"    deb-systemd-invoke restart {names} >/dev/null || true\n")
-        lines.append(f"    systemctl try-restart {STARTED_BY_SOCKET} >/dev/null || true\nfi\n")
+        lines.append(f"    deb-systemd-invoke restart {names} >/dev/null || true\nfi\n")
     return "".join(lines)
 
 

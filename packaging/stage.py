@@ -11,16 +11,26 @@ import time
 from pathlib import Path
 
 import bundle
-from packages import COMPILE, INDEPENDENCE, LIBRARY, MODULES, PACKAGES, ROOT, Package, read_version, source_date
+from packages import (
+    ASSEMBLE,
+    CURRENT,
+    INDEPENDENCE,
+    LIBRARY,
+    PACKAGES,
+    PARTS,
+    ROOT,
+    Package,
+    build_id,
+    read_version,
+    source_date,
+)
 from wheels import build_wheels
 
 HERE = Path(__file__).resolve().parent
-# -I: nothing of the caller's environment or directory is imported; -S: nothing of the system's either;
-# -B: nothing is written beside the modules, which are compiled when they are installed.
-PROGRAM = """#!/usr/lib/amd-container-toolkit/python3 -ISB
-import sys
+# files/assemble makes a program of it.
+PROGRAM = """import sys
 
-sys.path.insert(0, "/usr/lib/amd-container-toolkit/python")
+sys.path.insert(0, "@LIBRARY@")
 
 from {module} import main
 
@@ -48,6 +58,8 @@ def stage_packages(work: Path, *, interpreter: str, zsh_functions: str) -> dict[
     for package in PACKAGES:
         _stage_modules(package, wheels, trees[package.name])
         _stage_files(package, trees[package.name])
+        if not package.is_meta:
+            _write_build(trees[package.name] / PARTS / package.name)
     (trees["amdgpu-discovery"] / LIBRARY / "python3").symlink_to(os.path.relpath(interpreter, f"/{LIBRARY}"))
     _stage_documents(trees, work, zsh_functions)
     for tree in trees.values():
@@ -57,7 +69,7 @@ def stage_packages(work: Path, *, interpreter: str, zsh_functions: str) -> dict[
 
 def _stage_modules(package: Package, wheels: dict[str, Path], tree: Path) -> None:
     """Unpack our wheel and those it brings; their licences go into the copyright file."""
-    modules = tree / MODULES
+    modules = modules_of(package, tree)
     own = [] if package.is_meta else [package.name]
     for name in [*own, *(name.replace(".", "-") for name in package.bundled)]:
         bundle.unpack(wheels[name], modules)
@@ -68,13 +80,25 @@ def _stage_modules(package: Package, wheels: dict[str, Path], tree: Path) -> Non
     _write(tree / f"usr/share/doc/{package.name}/copyright", "\n".join(texts))
 
 
+def modules_of(package: Package, tree: Path) -> Path:
+    """Return the directory of a package's modules."""
+    return tree / PARTS / package.name / "python"
+
+
+def _write_build(part: Path) -> None:
+    """Write what files/assemble looks at: which build a part is of, and the sums of its files."""
+    files = sorted(path for path in part.rglob("*") if path.is_file())
+    sums = [f"{bundle.digest_of(path)}  {path.relative_to(part)}\n" for path in files]
+    _write(part / "BUILD", "".join([f"# {build_id()}\n", *sums]))
+
+
 def _take_licences(info: Path) -> list[str]:
     """Return what the licence files of a distribution say, and remove them."""
     name = info.name.removesuffix(".dist-info").replace("-", " ")
     files = sorted(
         path for path in info.rglob("*") if path.name.upper().startswith(("LICEN", "COPYING")) and path.is_file()
     )
-    texts = [f"-- {name}, of which a copy is in /{MODULES}:\n\n{file.read_text(encoding='utf-8')}" for file in files]
+    texts = [f"-- {name}, of which a copy is in /{PARTS}:\n\n{file.read_text(encoding='utf-8')}" for file in files]
     for file in files:
         file.unlink()
     shutil.rmtree(info / "licenses", ignore_errors=True)
@@ -88,18 +112,20 @@ def _stage_files(package: Package, tree: Path) -> None:
         elif (HERE / source).exists():
             _write(tree / destination, (HERE / source).read_text(encoding="utf-8"))
     for name, module in package.programs:
-        program = tree / "usr/bin" / name
         launcher = ROOT / "packages" / name / "src/scripts" / name
-        _write(program, PROGRAM.format(module=module) if module else launcher.read_text(encoding="utf-8"))
+        text = PROGRAM.format(module=module) if module else launcher.read_text(encoding="utf-8")
+        _write(tree / PARTS / package.name / "bin" / name, text)
+        (tree / "usr/bin").mkdir(parents=True, exist_ok=True)
+        (tree / "usr/bin" / name).symlink_to(os.path.relpath(f"/{CURRENT}/bin/{name}", "/usr/bin"))
 
 
 def _stage_documents(trees: dict[str, Path], work: Path, zsh_functions: str) -> None:
     """Add manual pages and completions, which are made from the staged modules."""
     date = time.strftime("%Y-%m-%d", time.gmtime(source_date()))
     library = work / "library"
-    for tree in trees.values():
-        if (tree / MODULES).exists():
-            shutil.copytree(tree / MODULES, library, dirs_exist_ok=True)
+    for package in PACKAGES:
+        if not package.is_meta:
+            shutil.copytree(modules_of(package, trees[package.name]), library, dirs_exist_ok=True)
     words = [f"{path}" for path in (HERE / "man.py", library, work / "documents", date, read_version())]
     subprocess.run([sys.executable, "-I", "-S", "-B", *words], check=True)
     for package in PACKAGES:
@@ -128,7 +154,7 @@ def _settle(tree: Path) -> None:
 
 
 def _is_program(path: Path, tree: Path) -> bool:
-    return path.parent == tree / "usr/bin" or path == tree / COMPILE
+    return path == tree / ASSEMBLE or (path.parent.name == "bin" and path.read_bytes().startswith(b"#!"))
 
 
 def _write(path: Path, text: str) -> None:

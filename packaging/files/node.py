@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated
 
 # The entry point reads no site directories; what the toolkit brings is beside this file.
-sys.path.append(f"{Path(__file__).parent}/python")
+sys.path.append(f"{Path(__file__).parent}/current/python")
 
 import typer
 

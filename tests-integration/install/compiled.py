@@ -1,12 +1,12 @@
-"""What an installed system has of compiled modules."""
+"""What an installed system has of compiled modules, in the toolkit that serves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-_COMPILED = """find /usr/lib/amd-container-toolkit -path '*/__pycache__/*' -name '*.cpython-*.pyc' |
+_COMPILED = """find /usr/lib/amd-container-toolkit/current/ -path '*/__pycache__/*' -name '*.cpython-*.pyc' |
     sed 's/.*[.]\\(cpython-[0-9]*\\)[.]pyc$/\\1/' | sort | uniq -c"""
-_MODULES = "find /usr/lib/amd-container-toolkit -name '*.py' | wc -l"
+_MODULES = "find /usr/lib/amd-container-toolkit/current/ -name '*.py' | wc -l"
 
 
 def compiled_for(run: Callable[[str], str]) -> dict[str, str]:

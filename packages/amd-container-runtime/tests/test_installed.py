@@ -28,15 +28,22 @@ SCRIPT = Path(__file__).parent.parent / "src/scripts/amd-container-runtime"
 
 @pytest.fixture
 def library(tmp_path):
-    """Return the directory of modules that packages install."""
-    root = tmp_path / "v2.0/usr/lib/amd-container-toolkit/python"
+    """Return the directory of modules that packages assemble, with a launcher in which its path is written."""
+    toolkit = tmp_path / "v2.0/usr/lib/amd-container-toolkit"
+    root = toolkit / "generations/2.0.0/python"
     for package in (amd_container_runtime, amd_device_spec, amd_gpu_tracker, amdgpu_discovery):
         source = Path(package.__file__).parent
         shutil.copytree(source, root / source.name, ignore=shutil.ignore_patterns("__pycache__"))
-    (root.parent / "python3").symlink_to(Path(sys.executable).resolve())
-    programs = root.parents[2] / "bin"
+    (toolkit / "python3").symlink_to(Path(sys.executable).resolve())
+    launcher = root.parent / "bin/amd-container-runtime"
+    launcher.parent.mkdir()
+    text = SCRIPT.read_text().replace("@LIBRARY@", f"{root}").replace("@PYTHON@", f"{toolkit}/python3")
+    launcher.write_text(text)
+    launcher.chmod(0o755)
+    (toolkit / "current").symlink_to("generations/2.0.0")
+    programs = toolkit.parents[1] / "bin"
     programs.mkdir()
-    shutil.copy(SCRIPT, programs)
+    (programs / launcher.name).symlink_to(f"../lib/{toolkit.name}/current/bin/{launcher.name}")
     return root
 
 
@@ -45,7 +52,7 @@ def create(runtime, library):
     """Return a function that makes a container."""
 
     def run(container_id="c1", *, launcher="", **environment):
-        usr = library.parents[2]
+        usr = library.parents[4]
         launcher = launcher or usr / "bin/amd-container-runtime"
         return subprocess.run(
             [launcher, "create", "--bundle", runtime.bundle, container_id],
@@ -144,16 +151,19 @@ def test_settings_and_swarm_resources_are_read(runtime, create):
 
 
 @pytest.mark.parametrize("launcher", ["", "./bin/amd-container-runtime", "../usr/bin/amd-container-runtime"])
-def test_hooks_are_run_by_the_python_of_the_package(runtime, library, create, launcher):
+def test_hooks_are_run_by_the_python_of_the_package_from_where_programs_do_not_move(runtime, library, create, launcher):
     Tracker(runtime.host).enable()
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
 
     create(launcher=launcher)
 
     (hook,) = runtime.config["hooks"]["poststop"]
-    assert hook["args"][:4] == [
-        *("/bin/sh", f"{library}/amd_gpu_tracker/release.sh"),
-        *(runtime.host.path("/run/amd-container-toolkit/leases"), f"{library.parent}/python3"),
+    toolkit = library.parents[2]
+    assert hook["args"] == [
+        *("/bin/sh", f"{toolkit}/python/amd_gpu_tracker/release.sh"),
+        *(runtime.host.path("/run/amd-container-toolkit/leases"), f"{toolkit}/python3", "-I", "-S", "-B"),
+        *(f"{toolkit}/python/amd_gpu_tracker/hook.py", "release", "--import-from", f"{toolkit}/python"),
+        *("--host-root", runtime.host.root),
     ]
 
 

@@ -206,17 +206,18 @@ def test_a_launcher_behind_a_link_finds_its_python(launcher):
 
 @pytest.fixture
 def library(launcher):
-    """Return the library of a system package, with a python that says what it was told."""
-    library = launcher.root / "venv/lib/amd-container-toolkit"
-    (library / "python/amd_container_runtime").mkdir(parents=True)
-    (library / "python/amd_container_runtime/shim.py").touch()
+    """Return the library that is written into the launcher of a package, whose python says what it was told."""
+    library = launcher.root / "toolkit"
+    library.mkdir()
     launcher.add_program(library / "python3", "python-of-the-package")
+    text = launcher.path.read_text().replace("@LIBRARY@", f"{library}/python").replace("@PYTHON@", f"{library}/python3")
+    launcher.path.write_text(text)
     launcher.config(GPU_CONFIG)
     return library
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_library_of_a_system_package_comes_before_all_others(launcher, library, shell):
+def test_the_library_that_packages_wrote_into_the_launcher_comes_before_all_others(launcher, library, shell):
     who, told = launcher.run("create", "c1", shell=shell, **HOSTILE)
 
     program = told[told.index("-c") + 1]

@@ -19,6 +19,8 @@ PROGRAM = "amd_gpu_tracker/hook.py"
 # In front of it at a container's end; it has a path of its own because engines know hooks by path and words alone.
 RELEASE_SCRIPT = "amd_gpu_tracker/release.sh"
 SHELL = "/bin/sh"
+# Of the packages' own directory, beside the programs that do not move.
+GENERATIONS = "generations"
 CLAIM = "claim"
 RELEASE = "release"
 CHECK = "check"
@@ -57,7 +59,7 @@ def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:
     """
     python = _python_words(host, RELEASE, *(["--run-directory", run_directory] if run_directory else []))
     leases = State(host, run_directory).leases_directory
-    return _hook(SHELL, f"{_own_root()}/{RELEASE_SCRIPT}", leases, *python)
+    return _hook(SHELL, f"{_lasting_root()}/{RELEASE_SCRIPT}", leases, *python)
 
 
 def is_claim_hook(hook: object) -> bool:
@@ -93,16 +95,27 @@ def _python_words(host: Host, command: str, *more: str) -> list[str]:
 
 
 def _program() -> str:
-    return f"{_own_root()}/{PROGRAM}"
+    return f"{_lasting_root()}/{PROGRAM}"
 
 
 def _import_roots() -> list[str]:
     """Return the directories of the packages the hook needs, one of them after a plain installation."""
-    return list(dict.fromkeys([_own_root(), _root_of(amdgpu_discovery.__file__ or "")]))
+    return list(dict.fromkeys([_lasting_root(), _lasting(_root_of(amdgpu_discovery.__file__ or ""))]))
 
 
-def _own_root() -> str:
-    return directory_of(_root_of(__file__))
+def _lasting_root() -> str:
+    return _lasting(directory_of(_root_of(__file__)))
+
+
+def _lasting(root: str) -> str:
+    """Return where programs are found for as long as a hook is written somewhere.
+
+    Deb and rpm packages keep modules in LIBRARY/generations/ID/python, which goes with its version, and programs that
+    lead to the version of the day in LIBRARY/python.
+    """
+    generation, _, name = root.rpartition("/")
+    library, _, directory = directory_of(generation).rpartition("/")
+    return f"{library}/{name}" if directory == GENERATIONS else root
 
 
 def _root_of(file: str) -> str:

@@ -1,0 +1,127 @@
+"""The program that makes one toolkit of the installed parts, on parts of a few lines below a directory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ASSEMBLE = Path(__file__).parents[2] / "packaging/files/assemble"
+LIBRARY = "usr/lib/amd-container-toolkit"
+MODULES = {"amdgpu-discovery": "amdgpu_discovery/__init__.py", "amd-ctk": "amd_ctk/cli.py"}
+
+
+def unpack(root: Path, build: str, *names: str) -> None:
+    """Write parts as dpkg does: each file gets its name when it is written."""
+    for name in names or MODULES:
+        part = root / LIBRARY / "parts" / name
+        contents = {f"python/{MODULES[name]}": f"def main():\n    print('{name} {build}')\n"}
+        if name == "amd-ctk":
+            contents["bin/amd-ctk"] = 'import sys\n\nsys.path.insert(0, "@LIBRARY@")\n'
+        sums = [f"{hashlib.sha256(text.encode()).hexdigest()}  {path}\n" for path, text in contents.items()]
+        for path, text in {**contents, "BUILD": f"# {build}\n{''.join(sums)}"}.items():
+            (part / path).parent.mkdir(parents=True, exist_ok=True)
+            (part / path).with_suffix(".dpkg-new").write_text(text)
+            (part / path).with_suffix(".dpkg-new").rename(part / path)
+
+
+def assemble(root: Path) -> str:
+    """Run the program; return what it says."""
+    words = [sys.executable, "-ISB", ASSEMBLE, "--root", root]
+    return subprocess.run(words, stderr=subprocess.PIPE, text=True, check=True).stderr
+
+
+def serving(root: Path) -> dict[str, str]:
+    """Return what each module that programs find prints."""
+    modules = (root / LIBRARY / "current/python").rglob("*.py")
+    return {module.parent.name: module.read_text().split("'")[1] for module in modules}
+
+
+def test_what_is_installed_serves(tmp_path):
+    unpack(tmp_path, "2.0-1")
+
+    assert assemble(tmp_path) == ""
+
+    assert serving(tmp_path) == {"amdgpu_discovery": "amdgpu-discovery 2.0-1", "amd_ctk": "amd-ctk 2.0-1"}
+    generation = os.readlink(tmp_path / LIBRARY / "current")
+    assert generation.startswith(f"generations/2.0-1-{sys.implementation.cache_tag}-")
+    assert (tmp_path / LIBRARY / "current/bin/amd-ctk").read_text() == (
+        "#!/usr/lib/amd-container-toolkit/python3 -ISB\nimport sys\n\n"
+        f'sys.path.insert(0, "/{LIBRARY}/{generation}/python")\n'
+    )
+    assert os.access(tmp_path / LIBRARY / "current/bin/amd-ctk", os.X_OK)
+    assert len(list((tmp_path / LIBRARY / generation).rglob("*.pyc"))) == 2
+
+
+def test_a_part_of_another_build_leaves_the_former_toolkit_as_it_is(tmp_path):
+    unpack(tmp_path, "2.0-1")
+    assemble(tmp_path)
+    unpack(tmp_path, "2.1-2", "amd-ctk")
+
+    assert assemble(tmp_path) == ""
+
+    assert serving(tmp_path) == {"amdgpu_discovery": "amdgpu-discovery 2.0-1", "amd_ctk": "amd-ctk 2.0-1"}
+
+    unpack(tmp_path, "2.1-2", "amdgpu-discovery")
+    assemble(tmp_path)
+
+    assert serving(tmp_path) == {"amdgpu_discovery": "amdgpu-discovery 2.1-2", "amd_ctk": "amd-ctk 2.1-2"}
+
+
+@pytest.mark.parametrize("damage", ["other", "missing"])
+def test_a_part_that_is_unpacked_by_half_leaves_the_former_toolkit_as_it_is(tmp_path, damage):
+    unpack(tmp_path, "2.0-1")
+    assemble(tmp_path)
+    unpack(tmp_path, "2.1-2")
+    module = tmp_path / LIBRARY / "parts/amd-ctk/python/amd_ctk/cli.py"
+    module.unlink()
+    if damage == "other":
+        module.write_text("def main():\n    print('amd-ctk 2.0-1')\n")
+
+    said = assemble(tmp_path)
+
+    reason = "is not of its package's version" if damage == "other" else "is missing"
+    assert said == f"amd-container-toolkit: {module} {reason}: the former version serves until then\n"
+    assert serving(tmp_path) == {"amdgpu_discovery": "amdgpu-discovery 2.0-1", "amd_ctk": "amd-ctk 2.0-1"}
+    assert len(list((tmp_path / LIBRARY / "generations").iterdir())) == 1
+
+
+def test_a_part_that_is_gone_serves_no_more_and_one_that_comes_does(tmp_path):
+    unpack(tmp_path, "2.0-1", "amdgpu-discovery")
+    assemble(tmp_path)
+    assert serving(tmp_path) == {"amdgpu_discovery": "amdgpu-discovery 2.0-1"}
+
+    unpack(tmp_path, "2.0-1", "amd-ctk")
+    assemble(tmp_path)
+    assert set(serving(tmp_path)) == {"amdgpu_discovery", "amd_ctk"}
+
+    (tmp_path / LIBRARY / "parts/amd-ctk/BUILD").unlink()
+    assemble(tmp_path)
+    assert set(serving(tmp_path)) == {"amdgpu_discovery"}
+
+
+def test_wherever_it_is_killed_one_whole_toolkit_serves(tmp_path):
+    """As after a power cut: what has its name is whole, and the next call goes on."""
+    unpack(tmp_path, "2.0-0")
+    assemble(tmp_path)
+    chance = random.Random(58)
+    for build in range(1, 40):
+        unpack(tmp_path, f"2.0-{build}")
+        program = subprocess.Popen([sys.executable, "-ISB", ASSEMBLE, "--root", tmp_path], stderr=subprocess.DEVNULL)
+        time.sleep(chance.uniform(0.02, 0.2))
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+
+        modules = serving(tmp_path)
+        (served,) = {said.split()[1] for said in modules.values()}
+        assert set(modules) == {"amdgpu_discovery", "amd_ctk"}
+        assert served in (f"2.0-{build - 1}", f"2.0-{build}")
+        assert assemble(tmp_path) == ""
+        assert {said.split()[1] for said in serving(tmp_path).values()} == {f"2.0-{build}"}

@@ -1,0 +1,105 @@
+"""A GPU server whose packages are upgraded while containers start, hooks run, people wait and look."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from amdgpu_discovery.simulate import build_host
+
+TRAFFIC = Path(__file__).with_name("traffic.py")
+PATIENCE = 300
+# Where dpkg begins with what the others need, and where it begins with what needs the others.
+NEEDED_FIRST = (
+    *("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
+    *("amd-container-runtime", "amd-ctk", "amd-container-toolkit"),
+)
+BY_NAME = tuple(sorted(NEEDED_FIRST))
+# A GPU that one job has, and for which others wait.
+TAKEN = 7
+# What is started before the first upgrade and lives through all of them.
+BEFORE = """
+export AMD_CTK_HOST_ROOT={share}/host
+amd-gpu-tracker enable
+amd-gpu-tracker {taken} exclusive
+amd-ctk cdi generate
+cp {share}/host/etc/cdi/amd.json {share}
+python3 {share}/traffic.py {share} bundle kept sleep 100000
+amd-container-runtime run --bundle /root/kept --detach kept >/dev/null 2>&1 </dev/null
+setsid amd-ctk run --gpus={taken} -- sleep 100000 >{share}/holder 2>&1 </dev/null &
+until amd-ctk gpu-tracker status | grep -q sleep; do sleep 0.1; done
+for waiter in 1 2 3; do
+    setsid sh -c "amd-ctk run --gpus={taken} --wait -- true; echo \\$?" >{share}/waiter-$waiter 2>&1 </dev/null &
+done
+until [ "$(amd-ctk queue list | grep -c true)" = 3 ]; do sleep 0.1; done
+setsid python3 {share}/traffic.py {share} traffic >{share}/traffic.log 2>&1 </dev/null &
+"""
+# What was started before is ended by the toolkit of today.
+AFTER = """
+export AMD_CTK_HOST_ROOT={share}/host
+pkill -f 'sleep 10000[0]' || true
+until [ "$(cat {share}/waiter-* | grep -c '^0$')" = 3 ] || ! sleep 0.1; do :; done
+amd-container-runtime delete --force kept
+amd-ctk gpu-tracker status
+"""
+
+
+class Server:
+    """A system that sees a directory of this machine, `share`, at the path `inside`; `run` runs a script there."""
+
+    def __init__(self, run: Callable[[str], str], share: Path, inside: str) -> None:
+        self.run = run
+        self._share = share
+        self._inside = inside
+        shutil.copy(TRAFFIC, share)
+        if not (share / "host").exists():
+            build_host(share / "host", "mi300x-8")
+
+    def offer(self, debs: Iterable[Path], version: str) -> None:
+        """Let the system see the packages of a version."""
+        (self._share / version).mkdir()
+        for deb in debs:
+            shutil.copy(deb, self._share / version)
+
+    def files(self, version: str, order: Iterable[str] = BY_NAME) -> str:
+        """Return the packages of a version as words of a command line."""
+        return " ".join(f"{self._inside}/{version}/{name}_{version}_all.deb" for name in order)
+
+    def dpkg(self, version: str, order: Iterable[str] = BY_NAME) -> None:
+        """Install packages of a version with one call of dpkg, which takes them in this order."""
+        self.run(f"dpkg --force-unsafe-io --install {self.files(version, order)}")
+
+    def begin(self) -> None:
+        """Start all that is there before an upgrade, and what goes on meanwhile."""
+        self.run(BEFORE.format(share=self._inside, taken=TAKEN))
+
+    @property
+    def starts(self) -> int:
+        """Return how many containers were started so far."""
+        count = self._share / "starts"
+        return int(count.read_text() or 0) if count.exists() else 0
+
+    def wait_for_starts(self, number: int) -> None:
+        """Wait until so many containers more were started."""
+        wanted, until = self.starts + number, time.monotonic() + PATIENCE
+        while self.starts < wanted:
+            assert time.monotonic() < until, (self._share / "traffic.log").read_text()
+            time.sleep(0.05)
+
+    def end(self) -> dict[str, Any]:
+        """Return what was done and what failed."""
+        (self._share / "stop").touch()
+        until = time.monotonic() + PATIENCE
+        while not (self._share / "seen.json").exists():
+            assert time.monotonic() < until, (self._share / "traffic.log").read_text()
+            time.sleep(0.05)
+        seen: dict[str, Any] = json.loads((self._share / "seen.json").read_text())
+        return seen
+
+    def end_what_was_before(self) -> str:
+        """End the container, the job and the waiters of the beginning; return what the tracker then knows."""
+        return self.run(AFTER.format(share=self._inside))
