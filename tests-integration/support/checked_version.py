@@ -31,11 +31,15 @@ def checked_debs(debs: Iterable[Path], directory: Path, *, version: str, as_befo
     return [_checked_deb(deb, directory, version, _lay_out_as_before if as_before else _count) for deb in debs]
 
 
-def let_check(tree: Path, build: str) -> None:
-    """Let every program and module below a root check the build of what it uses."""
-    for module in tree.glob(f"{LIBRARY}/parts/*/python/**/*.py"):
+def let_check(modules: Iterable[Path], build: str) -> None:
+    """Let each of these modules check that the program is of this build, or make it so."""
+    for module in modules:
         with module.open("a", encoding="utf-8") as file:
             file.write(CHECK.format(build=build))
+
+
+def _let_check(tree: Path, build: str) -> None:
+    let_check(tree.glob(f"{LIBRARY}/parts/*/python/**/*.py"), build)
     for launcher in tree.glob(f"{LIBRARY}/parts/*/bin/*"):
         text = launcher.read_text(encoding="utf-8")
         says = f'import sys; sys.toolkit_build = "{build}"'
@@ -49,7 +53,7 @@ def _checked_deb(deb: Path, directory: Path, version: str, lay_out: Callable[[Pa
     control = tree / "DEBIAN/control"
     former = deb.name.split("_")[1]
     control.write_text(control.read_text(encoding="utf-8").replace(former, version), encoding="utf-8")
-    let_check(tree, version)
+    _let_check(tree, version)
     lay_out(tree, version)
     made = directory / deb.name.replace(former, version)
     words = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", f"{tree}", f"{made}"]

@@ -36,7 +36,7 @@ def main(directory: Path) -> None:
     for doer in doers:
         doer.join()
     seen = {"done": traffic.done, "failures": traffic.failures}
-    (directory / "seen.json.new").write_text(json.dumps(seen))
+    (directory / "seen.json.new").write_text(f"{json.dumps(seen)}\n")
     (directory / "seen.json.new").rename(directory / "seen.json")
 
 

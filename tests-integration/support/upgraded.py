@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 from amdgpu_discovery.simulate import build_host
 
 TRAFFIC = Path(__file__).with_name("traffic.py")
-PATIENCE = 300
 # Where dpkg begins with what the others need, and where it begins with what needs the others.
 NEEDED_FIRST = (
     *("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
@@ -30,22 +28,40 @@ amd-ctk cdi generate
 cp {share}/host/etc/cdi/amd.json {share}
 python3 {share}/traffic.py {share} bundle kept sleep 100000
 amd-container-runtime run --bundle /root/kept --detach kept >/dev/null 2>&1 </dev/null
-setsid amd-ctk run --gpus={taken} -- sleep 100000 >{share}/holder 2>&1 </dev/null &
-until amd-ctk gpu-tracker status | grep -q sleep; do sleep 0.1; done
+setsid amd-ctk run --gpus={taken} -- \\
+    sh -c 'until [ -e {share}/over ]; do sleep 0.1; done' >{share}/job 2>&1 </dev/null &
+until amd-ctk gpu-tracker status | grep -q sh-; do sleep 0.1; done
 for waiter in 1 2 3; do
     setsid sh -c "amd-ctk run --gpus={taken} --wait -- true; echo \\$?" >{share}/waiter-$waiter 2>&1 </dev/null &
 done
 until [ "$(amd-ctk queue list | grep -c true)" = 3 ]; do sleep 0.1; done
 setsid python3 {share}/traffic.py {share} traffic >{share}/traffic.log 2>&1 </dev/null &
 """
+# Until so many containers more were started.
+WAIT = """
+wanted=$(($(cat {share}/starts 2>/dev/null || echo 0) + {number}))
+until [ "$(cat {share}/starts 2>/dev/null || echo 0)" -ge "$wanted" ]; do sleep 0.1; done
+"""
+END = """
+touch {share}/stop
+until [ -e {share}/seen.json ]; do sleep 0.1; done
+cat {share}/seen.json
+"""
 # What was started before is ended by the toolkit of today.
 AFTER = """
 export AMD_CTK_HOST_ROOT={share}/host
-pkill -f 'sleep 10000[0]' || true
+touch {share}/over
 until [ "$(cat {share}/waiter-* | grep -c '^0$')" = 3 ] || ! sleep 0.1; do :; done
 amd-container-runtime delete --force kept
 amd-ctk gpu-tracker status
 """
+
+
+def prepare(share: Path) -> None:
+    """Put a simulated host and what plays the traffic into a directory that the system sees."""
+    shutil.copy(TRAFFIC, share)
+    if not (share / "host").exists():
+        build_host(share / "host", "mi300x-8")
 
 
 class Server:
@@ -55,9 +71,7 @@ class Server:
         self.run = run
         self._share = share
         self._inside = inside
-        shutil.copy(TRAFFIC, share)
-        if not (share / "host").exists():
-            build_host(share / "host", "mi300x-8")
+        prepare(share)
 
     def offer(self, debs: Iterable[Path], version: str) -> None:
         """Let the system see the packages of a version."""
@@ -85,19 +99,11 @@ class Server:
 
     def wait_for_starts(self, number: int) -> None:
         """Wait until so many containers more were started."""
-        wanted, until = self.starts + number, time.monotonic() + PATIENCE
-        while self.starts < wanted:
-            assert time.monotonic() < until, (self._share / "traffic.log").read_text()
-            time.sleep(0.05)
+        self.run(WAIT.format(share=self._inside, number=number))
 
     def end(self) -> dict[str, Any]:
         """Return what was done and what failed."""
-        (self._share / "stop").touch()
-        until = time.monotonic() + PATIENCE
-        while not (self._share / "seen.json").exists():
-            assert time.monotonic() < until, (self._share / "traffic.log").read_text()
-            time.sleep(0.05)
-        seen: dict[str, Any] = json.loads((self._share / "seen.json").read_text())
+        seen: dict[str, Any] = json.loads(self.run(END.format(share=self._inside)))
         return seen
 
     def end_what_was_before(self) -> str:
