@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import GpusRefused
@@ -61,6 +61,10 @@ class Machine:
     @property
     def processes(self) -> Processes:
         return Processes(str(self.proc))
+
+    @property
+    def book(self) -> Book:
+        return Book(self.state, self.processes, LibraryLock)
 
     @property
     def tracker(self) -> Tracker:
@@ -182,7 +186,7 @@ class Machine:
                 ways=ways,
                 creators=creators,
             )
-            return reserve(self.state, claim, processes=self.processes, lock=LibraryLock)
+            return reserve(self.book, claim)
 
         return reserve_for
 
@@ -201,7 +205,7 @@ class Machine:
         return init
 
     def poststop(self, container_id: str) -> None:
-        release(self.state, container_id, processes=self.processes, lock=LibraryLock)
+        release(self.book, container_id)
 
     def users(self) -> dict[int, list[str]]:
         """Return the containers of each GPU that status shows."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.lock import KernelLock
@@ -81,7 +81,7 @@ def claim_of(machine, name, request):
         wanted=[gpus[number] for number in request],
         ways=("env",),
     )
-    return creator, lambda: reserve(machine.state, claim, processes=machine.processes, lock=KernelLock)
+    return creator, lambda: reserve(Book(machine.state, machine.processes, KernelLock), claim)
 
 
 @pytest.mark.parametrize("after", [False, True])

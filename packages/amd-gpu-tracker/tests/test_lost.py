@@ -12,7 +12,7 @@ from amd_gpu_tracker import find_states
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.vram import reserve_vram
 from amd_gpu_tracker.errors import GpusChanged, GpusRefused, NotDone, NumbersChanged
-from amd_gpu_tracker.records.lock import LibraryLock
+from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 
@@ -59,9 +59,7 @@ def take_memory(machine, number):
         kinds=("VRAM",),
         vram_mb=1000,
     )
-    gpus = [gpu for gpu in locate_gpus(machine.host) if gpu.number == number]
-    sizes = {number: 65520}
-    assert reserve_vram(machine.state, claim, gpus, sizes, processes=machine.processes, lock=LibraryLock)
+    assert reserve_vram(machine.book, claim, [gpu for gpu in find_gpus(machine.host) if gpu.number == number])
 
 
 KINDS = [take_as_container, take_by_cdi, take_as_job, take_rootless, take_memory]
@@ -226,9 +224,9 @@ def test_a_job_that_was_told_a_number_hands_it_on(eight):
     from amd_gpu_tracker.claims.reservation import reserve
 
     assert reservation.environment["AMD_VISIBLE_DEVICES"] == "3"
-    assert reserve(eight.state, claim, processes=eight.processes, lock=LibraryLock)
+    assert reserve(eight.book, claim)
     with pytest.raises(NumbersChanged):
-        reserve(eight.state, claim.replace(environment=()), processes=eight.processes, lock=LibraryLock)
+        reserve(eight.book, claim.replace(environment=()))
 
 
 def test_a_lost_gpu_that_is_back_is_as_it_was(eight):

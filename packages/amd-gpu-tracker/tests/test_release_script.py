@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import amd_gpu_tracker
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.history.files import begin_history, read_history
 from amd_gpu_tracker.life.processes import Processes
@@ -332,7 +333,7 @@ def test_whatever_it_removes_python_would_have_removed(tmp_path_factory, is_know
     assert os.path.exists(path) == asked
 
     again = leases.write(**changes)
-    release(leases.state, "c1", processes=Processes(), lock=LibraryLock)
+    release(Book(leases.state, Processes(), LibraryLock), "c1")
 
     assert asked or not os.path.exists(again)
 

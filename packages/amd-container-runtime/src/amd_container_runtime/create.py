@@ -5,10 +5,9 @@ from __future__ import annotations
 import posix
 
 from amd_device_spec.oci import is_edited
-from amd_device_spec.request import requested_gpus
 from amd_device_spec.start.plan import edit_spec, plan_start
 from amd_gpu_tracker import may_be_draining, may_be_tracking
-from amdgpu_discovery.errors import FileError, RequestError, SpecError, ToolkitError, reason
+from amdgpu_discovery.errors import FileError, SpecError, ToolkitError, reason
 from amdgpu_discovery.files import absolute, behind_links, directory_of, put_in_place, write_beside
 from amdgpu_discovery.oci_spec import names_requirements, read_spec
 from amdgpu_discovery.plain_json import dumps
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from amd_device_spec.settings import Settings
     from amd_device_spec.start.plan import StartPlan
     from amd_gpu_tracker import ContainerClaim
-    from amdgpu_discovery.gpu import DeviceNode
+    from amdgpu_discovery.gpu import DeviceNode, GpuLocation
     from amdgpu_discovery.host import Host
 
 
@@ -102,15 +101,18 @@ def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> 
 
 
 def _add(start: Start) -> None:
-    plan = _plan(start)
+    plan = plan_start(
+        start.spec, start.host, start.settings, skip_drained=_skip_drained, refuse_old_numbers=_refuse_old_numbers
+    )
     if plan.request is None:
         _say_all(start, plan.notes)
     # What an earlier start put in is neither asked for nor given by the engine.
     changed = _remove_earlier_edits(start.spec)
     claim = _claim(start, plan)
-    if claim and plan.needs_tracker:
-        plan = plan.with_gpus(claim.gpus)
     try:
+        if claim and plan.needs_tracker:
+            claim.reserve()
+            plan = plan.with_gpus(claim.gpus)
         _check_image(start, plan, claim)
         edited = edit_spec(
             start.spec,
@@ -140,27 +142,19 @@ def _add(start: Start) -> None:
             start.say("warn", sentence)
 
 
-def _plan(start: Start) -> StartPlan:
-    try:
-        plan = plan_start(start.spec, start.host, start.settings)
-    except RequestError:
-        _explain_numbers(start)
-        raise
-    asked = plan.request_without_drained(start.settings)
-    if asked and may_be_draining(start.host):
-        from amd_gpu_tracker.claims.draining import skip_drained
+def _skip_drained(host: Host, request: str, gpus: Sequence[GpuLocation]) -> Sequence[GpuLocation]:
+    if not may_be_draining(host):
+        return gpus
+    from amd_gpu_tracker.claims.draining import skip_drained
 
-        return plan.with_gpus(skip_drained(start.host, asked, plan.grant.gpus))
-    return plan
+    return skip_drained(host, request, gpus)
 
 
-def _explain_numbers(start: Start) -> None:
-    """Raise NumbersChanged where a request cannot be met because a GPU that is tracked is lost."""
-    request = requested_gpus(start.spec, start.settings)
-    if request is not None and request.visible and may_be_tracking(start.host):
+def _refuse_old_numbers(host: Host, asked: Sequence[str]) -> None:
+    if may_be_tracking(host):
         from amd_gpu_tracker.records.numbers import refuse_old_numbers
 
-        refuse_old_numbers(start.host, [request.visible])
+        refuse_old_numbers(host, asked)
 
 
 def _remove_earlier_edits(spec: dict[str, Any]) -> bool:
@@ -182,14 +176,14 @@ def _withdraw(claim: ContainerClaim | None) -> None:
 
 
 def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
-    """Return what the container has to reserve or, where its GPUs had to be chosen, has reserved; None for nothing."""
+    """Return what the container has to reserve, None for nothing."""
     # A container that asked for nothing may have been given GPUs by its engine.
     if not (plan.needs_tracker or may_be_tracking(start.host)):
         return None
     # Most hosts do not track GPUs.
-    from amd_gpu_tracker import StartingContainer, claim_container
+    from amd_gpu_tracker import StartingContainer, claim_nodes
 
-    call, grant = start.call, plan.grant
+    call, grant, host = start.call, plan.grant, start.host
     container = StartingContainer(
         container_id=call.container_id,
         spec=start.spec,
@@ -197,18 +191,33 @@ def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
         root=call.root,
         pid_file=absolute(call.pid_file) if call.pid_file else "",
     )
-    return claim_container(
-        start.host,
+    if grant.vram:
+        from amd_gpu_tracker import claim_memory
+
+        return claim_memory(host, container, grant.kinds, grant.vram.mib)
+    asked = plan.words_of_user(start.settings)
+    claims_all = start.settings.privileged_claims == "all"
+    if grant.choice and grant.candidates:
+        from amd_gpu_tracker import claim_choice
+
+        return claim_choice(
+            host,
+            container,
+            grant.choice,
+            grant.candidates,
+            located=plan.located,
+            asked=asked,
+            limits=plan.limits(start.settings),
+            claims_all=claims_all,
+        )
+    return claim_nodes(
+        host,
         container,
         granted=grant.gpus,
         located=plan.located,
         kinds=grant.kinds,
-        vram_mb=grant.vram.mib if grant.vram else 0,
-        choice=grant.choice,
-        candidates=grant.candidates,
-        asked=plan.words_of_user(start.settings),
-        limits=plan.limits(start.settings),
-        privileged_claims_all=start.settings.privileged_claims == "all",
+        asked=asked,
+        claims_all=claims_all,
     )
 
 

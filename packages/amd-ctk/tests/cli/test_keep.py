@@ -9,8 +9,8 @@ import pytest
 
 from amd_gpu_tracker.broker.grants import Grants
 from amd_gpu_tracker.broker.opened import Opened
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES
@@ -27,7 +27,7 @@ def served(tmp_path: Path) -> Host:
         pytest.skip("needs root, who does it without the service")
     host = build_host(tmp_path / "host", "mi210-4")
     Tracker(host).enable()
-    grants = Grants(State(host), Processes(), KernelLock, Opened(host))
+    grants = Grants(Book(State(host), Processes()), Opened(host))
     grants.keep(f"{ALICE}/debug", "0", 3600, person=ALICE, rules=NO_RULES)
     return host
 

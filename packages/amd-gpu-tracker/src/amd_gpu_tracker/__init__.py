@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange as AccessibilityChange
     from amd_gpu_tracker.claims.container import ContainerClaim as ContainerClaim
     from amd_gpu_tracker.claims.container import StartingContainer as StartingContainer
-    from amd_gpu_tracker.claims.container import claim_container as claim_container
+    from amd_gpu_tracker.claims.container import claim_nodes as claim_nodes
+    from amd_gpu_tracker.claims.container_choice import claim_choice as claim_choice
+    from amd_gpu_tracker.claims.container_choice import claim_memory as claim_memory
     from amd_gpu_tracker.claims.handover import Reservation as Reservation
     from amd_gpu_tracker.errors import ContainerRunning as ContainerRunning
     from amd_gpu_tracker.errors import GpusChanged as GpusChanged
@@ -48,7 +50,9 @@ if TYPE_CHECKING:
 
 _MODULE_BY_NAME = {
     "Tracker": "tracker",
-    "claim_container": "claims.container",
+    "claim_nodes": "claims.container",
+    "claim_choice": "claims.container_choice",
+    "claim_memory": "claims.container_choice",
     "ContainerClaim": "claims.container",
     "StartingContainer": "claims.container",
     "gpus_in_spec": "claims.container",

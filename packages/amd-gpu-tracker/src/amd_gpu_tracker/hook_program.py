@@ -6,13 +6,13 @@ import posix
 import sys
 import time
 
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.hook_entries import CHECK, CLAIM, ENFORCE, IGNORE, IMAGE_REQUIREMENTS, RELEASE
 from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import HOOK
 from amd_gpu_tracker.records.lease import BY_CDI
-from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import append_to_file
@@ -58,7 +58,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
     """Claim the GPUs whose device nodes the container was given."""
     if not may_be_tracking(state.host):
         return
-    from amd_gpu_tracker.claims.container import StartingContainer, claim_container
+    from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
     from amdgpu_discovery.oci_spec import read_spec
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)
@@ -73,9 +73,10 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
         bundle=bundle,
         creators=tuple(creators),
         init=processes.find(container["pid"]),
+        source=BY_CDI,
+        run_directory=state.run_directory if state.is_rootless else "",
     )
-    directory = state.run_directory if state.is_rootless else ""
-    claim = claim_container(state.host, starting, source=BY_CDI, run_directory=directory)
+    claim = claim_nodes(state.host, starting)
     if claim:
         _check_image(state, starting.container_id, starting.spec, claim.gpus, image_requirements)
     if claim and not claim.reserve():
@@ -129,7 +130,7 @@ def _release(state: State, container: dict[str, Any], processes: Processes) -> N
     from amd_gpu_tracker.claims.release import release
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)
-    release(state, container["id"], processes=processes, lock=KernelLock, creators=creators, how=HOOK)
+    release(Book(state, processes), container["id"], creators=creators, how=HOOK)
 
 
 def _read_container() -> dict[str, Any]:

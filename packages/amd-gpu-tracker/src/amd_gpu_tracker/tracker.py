@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, TrackerDisabled, needs_root
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID, read_ignored_users, write_ignored_users
@@ -56,7 +57,7 @@ class Tracker:
     cannot be done; the classes are in `amd_gpu_tracker.errors`.
     """
 
-    __slots__ = ("_host", "_lock", "_processes", "_rules", "_state")
+    __slots__ = ("_book", "_host", "_processes", "_rules", "_state")
 
     def __init__(
         self,
@@ -76,8 +77,8 @@ class Tracker:
         self._rules = rules
         self._host = host
         self._processes = processes or Processes()
-        self._lock: Callable[[str], KernelLock] = lambda path: lock(path, lock_timeout)
         self._state = open_state(host, os.environ)
+        self._book = Book(self._state, self._processes, lambda path: lock(path, lock_timeout))
 
     def is_enabled(self) -> bool:
         """Return whether GPUs are tracked."""
@@ -95,7 +96,7 @@ class Tracker:
         # Everybody may hear that there is nothing to do.
         if self._state.read_policy().enabled:
             return False
-        with self._locked():
+        with self._book.locked():
             if self._state.read_policy().enabled:
                 return False
             policy = self._fresh_policy(enabled=True)
@@ -116,7 +117,7 @@ class Tracker:
 
         if not self.is_enabled():
             return False
-        with self._locked():
+        with self._book.locked():
             if not self._state.read_policy().enabled:
                 return False
             self._state.write_policy(Policy(**self._lasting()))
@@ -135,7 +136,7 @@ class Tracker:
 
         self._state.prepare()
         clear(self._state.lock_path)
-        with self._lock(self._state.lock_path):
+        with self._book.locked():
             enabled = self._enabled_as_far_as_known()
             policy = self._fresh_policy(enabled=enabled)
             living = keep_living(self._state, policy, self._processes) if enabled else []
@@ -161,7 +162,7 @@ class Tracker:
 
         if self._state.is_rootless:
             raise needs_root()
-        return forget_lost(self._state, request, processes=self._processes, lock=self._lock)
+        return forget_lost(self._book, request)
 
     def initialize(self, *, tell: Tell = keep_quiet) -> None:
         """Take over the state of the original toolkit, once; whatever is there already stays.
@@ -180,14 +181,7 @@ class Tracker:
         from amd_gpu_tracker.claims.accessibility import change_accessibility
 
         self._take_over()
-        return change_accessibility(
-            self._state,
-            request,
-            exclusive=exclusive,
-            processes=self._processes,
-            lock=self._lock,
-            rules=self._rules,
-        )
+        return change_accessibility(self._book, request, exclusive=exclusive, rules=self._rules)
 
     def drain(self, request: str, *, reason: str = "", until: float = 0) -> tuple[int, ...]:
         """Give nobody the GPUs that `request` names any more, and return their numbers; who has one keeps it.
@@ -197,14 +191,14 @@ class Tracker:
         """
         from amd_gpu_tracker.claims.draining import drain
 
-        gpus = drain(self._state, request, reason=reason, until=until, by=_asking_user(), lock=self._lock)
+        gpus = drain(self._book, request, reason=reason, until=until, by=_asking_user())
         return tuple(gpu.number for gpu in gpus)
 
     def undrain(self, request: str) -> tuple[int, ...]:
         """Give out the GPUs that `request` names again; return the numbers of those that were drained."""
         from amd_gpu_tracker.claims.draining import undrain
 
-        return tuple(gpu.number for gpu in undrain(self._state, request, lock=self._lock))
+        return tuple(gpu.number for gpu in undrain(self._book, request))
 
     def require_reservation(self, *, required: bool = True) -> bool:
         """Give containers the GPUs of reservations only, or with `required` false those that they ask for.
@@ -230,7 +224,7 @@ class Tracker:
 
     def _set(self, **lasting: object) -> bool:
         """Write what outlives `reset` into the policy; return False where it is there already."""
-        with self._locked():
+        with self._book.locked():
             policy = self._state.read_policy()
             if not policy.enabled:
                 raise TrackerDisabled
@@ -257,7 +251,7 @@ class Tracker:
             return False
         if self._state.is_rootless:
             raise needs_root()
-        with self._locked():
+        with self._book.locked():
             before = read_ignored_users(self._host)
             write_ignored_users(self._host, before | {uid} if ignored else before - {uid})
         return True
@@ -300,7 +294,7 @@ class Tracker:
             seen = {key: why for key, why in seen.items() if why}
         try:
             if self._state.read_policy().enabled:
-                note_sick(self._state, seen, lock=self._lock)
+                note_sick(self._book, seen)
                 forget_failure(self._state.run_directory, DRAINS)
         except FileError as error:
             note_failure(self._state.run_directory, DRAINS, error.message)
@@ -312,7 +306,7 @@ class Tracker:
         from amd_gpu_tracker.usage.looks import UsageLooks
 
         self._take_over()
-        return UsageLooks(self._state, self._processes, self._lock)
+        return UsageLooks(self._state, self._processes, self._book.lock)
 
     def keep_history(self, *, readers: str = "") -> None:
         """Write down every reservation from now on, for root and the group `readers`, or `everyone`, to read."""
@@ -324,7 +318,7 @@ class Tracker:
         """Write down no reservation any more; what was written stays."""
         from amd_gpu_tracker.history.files import stop_history
 
-        with self._locked():
+        with self._book.locked():
             stop_history(self._state)
 
     def take_look(self, *, keep_days: int) -> Usage:
@@ -338,7 +332,7 @@ class Tracker:
 
         usage = self.usage_looks().look_twice(READING_SECONDS)
         self.settle_history()
-        add_look(self._state, usage, self._lock)
+        add_look(self._book, usage)
         remove_old(self._state, days=keep_days, now=time.time())
         return usage
 
@@ -347,7 +341,7 @@ class Tracker:
         if self._state.records_history:
             from amd_gpu_tracker.history.files import settle
 
-            settle(self._state, self._processes.boot_id, self._lock)
+            settle(self._book)
 
     def history(self, *, since: float, until: float) -> Iterator[Used | None]:
         """Yield the reservations that overlap the time from `since` to `until`, and None for each unreadable line.
@@ -386,16 +380,7 @@ class Tracker:
             return self.hold(_new_name(), container_id, pid=pid)
         from amd_gpu_tracker.claims.by_name import reserve_by_name
 
-        wanted = reserve_by_name(
-            self._state,
-            container_id,
-            request,
-            pid=pid,
-            processes=self._processes,
-            lock=self._lock,
-            rules=self._rules,
-        )
-        return _numbers(wanted)
+        return _numbers(reserve_by_name(self._book, container_id, request, pid=pid, rules=self._rules))
 
     def hold(self, name: str, request: str, *, pid: int | None = None) -> Reservation:
         """Reserve GPUs for a program, and return the reservation with what hands it on to a container.
@@ -449,13 +434,7 @@ class Tracker:
         """
         from amd_gpu_tracker.claims.release import release
 
-        released = release(
-            self._state,
-            container_id,
-            processes=self._processes,
-            lock=self._lock,
-            creators=(self._processes.myself(),),
-        )
+        released = release(self._book, container_id, creators=(self._processes.myself(),))
         if released.living:
             raise ContainerRunning(f"container {container_id} is still running", hint="stop it first")
         keys = {key for lease in released.dropped for key in lease.gpus}
@@ -478,21 +457,15 @@ class Tracker:
         from amd_gpu_tracker.claims.by_name import hold_by_name
 
         return hold_by_name(
-            self._state,
+            self._book,
             name,
             request,
             pid=pid,
-            processes=self._processes,
-            lock=self._lock,
             rules=self._rules,
             release=self.release,
             is_waiting=is_waiting,
             before=before,
         )
-
-    def _locked(self) -> KernelLock:
-        self._state.prepare()
-        return self._lock(self._state.lock_path)
 
     def _take_over(self, tell: Tell = keep_quiet) -> None:
         """Take over the original's state where that was not done yet, and where the caller may.
@@ -502,7 +475,7 @@ class Tracker:
         if not self._state.has_former_policy():
             return
         try:
-            with self._locked():
+            with self._book.locked():
                 former = self._state.take_over()
             if former and former.enabled:
                 self._adopt(tell)
@@ -513,7 +486,7 @@ class Tracker:
         from amd_gpu_tracker.claims.adoption import adopt_running
 
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        adopt_running(self._state, self._processes, self._lock, tell, since=now)
+        adopt_running(self._book, tell, since=now)
 
     def _say_living(self, living: Sequence[Lease], *, force: bool, tell: Tell) -> None:
         """Say who keeps GPUs after a reset, or of whom nobody knows any more."""

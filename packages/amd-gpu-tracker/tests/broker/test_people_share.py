@@ -9,7 +9,7 @@ import pytest
 
 from amd_gpu_tracker.broker.client import ask
 from amd_gpu_tracker.broker.protocol import CANCEL, RELEASE, RESERVE, Request
-from amd_gpu_tracker.claims.container import StartingContainer, claim_container
+from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.show.table import format_status
 from amd_gpu_tracker.tracker import Tracker
@@ -317,7 +317,7 @@ def test_a_container_with_the_token_is_the_persons_and_counts_once(host, broker,
     spec = {"process": {"env": [f"AMD_CTK_RESERVATION={answer.environment['AMD_CTK_RESERVATION']}"]}}
     container = StartingContainer(container_id="c1", spec=spec, bundle="/b")
 
-    claim = claim_container(host, container, granted=locate_gpus(host)[:1])
+    claim = claim_nodes(host, container, granted=locate_gpus(host)[:1])
 
     assert claim.reserve()
     uses = Tracker(host).status().gpus[0].containers

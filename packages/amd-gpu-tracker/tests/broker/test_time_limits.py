@@ -13,7 +13,7 @@ import time
 import pytest
 
 from amd_gpu_tracker.broker.protocol import KEEP, RELEASE, RESERVE, Request
-from amd_gpu_tracker.claims.container import StartingContainer, claim_container
+from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
@@ -177,7 +177,7 @@ def test_a_container_that_outlives_its_job_has_the_limit_of_the_job(host, broker
     # While it becomes another program, a process shows no environment.
     wait_until(lambda: tokens.append(Processes().variable(started.pid, "AMD_CTK_RESERVATION")) or tokens[-1])
     spec = {"process": {"env": [f"AMD_CTK_RESERVATION={tokens[-1]}"]}}
-    claim = claim_container(
+    claim = claim_nodes(
         host, StartingContainer(container_id="c1", spec=spec, bundle="/b"), granted=locate_gpus(host)[:1]
     )
     assert claim.reserve()

@@ -11,7 +11,6 @@ import pytest
 
 from amd_gpu_tracker.claims import adoption
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.records.lock import LibraryLock
 
 RULE = {"allow": True, "type": "c", "major": 226, "access": "rwm"}
 
@@ -162,7 +161,7 @@ def test_a_container_that_claimed_for_itself_meanwhile_is_not_adopted_a_second_t
     machine.claim("c1", [0, 1], creator=machine.start_process(), root=machine.host.path(directory))
     told = []
 
-    adoption.adopt_running(machine.state, machine.processes, LibraryLock, told.append, since=0.0)
+    adoption.adopt_running(machine.book, told.append, since=0.0)
 
     assert told == []
     assert machine.users() == {0: ["c1"], 1: ["c1"], 2: [], 3: []}

@@ -11,7 +11,7 @@ import pytest
 
 import amd_gpu_tracker
 import amdgpu_discovery
-from amd_gpu_tracker.claims.container import StartingContainer, claim_container
+from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.claims.handover import build_environment, digest_of
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.tracker import Tracker
@@ -33,7 +33,7 @@ def start(host, name, *numbers, **environment):
     gpus = locate_gpus(host)
     spec = {"process": {"env": [f"{key}={value}" for key, value in environment.items()]}}
     container = StartingContainer(container_id=name, spec=spec, bundle="/", root="/run/runc")
-    claim = claim_container(host, container, granted=[gpus[number] for number in numbers], located=gpus)
+    claim = claim_nodes(host, container, granted=[gpus[number] for number in numbers], located=gpus)
     return claim.reserve()
 
 

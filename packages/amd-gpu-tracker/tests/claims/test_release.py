@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker.claims.release import Released, release
-from amd_gpu_tracker.records.lock import LibraryLock
 
 # Longer than what a file's name has of an id.
 SAME = "a" * 100
@@ -19,7 +18,7 @@ def released(machine):
     """Return a function that releases a container id: the ids that were dropped, and those that live."""
 
     def run(container_id) -> tuple[list[str], list[str]]:
-        found: Released = release(machine.state, container_id, processes=machine.processes, lock=LibraryLock)
+        found: Released = release(machine.book, container_id)
         return [lease.container_id for lease in found.dropped], [lease.container_id for lease in found.living]
 
     return run

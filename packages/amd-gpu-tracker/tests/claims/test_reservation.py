@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from amd_gpu_tracker.claims.conflicts import refusal
+from amd_gpu_tracker.claims.decision import refusal
 from amd_gpu_tracker.claims.reservation import withdraw
 from amd_gpu_tracker.errors import GpusChanged, GpusRefused, StateError
 from amd_gpu_tracker.records.state import State

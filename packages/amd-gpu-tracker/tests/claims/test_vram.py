@@ -8,12 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.claims.vram import reserve_vram
 from amd_gpu_tracker.errors import GpusRefused, StateError
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.numbering import locate_gpus
 
 # Of four MI210.
@@ -25,7 +27,9 @@ def swarm(machine):
     """Return a function that reserves memory for a task as the runtime does, and gives the number of its GPU."""
 
     def reserve_memory(container_id, mib, *, kind="VRAM", sizes=(VRAM_MB,) * 4, creator=None):
-        gpus = locate_gpus(machine.host)
+        gpus = [
+            gpu.replace(vram_bytes=size * MEBIBYTE) for gpu, size in zip(find_gpus(machine.host), sizes, strict=True)
+        ]
         claim = Claim(
             holder=machine.holder(container_id, creator=creator or machine.start_process()),
             wanted=(),
@@ -33,10 +37,8 @@ def swarm(machine):
             kinds=(kind,),
             vram_mb=mib,
         )
-        gpu = reserve_vram(
-            machine.state, claim, gpus, dict(enumerate(sizes)), processes=machine.processes, lock=LibraryLock
-        )
-        return None if gpu is None else gpu.number
+        chosen = reserve_vram(machine.book, claim, gpus)
+        return None if chosen is None else chosen[0].number
 
     return reserve_memory
 
@@ -53,7 +55,7 @@ def whole(machine):
             ways=("swarm",),
             kinds=kinds,
         )
-        return reserve(machine.state, claim, processes=machine.processes, lock=LibraryLock)
+        return reserve(machine.book, claim)
 
     return reserve_whole
 
@@ -136,13 +138,19 @@ def test_an_exclusive_gpu_has_one_task(machine, swarm):
     assert swarm("e", 1000) == 3
 
 
+def test_where_all_gpus_are_drained_there_is_no_memory(machine, swarm):
+    machine.tracker.drain("all")
+
+    with pytest.raises(GpusRefused, match="DOCKER_RESOURCE_VRAM=1000: no GPU has that much free memory"):
+        swarm("a", 1000)
+
+
 def test_without_the_tracker_no_memory_is_promised(untracked):
-    gpus = locate_gpus(untracked.host)
     holder = untracked.holder("a", creator=untracked.start_process())
     claim = Claim(holder=holder, wanted=(), ways=("swarm",), kinds=("VRAM",), vram_mb=4000)
 
     with pytest.raises(GpusRefused) as refusal:
-        reserve_vram(untracked.state, claim, gpus, {}, processes=untracked.processes, lock=LibraryLock)
+        reserve_vram(untracked.book, claim, find_gpus(untracked.host))
 
     assert str(refusal.value) == (
         "DOCKER_RESOURCE_VRAM=4000: memory can be reserved only while the GPU Tracker is enabled"
@@ -208,7 +216,7 @@ def test_containers_that_swarm_does_not_run_share_gpus_as_ever(machine, swarm):
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_history_promises_memory_twice(machine, steps):
     machine.boot()
-    gpus = locate_gpus(machine.host)
+    gpus = find_gpus(machine.host)
     running = {}
     for step, (what, amount) in enumerate(steps):
         if what == "end" and running:
@@ -224,10 +232,9 @@ def test_no_history_promises_memory_twice(machine, steps):
         )
         try:
             if what == "memory":
-                sizes = dict.fromkeys(range(4), VRAM_MB)
-                reserve_vram(machine.state, claim, gpus, sizes, processes=machine.processes, lock=LibraryLock)
+                reserve_vram(machine.book, claim, gpus)
             elif what == "whole":
-                reserve(machine.state, claim, processes=machine.processes, lock=LibraryLock)
+                reserve(machine.book, claim)
             running[f"c{step}"] = creator
         except GpusRefused:
             machine.kill(creator)
@@ -239,7 +246,6 @@ def test_no_history_promises_memory_twice(machine, steps):
 
 
 def test_rootless_containers_cannot_reserve_memory_that_root_would_not_see(machine, tmp_path):
-    gpus = locate_gpus(machine.host)
     state = State(machine.host, str(tmp_path / "run-of-a-user"))
     claim = Claim(
         holder=machine.holder("c1", creator=machine.start_process()),
@@ -250,9 +256,7 @@ def test_rootless_containers_cannot_reserve_memory_that_root_would_not_see(machi
     )
 
     with pytest.raises(GpusRefused) as refusal:
-        reserve_vram(
-            state, claim, gpus, dict.fromkeys(range(4), VRAM_MB), processes=machine.processes, lock=LibraryLock
-        )
+        reserve_vram(Book(state, machine.processes, LibraryLock), claim, find_gpus(machine.host))
 
     assert str(refusal.value) == "DOCKER_RESOURCE_VRAM=1000: only containers of root can reserve memory"
     assert state.lease_paths() == []

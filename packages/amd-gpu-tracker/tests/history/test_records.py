@@ -6,11 +6,13 @@ import json
 import os
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.history.files import begin_history, make_history, read_history, remove_old, settle, stop_history
 from amd_gpu_tracker.history.used import parse_line, parse_lines
 from amd_gpu_tracker.records.history import LONGEST_LINE, finish, format_begun, open_path
@@ -133,6 +135,12 @@ def test_what_a_look_added_stays_when_the_lease_is_written_again(state):
     assert (each.busy, each.peak_bytes, each.name, each.image) == (0.75, 7, "n", "i")
 
 
+def book_of(state):
+    """The book of the boot in which `a_lease` is made."""
+    processes = SimpleNamespace(boot_id="this")
+    return Book(state, processes, LibraryLock)
+
+
 def test_after_a_power_cut_a_reservation_ends_with_the_last_look_at_it(state):
     state.write_lease(a_lease(boot_id="before"))
     path = open_path(state.history_directory, state.lease_path(("", "c1")))
@@ -140,7 +148,7 @@ def test_after_a_power_cut_a_reservation_ends_with_the_last_look_at_it(state):
     Path(path).write_text(f'{text},"last":1060.0,"looks":2,"busy_sum":1,"peak_bytes":1\n', encoding="utf-8")
     os.unlink(state.lease_path(("", "c1")))
 
-    settle(state, "this", LibraryLock)
+    settle(book_of(state))
 
     (each,) = used(state)
     assert (each.how, each.seconds, each.is_certain) == ("power", 60.0, False)
@@ -151,7 +159,7 @@ def test_a_reservation_whose_end_nobody_wrote_is_found_over(state):
     os.unlink(state.lease_path(("", "c1")))
     state.write_lease(a_lease("c2"))
 
-    settle(state, "this", LibraryLock)
+    settle(book_of(state))
 
     assert [(each.container_id, each.how) for each in used(state)] == [("c2", "running"), ("c1", "found")]
 
@@ -164,7 +172,7 @@ def test_who_is_killed_between_the_line_and_the_removal_leaves_one_line(state):
     Path(path).write_text(begun, encoding="utf-8")
     os.unlink(state.lease_path(("", "c1")))
 
-    settle(state, "this", LibraryLock)
+    settle(book_of(state))
 
     assert [each.how for each in used(state)] == ["hook"]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.claims.claim import prune_others
+from amd_gpu_tracker.claims.claim import Book, prune_others
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.history.files import begin_history, read_history
 from amd_gpu_tracker.life import restarts
-from amd_gpu_tracker.life.lease_scan import prune_leases, scan_leases
+from amd_gpu_tracker.life.lease_scan import foresee_leases, prune_leases, scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import HOOK
 from amd_gpu_tracker.records.lease import Lease, ProcessId, boot_offset
@@ -94,6 +94,17 @@ def test_a_container_with_a_restart_policy_keeps_its_gpus(ended, policy):
     assert (kept.container_id, kept.gpus, kept.is_kept) == ("c1", (GPU,), True)
     assert kept.bundle == f"{ended.directory}/docker/c1"
     assert ended.kept() == (kept,)
+
+
+def test_what_a_claim_would_find_kept_is_foreseen_and_not_written(ended):
+    ended.of_docker("always")
+    files = {path: Path(path).read_bytes() for path in ended.state.lease_paths()}
+
+    (foreseen,) = foresee_leases(ended.state, Processes(), ended.state.lease_paths()).living
+
+    assert {path: Path(path).read_bytes() for path in ended.state.lease_paths()} == files
+    (kept,) = ended.kept()
+    assert (foreseen.key, foreseen.gpus, foreseen.is_kept) == (kept.key, kept.gpus, True)
 
 
 @pytest.mark.parametrize("policy", ["no", "", None, 7])
@@ -180,7 +191,7 @@ def test_the_hook_of_the_end_keeps_too_and_is_never_too_late(ended, first):
     if first == "a look":
         ended.kept()
 
-    released = release(ended.state, "c1", processes=Processes(), lock=LibraryLock, how=HOOK)
+    released = release(Book(ended.state, Processes(), LibraryLock), "c1", how=HOOK)
 
     assert released.dropped == ()
     assert ended.state.read_lease(ended.state.lease_path(lease.key)).is_kept
@@ -190,7 +201,7 @@ def test_who_releases_it_by_hand_gets_it_released(ended):
     ended.of_docker()
     ended.kept()
 
-    assert len(release(ended.state, "c1", processes=Processes(), lock=LibraryLock).dropped) == 1
+    assert len(release(Book(ended.state, Processes(), LibraryLock), "c1").dropped) == 1
 
 
 def test_the_history_has_the_end_of_the_container(ended):
@@ -271,5 +282,5 @@ def test_a_container_of_quadlet_keeps_its_gpus_for_its_unit(ended, unit, monkeyp
     # A container of another unit, and then the next one of this unit.
     for own, expected in (("other.service", keeps), ("web.service", False)):
         monkeypatch.setattr(restarts, "own_unit", lambda own=own: own)
-        scan = prune_others(ended.state, Processes(), ended.state.lease_paths())
+        scan = prune_others(Book(ended.state, Processes()), ended.state.lease_paths())
         assert bool(scan.living) is expected

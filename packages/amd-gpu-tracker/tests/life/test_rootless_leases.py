@@ -49,15 +49,13 @@ def test_a_rootless_container_is_given_exclusive_gpus_with_the_token_of_roots_se
     def claim(container_id, request, given=token):
         gpus = locate_gpus(machine.host)
         return reserve(
-            rootless.state,
+            rootless.book,
             Claim(
                 holder=machine.holder(container_id, creator=machine.start_process()),
                 wanted=[gpus[number] for number in request],
                 ways=("env",),
                 environment=[f"{TOKEN}={given}"],
             ),
-            processes=machine.processes,
-            lock=LibraryLock,
         )
 
     for request, given in (([0, 2], token), ([0], f"{token}x"), ([0], "")):

@@ -8,7 +8,7 @@ from typing import Any
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import RuntimeView, find_runtime, translate_gpus
-from amd_ctk.explain.plan import Plan, check_image, find_given, preview_start
+from amd_ctk.explain.plan import Plan, check_image, find_given, find_refusals, preview_start, starting
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, with_host_nodes
 from amd_ctk.explain.variables import Line, describe_variables
 from amd_ctk.explain.visible_inside import look_inside
@@ -16,8 +16,7 @@ from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.request import VISIBLE_DEVICES, Grant
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
-from amd_gpu_tracker import may_be_tracking
-from amd_gpu_tracker.claims.preview import preview_refusal, preview_unreserved
+from amd_gpu_tracker import claim_nodes, may_be_tracking
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.health.reading import read_health
@@ -116,15 +115,15 @@ def _explain_without_runtime(built: EngineSpec, host: Host, view: RuntimeView, c
     if built.checks_image:
         plan = _check_image(plan, host)
     if built.is_claimed and plan.given and may_be_tracking(host):
-        refusal = preview_unreserved(host, plan.spec) or preview_refusal(host, plan.given, "")
-        plan = plan.replace(refusals=(*plan.refusals, *([refusal] if refusal else [])))
+        refusals = find_refusals(claim_nodes(host, starting("", plan.spec), located=_locate(host)))
+        plan = plan.replace(refusals=(*plan.refusals, *refusals))
     return _explain(plan, built.spec, host, container, is_read=False)
 
 
 def _check_image(plan: Plan, host: Host) -> Plan:
     """Return the plan with what the hook of a CDI spec says of the container's image."""
     try:
-        notes = check_image(plan, host, read_settings(host), plan.gpus)
+        notes = check_image(plan.spec, host, read_settings(host), plan.gpus)
     except RequirementError as error:
         return plan.replace(refusals=(*plan.refusals, error))
     return plan.replace(notes=(*plan.notes, *notes))

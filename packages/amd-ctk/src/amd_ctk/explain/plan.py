@@ -15,22 +15,22 @@ from amd_device_spec.oci_annotation import remove_edits
 from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, Grant, is_permitted, requested_gpus
 from amd_device_spec.settings import Settings
 from amd_device_spec.start.plan import StartPlan, edit_spec, plan_start
-from amd_gpu_tracker import may_be_tracking
-from amd_gpu_tracker.claims.draining import skip_drained
-from amd_gpu_tracker.claims.preview import (
-    preview_choice,
-    preview_memory,
-    preview_poststop,
-    preview_refusal,
-    preview_unreserved,
+from amd_gpu_tracker import (
+    ContainerClaim,
+    StartingContainer,
+    claim_choice,
+    claim_memory,
+    claim_nodes,
+    may_be_tracking,
 )
+from amd_gpu_tracker.claims.draining import skip_drained
 from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, SpecError, ToolkitError
-from amdgpu_discovery.gpu import MEBIBYTE, DeviceNode, Gpu, GpuLocation
+from amdgpu_discovery.gpu import DeviceNode, GpuLocation
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, names_gpus, names_requirements
+from amdgpu_discovery.oci_spec import gpus_in_spec, names_gpus, names_requirements
 from amdgpu_discovery.requirements.check import check_container
 from amdgpu_discovery.selection import resolve
 from amdgpu_discovery.unknown_gpus import shown
@@ -66,25 +66,14 @@ def preview_start(spec: dict[str, Any], host: Host, settings: Settings, *, conta
     remove_edits(edited)
     decided = StartPlan(request=_permitted_request(spec, settings))
     try:
-        decided = plan_start(spec, host, settings)
+        decided = plan_start(spec, host, settings, skip_drained=skip_drained, refuse_old_numbers=refuse_old_numbers)
         return _preview(decided, edited, host, settings, container_id)
     except SpecError:
         raise
     except ToolkitError as error:
-        error = _explained(error, decided.request, host)
         refusals = (error, *_further_refusals(error, decided.request, host))
         notes = () if decided.request else decided.notes
         return Plan(request=decided.request, spec=deepcopy(spec), notes=notes, refusals=refusals)
-
-
-def _explained(error: ToolkitError, request: GpuRequest | None, host: Host) -> ToolkitError:
-    """Return why a request cannot be met: where a number is that of a lost GPU, or of one behind it, that."""
-    if isinstance(error, RequestError) and request is not None and request.visible:
-        try:
-            refuse_old_numbers(host, [request.visible])
-        except ToolkitError as why:
-            return why
-    return error
 
 
 def _permitted_request(spec: dict[str, Any], settings: Settings) -> GpuRequest | None:
@@ -99,79 +88,75 @@ def _copy(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _preview(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Settings, container_id: str) -> Plan:
-    decided = _with_chosen_gpus(_without_drained(decided, host, settings), spec, host, settings)
-    grant, located = decided.grant, decided.located
-    given = () if decided.needs_tracker else tuple(find_given(spec, host, located, grant))
-    plan = Plan(request=decided.request, granted=grant, given=given, spec=spec, notes=decided.notes)
-    claimed = _find_claimed(plan, host, located, settings)
-    # Memory and what is chosen are always reserved; what else is claimed only where it is tracked.
-    has_claim = decided.needs_tracker or (may_be_tracking(host) and bool(claimed))
-    notes = check_image(plan, host, settings, (*plan.gpus, *(claimed if has_claim else ())))
+    claim = _find_claim(decided, starting(container_id, spec), host, settings)
+    if claim and decided.needs_tracker:
+        claim.preview()
+        decided = decided.with_gpus(claim.gpus)
+    grant = decided.grant
+    given = () if decided.needs_tracker else tuple(find_given(spec, host, decided.located, grant))
+    notes = check_image(spec, host, settings, claim.gpus if claim else grant.gpus)
     edited = edit_spec(
         spec,
         decided,
         host,
         settings,
         bind=lambda closed: _private_nodes(closed, host),
-        poststop=preview_poststop(host) if has_claim else (),
-        vram_total_mb=_memory_of(grant),
+        poststop=claim.poststop_hooks if claim else (),
+        vram_total_mb=claim.vram_total_mb if claim else 0,
     )
-    refusal: ToolkitError | None = preview_unreserved(host, spec) if has_claim else None
-    if has_claim and not refusal and not decided.needs_tracker:
-        refusal = preview_refusal(host, claimed, container_id, asked=decided.words_of_user(settings))
-    return plan.replace(
+    return Plan(
+        request=decided.request,
+        granted=grant,
+        given=given,
         nodes=edited.nodes,
         edits=edited.edits,
-        notes=(*plan.notes, *notes, *edited.notes),
-        refusals=(refusal,) if refusal else (),
+        spec=spec,
+        notes=(*decided.notes, *notes, *edited.notes),
+        refusals=() if decided.needs_tracker else find_refusals(claim),
     )
 
 
-def _without_drained(decided: StartPlan, host: Host, settings: Settings) -> StartPlan:
-    """Return the plan without drained GPUs that `all` leaves out."""
-    asked = decided.request_without_drained(settings)
-    return decided.with_gpus(skip_drained(host, asked, decided.grant.gpus)) if asked else decided
+def starting(container_id: str, spec: dict[str, Any]) -> StartingContainer:
+    """Return a container as the GPU Tracker sees one that starts."""
+    return StartingContainer(container_id=container_id or "(this one)", spec=spec, bundle="")
 
 
-def _with_chosen_gpus(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Settings) -> StartPlan:
-    """Return the plan with the GPUs that the GPU Tracker would choose now, where it has to choose some."""
+def find_refusals(claim: ContainerClaim | None) -> tuple[ToolkitError, ...]:
+    """Return why the GPU Tracker would refuse a container that claims GPUs."""
+    try:
+        if claim:
+            claim.preview()
+    except ToolkitError as error:
+        return (error,)
+    return ()
+
+
+def _find_claim(
+    decided: StartPlan, container: StartingContainer, host: Host, settings: Settings
+) -> ContainerClaim | None:
+    """Return what the runtime would have the GPU Tracker reserve, None for nothing."""
     grant = decided.grant
+    if not (decided.needs_tracker or may_be_tracking(host)):
+        return None
     if grant.vram:
-        return decided.with_gpus([preview_memory(spec, host, str(grant.vram), grant.vram.mib)])
+        return claim_memory(host, container, grant.kinds, grant.vram.mib)
+    words: dict[str, Any] = {
+        "located": decided.located,
+        "asked": decided.words_of_user(settings),
+        "claims_all": settings.privileged_claims == "all",
+    }
     if grant.choice and grant.candidates:
-        claims_all = settings.privileged_claims == "all" and is_privileged(spec)
-        chosen = preview_choice(
-            spec,
-            host,
-            grant.choice,
-            grant.candidates,
-            decided.located,
-            claims_all=claims_all,
-            limits=decided.limits(settings),
-        )
-        return decided.with_gpus(chosen)
-    return decided
+        limits = decided.limits(settings)
+        return claim_choice(host, container, grant.choice, grant.candidates, limits=limits, **words)
+    return claim_nodes(host, container, granted=grant.gpus, kinds=grant.kinds, **words)
 
 
-def _memory_of(granted: Grant) -> int:
-    """Return how much memory the GPU has of which a part is granted, in MiB; 0 where whole GPUs are."""
-    gpus = granted.gpus if granted.vram else ()
-    return sum((gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus if isinstance(gpu, Gpu))
-
-
-def check_image(plan: Plan, host: Host, settings: Settings, gpus: Sequence[GpuLocation]) -> list[str]:
+def check_image(spec: dict[str, Any], host: Host, settings: Settings, gpus: Sequence[GpuLocation]) -> list[str]:
     """Return what the log would say about the requirements of an image; RequirementError where they are enforced."""
-    if settings.image_requirements == "ignore" or not names_requirements(plan.spec):
+    if settings.image_requirements == "ignore" or not names_requirements(spec):
         return []
     enforce = settings.image_requirements == "enforce"
-    return check_container(host, plan.spec["process"]["env"], {gpu.number for gpu in gpus}, enforce=enforce)
-
-
-def _find_claimed(plan: Plan, host: Host, located: Sequence[GpuLocation], settings: Settings) -> Sequence[GpuLocation]:
-    """Return the GPUs that the container claims of the tracker: what it has, or all where settings say so."""
-    if settings.privileged_claims == "all" and is_privileged(plan.spec):
-        return located or _locate_gpus(host)
-    return plan.gpus
+    return check_container(host, spec["process"]["env"], {gpu.number for gpu in gpus}, enforce=enforce)
 
 
 def _further_refusals(first: ToolkitError, request: GpuRequest | None, host: Host) -> list[RequestError]:

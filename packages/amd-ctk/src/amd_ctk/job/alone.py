@@ -10,6 +10,7 @@ from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
 from amd_gpu_tracker.broker import keeping
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.state import State
@@ -37,7 +38,7 @@ def reserve(host: Host, name: str, request: str, wait: str | None) -> Reservatio
 
 def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
     """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
-    return keeping.keep(State(host), name, owner, seconds, processes=Processes(), lock=CommandLock)[1]
+    return keeping.keep(Book(State(host), Processes(), CommandLock), name, owner, seconds)[1]
 
 
 def _hold(tracker: Tracker, name: str, request: str, wait: str | None) -> Reservation:

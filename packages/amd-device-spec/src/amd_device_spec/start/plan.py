@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
     # Returns by the path of each node that would be closed what is bound in its place.
     Bind = Callable[[Sequence[DeviceNode]], dict[str, str]]
+    # What the GPU Tracker knows: returns what a request gives without drained GPUs that only its `all` means.
+    SkipDrained = Callable[[Host, str, Sequence[GpuLocation]], Sequence[GpuLocation]]
+    # Raises NumbersChanged where requests name a number that meant another GPU before one was lost.
+    RefuseOldNumbers = Callable[[Host, Sequence[str]], None]
 
 # How many things that were ignored the log says one by one: a request can name a thousand unknown GPUs.
 MOST_NOTES = 8
@@ -88,11 +92,6 @@ class StartPlan(Value):
 
         return choice_rules(settings).limits
 
-    def request_without_drained(self, settings: Settings) -> str:
-        """Return the request by which a user asks for all GPUs, where that leaves out drained ones; "" for others."""
-        words = self.words_of_user(settings) if settings.drained_in_all == "skip" and self.grant.gpus else ()
-        return words[0] if words and ALL in words[0].lower() else ""
-
 
 class EditedSpec(Value):
     """What was put into a spec: the nodes and edits, whether anything changed, and what the log says of it."""
@@ -103,15 +102,32 @@ class EditedSpec(Value):
     notes: tuple[str, ...]
 
 
-def plan_start(spec: dict[str, Any], host: Host, settings: Settings) -> StartPlan:
+def plan_start(
+    spec: dict[str, Any],
+    host: Host,
+    settings: Settings,
+    *,
+    skip_drained: SkipDrained,
+    refuse_old_numbers: RefuseOldNumbers,
+) -> StartPlan:
     """Return what a container of this `spec` gets; RequestError and others where it cannot have what it asks for."""
     request = requested_gpus(spec, settings)
     if request is not None and not is_permitted(spec, settings):
         policy = settings.visible_devices_env
         note = f"{VISIBLE_DEVICES} and Swarm resources are ignored because visible-devices-env is {policy}"
         return StartPlan(notes=(note,))
-    grant, located = grant_on_host(request, host, settings)
-    return StartPlan(request=request, grant=grant, located=tuple(located), notes=grant.notes)
+    try:
+        grant, located = grant_on_host(request, host, settings)
+    except RequestError:
+        # Where a number is that of a lost GPU, or of one behind it, that is why.
+        if request is not None and request.visible:
+            refuse_old_numbers(host, [request.visible])
+        raise
+    plan = StartPlan(request=request, grant=grant, located=tuple(located), notes=grant.notes)
+    asked = plan.words_of_user(settings) if settings.drained_in_all == "skip" and grant.gpus else ()
+    if asked and ALL in asked[0].lower():
+        return plan.with_gpus(skip_drained(host, asked[0], grant.gpus))
+    return plan
 
 
 def edit_spec(

@@ -36,9 +36,7 @@ from amd_gpu_tracker.broker.view import View, read_view
 from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, TrackerDisabled, WaitRefused
 from amd_gpu_tracker.life.lease_scan import prune_leases
-from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_API
-from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds, require_nobody_before
 from amd_gpu_tracker.waiting.ticket import Ticket, require_name
 from amdgpu_discovery.choices.rules import ChoiceRules
@@ -47,8 +45,8 @@ from amdgpu_discovery.errors import RequestError, ToolkitError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_gpu_tracker.broker.terms import FindTerms
+    from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.lock import Lock
 
 MOST_WAITING = 20_000
 MOST_WAITING_OF_ONE = 1_000
@@ -58,35 +56,34 @@ class Desk:
     """Where requests are decided. Files are the truth: what is kept here is read again at the next start."""
 
     __slots__ = (
-        *("_endings", "_find_terms", "_grants", "_idle", "_log", "_lock", "_names", "_processes", "_scopes", "_state"),
+        *("_book", "_endings", "_find_terms", "_grants", "_idle", "_log", "_names", "_processes", "_scopes", "_state"),
         *("_terms", "_unrecorded", "_used", "_view"),
         *("is_changed", "line", "opened"),
     )
 
     def __init__(
         self,
-        state: State,
-        processes: Processes,
-        lock: Lock,
+        book: Book,
         find_terms: FindTerms,
         log: Log,
         *,
         grace: float = GRACE_SECONDS,
     ) -> None:
         """Decide on a host; what is ended has `grace` seconds between TERM and KILL."""
+        state, processes = book.state, book.processes
+        self._book = book
         self._state = state
         self._processes = processes
-        self._lock = lock
         self._find_terms = find_terms
         self._terms = Terms()
         self._log = log
         state.prepare()
         self._used = Used(state)
         self.opened = Opened(state.host)
-        self._grants = Grants(state, processes, lock, self.opened)
+        self._grants = Grants(book, self.opened)
         children = Children()
-        self._endings = Endings(state, processes, lock, log, children, grace=grace)
-        self._idle = Idle(state, processes, lock, log, children, looked_at=self._used.counted_before)
+        self._endings = Endings(book, log, children, grace=grace)
+        self._idle = Idle(book, log, children, looked_at=self._used.counted_before)
         self._scopes = Scopes(state.host, self.opened, log, children)
         self.line = Line(state, processes, self._grants, self._scopes, self._used, log=log)
         self._names = JobNames(state, self._has)
@@ -271,9 +268,7 @@ class Desk:
 
     def _keep(self, client: Client, request: Request, owner: int | None) -> Answer:
         most = require_permission(self._terms, client.peer).seconds
-        job, seconds = keep(
-            self._state, request.name, owner, request.seconds, most=most, processes=self._processes, lock=self._lock
-        )
+        job, seconds = keep(self._book, request.name, owner, request.seconds, most=most)
         ends = f"ends in {format_seconds(seconds)}" if seconds else "has no end"
         self._log(f"kept: {job} by user {client.peer.uid}: {ends}")
         self.is_changed = True
@@ -404,7 +399,7 @@ class Desk:
         with suppress(ToolkitError):
             leases = [each for path in self._state.lease_paths() if (each := self._state.read_lease(path))]
             self._hand_down(leases, read_view(self._state, self._processes))
-        with suppress(ToolkitError), self._lock(self._state.lock_path):
+        with suppress(ToolkitError), self._book.locked():
             prune_leases(self._state, self._processes, self._state.lease_paths(locked=True))
 
     def _end_reservations(self) -> None:

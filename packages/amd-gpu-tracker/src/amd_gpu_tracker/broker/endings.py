@@ -21,16 +21,14 @@ from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
-from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease
-from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.claims.claim import Book
 
 # How long before the end a job is warned; of a job that is shorter than twice this, at the half of its time.
 WARNING_SECONDS = 600.0
@@ -43,21 +41,12 @@ ENDING = ".ending"
 class Endings:
     """Which jobs were warned, and which are being ended."""
 
-    __slots__ = ("_children", "_ending", "_grace", "_lock", "_log", "_processes", "_state", "_warned")
+    __slots__ = ("_book", "_children", "_ending", "_grace", "_log", "_processes", "_state", "_warned")
 
-    def __init__(
-        self,
-        state: State,
-        processes: Processes,
-        lock: Lock,
-        log: Log,
-        children: Children,
-        *,
-        grace: float = GRACE_SECONDS,
-    ) -> None:
-        self._state = state
-        self._processes = processes
-        self._lock = lock
+    def __init__(self, book: Book, log: Log, children: Children, *, grace: float = GRACE_SECONDS) -> None:
+        self._book = book
+        self._state = book.state
+        self._processes = book.processes
         self._log = log
         self._grace = grace
         # By `_key`: the process that ends something, and when that was seen last, in seconds since boot.
@@ -65,7 +54,7 @@ class Endings:
         self._children = children
         self._warned: set[tuple[str, int, float]] = set()
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        for note in read_notes(state):
+        for note in read_notes(book.state):
             self._ending[_key(note.lease)] = (children.start(partial(self._go_on, note)), now)
 
     def serve(self, leases: Iterable[Lease], now: float) -> None:
@@ -148,7 +137,7 @@ class Endings:
         with suppress(ToolkitError):
             creators = (first,) if (first := self._processes.find(FIRST_PROCESS)) else ()
             name = f"{lease.container_id}{ENDING}"
-            release(self._state, name, processes=self._processes, lock=self._lock, creators=creators)
+            release(self._book, name, creators=creators)
 
     def _keep(self, lease: Lease) -> None:
         """Hold the GPUs of a job while it is ended, also by a later broker: its first process may end before others."""
@@ -163,7 +152,7 @@ class Endings:
             until=now + self._grace + AGAIN_SECONDS,
         )
         with suppress(ToolkitError):
-            reserve(self._state, claim, processes=self._processes, lock=self._lock)
+            reserve(self._book, claim)
 
 
 def is_ending(lease: Lease, now: float) -> bool:

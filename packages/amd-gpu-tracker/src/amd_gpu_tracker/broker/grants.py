@@ -16,9 +16,7 @@ from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone
 from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId
-from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.gpu import GpuLocation
@@ -27,7 +25,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.claims.claim import Book
 
 # The process that no reservation without a process outlives: a host that starts again has none of them.
 FIRST_PROCESS = 1
@@ -48,12 +46,12 @@ class Grant(Value):
 class Grants:
     """What gives GPUs of one host and takes them back."""
 
-    __slots__ = ("_lock", "_opened", "_processes", "_state", "given")
+    __slots__ = ("_book", "_opened", "_processes", "_state", "given")
 
-    def __init__(self, state: State, processes: Processes, lock: Lock, opened: Opened) -> None:
-        self._state = state
-        self._processes = processes
-        self._lock = lock
+    def __init__(self, book: Book, opened: Opened) -> None:
+        self._book = book
+        self._state = book.state
+        self._processes = book.processes
         self._opened = opened
         # The jobs that were given something, for the record of their ends.
         self.given: set[str] = set()
@@ -105,7 +103,7 @@ class Grants:
             limit=lease.until,
             reservation=reservation,
         )
-        if not reserve(self._state, claim, processes=self._processes, lock=self._lock):
+        if not reserve(self._book, claim):
             raise ContainerRunning(f"{job} has GPUs already", hint="give every job a name of its own")
         self._open(job, claim.wanted)
         return self._grant(claim.wanted, token, claim.limit)
@@ -116,7 +114,7 @@ class Grants:
         found = self._state.read_lease(path)
         if found is None or found.creator != process:
             return None
-        with self._lock(self._state.lock_path):
+        with self._book.locked():
             lease = self._state.read_lease(path)
             if lease is None or lease.creator != process:
                 return None
@@ -127,7 +125,7 @@ class Grants:
     def hand_down(self, job: Lease, container: ProcessId) -> bool:
         """Let a job whose command has ended go on in a container; False where its GPUs were given away since."""
         path = self._state.lease_path(job.key)
-        with self._lock(self._state.lock_path):
+        with self._book.locked():
             found = self._state.read_lease(path)
             living = scan_leases(self._state, self._processes, self._state.lease_paths(locked=True)).living
             others = {key for each in living if each.container_id != job.reservation for key in each.gpus}
@@ -145,11 +143,11 @@ class Grants:
         """Drop a lease whatever its process says."""
         lease = self._state.read_lease(self._state.lease_path(("", job)))
         creators = (lease.creator,) if lease else ()
-        return release(self._state, job, processes=self._processes, lock=self._lock, creators=creators).dropped
+        return release(self._book, job, creators=creators).dropped
 
     def drop_over(self, job: str) -> None:
         """Drop a reservation whose time is over by what its lease says now: it may have been kept meanwhile."""
-        release(self._state, job, processes=self._processes, lock=self._lock)
+        release(self._book, job)
 
     def release(self, job: str) -> None:
         """End a reservation that no process holds; NotDone where there is none, ContainerRunning for that of a job."""
@@ -174,12 +172,10 @@ class Grants:
         is_waiting: bool = False,
     ) -> Sequence[GpuLocation]:
         gpus = reserve_by_name(
-            self._state,
+            self._book,
             job,
             request,
             pid=pid,
-            processes=self._processes,
-            lock=self._lock,
             rules=rules,
             token_digest=digest_of(token),
             person=person,

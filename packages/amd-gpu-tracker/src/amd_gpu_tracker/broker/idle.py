@@ -16,15 +16,13 @@ from amd_gpu_tracker.broker.keeping import inside
 from amd_gpu_tracker.broker.line import Log
 from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_API, Lease
-from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.claims.claim import Book
 
 # Looks in the time after which somebody is warned, and how far apart they are at most.
 LOOKS = 10
@@ -35,20 +33,18 @@ class Idle:
     """What nobody uses, look by look."""
 
     __slots__ = (
-        *("_children", "_lock", "_log", "_look", "_looked_at", "_next_look", "_processes", "_seconds", "_state"),
+        *("_book", "_children", "_log", "_look", "_looked_at", "_next_look", "_processes", "_seconds", "_state"),
         *("_warned", "is_fresh"),
     )
 
-    def __init__(
-        self, state: State, processes: Processes, lock: Lock, log: Log, children: Children, *, looked_at: float
-    ) -> None:
+    def __init__(self, book: Book, log: Log, children: Children, *, looked_at: float) -> None:
         """Go on where an earlier broker was at work until `looked_at`, in seconds since boot."""
-        self._state = state
-        self._processes = processes
-        self._lock = lock
+        self._book = book
+        self._state = book.state
+        self._processes = book.processes
         self._log = log
         self._children = children
-        self._look = IdleLook(state.host, children)
+        self._look = IdleLook(book.state.host, children)
         self._seconds = 0
         self._looked_at = looked_at
         self._next_look: float | None = None
@@ -90,7 +86,7 @@ class Idle:
 
     def preempt(self, job: Lease, for_whom: str, now: float) -> None:
         """End a reservation or job, with what runs in it, for somebody who waits; the endings then do it."""
-        with self._lock(self._state.lock_path):
+        with self._book.locked():
             lease = self._state.read_lease(self._state.lease_path(job.key))
             # It may have been kept meanwhile, or another one has its name.
             if lease is None or lease.preemptible != job.preemptible or lease.creator != job.creator:
@@ -136,7 +132,7 @@ class Idle:
         """Write what was found out into the leases that are still there; a full disk loses it."""
         for job in changed:
             try:
-                with self._lock(self._state.lock_path):
+                with self._book.locked():
                     lease = self._state.read_lease(self._state.lease_path(job.key))
                     if lease is not None and lease.creator == job.creator and not lease.is_preempted:
                         self._state.write_lease(lease.replace(idle_since=job.idle_since, preemptible=job.preemptible))

@@ -8,35 +8,25 @@ from collections.abc import Iterable
 from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.errors import NotDone, NotPermitted
 from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_API, Lease
-from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.claims.claim import Book
 
 MINUTE = 60
 
 
-def keep(
-    state: State,
-    name: str,
-    owner: int | None,
-    seconds: float,
-    *,
-    most: float = 0.0,
-    processes: Processes,
-    lock: Lock,
-) -> tuple[str, float]:
+def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: float = 0.0) -> tuple[str, float]:
     """Let a reservation or job last for `seconds` from now; return its id, and in how many seconds it ends (0: never).
 
     Nothing is made shorter, what has no end stays without one, and it counts as used now. `owner` is a user, None for
     whoever has it. `most` is how long its owner may have GPUs, 0 where that is not limited. NotDone, NotPermitted.
     """
-    with lock(state.lock_path):
-        leases = scan_leases(state, processes, state.lease_paths(locked=True)).living
+    state = book.state
+    with book.locked():
+        leases = scan_leases(state, book.processes, state.lease_paths(locked=True)).living
         lease = _find(leases, name, owner)
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         _require_running(lease, leases, now)

@@ -14,6 +14,7 @@ from amd_gpu_tracker.broker.order import FIFO
 from amd_gpu_tracker.broker.protocol import SOCKET
 from amd_gpu_tracker.broker.server import IDLE_SECONDS, Server
 from amd_gpu_tracker.broker.terms import Terms
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import KernelLock
@@ -113,7 +114,7 @@ def serve(host: Host, find_terms: FindTerms, *, listen: str = "", grace: float =
     _raise_descriptors()
     state, processes = State(host), Processes()
     listener = take_listener(listen, os.environ)
-    desk = Desk(state, processes, partial(KernelLock, timeout=LOCK_SECONDS), find_terms, _log, grace=grace)
+    desk = Desk(_book(state, processes), find_terms, _log, grace=grace)
     Server(listener, state, processes, desk, idle_seconds=None if listen else IDLE_SECONDS).run()
 
 
@@ -126,11 +127,15 @@ def serve_waiters(root: str, proc: str, descriptor: int) -> None:
     _raise_descriptors()
     state, processes = open_state(Host(root), os.environ), Processes(proc)
     terms = Terms(order=FIFO, hears_rules=True)
-    desk = Desk(state, processes, partial(KernelLock, timeout=LOCK_SECONDS), lambda _: terms, lambda _: None)
+    desk = Desk(_book(state, processes), lambda _: terms, lambda _: None)
     listener = socket.socket(fileno=descriptor)
     listener.setblocking(False)
     served = "" if os.geteuid() else state.host.path(SOCKET)
     Server(listener, state, processes, desk, idle_seconds=STAND_IN_SECONDS, stands_in_for=served).run()
+
+
+def _book(state: State, processes: Processes) -> Book:
+    return Book(state, processes, partial(KernelLock, timeout=LOCK_SECONDS))
 
 
 def _raise_descriptors() -> None:

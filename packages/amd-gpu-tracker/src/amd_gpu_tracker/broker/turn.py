@@ -12,7 +12,7 @@ from amd_gpu_tracker.broker.stand_in import find_service
 from amd_gpu_tracker.broker.terms import rules_as_told
 from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
 from amd_gpu_tracker.claims.choice import only_for_root
-from amd_gpu_tracker.claims.conflicts import LET_USERS, rootless_refusal
+from amd_gpu_tracker.claims.decision import LET_USERS, rootless_refusal
 from amd_gpu_tracker.claims.handover import Reservation
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, LockTimeout, TrackerDisabled, WaitOver, WaitRefused
 from amd_gpu_tracker.life.liveness import judge

@@ -16,10 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.verdicts import Verdict
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lock import Lock
-    from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
@@ -52,25 +50,19 @@ class AccessibilityChange(Value):
 
 
 def change_accessibility(
-    state: State,
-    request: str,
-    *,
-    exclusive: bool,
-    processes: Processes,
-    lock: Lock,
-    rules: ChoiceRules = NO_RULES,
+    book: Book, request: str, *, exclusive: bool, rules: ChoiceRules = NO_RULES
 ) -> AccessibilityChange:
     """Make the GPUs that a request names exclusive or shared. Errors as `Tracker.set_accessibility`."""
     # Every command of the tracker loads this module.
     from amdgpu_discovery.choices.grammar import parse_choice
 
+    state, processes = book.state, book.processes
     choice = parse_choice(request)
     # Before the lock is taken: what users wrote must not make others wait for it.
     is_chosen = choice is not None and choice.needs_tracker
     users = read_user_leases(state, processes) if exclusive or is_chosen else UserLeases()
     verdicts = _read_verdicts(state.host, rules) if is_chosen else {}
-    state.prepare()
-    with lock(state.lock_path):
+    with book.locked():
         policy = state.read_policy()
         if not policy.enabled:
             return AccessibilityChange(tracked=False)
@@ -78,7 +70,7 @@ def change_accessibility(
         match = match_gpus(state.host, policy, gpus)
         require_same_numbers(match, gpus, rules.words_behind(request, choice))
         policy = match.policy
-        chosen = _choose(state, choice, users, verdicts=verdicts, processes=processes, rules=rules) if choice else ()
+        chosen = _choose(book, choice, users, verdicts, rules) if choice else ()
         resolution = Resolution(gpus=chosen, unknown=(), broken_ranges=()) if choice else resolve(gpus, request)
         scan = prune_leases(state, processes, state.lease_paths(locked=True))
         in_use = [gpu for gpu in resolution.gpus if exclusive and scan.count_users(gpu.key) > 1]
@@ -87,7 +79,7 @@ def change_accessibility(
         state.write_policy(policy.with_accessibility([gpu.key for gpu in changed], exclusive=exclusive))
     if exclusive:
         shared_before = [gpu for gpu in changed if gpu.key not in policy.exclusive_keys]
-        taken = _share_what_users_took(state, shared_before, processes, lock)
+        taken = _share_what_users_took(book, shared_before)
         changed = [gpu for gpu in changed if gpu not in taken]
     return AccessibilityChange(
         tracked=True,
@@ -102,13 +94,7 @@ def change_accessibility(
 
 
 def _choose(
-    state: State,
-    choice: Choice,
-    users: UserLeases,
-    *,
-    verdicts: Mapping[int, Verdict],
-    processes: Processes,
-    rules: ChoiceRules,
+    book: Book, choice: Choice, users: UserLeases, verdicts: Mapping[int, Verdict], rules: ChoiceRules
 ) -> tuple[GpuLocation, ...]:
     """Return the GPUs of a choice. The caller holds the lock, so they stay free until it is done."""
     # Most requests name GPUs.
@@ -116,11 +102,11 @@ def _choose(
     from amdgpu_discovery.choices.candidates import find_candidates
     from amdgpu_discovery.discover import find_gpus
 
-    candidates = find_candidates(choice, find_gpus(state.host), rules)
+    candidates = find_candidates(choice, find_gpus(book.state.host), rules)
     if not choice.needs_tracker:
         return tuple(candidates)
     others = OtherLeases(of_users=users.proved)
-    return tuple(choose_now(state, choice, candidates, others, processes=processes, verdicts=verdicts))
+    return tuple(choose_now(book, choice, candidates, others, verdicts, paths=book.state.lease_paths()))
 
 
 def _read_verdicts(host: Host, rules: ChoiceRules) -> dict[int, Verdict]:
@@ -131,30 +117,28 @@ def _read_verdicts(host: Host, rules: ChoiceRules) -> dict[int, Verdict]:
     return read_verdicts(host, find_gpus(host), rules.limits)
 
 
-def _share_what_users_took(
-    state: State, gpus: list[GpuLocation], processes: Processes, lock: Lock
-) -> list[GpuLocation]:
+def _share_what_users_took(book: Book, gpus: list[GpuLocation]) -> list[GpuLocation]:
     """Make GPUs shared again that a rootless container took while they became exclusive; return these.
 
     Users have locks of their own. Their containers write a lease and then read the policy, so root looks once more in
     the other order: one of both sees the other.
     """
-    users = read_user_leases(state, processes)
+    users = read_user_leases(book.state, book.processes)
     try:
         free = users.without_used(gpus)
     except StateError:
-        _share(state, gpus, lock)
+        _share(book, gpus)
         raise
     taken = [gpu for gpu in gpus if gpu not in free]
-    _share(state, taken, lock)
+    _share(book, taken)
     return taken
 
 
-def _share(state: State, gpus: list[GpuLocation], lock: Lock) -> None:
+def _share(book: Book, gpus: list[GpuLocation]) -> None:
     if gpus:
-        with lock(state.lock_path):
-            policy = state.read_policy()
-            state.write_policy(policy.with_accessibility([gpu.key for gpu in gpus], exclusive=False))
+        with book.locked():
+            policy = book.state.read_policy()
+            book.state.write_policy(policy.with_accessibility([gpu.key for gpu in gpus], exclusive=False))
 
 
 def _numbers(gpus: Sequence[GpuLocation]) -> tuple[int, ...]:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.life.engine_processes import Creation
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.life.running import RunningContainer
     from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
@@ -41,7 +41,7 @@ POLL_SECONDS = 0.05
 MOST_USERS = 8
 
 
-def adopt_running(state: State, processes: Processes, lock: Lock, tell: Tell, *, since: float) -> None:
+def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
     """Give every container of root that runs, and has GPUs, a lease; `tell` says which, and which could not be.
 
     `since` is when the policy was written, in seconds since boot.
@@ -49,16 +49,16 @@ def adopt_running(state: State, processes: Processes, lock: Lock, tell: Tell, *,
     # Each scan sees the same containers again.
     once = _Once(tell)
     until = time.monotonic() + PATIENCE_SECONDS
-    pending = _scan(state, processes, lock, once, since=since)
+    pending = _scan(book, once, since=since)
     while pending and time.monotonic() < until:
         time.sleep(POLL_SECONDS)
-        pending = _scan(state, processes, lock, once, since=since)
+        pending = _scan(book, once, since=since)
     for creation in pending:
         tell(
             f"container {creation.container_id} is still being made by process {creation.process.pid},"
             " and its GPUs are not known; start it again"
         )
-    _tell_of_strangers(state.host, processes, tell)
+    _tell_of_strangers(book.state.host, book.processes, tell)
 
 
 def take_over_at_start(state: State, processes: Processes) -> None:
@@ -87,12 +87,13 @@ class _Once:
             self._tell(sentence)
 
 
-def _scan(state: State, processes: Processes, lock: Lock, tell: Tell, *, since: float) -> list[Creation]:
+def _scan(book: Book, tell: Tell, *, since: float) -> list[Creation]:
     """Adopt what runs; return who was making a container before `since` that does not run yet."""
-    older = [creation for creation in find_creations(state.host, processes) if creation.process.started <= since]
+    creations = find_creations(book.state.host, book.processes)
+    older = [creation for creation in creations if creation.process.started <= since]
     # Without the lock in between: who waits for it may be one of the older ones.
-    with lock(state.lock_path):
-        running = _adopt(state, processes, tell)
+    with book.locked():
+        running = _adopt(book.state, book.processes, tell)
     return [creation for creation in older if creation.container_id not in running]
 
 

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Sequence
     from typing import Any
 
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.records.policy import Policy
-    from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.waiting.tickets import Tickets
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
@@ -29,13 +27,11 @@ if TYPE_CHECKING:
 
 
 def reserve_by_name(
-    state: State,
+    book: Book,
     name: str,
     request: str,
     *,
     pid: int | None,
-    processes: Processes,
-    lock: Lock,
     rules: ChoiceRules,
     token_digest: str = "",
     person: int | None = None,
@@ -49,6 +45,7 @@ def reserve_by_name(
     A container that has the token of this digest is given them. `person`, `until` and `limit` are as in the lease.
     GpusRefused too while those wait in line who come `before` this.
     """
+    state, processes = book.state, book.processes
     choice, wanted = find_wanted(state.host, request, rules)
     if before and is_contested(state.read_policy(), choice, wanted):
         _require_no_queue(before, [gpu.number for gpu in wanted])
@@ -72,11 +69,11 @@ def reserve_by_name(
         # Most requests name GPUs.
         from amd_gpu_tracker.claims.choice import reserve_choice
 
-        chosen = reserve_choice(state, claim, choice, wanted, processes=processes, lock=lock)
+        chosen = reserve_choice(book, claim, choice, wanted)
         if chosen is None:
             raise _has_gpus(name)
         return chosen
-    if not reserve(state, claim, processes=processes, lock=lock):
+    if not reserve(book, claim):
         raise _has_gpus(name)
     # Asked last: what is enabled or disabled meanwhile is not mistaken for a reservation that holds.
     if wanted and state.read_lease(state.lease_path(("", name))) is None:
@@ -85,13 +82,11 @@ def reserve_by_name(
 
 
 def hold_by_name(
-    state: State,
+    book: Book,
     name: str,
     request: str,
     *,
     pid: int | None = None,
-    processes: Processes,
-    lock: Lock,
     rules: ChoiceRules,
     release: Callable[[str], object],
     is_waiting: bool = False,
@@ -100,18 +95,16 @@ def hold_by_name(
     """Reserve as `reserve_by_name` does, and return the reservation with what hands it on."""
     token = new_token(name)
     gpus = reserve_by_name(
-        state,
+        book,
         name,
         request,
         pid=pid,
-        processes=processes,
-        lock=lock,
         rules=rules,
         token_digest=digest_of(token),
         is_waiting=is_waiting,
         before=before,
     )
-    return Reservation(name, gpus, build_environment(gpus, locate_gpus(state.host), token), release=release)
+    return Reservation(name, gpus, build_environment(gpus, locate_gpus(book.state.host), token), release=release)
 
 
 def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from itertools import groupby
 
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_blocking_user, why_not
-from amd_gpu_tracker.claims.claim import look_again, new_lease, prune_others, read_own_lease, refuse_unreserved, refused
-from amd_gpu_tracker.claims.conflicts import LET_USERS, people_of, require_readable
-from amd_gpu_tracker.claims.reservation import read_current_policy
+from amd_gpu_tracker.claims.claim import new_lease, prune_others, read_own_lease
+from amd_gpu_tracker.claims.decision import LET_USERS, find_unreadable, people_of, refuse_unreserved
+from amd_gpu_tracker.claims.reservation import find_others, look_again, read_current_policy, recorded
 from amd_gpu_tracker.claims.verdicts import name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name
-from amd_gpu_tracker.life.lease_scan import count_once, scan_leases
+from amd_gpu_tracker.life.lease_scan import count_once, foresee_leases, scan_leases
 from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
 from amd_gpu_tracker.records.drains import read_drains
-from amd_gpu_tracker.records.identity import require_tracked_gpus
+from amd_gpu_tracker.records.identity import match_wanted, require_tracked_gpus
 from amd_gpu_tracker.records.matching import match_gpus
 from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.value import Value
@@ -25,16 +26,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amd_gpu_tracker.claims.claim import Claim
+    from amd_gpu_tracker.claims.claim import Book, Claim
+    from amd_gpu_tracker.claims.decision import Refused
     from amd_gpu_tracker.claims.verdicts import Verdict
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.policy import Policy
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.health.limits import HealthLimits
 
 # Why a rootless container cannot have a GPU: other users would not see its reservation.
 FOR_ROOT_ONLY = "exclusive, which only containers of root can reserve"
@@ -48,73 +48,94 @@ class OtherLeases(Value):
     of_users: tuple[UserLease, ...] = ()
 
 
-def reserve_choice(
-    state: State, claim: Claim, choice: Choice, gpus: Sequence[Gpu], *, processes: Processes, lock: Lock
-) -> list[Gpu] | None:
+def reserve_choice(book: Book, claim: Claim, choice: Choice, gpus: Sequence[Gpu]) -> list[Gpu] | None:
     """Choose among the `gpus` that fit and reserve what is chosen; None where the container's lease is alive.
 
     GpusRefused where there are not enough now, TrackerNeeded where nothing is tracked, and nothing is changed.
     GpusChanged as in `reserve`.
     """
+    state = book.state
     require_tracking(state.read_policy(), choice)
     # Before the lock is taken: what users wrote, or a driver that hangs, must not make others wait for it.
-    others = read_other_leases(state, processes)
+    others = read_other_leases(state, book.processes)
     verdicts = read_verdicts(state.host, gpus, claim.limits)
-    state.prepare()
-    with lock(state.lock_path):
-        stamp, policy = read_current_policy(state, processes)
+    with book.locked():
+        stamp, policy = read_current_policy(book)
         require_tracking(policy, choice)
-        refuse_unreserved(state, claim, policy)
+        if refusal := refuse_unreserved(policy, claim):
+            raise recorded(state, claim, refusal)
         policy = require_tracked_gpus(state, policy, stamp, gpus, asked=claim.asked)
-        if read_own_lease(state, claim, processes) is not None:
+        if read_own_lease(book, claim) is not None:
             return None
-        path = state.lease_path((claim.holder.root, claim.holder.container_id))
-        scan = prune_others(state, processes, [other for other in state.lease_paths(locked=True) if other != path])
-        require_readable(scan.unreadable)
-        candidates = with_verdicts(
-            find_users(gpus, policy, scan, others, is_rootless=state.is_rootless), verdicts, read_drains(state.host)
-        )
-        chosen = choose(candidates, choice)
-        if chosen is None:
-            candidates = name_programs(state.host, candidates, verdicts)
-            why, hint = _why_not(state, candidates, choice, scan.living), _hint(candidates, choice)
-            raise refused(state, claim, why, hint=hint, people=_people_of(candidates))
+        scan = prune_others(book, find_others(state, claim, locked=True))
+        chosen = _decide(state, choice, gpus, policy, scan, others=others, verdicts=verdicts)
+        if isinstance(chosen, ToolkitError):
+            raise recorded(state, claim, chosen)
         met = claim.replace(wanted=chosen)
-        state.write_lease(new_lease(met, processes))
+        state.write_lease(new_lease(met, book.processes))
         if state.is_rootless:
             look_again(state, met, None)
     return chosen
 
 
+def preview_choice(book: Book, claim: Claim, choice: Choice, gpus: Sequence[Gpu]) -> list[Gpu]:
+    """Return what `reserve_choice` would choose now, or raise what it would raise; nothing is reserved or written."""
+    state = book.state
+    policy = state.read_policy()
+    require_tracking(policy, choice)
+    if refusal := refuse_unreserved(policy, claim):
+        raise refusal
+    match_wanted(state, policy, locate_gpus(state.host), gpus, claim.asked)
+    others = read_other_leases(state, book.processes)
+    verdicts = read_verdicts(state.host, gpus, claim.limits)
+    return choose_now(book, choice, gpus, others, verdicts, paths=find_others(state, claim))
+
+
 def choose_now(
-    state: State,
+    book: Book,
     choice: Choice,
     gpus: Sequence[Gpu],
     others: OtherLeases,
+    verdicts: Mapping[int, Verdict],
     *,
-    processes: Processes,
-    verdicts: Mapping[int, Verdict] | None = None,
-    limits: HealthLimits | None = None,
+    paths: Sequence[str],
 ) -> list[Gpu]:
-    """Return what a choice would take now; nothing is reserved or written. Errors as `reserve_choice`.
+    """Return what a choice would take now by the leases in `paths`; nothing is reserved or written.
 
-    The `others` were read before the caller took the lock, and so were the `verdicts`; where nobody holds it, they need
-    not be given.
+    Errors as `reserve_choice`. The `others` and `verdicts` were read before the caller took the lock.
     """
+    state = book.state
     policy = state.read_policy()
     require_tracking(policy, choice)
     policy = match_gpus(state.host, policy, locate_gpus(state.host)).policy
-    scan = scan_leases(state, processes, state.lease_paths())
-    require_readable(scan.unreadable)
-    verdicts = read_verdicts(state.host, gpus, limits) if verdicts is None else verdicts
+    scan = foresee_leases(state, book.processes, paths)
+    chosen = _decide(state, choice, gpus, policy, scan, others=others, verdicts=verdicts)
+    if isinstance(chosen, ToolkitError):
+        raise chosen
+    return chosen
+
+
+def _decide(
+    state: State,
+    choice: Choice,
+    gpus: Sequence[Gpu],
+    policy: Policy,
+    scan: LeaseScan,
+    *,
+    others: OtherLeases,
+    verdicts: Mapping[int, Verdict],
+) -> list[Gpu] | Refused:
+    """Return the GPUs of a choice by what all leases and drains say, or why there are not enough."""
+    if error := find_unreadable(scan.unreadable):
+        return error
     users = find_users(gpus, policy, scan, others, is_rootless=state.is_rootless)
     candidates = with_verdicts(users, verdicts, read_drains(state.host))
     chosen = choose(candidates, choice)
-    if chosen is None:
-        candidates = name_programs(state.host, candidates, verdicts)
-        why, hint = _why_not(state, candidates, choice, scan.living), _hint(candidates, choice)
-        raise GpusRefused(why, hint=hint, people=_people_of(candidates))
-    return chosen
+    if chosen is not None:
+        return chosen
+    candidates = name_programs(state.host, candidates, verdicts)
+    why = _why_not(state, candidates, choice, scan.living)
+    return GpusRefused(why, hint=_hint(candidates, choice), people=_people_of(candidates))
 
 
 def only_for_root(choice: Choice, gpus: Sequence[Gpu], exclusive: Sequence[Gpu]) -> str:

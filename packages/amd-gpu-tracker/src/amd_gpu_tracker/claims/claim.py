@@ -1,30 +1,41 @@
-"""What a container claims before anything is decided, the lease that it has, the one that it gets, and a refusal."""
+"""What a container claims before anything is decided, the book that says who has what, and leases of the container."""
 
 from __future__ import annotations
 
-import posix
 import time
 
-from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.lease import BY_API, Lease, boot_offset
+from amd_gpu_tracker.records.lock import KernelLock
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Holder, ProcessId
-    from amd_gpu_tracker.records.policy import Policy
+    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.health.limits import HealthLimits
 
 
-# Of a host on which containers need a reservation.
-RESERVED_ONLY = "containers get reserved GPUs only on this host"
-HOW_TO_RESERVE = "start it with 'amd-ctk run --gpus=1 -- docker run ...'"
+class Book:
+    """What is written down of a host's GPUs, the processes by which that is judged, and the lock for changing it."""
+
+    __slots__ = ("lock", "processes", "state")
+
+    def __init__(self, state: State, processes: Processes, lock: Lock = KernelLock) -> None:
+        self.state = state
+        self.processes = processes
+        self.lock = lock
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Make the directories that are missing and hold the lock; NotPermitted, LockTimeout."""
+        self.state.prepare()
+        return self.lock(self.state.lock_path)
 
 
 class Claim(Value):
@@ -60,30 +71,30 @@ class Claim(Value):
     is_waiting: bool = False
 
 
-def read_own_lease(state: State, claim: Claim, processes: Processes) -> Lease | None:
+def read_own_lease(book: Book, claim: Claim) -> Lease | None:
     """Return the living lease of the container that claims, None where it has none or one that is left over."""
-    lease = state.read_lease(state.lease_path((claim.holder.root, claim.holder.container_id)))
+    lease = book.state.read_lease(book.state.lease_path(claim.holder.key))
     # What was kept for this container is given to it anew.
     if lease is None or lease.is_kept:
         return None
     # Ordinary starts find nothing to judge and do not wait for this.
     from amd_gpu_tracker.life.liveness import judge
 
-    verdict = judge(lease, processes)
+    verdict = judge(lease, book.processes)
     is_over = not verdict.is_alive or (not verdict.is_proved and _is_left_over(lease, claim))
     return None if is_over else lease
 
 
-def prune_others(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
+def prune_others(book: Book, paths: Iterable[str]) -> LeaseScan:
     """Return what other leases say, as `prune_leases`, without what is kept for the service that claims."""
     from amd_gpu_tracker.life.lease_scan import prune_leases
 
-    scan = prune_leases(state, processes, paths)
+    scan = prune_leases(book.state, book.processes, paths)
     if not any(lease.unit for lease in scan.living):
         return scan
     from amd_gpu_tracker.life.restarts import take_up
 
-    return scan.replace(living=take_up(state, scan.living))
+    return scan.replace(living=take_up(book.state, scan.living))
 
 
 def _is_left_over(lease: Lease, claim: Claim) -> bool:
@@ -131,52 +142,3 @@ def extended_lease(own: Lease, claim: Claim) -> Lease:
         ways=(*own.ways, *(way for way in claim.ways if way not in own.ways)),
         init=claim.holder.init or own.init,
     )
-
-
-def refused(state: State, claim: Claim, template: str, *, hint: str = "", people: tuple[int, ...] = ()) -> GpusRefused:
-    """Return the error for a claim, which is on record then."""
-    error = GpusRefused(template, hint=hint, people=people)
-    if not claim.is_waiting:
-        from amd_gpu_tracker.records.refusals import record_refusal
-
-        record_refusal(
-            state,
-            container_id=claim.holder.container_id,
-            ways=claim.ways,
-            message=error.message,
-            template=template,
-            people=people,
-        )
-    return error
-
-
-def refuse_exclusive(
-    state: State, claim: Claim, exclusive: Sequence[GpuLocation], handed_on: Lease | None = None
-) -> None:
-    """Raise GpusRefused where a rootless claim is for GPUs that are exclusive, and that were not `handed_on` to it."""
-    exclusive = [gpu for gpu in exclusive if handed_on is None or gpu.key not in handed_on.gpus]
-    if exclusive:
-        from amd_gpu_tracker.claims.conflicts import LET_USERS, rootless_refusal
-
-        hint = LET_USERS if BY_API in claim.ways else ""
-        raise refused(state, claim, rootless_refusal([gpu.number for gpu in exclusive]), hint=hint)
-
-
-def refuse_unreserved(state: State, claim: Claim, policy: Policy, handed_on: Lease | None = None) -> None:
-    """Raise GpusRefused where containers need a reservation, and not all GPUs of a claim were handed on to it."""
-    if not policy.require_reservation or BY_API in claim.ways:
-        return
-    if not claim.wanted or not all(handed_on and gpu.key in handed_on.gpus for gpu in claim.wanted):
-        raise refused(state, claim, RESERVED_ONLY, hint=HOW_TO_RESERVE)
-
-
-def look_again(state: State, claim: Claim, own: Lease | None, handed_on: Lease | None = None) -> None:
-    """Withdraw a rootless claim if root, who has another lock, made one of its GPUs exclusive meanwhile."""
-    try:
-        refuse_exclusive(state, claim, state.read_policy().exclusive_among(claim.wanted), handed_on)
-    except BaseException:
-        if own:
-            state.write_lease(own)
-        else:
-            posix.unlink(state.lease_path((claim.holder.root, claim.holder.container_id)))
-        raise

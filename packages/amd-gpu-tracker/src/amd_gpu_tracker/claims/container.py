@@ -5,7 +5,7 @@ The runtime and the hook of CDI specs come with values: which container it is, i
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook, release_hook
 from amd_gpu_tracker.claims.reservation import note_privileged, reserve, withdraw
 from amd_gpu_tracker.life.processes import Processes
@@ -13,7 +13,7 @@ from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_
 from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
-from amdgpu_discovery.errors import DriverUnavailable, RequestError
+from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.numbering import locate_gpus
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_gpu_tracker.records.lease import ProcessId
-    from amdgpu_discovery.choices.grammar import Choice
-    from amdgpu_discovery.gpu import Gpu, GpuLocation
-    from amdgpu_discovery.health.limits import HealthLimits
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
 # Noting a privileged container is not worth a longer wait.
 NOTE_TIMEOUT_SECONDS = 2.0
 # In bytes; less is what drivers keep (`states.use`).
 LEAST_VRAM = 256 * MEBIBYTE
+# For a line in the log; each is a file.
+MOST_LOOKED_AT = 64
 
 
 class StartingContainer(Value):
@@ -48,6 +48,8 @@ class StartingContainer(Value):
         pid_file: The runtime's `--pid-file`; "" where it is not given.
         creators: The processes that make it; where there are none, this process does.
         init: Its first process; None where there is none yet.
+        source: How GPUs came into the spec, where that is known: BY_CDI, BY_DEVICE.
+        run_directory: Where a rootless run has its leases; "" for the usual directory.
     """
 
     container_id: str
@@ -57,53 +59,50 @@ class StartingContainer(Value):
     pid_file: str = ""
     creators: tuple[ProcessId, ...] = ()
     init: ProcessId | None = None
+    source: str = ""
+    run_directory: str = ""
 
 
 class ContainerClaim:
-    """What a starting container reserves; decided by `reserve`, or already, where its GPUs had to be chosen.
+    """What a starting container reserves.
 
     Attributes:
         vram_total_mb: How much memory the GPU has of which it reserves a part, in MiB; 0 where it reserves whole GPUs.
     """
 
-    __slots__ = ("_claim", "_is_reserved", "_processes", "_state", "vram_total_mb")
+    __slots__ = ("_book", "_claim", "_is_reserved", "vram_total_mb")
 
-    def __init__(
-        self,
-        state: State,
-        claim: Claim,
-        processes: Processes,
-        *,
-        is_reserved: bool | None = None,
-        vram_total_mb: int = 0,
-    ) -> None:
-        """Hold a `claim` on the files of `state`.
-
-        Made by `claim_container`, with `processes`, `is_reserved` and `vram_total_mb`.
-        """
-        self.vram_total_mb = vram_total_mb
-        self._state = state
+    def __init__(self, book: Book, claim: Claim) -> None:
+        """Hold a `claim` on the reservations in `book`; made by `claim_nodes`, `claim_memory` and `claim_choice`."""
+        self.vram_total_mb = 0
+        self._book = book
         self._claim = claim
-        self._processes = processes
-        self._is_reserved = is_reserved
+        self._is_reserved: bool | None = None
 
     @property
     def gpus(self) -> tuple[GpuLocation, ...]:
-        """Return the GPUs that are claimed, by number."""
+        """Return the GPUs that are claimed, by number; those that have to be chosen, once that is done."""
         return tuple(self._claim.wanted)
 
     @property
     def poststop_hooks(self) -> list[dict[str, Any]]:
         """Return the hooks by which the tracker hears that the container has ended."""
-        return [release_hook(self._state.host, self._state.run_directory if self._state.is_rootless else "")]
+        state = self._book.state
+        return [release_hook(state.host, state.run_directory if state.is_rootless else "")]
 
     def reserve(self) -> bool:
         """Reserve all GPUs or raise GpusRefused; False where the runtime has this container already and will say so."""
         if self._is_reserved is None:
-            self._is_reserved = reserve(self._state, self._claim, processes=self._processes, lock=KernelLock)
+            self._is_reserved = self._reserve()
         if not self._is_reserved:
             _require_known_container(self._claim.holder)
         return self._is_reserved
+
+    def preview(self) -> None:
+        """Raise what `reserve` would raise now, and change nothing."""
+        from amd_gpu_tracker.claims.preview import preview
+
+        preview(self._book, self._claim)
 
     def find_unreserved_use(self) -> list[str]:
         """Return a sentence about each of its GPUs that somebody uses without a reservation, as far as memory tells."""
@@ -112,17 +111,21 @@ class ContainerClaim:
         # Mostly nobody does.
         from amd_gpu_tracker.claims.unreserved import say_unreserved_use
 
-        return say_unreserved_use(self._state, self._claim)
-
-    def _read_vram_used(self) -> list[int]:
-        # The driver counts it itself: no GPU is asked.
-        paths = [f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_used" for gpu in self._claim.wanted]
-        return [int(text) for text in self._state.host.read_attributes(paths) if text.isdecimal()]
+        return say_unreserved_use(self._book.state, self._claim)
 
     def withdraw(self) -> None:
         """Release what was reserved, if anything was."""
         if self._is_reserved:
-            withdraw(self._state, self._claim.holder)
+            withdraw(self._book.state, self._claim.holder)
+
+    def _reserve(self) -> bool:
+        return reserve(self._book, self._claim)
+
+    def _read_vram_used(self) -> list[int]:
+        # The driver counts it itself: no GPU is asked.
+        gpus = self._claim.wanted[:MOST_LOOKED_AT]
+        paths = [f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_used" for gpu in gpus]
+        return [int(text) for text in self._book.state.host.read_attributes(paths) if text.isdecimal()]
 
 
 class PrivilegedNote(ContainerClaim):
@@ -135,122 +138,57 @@ class PrivilegedNote(ContainerClaim):
         """Return no hooks: a container that has nothing to do with GPUs keeps its spec."""
         return []
 
-    def reserve(self) -> bool:
-        """Write the container down and let it be made."""
-        note_privileged(self._state, self._claim, processes=self._processes, lock=_lock_for_note)
+    def _reserve(self) -> bool:
+        book = Book(self._book.state, self._book.processes, lambda path: KernelLock(path, NOTE_TIMEOUT_SECONDS))
+        note_privileged(book, self._claim)
         return True
 
 
-def claim_container(
+def claim_nodes(
     host: Host,
     container: StartingContainer,
     *,
     granted: Sequence[GpuLocation] = (),
     located: Sequence[GpuLocation] = (),
     kinds: tuple[str, ...] = (),
-    vram_mb: int = 0,
-    choice: Choice | None = None,
-    candidates: Sequence[Gpu] = (),
     asked: Sequence[str] = (),
-    limits: HealthLimits | None = None,
-    privileged_claims_all: bool = False,
-    source: str = "",
-    run_directory: str = "",
+    claims_all: bool = False,
 ) -> ContainerClaim | None:
-    """Return the claim of a container that starts, None where it has no GPU.
+    """Return the claim of a container on the GPUs that it was granted and those that its spec opens, None without one.
 
-    `granted` are the GPUs that its request was granted, of generic resource `kinds` where Swarm chose them; those that
-    its spec opens are claimed beside them. `located` are all GPUs of the host, if they were located already. With
-    `vram_mb` a GPU with that many MiB of free memory is chosen and reserved at once: GpusRefused where there is none.
-    So are the GPUs of a `choice` among `candidates`, if there are any: these are the GPUs that fit, and `limits` say
-    which of them are well.
-    `asked` is in which words a user asked: NumbersChanged where a number there meant another GPU before one was lost.
-    With `privileged_claims_all` a privileged container claims every GPU, not only those that it was given.
-    `source` says how GPUs came into the spec, where the caller knows: BY_CDI, BY_DEVICE.
-    `run_directory` is where a rootless run has its leases, "" for the usual one.
+    `granted` are those that its request was granted, of generic resource `kinds` where Swarm chose them. `located` are
+    all GPUs of the host, if they were located already. `asked` is in which words a user asked: NumbersChanged where a
+    number there meant another GPU before one was lost. With `claims_all` a privileged container claims every GPU.
     """
-    state = State(host, run_directory) if run_directory else open_state(host, read_environment())
-    if vram_mb:
-        return _claim_memory(state, container, kinds, vram_mb)
     spec = container.spec
     privileged = is_privileged(spec)
-    claims_all = privileged and privileged_claims_all
-    if choice and candidates:
-        # Most requests name GPUs.
-        from amd_gpu_tracker.claims.container_choice import claim_chosen, require_nothing_given
-
-        require_nothing_given(choice, spec, located, claims_all=claims_all)
-        processes = Processes()
-        claim = Claim(
-            holder=_holder(container, processes),
-            wanted=(),
-            ways=(BY_ENVIRONMENT,),
-            asked=asked,
-            is_privileged=privileged,
-            limits=limits,
-        )
-        claim, is_reserved = claim_chosen(state, claim, choice, candidates, located, processes=processes)
-        return ContainerClaim(state, claim, processes, is_reserved=is_reserved)
+    claims_all = claims_all and privileged
     gpus = located or (_locate_gpus(host) if claims_all or names_gpus(spec) else [])
     given = [gpu for gpu in (gpus if claims_all else gpus_in_spec(spec, gpus)) if gpu not in granted]
     if not (granted or given or privileged):
         return None
-    processes = Processes()
+    book = open_book(host, container)
     claim = Claim(
-        holder=_holder(container, processes),
+        holder=holder_of(container, book.processes),
         wanted=sorted((*granted, *given), key=lambda gpu: gpu.number),
-        ways=(*_ways_of_request(granted, kinds), *((source or _way_of_nodes(spec),) if given else ())),
+        ways=(*_ways_of_request(granted, kinds), *((container.source or _way_of_nodes(spec),) if given else ())),
         asked=asked,
         creators=container.creators,
         kinds=kinds,
         is_privileged=privileged,
         environment=(spec.get("process") or {}).get("env") or (),
     )
-    kind = ContainerClaim if claim.wanted else PrivilegedNote
-    return kind(state, claim, processes)
+    return (ContainerClaim if claim.wanted else PrivilegedNote)(book, claim)
 
 
-def require_no_devices(spec: dict[str, Any], gpus: Sequence[GpuLocation], asked: str) -> None:
-    """Raise RequestError where a container that asks for memory was given GPUs as devices too."""
-    if gpus_in_spec(spec, gpus) and not is_privileged(spec):
-        raise RequestError(
-            f"{asked} is memory of a GPU that is yet to be chosen, and the container was given GPUs as devices",
-            hint="leave out one or the other",
-        )
+def open_book(host: Host, container: StartingContainer) -> Book:
+    """Return the book in which a container's reservation is written."""
+    directory = container.run_directory
+    return Book(State(host, directory) if directory else open_state(host, read_environment()), Processes())
 
 
-def _claim_memory(state: State, container: StartingContainer, kinds: tuple[str, ...], vram_mb: int) -> ContainerClaim:
-    from amd_gpu_tracker.claims.vram import asked, reserve_vram
-    from amdgpu_discovery.discover import find_gpus
-
-    processes = Processes()
-    claim = Claim(
-        holder=_holder(container, processes),
-        wanted=(),
-        ways=(BY_SWARM,),
-        kinds=kinds,
-        vram_mb=vram_mb,
-        is_privileged=is_privileged(container.spec),
-    )
-    gpus = find_gpus(state.host)
-    require_no_devices(container.spec, gpus, asked(claim))
-    vram_mb_by_gpu = {gpu.number: (gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus}
-    gpu = reserve_vram(state, claim, gpus, vram_mb_by_gpu, processes=processes, lock=KernelLock)
-    wanted = (gpu,) if gpu else ()
-    return ContainerClaim(
-        state,
-        claim.replace(wanted=wanted),
-        processes,
-        is_reserved=gpu is not None,
-        vram_total_mb=vram_mb_by_gpu[gpu.number] if gpu else 0,
-    )
-
-
-def _lock_for_note(path: str) -> KernelLock:
-    return KernelLock(path, NOTE_TIMEOUT_SECONDS)
-
-
-def _holder(container: StartingContainer, processes: Processes) -> Holder:
+def holder_of(container: StartingContainer, processes: Processes) -> Holder:
+    """Return a starting container as the holder of a lease."""
     return Holder(
         container_id=container.container_id,
         root=container.root,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.claims.claim import refused
 from amd_gpu_tracker.enabled import may_be_draining
-from amd_gpu_tracker.errors import needs_root
+from amd_gpu_tracker.errors import GpusRefused, needs_root
 from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, by_key, read_drains, this_boot, write_drains
 from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.choices.grammar import parse_choice
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import TypeVar
 
-    from amd_gpu_tracker.claims.claim import Claim
-    from amd_gpu_tracker.records.lock import Lock
-    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.claims.claim import Book
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
@@ -31,28 +28,30 @@ HINT = "'amd-ctk gpu-tracker undrain' ends it"
 SICK_HINT = "'sudo amd-ctk status' looks again, and the setting allow-sick-gpus gives it out"
 
 
-def drain(state: State, request: str, *, reason: str, until: float, by: int, lock: Lock) -> list[GpuLocation]:
+def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> list[GpuLocation]:
     """Drain the GPUs that a request names, and return them; an earlier reason and end are replaced. RequestError."""
-    with _locked(state, lock):
-        refuse_old_numbers(state.host, [request])
-        gpus = select_gpus(locate_gpus(state.host), request)
+    host = book.state.host
+    with _locked(book):
+        refuse_old_numbers(host, [request])
+        gpus = select_gpus(locate_gpus(host), request)
         told, keys = reason[:LONGEST_REASON], {gpu.key for gpu in gpus}
-        kept = [each for each in read_drains(state.host) if each.is_sick or each.key not in keys]
+        kept = [each for each in read_drains(host) if each.is_sick or each.key not in keys]
         new = (Drain(key=gpu.key, reason=told, since=time.time(), until=until, by=by) for gpu in gpus)
-        write_drains(state.host, (*kept, *new))
+        write_drains(host, (*kept, *new))
     return list(gpus)
 
 
-def undrain(state: State, request: str, *, lock: Lock) -> list[GpuLocation]:
+def undrain(book: Book, request: str) -> list[GpuLocation]:
     """Give out the GPUs that a request names again, and return those that were drained. RequestError."""
     # Who would change nothing needs no root.
-    if not _find_drained(state.host, request):
+    host = book.state.host
+    if not _find_drained(host, request):
         return []
-    with _locked(state, lock):
-        gpus = _find_drained(state.host, request)
+    with _locked(book):
+        gpus = _find_drained(host, request)
         keys = {gpu.key for gpu in gpus}
-        drains = read_drains(state.host)
-        write_drains(state.host, [each for each in drains if each.is_sick or each.key not in keys])
+        drains = read_drains(host)
+        write_drains(host, [each for each in drains if each.is_sick or each.key not in keys])
     return gpus
 
 
@@ -63,16 +62,17 @@ def _find_drained(host: Host, request: str) -> list[GpuLocation]:
     return [gpu for gpu in select_gpus(locate_gpus(host), request) if gpu.key in drained]
 
 
-def note_sick(state: State, seen: Mapping[str, str], *, lock: Lock) -> None:
+def note_sick(book: Book, seen: Mapping[str, str]) -> None:
     """Write down which GPUs are sick, so that starts refuse them, and which are not any more.
 
     `seen` is what is wrong with each GPU by its key, "" where it is well; what was known of others stays.
     """
-    if _with_seen(read_drains(state.host), seen) is None:
+    host = book.state.host
+    if _with_seen(read_drains(host), seen) is None:
         return
-    with _locked(state, lock):
-        if (noted := _with_seen(read_drains(state.host), seen)) is not None:
-            write_drains(state.host, noted)
+    with _locked(book):
+        if (noted := _with_seen(read_drains(host), seen)) is not None:
+            write_drains(host, noted)
 
 
 def _with_seen(drains: Sequence[Drain], seen: Mapping[str, str]) -> list[Drain] | None:
@@ -90,22 +90,16 @@ def _with_seen(drains: Sequence[Drain], seen: Mapping[str, str]) -> list[Drain] 
     return [*kept, *sick.values()]
 
 
-def refuse_drained(state: State, claim: Claim) -> None:
-    """Raise GpusRefused where a claim is for a drained or sick GPU; the caller holds the lock."""
-    why, hint = why_drained(state.host, claim.wanted)
-    if why:
-        raise refused(state, claim, why, hint=hint)
-
-
-def why_drained(host: Host, gpus: Sequence[GpuLocation]) -> tuple[str, str]:
-    """Return which of some GPUs are drained or sick, and why, and what to do about it; "" where none is."""
+def refuse_drained(host: Host, gpus: Sequence[GpuLocation]) -> GpusRefused | None:
+    """Return the refusal where one of some GPUs is drained or sick, with why and what to do about it."""
     wanted = {gpu.key for gpu in gpus}
     drains = [each for each in read_drains(host) if each.key in wanted]
     if not drains:
-        return "", ""
+        return None
     first = drains[0]
     keys = {each.key for each in drains if each.is_sick == first.is_sick}
-    return _message([gpu for gpu in gpus if gpu.key in keys], first), SICK_HINT if first.is_sick else HINT
+    message = _message([gpu for gpu in gpus if gpu.key in keys], first)
+    return GpusRefused(message, hint=SICK_HINT if first.is_sick else HINT)
 
 
 def say_withheld(host: Host, gpus: Iterable[GpuLocation]) -> dict[int, str]:
@@ -149,8 +143,7 @@ def _say_by(uid: int | None) -> str:
     return f" by {name_of_person(uid)}"
 
 
-def _locked(state: State, lock: Lock) -> AbstractContextManager[None]:
-    if state.is_rootless:
+def _locked(book: Book) -> AbstractContextManager[None]:
+    if book.state.is_rootless:
         raise needs_root()
-    state.prepare()
-    return lock(state.lock_path)
+    return book.locked()

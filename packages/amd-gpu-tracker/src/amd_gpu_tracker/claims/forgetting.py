@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.matching import Match
     from amd_gpu_tracker.records.policy import Policy, TrackedGpu
     from amd_gpu_tracker.records.state import State
@@ -41,13 +41,13 @@ class Forgotten(Value):
     numbers: dict[int, int]
 
 
-def forget_lost(state: State, request: str, *, processes: Processes, lock: Lock) -> Forgotten:
+def forget_lost(book: Book, request: str) -> Forgotten:
     """Drop lost GPUs, by the numbers that they had or `all`, with their reservations and drains.
 
     RequestError for what is no number, NotDone for a GPU that is not lost; nothing is forgotten then.
     """
-    state.prepare()
-    with lock(state.lock_path):
+    state = book.state
+    with book.locked():
         policy = state.read_policy()
         gpus = locate_gpus(state.host)
         match = match_gpus(state.host, policy, gpus)
@@ -57,7 +57,7 @@ def forget_lost(state: State, request: str, *, processes: Processes, lock: Lock)
         state.write_policy(_without(match.policy, keys, gpus))
         if state.has_drains:
             write_drains(state.host, [drain for drain in read_drains(state.host) if drain.key not in keys])
-        leases = prune_leases(state, processes, state.lease_paths(locked=True)).living
+        leases = prune_leases(state, book.processes, state.lease_paths(locked=True)).living
         said = [_forget_on(state, lease, keys) for lease in leases if keys & set(lease.gpus)]
     return Forgotten(
         gpus=tuple((number, gpu.pci_address) for number, gpu in zip(numbers, dropped, strict=True)),

@@ -12,9 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease, ProcessId
-    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
 
 
@@ -26,11 +26,9 @@ class Released(Value):
 
 
 def release(
-    state: State,
+    book: Book,
     container_id: str,
     *,
-    processes: Processes,
-    lock: Lock,
     creators: Collection[ProcessId] = (),
     how: str = PROGRAM,
 ) -> Released:
@@ -39,9 +37,10 @@ def release(
     `creators` are the processes that say so: if one of them made the container, its own life proves nothing. `how` this
     is known goes into the history.
     """
+    state, processes = book.state, book.processes
     if not _paths(state, container_id):
         return Released()
-    with lock(state.lock_path):
+    with book.locked():
         dropped, living = [], []
         for path in _paths(state, container_id):
             lease = _read(state, path)

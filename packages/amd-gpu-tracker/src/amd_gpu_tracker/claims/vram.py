@@ -2,65 +2,80 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.claim import new_lease, read_own_lease, refuse_unreserved, refused
-from amd_gpu_tracker.claims.conflicts import HINT, require_readable
+from amd_gpu_tracker.claims.claim import new_lease, read_own_lease
+from amd_gpu_tracker.claims.decision import HINT, find_unreadable, refuse_unreserved
 from amd_gpu_tracker.claims.draining import without_drained
-from amd_gpu_tracker.claims.reservation import read_current_policy
+from amd_gpu_tracker.claims.reservation import find_others, read_current_policy, recorded
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.life.lease_scan import prune_leases
-from amd_gpu_tracker.records.identity import require_tracked_gpus
+from amd_gpu_tracker.life.lease_scan import foresee_leases, prune_leases
+from amd_gpu_tracker.records.identity import match_wanted, require_tracked_gpus
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.gpu import MEBIBYTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amd_gpu_tracker.claims.claim import Claim
+    from amd_gpu_tracker.claims.claim import Book, Claim
+    from amd_gpu_tracker.claims.decision import Refused
     from amd_gpu_tracker.life.lease_scan import LeaseScan
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.gpu import Gpu
 
 
-def reserve_vram(
-    state: State,
-    claim: Claim,
-    gpus: Sequence[GpuLocation],
-    vram_mb_by_gpu: Mapping[int, int],
-    *,
-    processes: Processes,
-    lock: Lock,
-) -> GpuLocation | None:
+def reserve_vram(book: Book, claim: Claim, gpus: Sequence[Gpu]) -> list[Gpu] | None:
     """Reserve the memory that a claim asks for on one of the `gpus` of the host, and return that GPU.
 
     It is the one that has least to spare, so that what is left elsewhere stays in one piece; a GPU that a container
     uses whole has none. None where the container's lease is alive, so that it runs already. GpusRefused where no GPU
     has as much, or where nothing is tracked, and nothing is changed. GpusChanged as in `reserve`.
     """
-    require_enabled(state.read_policy(), asked(claim))
+    state = book.state
+    _require_enabled(state.read_policy(), claim)
     if state.is_rootless:
-        raise refused(state, claim, f"{asked(claim)}: only containers of root can reserve memory")
-    state.prepare()
-    with lock(state.lock_path):
-        stamp, policy = read_current_policy(state, processes)
-        require_enabled(policy, asked(claim))
-        refuse_unreserved(state, claim, policy)
+        raise recorded(state, claim, _for_root_only(claim))
+    with book.locked():
+        stamp, policy = read_current_policy(book)
+        _require_enabled(policy, claim)
+        if refusal := refuse_unreserved(policy, claim):
+            raise recorded(state, claim, refusal)
         policy = require_tracked_gpus(state, policy, stamp, gpus)
-        path = state.lease_path((claim.holder.root, claim.holder.container_id))
-        if read_own_lease(state, claim, processes) is not None:
+        if read_own_lease(book, claim) is not None:
             return None
-        scan = prune_leases(state, processes, [other for other in state.lease_paths() if other != path])
-        require_readable(scan.unreadable)
-        gpus = without_drained(state.host, gpus) if state.has_drains else gpus
-        gpu = _choose(state, claim, gpus, free_vram(gpus, vram_mb_by_gpu, scan, policy), vram_mb_by_gpu)
-        state.write_lease(new_lease(claim.replace(wanted=[gpu]), processes))
-    return gpu
+        scan = prune_leases(state, book.processes, find_others(state, claim))
+        chosen = _decide(state, claim, gpus, policy, scan)
+        if isinstance(chosen, ToolkitError):
+            raise recorded(state, claim, chosen)
+        state.write_lease(new_lease(claim.replace(wanted=chosen), book.processes))
+    return chosen
 
 
-def free_vram(
-    gpus: Sequence[GpuLocation], vram_mb_by_gpu: Mapping[int, int], scan: LeaseScan, policy: Policy
-) -> dict[int, int]:
+def preview_vram(book: Book, claim: Claim, gpus: Sequence[Gpu]) -> list[Gpu]:
+    """Return the GPU that `reserve_vram` would choose now, or raise what it would raise; nothing is written."""
+    state = book.state
+    policy = state.read_policy()
+    _require_enabled(policy, claim)
+    refusal = _for_root_only(claim) if state.is_rootless else refuse_unreserved(policy, claim)
+    if refusal:
+        raise refusal
+    policy = match_wanted(state, policy, gpus, gpus, ()).policy
+    scan = foresee_leases(state, book.processes, find_others(state, claim))
+    chosen = _decide(state, claim, gpus, policy, scan)
+    if isinstance(chosen, ToolkitError):
+        raise chosen
+    return chosen
+
+
+def _decide(state: State, claim: Claim, gpus: Sequence[Gpu], policy: Policy, scan: LeaseScan) -> list[Gpu] | Refused:
+    """Return the GPU that has enough memory and least to spare, or why there is none."""
+    if error := find_unreadable(scan.unreadable):
+        return error
+    given_out = without_drained(state.host, gpus) if state.has_drains else gpus
+    return choose_gpu(claim, gpus, free_vram(given_out, scan, policy))
+
+
+def free_vram(gpus: Sequence[Gpu], scan: LeaseScan, policy: Policy) -> dict[int, int]:
     """Return by number how much memory of each GPU may still be promised, in MiB."""
     free = {}
     for gpu in gpus:
@@ -68,38 +83,22 @@ def free_vram(
         is_whole = any(not lease.vram_mb for lease in leases) or (leases and gpu.key in policy.exclusive_keys)
         is_whole = is_whole or scan.is_named(gpu.key)
         promised = sum(lease.vram_mb for lease in leases)
-        free[gpu.number] = 0 if is_whole else max(0, vram_mb_by_gpu[gpu.number] - promised)
+        free[gpu.number] = 0 if is_whole else max(0, _vram_mb(gpu) - promised)
     return free
 
 
-def choose_gpu(
-    gpus: Sequence[GpuLocation],
-    free_mb_by_gpu: Mapping[int, int],
-    vram_mb_by_gpu: Mapping[int, int],
-    *,
-    asked: str,
-    mib: int,
-) -> GpuLocation:
-    """Return the GPU that has enough memory and least to spare; GpusRefused, which says what was `asked`, for none."""
-    largest = max(vram_mb_by_gpu.values(), default=0)
-    if mib > largest:
-        raise GpusRefused(
-            f"{asked} is more than any GPU of this node has, the largest has {largest} MiB",
+def choose_gpu(claim: Claim, gpus: Sequence[Gpu], free_mb_by_gpu: Mapping[int, int]) -> list[Gpu] | GpusRefused:
+    """Return the GPU that has enough free memory and least to spare, or why none of the `gpus` of the host has."""
+    largest = max(map(_vram_mb, gpus), default=0)
+    if claim.vram_mb > largest:
+        return GpusRefused(
+            f"{asked(claim)} is more than any GPU of this node has, the largest has {largest} MiB",
             hint="reserve whole GPUs by name instead",
         )
-    fitting = [gpu for gpu in gpus if free_mb_by_gpu[gpu.number] >= mib]
+    fitting = [gpu for gpu in gpus if free_mb_by_gpu.get(gpu.number, -1) >= claim.vram_mb]
     if not fitting:
-        raise GpusRefused(f"{asked}: {_no_room(free_mb_by_gpu)}", hint=HINT)
-    return min(fitting, key=lambda gpu: (free_mb_by_gpu[gpu.number], gpu.number))
-
-
-def require_enabled(policy: Policy, asked: str) -> None:
-    """Raise GpusRefused where memory is not tracked."""
-    if not policy.enabled:
-        raise GpusRefused(
-            f"{asked}: memory can be reserved only while the GPU Tracker is enabled",
-            hint="run 'amd-ctk swarm setup --vram', or 'amd-ctk gpu-tracker enable'",
-        )
+        return GpusRefused(f"{asked(claim)}: {_no_room(free_mb_by_gpu)}", hint=HINT)
+    return [min(fitting, key=lambda gpu: (free_mb_by_gpu[gpu.number], gpu.number))]
 
 
 def asked(claim: Claim) -> str:
@@ -107,21 +106,24 @@ def asked(claim: Claim) -> str:
     return f"DOCKER_RESOURCE_{claim.kinds[0]}={claim.vram_mb}"
 
 
-def _choose(
-    state: State,
-    claim: Claim,
-    gpus: Sequence[GpuLocation],
-    free_mb_by_gpu: Mapping[int, int],
-    vram_mb_by_gpu: Mapping[int, int],
-) -> GpuLocation:
-    try:
-        return choose_gpu(gpus, free_mb_by_gpu, vram_mb_by_gpu, asked=asked(claim), mib=claim.vram_mb)
-    except GpusRefused as error:
-        raise refused(state, claim, error.message, hint=error.hint) from None
+def _require_enabled(policy: Policy, claim: Claim) -> None:
+    if not policy.enabled:
+        raise GpusRefused(
+            f"{asked(claim)}: memory can be reserved only while the GPU Tracker is enabled",
+            hint="run 'amd-ctk swarm setup --vram', or 'amd-ctk gpu-tracker enable'",
+        )
+
+
+def _for_root_only(claim: Claim) -> GpusRefused:
+    return GpusRefused(f"{asked(claim)}: only containers of root can reserve memory")
+
+
+def _vram_mb(gpu: Gpu) -> int:
+    return (gpu.vram_bytes or 0) // MEBIBYTE
 
 
 def _no_room(free_mb_by_gpu: Mapping[int, int]) -> str:
     pool = sum(free_mb_by_gpu.values())
-    most, number = max((free, -number) for number, free in free_mb_by_gpu.items())
+    most, number = max(((free, -number) for number, free in free_mb_by_gpu.items()), default=(0, 0))
     where = f": {pool} MiB free on this node, at most {most} MiB on one GPU (GPU {-number})"
     return f"no GPU has that much free memory{where if pool else ''}"

@@ -15,7 +15,7 @@ from amdgpu_discovery.errors import FileError, ToolkitError, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.claims.claim import Book
 
 ENDING = ".jsonl"
 DAY = 24 * 3600
@@ -74,10 +74,10 @@ def stop_history(state: State) -> None:
         raise FileError(f"{directory} cannot be removed: {reason(error)}") from error
 
 
-def settle(state: State, boot_id: str, lock: Lock) -> None:
+def settle(book: Book) -> None:
     """Write the line of every reservation that has no lease any more: its end was cut off, or the power went."""
-    state.prepare()
-    with lock(state.lock_path):
+    state, boot_id = book.state, book.processes.boot_id
+    with book.locked():
         for name in _names(f"{state.history_directory}/open"):
             path = f"{state.leases_directory}/{name}.json"
             is_of_this_boot = f'"boot_id":"{boot_id}"'.encode() in _read_open(state, name)

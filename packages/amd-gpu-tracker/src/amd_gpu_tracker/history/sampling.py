@@ -15,19 +15,19 @@ from amdgpu_discovery.files import put_in_place, read_file, write_beside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.claims.claim import Book
 
 LONGEST_TEXT = 256
 
 
-def add_look(state: State, usage: Usage, lock: Lock) -> None:
+def add_look(book: Book, usage: Usage) -> None:
     """Add what was seen to every running reservation; what cannot be written is noted."""
     users = _users_by_id(usage.gpus)
-    with lock(state.lock_path):
-        for path in state.lease_paths():
-            lease = state.read_lease(path)
+    with book.locked():
+        for path in book.state.lease_paths():
+            lease = book.state.read_lease(path)
             if lease is not None:
-                _add(state, path, lease, users.get(lease.container_id, []))
+                _add(book.state, path, lease, users.get(lease.container_id, []))
 
 
 def _add(state: State, lease_path: str, lease: Lease, users: Iterable[GpuUser]) -> None:

@@ -9,12 +9,15 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from amd_gpu_tracker.life.liveness import Verdict
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.state import State
+
+    # Takes a lease, the path of its file, and whether it is alive; gives the lease that counts, None where it is over.
+    Count = Callable[[str, Lease, Verdict], Lease | None]
 
 
 class LeaseScan(Value):
@@ -54,7 +57,17 @@ def count_once(users: Sequence[Lease]) -> list[Lease]:
 
 def scan_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
     """Return what the leases in these files say, and change nothing."""
-    return _scan(state, processes, paths, prune=False)
+    return _scan(state, processes, paths, lambda _, lease, verdict: lease if verdict.is_alive else None)
+
+
+def foresee_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
+    """Return what `prune_leases` would return now, with what is kept for a restart, and change nothing."""
+    from amd_gpu_tracker.life.restarts import find_kept
+
+    def foresee(_: str, lease: Lease, verdict: Verdict) -> Lease | None:
+        return lease if verdict.is_alive else find_kept(state, lease, processes)
+
+    return _scan(state, processes, paths, foresee)
 
 
 def prune_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
@@ -62,10 +75,14 @@ def prune_leases(state: State, processes: Processes, paths: Iterable[str]) -> Le
 
     The caller holds the lock.
     """
-    return _scan(state, processes, paths, prune=True)
+
+    def write_down(path: str, lease: Lease, verdict: Verdict) -> Lease | None:
+        return _write_down(state, path, lease, verdict, processes)
+
+    return _scan(state, processes, paths, write_down)
 
 
-def _scan(state: State, processes: Processes, paths: Iterable[str], *, prune: bool) -> LeaseScan:
+def _scan(state: State, processes: Processes, paths: Iterable[str], count: Count) -> LeaseScan:
     living: list[Lease] = []
     unreadable: list[StateError] = []
     for path in paths:
@@ -74,13 +91,7 @@ def _scan(state: State, processes: Processes, paths: Iterable[str], *, prune: bo
         except StateError as error:
             unreadable.append(error)
             continue
-        if lease is None:
-            continue
-        verdict = judge(lease, processes)
-        counted = lease if verdict.is_alive else None
-        if prune:
-            counted = _write_down(state, path, lease, verdict, processes)
-        if counted:
+        if lease is not None and (counted := count(path, lease, judge(lease, processes))):
             living.append(counted)
     living.sort(key=lambda lease: (lease.since, lease.container_id))
     return LeaseScan(living=tuple(living), unreadable=tuple(unreadable))

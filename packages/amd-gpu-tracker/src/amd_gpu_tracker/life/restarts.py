@@ -91,8 +91,7 @@ def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: 
 
     The caller holds the lock. `how` it is known that the container is gone goes into the history.
     """
-    grace = 0 if state.is_rootless else find_grace(state)
-    kept = kept_lease(lease, processes, grace) if grace else None
+    kept = find_kept(state, lease, processes)
     if kept is not None:
         # On a full disk the GPUs are given back.
         with suppress(FileError):
@@ -101,6 +100,12 @@ def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: 
             return kept
     state.remove_lease(path, how)
     return None
+
+
+def find_kept(state: State, lease: Lease, processes: Processes) -> Lease | None:
+    """Return the lease by which a container that is gone keeps its GPUs for a moment; None where it does not."""
+    grace = 0 if state.is_rootless else find_grace(state)
+    return kept_lease(lease, processes, grace) if grace else None
 
 
 def take_up(state: State, living: Sequence[Lease]) -> tuple[Lease, ...]:

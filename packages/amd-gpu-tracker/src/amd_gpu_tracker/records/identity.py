@@ -69,14 +69,13 @@ def _has_partitions(gpu: GpuLocation, tracked: TrackedGpu) -> bool:
     return gpu.partition_total == tracked.partition_total
 
 
-def _look_again(
-    state: State, policy: Policy, stamp: bytes, wanted: Sequence[GpuLocation], asked: Sequence[str]
-) -> Policy:
+def match_wanted(
+    state: State, policy: Policy, gpus: Sequence[GpuLocation], wanted: Sequence[GpuLocation], asked: Sequence[str]
+) -> Match:
+    """Return what became of the GPUs of a policy; `gpus` are those of the host. Errors as `require_tracked_gpus`."""
     from amd_gpu_tracker.errors import GpusChanged
     from amd_gpu_tracker.records.matching import match_gpus
-    from amdgpu_discovery.numbering import hidden_numbers, locate_gpus
 
-    gpus = locate_gpus(state.host)
     match = match_gpus(state.host, policy, gpus)
     there = {gpu.key: gpu for gpu in match.policy.gpus if not gpu.lost_since}
     if not all(gpu.key in there and _has_partitions(gpu, there[gpu.key]) for gpu in wanted):
@@ -85,6 +84,16 @@ def _look_again(
         from amd_gpu_tracker.records.numbers import require_same_numbers
 
         require_same_numbers(match, gpus, asked)
+    return match
+
+
+def _look_again(
+    state: State, policy: Policy, stamp: bytes, wanted: Sequence[GpuLocation], asked: Sequence[str]
+) -> Policy:
+    from amdgpu_discovery.numbering import hidden_numbers, locate_gpus
+
+    gpus = locate_gpus(state.host)
+    match = match_wanted(state, policy, gpus, wanted, asked)
     # What is written down counts for processes that may use more GPUs, too.
     if stamp and not hidden_numbers(gpus):
         _write_down(state, policy, match, stamp)

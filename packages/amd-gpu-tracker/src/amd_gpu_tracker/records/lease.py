@@ -74,6 +74,11 @@ class Holder(Value):
     # `cgroupsPath` of a container without a pid namespace of its own, whose processes outlive its init.
     cgroup: str = ""
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what no two containers share."""
+        return self.root, self.container_id
+
 
 class Lease(Holder):
     """GPUs in the hands of a container."""
@@ -114,11 +119,6 @@ class Lease(Holder):
     is_preempted: bool = False
     # Keys of later versions with what they say.
     unknown: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Return what no two containers share."""
-        return self.root, self.container_id
 
     def is_preemptible(self, now: float) -> bool:
         """Return whether it is idle for so long that it is ended for those who wait."""

@@ -1,0 +1,202 @@
+"""Does a claim get its GPUs? One answer, for a start that holds the lock and for `amd-ctk explain` without it.
+
+Nothing here reads or writes: both come with what they have read. The words of a refusal are the guide's.
+"""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.records.lease import BY_API
+from amdgpu_discovery.selection import resolve, split_items
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from amd_gpu_tracker.claims.claim import Claim
+    from amd_gpu_tracker.errors import StateError
+    from amd_gpu_tracker.life.lease_scan import LeaseScan
+    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.records.policy import Policy
+    from amdgpu_discovery.gpu import GpuLocation
+
+    # What a container or job is called, and the numbers of the GPUs that it uses.
+    Use = tuple[str, Sequence[int]]
+    Refused = GpusRefused | StateError
+
+# Of a host on which containers need a reservation.
+RESERVED_ONLY = "containers get reserved GPUs only on this host"
+HOW_TO_RESERVE = "start it with 'amd-ctk run --gpus=1 -- docker run ...'"
+# What lets users reserve them all the same.
+LET_USERS = "the administrator lets users reserve them with 'amd-ctk users allow'"
+HINT = "run 'amd-ctk swarm status' to see which containers use the GPUs"
+
+
+class Situation(Value):
+    """What a decision goes by: the policy, what other leases say about the GPUs, and what is handed on to the claim.
+
+    `drained` is the refusal of a GPU that is drained or sick, `name_of` finds the name that an engine gave a container.
+    """
+
+    policy: Policy
+    others: LeaseScan
+    handed_on: Lease | None = None
+    drained: GpusRefused | None = None
+    is_rootless: bool = False
+    name_of: Callable[[Lease], str]
+
+
+def decide(situation: Situation, claim: Claim) -> Claim | Refused:
+    """Return the claim that is met, with the reservation that was handed on to it, or why it is refused."""
+    handed_on = situation.handed_on
+    if claim.reservation and handed_on is None:
+        return GpusRefused(f"the reservation {claim.reservation} is over")
+    exclusive = situation.policy.exclusive_among(claim.wanted)
+    return (
+        refuse_unreserved(situation.policy, claim, handed_on)
+        or (situation.drained if handed_on is None else None)
+        or (refuse_exclusive(claim, exclusive, handed_on) if situation.is_rootless else None)
+        or _refuse_unreadable(claim, exclusive, situation.others.unreadable)
+        or _refuse_promised(claim, situation.others.living)
+        or _refuse_used(claim, exclusive, situation)
+        or (claim if handed_on is None else with_reservation(claim, handed_on))
+    )
+
+
+def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
+    """Return the claim of a container or job that was given a reservation."""
+    return claim.replace(
+        reservation=handed_on.container_id,
+        reservation_digest=handed_on.token_digest,
+        person=handed_on.person,
+        # A container may outlive the job that started it, and its time is that of the job.
+        limit=claim.limit if BY_API in claim.ways else handed_on.limit,
+    )
+
+
+def refuse_unreserved(policy: Policy, claim: Claim, handed_on: Lease | None = None) -> GpusRefused | None:
+    """Return the refusal where containers need a reservation, and not all GPUs of a claim were handed on to it."""
+    if not policy.require_reservation or BY_API in claim.ways:
+        return None
+    if claim.wanted and handed_on and all(gpu.key in handed_on.gpus for gpu in claim.wanted):
+        return None
+    return GpusRefused(RESERVED_ONLY, hint=HOW_TO_RESERVE)
+
+
+def refuse_exclusive(
+    claim: Claim, exclusive: Sequence[GpuLocation], handed_on: Lease | None = None
+) -> GpusRefused | None:
+    """Return the refusal of a rootless claim for GPUs that are exclusive, and that were not `handed_on` to it."""
+    numbers = [gpu.number for gpu in exclusive if handed_on is None or gpu.key not in handed_on.gpus]
+    hint = LET_USERS if BY_API in claim.ways else ""
+    return GpusRefused(rootless_refusal(numbers), hint=hint) if numbers else None
+
+
+def find_unreadable(unreadable: Sequence[StateError], gpus: Iterable[GpuLocation] = ()) -> StateError | None:
+    """Return the first of what is wrong with leases, unless it is of GPUs that are none of these."""
+    keys = {gpu.key for gpu in gpus}
+    return next((error for error in unreadable if error.gpus is None or keys.intersection(error.gpus)), None)
+
+
+def people_of(leases: Iterable[Lease]) -> tuple[int, ...]:
+    """Return the users, root aside, whose these are."""
+    return tuple(sorted({lease.person for lease in leases if lease.person}))
+
+
+def called(ways: Collection[str], container_id: str, name: str = "", person: int | None = None) -> str:
+    """Return what sentences call the holder of a lease, with the `name` that its engine gave a container.
+
+    A place is kept for the name of a person: a container start looks up none.
+    """
+    owner, is_owned, job = container_id.rpartition("/")
+    if BY_API in ways and is_owned:
+        return f"job {job} of {{{person}}}" if person else f"job {job} of user {owner}"
+    kind = "job" if BY_API in ways else "container"
+    title = f"{kind} {container_id} ({name})" if name else f"{kind} {container_id}"
+    return f"{title} of {{{person}}}" if person else title
+
+
+def refusal(container_id: str, free: Sequence[int], uses: Sequence[Use]) -> str:
+    """Return the guide's lines for a container that asked for `free` GPUs and for those of `uses`.
+
+    A job, for which `container_id` is "", was never given the free ones and is not told that they are released.
+    """
+    taken = sorted({number for _, numbers in uses for number in numbers})
+    lines = [f"GPUs {_list(taken)} are exclusive and already in use"]
+    if free and container_id:
+        lines = [
+            f"GPUs {_list(free)} allocated",
+            *lines,
+            f"Released GPUs {_list(free)} used by container {container_id}",
+        ]
+    return "\n".join([*lines, *(_in_use(title, numbers) for title, numbers in uses)])
+
+
+def rootless_refusal(exclusive: Sequence[int]) -> str:
+    """Return the line for a rootless container: other users would not see its reservation."""
+    return f"GPUs {_list(exclusive)} are exclusive, which only containers of root can reserve"
+
+
+def _refuse_unreadable(
+    claim: Claim, exclusive: Sequence[GpuLocation], unreadable: Sequence[StateError]
+) -> StateError | None:
+    contested = claim.wanted if claim.kinds else exclusive
+    return find_unreadable(unreadable, contested) if contested else None
+
+
+def _refuse_promised(claim: Claim, living: Iterable[Lease]) -> GpusRefused | None:
+    """Return the refusal where Swarm's promise cannot be kept.
+
+    Swarm does not see that two of its resources are the same GPU, and may promise it twice.
+    """
+    for lease in living if claim.kinds else ():
+        gpu = next((gpu for gpu in claim.wanted if gpu.key in lease.gpus), None)
+        if gpu and lease.kinds and not set(lease.kinds) & set(claim.kinds):
+            held, asked = ", ".join(lease.kinds), ", ".join(claim.kinds)
+            return GpusRefused(
+                f"GPU {gpu.number} is reserved as {held} by container {lease.container_id}, not free as {asked}",
+                hint=HINT,
+            )
+    return None
+
+
+def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situation) -> GpusRefused | None:
+    """Return the refusal where others have some of the GPUs that one container has for itself."""
+    living = situation.others.living if exclusive else ()
+    named = [(lease, [gpu.number for gpu in exclusive if gpu.key in lease.gpus]) for lease in living]
+    users = [(lease, numbers) for lease, numbers in named if numbers]
+    if not users:
+        return None
+    taken = {number for _, numbers in users for number in numbers}
+    return GpusRefused(
+        refusal(
+            "" if BY_API in claim.ways else claim.holder.container_id,
+            [number for number in _in_order_asked(claim) if number not in taken],
+            [(_title(lease, situation.name_of), numbers) for lease, numbers in users],
+        ),
+        people=people_of(lease for lease, _ in users),
+    )
+
+
+def _in_order_asked(claim: Claim) -> list[int]:
+    """Return the numbers of the wanted GPUs as the guide lists them: in the order in which they were asked for."""
+    items = [item for request in claim.asked for item in split_items(request)]
+    named = [gpu for item in items for gpu in resolve(claim.wanted, item).gpus]
+    return list(dict.fromkeys(gpu.number for gpu in (*named, *claim.wanted)))
+
+
+def _title(lease: Lease, name_of: Callable[[Lease], str]) -> str:
+    """Return what a holder is called, with a container's name where its engine keeps one."""
+    title = called(lease.ways, lease.container_id, name_of(lease), lease.person)
+    return f"{title}, which its engine starts again" if lease.is_kept else title
+
+
+def _in_use(title: str, numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"GPU {numbers[0]} is in use by {title}"
+    return f"GPUs {_list(numbers)} are in use by {title}"
+
+
+def _list(numbers: Collection[int]) -> str:
+    return f"[{' '.join(map(str, numbers))}]"
