@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import random
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, why_not
+from amd_gpu_tracker.life.user_leases import UserLease
 from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amdgpu_discovery.choices.grammar import parse_choice
 from amdgpu_discovery.gpu import DeviceNumber, Gpu, PciAddress
@@ -54,12 +55,19 @@ def lease(name):
 
 
 def candidates(*described):
-    """Return GPUs from 0, each described by hive, NUMA node and users; "!" behind the users is exclusive and in use."""
+    """Return GPUs from 0, each described by hive, NUMA node and users.
+
+    Behind the users "!" is exclusive and in use, "?" suspect, "#" used by a program without a reservation; "~name" is a
+    rootless container of another user.
+    """
     return [
         Candidate(
             gpu=gpu(number, hive, node),
-            users=tuple(lease(name) for name in users.rstrip("!").split()),
+            users=tuple(lease(name) for name in users.rstrip("!?#").split() if name[0] != "~"),
+            shares=tuple(UserLease(uid=1, lease=lease(name)) for name in users.split() if name[0] == "~"),
             obstacle=IN_USE if users.endswith("!") else "",
+            doubt={"?": "suspect", "#": "used"}.get(users[-1:], ""),
+            is_used_unreserved=users.endswith("#"),
         )
         for number, (hive, node, users) in enumerate(described)
     ]
@@ -98,6 +106,21 @@ def test_without_a_free_gpu_auto_takes_the_least_shared_and_free_takes_none():
 
 def test_free_and_shared_gpus_are_not_mixed():
     assert chosen("auto:2", (1, 0, ""), (1, 0, "web")) is None
+
+
+def test_free_gpus_are_not_mixed_with_one_that_a_program_uses_or_that_has_errors():
+    assert chosen("auto:4", (1, 0, ""), (1, 0, ""), (1, 0, ""), (1, 0, "#")) is None
+    assert chosen("auto:4", (1, 0, ""), (1, 0, ""), (1, 0, ""), (1, 0, "?")) is None
+
+
+def test_without_a_free_gpu_a_suspect_one_comes_before_one_that_a_program_uses():
+    assert chosen("auto:1", (1, 0, "#"), (1, 0, "?")) == [1]
+    assert chosen("auto:2", (1, 0, "#"), (1, 0, "?"), (1, 0, "web db")) == [1, 2]
+
+
+def test_what_users_wrote_of_their_containers_keeps_auto_from_no_gpu():
+    assert chosen("auto:2", (1, 0, ""), (1, 0, "~c1")) == [0, 1]
+    assert chosen("free:2", (1, 0, ""), (1, 0, "~c1")) is None
 
 
 def test_an_exclusive_gpu_in_use_is_never_chosen():
@@ -190,39 +213,41 @@ def best_by_trying(described, request):
     """Return the GPUs of a choice as the documentation puts it, by trying every set."""
     choice = parse_choice(request)
     gpus = candidates(*described)
-    free = [each for each in gpus if not each.users and not each.obstacle]
-    shared = [each for each in gpus if each.users and not each.obstacle]
-    pool = free if free or choice.word == "free" else shared
+    free = [gpu for gpu, (*_, users) in zip(gpus, described, strict=True) if not users]
+    # "auto prefers other GPUs" to those of rootless containers, and is not refused for these.
+    of_users = [gpu for gpu, (*_, users) in zip(gpus, described, strict=True) if users in ("~u", "~u ~v")]
+    in_use = [gpu for gpu, (*_, users) in zip(gpus, described, strict=True) if users[-1:] != "!"]
+    pool = free if choice.word == "free" else free + of_users if free else in_use
 
     def one(values):
         return len(values) == 1 or (None not in values and len(set(values)) == 1)
 
     ranked = [
         (
-            sum(len(each.users) for each in picked),
+            sum(described[each.gpu.number][2].endswith("#") for each in picked),
+            sum(described[each.gpu.number][2].endswith(("#", "?")) for each in picked),
+            sum(len(described[each.gpu.number][2].rstrip("?#").split()) for each in picked),
             not one([each.gpu.xgmi_hive for each in picked]),
             not one([each.gpu.numa_node for each in picked]),
-            [each.gpu.number for each in picked],
+            sorted(each.gpu.number for each in picked),
         )
         for picked in itertools.combinations(pool, choice.count)
         if "xgmi" not in request or len({each.gpu.xgmi_hive for each in picked}) == 1
         if "xgmi" not in request or None not in {each.gpu.xgmi_hive for each in picked}
     ]
-    return min(ranked)[3] if ranked else None
+    return min(ranked)[-1] if ranked else None
 
 
-HOSTS = st.lists(
-    st.tuples(
-        st.sampled_from([None, 1, 2]),
-        st.sampled_from([None, 0, 1]),
-        st.sampled_from(["", "", "", "a", "b", "a b", "a b c", "a!", "b!"]),
-    ),
-    max_size=8,
-)
+USERS = ["", "", "", "a", "b", "a b", "a b c", "a!", "b!", "?", "#", "a?", "~u", "~u ~v"]
 
 
-@given(HOSTS, st.sampled_from(["auto", "free"]), st.integers(1, 5), st.sampled_from(["", "+xgmi"]))
-def test_the_choice_is_the_best_of_all_sets(described, word, count, condition):
-    request = f"{word}:{count}{condition}"
+@pytest.mark.parametrize("seed", range(13))
+def test_the_choice_is_the_best_of_all_sets(seed):
+    draw = random.Random(seed)
+    for _ in range(400):
+        described = [
+            (draw.choice([None, 1, 2]), draw.choice([None, 0, 1]), draw.choice(USERS)) for _ in range(draw.randrange(9))
+        ]
+        request = f"{draw.choice(['auto', 'free'])}:{draw.randint(1, 5)}{draw.choice(['', '+xgmi'])}"
 
-    assert chosen(request, *described) == best_by_trying(described, request)
+        assert chosen(request, *described) == best_by_trying(described, request), (request, described)

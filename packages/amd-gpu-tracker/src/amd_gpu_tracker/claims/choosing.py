@@ -5,8 +5,6 @@ Nothing here reads or writes: `choice` comes with what leases say.
 
 from __future__ import annotations
 
-from itertools import chain
-
 from amdgpu_discovery.choices.grammar import AUTO
 from amdgpu_discovery.unknown_gpus import NAMES_SHOWN, format_numbers, shown
 from amdgpu_discovery.value import Value
@@ -31,8 +29,9 @@ class Candidate(Value):
     # What other users wrote of their rootless containers, which must not decide whether a container of root starts.
     shares: tuple[UserLease, ...] = ()
     obstacle: str = ""
-    # Why it is not free although nobody has reserved it: somebody uses it, or something is wrong with it.
+    # Why it is not free although nobody has reserved it: a program uses it, or something is wrong with it.
     doubt: str = ""
+    is_used_unreserved: bool = False
 
     @property
     def is_free(self) -> bool:
@@ -46,10 +45,9 @@ def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
     Free GPUs and GPUs in use are never mixed: what runs on both has the speed of the slower ones. Among equals, those
     in one XGMI hive come first, then those at one NUMA node, then those with the lowest numbers. Where `auto` finds too
     few free GPUs, it takes those too that only rootless containers of other users have: any user can write that. GPUs
-    that somebody uses without a reservation, and those with something wrong, come last.
+    with something wrong come behind those, and last those that a program uses without a reservation.
     """
-    picks = chain.from_iterable(_best_pick(pool, choice) for pool in _pools(candidates, choice))
-    best = next(picks, None)
+    best = min(_picks(_pool(candidates, choice), choice), key=_rank, default=None)
     return None if best is None else sorted((candidate.gpu for candidate in best), key=lambda gpu: gpu.number)
 
 
@@ -80,26 +78,19 @@ def find_blocking_user(candidates: Sequence[Candidate], choice: Choice) -> int |
     return next(kept, None)
 
 
-def _pools(candidates: Sequence[Candidate], choice: Choice) -> Iterator[list[Candidate]]:
-    """Yield the GPUs among which a choice looks, one set after the other until one has enough."""
+def _pool(candidates: Sequence[Candidate], choice: Choice) -> list[Candidate]:
+    """Return the GPUs among which a choice looks."""
     free = [candidate for candidate in candidates if candidate.is_free]
-    yield free
-    if choice.word == AUTO:
-        usable = [candidate for candidate in candidates if not candidate.obstacle]
-        for pool in ([candidate for candidate in usable if not candidate.doubt], usable):
-            yield [candidate for candidate in pool if not candidate.users] if free else pool
-
-
-def _best_pick(pool: Sequence[Candidate], choice: Choice) -> Iterator[list[Candidate]]:
-    best = min(_picks(pool, choice), key=_rank, default=None)
-    if best is not None:
-        yield best
+    if choice.word != AUTO:
+        return free
+    usable = [candidate for candidate in candidates if not candidate.obstacle]
+    return [candidate for candidate in usable if not (candidate.users or candidate.doubt)] if free else usable
 
 
 def _picks(pool: Sequence[Candidate], choice: Choice) -> Iterator[list[Candidate]]:
     """Yield the best GPUs of each neighbourhood that has enough; the best of all are among these."""
     for neighbours in _neighbourhoods(pool, whole=not choice.in_one_hive):
-        pick = sorted(neighbours, key=lambda candidate: (_load(candidate), candidate.gpu.number))[: choice.count]
+        pick = sorted(neighbours, key=lambda candidate: (_cost(candidate), candidate.gpu.number))[: choice.count]
         if len(pick) == choice.count:
             yield pick
 
@@ -117,20 +108,21 @@ def _neighbourhoods(pool: Sequence[Candidate], *, whole: bool) -> Iterator[list[
     yield from groups.values()
 
 
-def _rank(pick: Sequence[Candidate]) -> tuple[int, bool, bool, list[int]]:
+def _rank(pick: Sequence[Candidate]) -> tuple[list[int], bool, bool, list[int]]:
     """Return what is compared, in the order in which it counts; the least comes first."""
     hives = [candidate.gpu.xgmi_hive for candidate in pick]
     nodes = [candidate.gpu.numa_node for candidate in pick]
     return (
-        sum(map(_load, pick)),
+        [sum(costs) for costs in zip(*map(_cost, pick), strict=True)],
         not _is_one(hives),
         not _is_one(nodes),
         sorted(candidate.gpu.number for candidate in pick),
     )
 
 
-def _load(candidate: Candidate) -> int:
-    return len(candidate.users) + len(candidate.shares) + bool(candidate.doubt)
+def _cost(candidate: Candidate) -> tuple[bool, bool, int]:
+    """Return what speaks against a GPU, the worst first."""
+    return candidate.is_used_unreserved, bool(candidate.doubt), len(candidate.users) + len(candidate.shares)
 
 
 def _is_one(values: Sequence[int | None]) -> bool:

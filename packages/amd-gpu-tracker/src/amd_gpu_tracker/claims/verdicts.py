@@ -65,5 +65,5 @@ def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Cand
         return candidate.replace(obstacle=f"{what}{f': {drain.reason}' if drain.reason else ''}")
     # Whoever has reserved it is who uses it.
     if verdict.use.is_used and not (candidate.users or candidate.shares):
-        return candidate.replace(doubt=format_use(verdict.use, ()))
+        return candidate.replace(doubt=format_use(verdict.use, ()), is_used_unreserved=True)
     return candidate.replace(doubt=f"suspect: {reasons}") if reasons else candidate
