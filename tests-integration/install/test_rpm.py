@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,7 +17,9 @@ from install.hostile import EVERY_PROGRAM, HOSTILE_DIRECTORY, HOSTILE_ENVIRONMEN
 from install.root import build_root, fetch_newer_python
 from install.rpm_root import STAND_IN, RpmRoot, build_rpm, build_rpms, make_repository
 from install.snapshot import changes, take_snapshot
+from support.checked_version import let_check
 from support.installed import require_root
+from support.upgraded import AFTER, BEFORE, END, WAIT, prepare
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
@@ -61,6 +64,21 @@ def later_rpms(rpms, tmp_path_factory):
     shutil.copytree(CHECKOUT, checkout, symlinks=True, ignore=parts)
     (checkout / "VERSION").write_text("9.0\n")
     return build_rpms(checkout, checkout.parent / "rpms")
+
+
+@pytest.fixture(scope="module")
+def checked_rpms(rpms, tmp_path_factory):
+    """Return the packages of two versions in which modules check that they are of one version."""
+    directory = tmp_path_factory.mktemp("checked")
+    return {version: build_checked(directory / version, version) for version in ("9.1", "9.2")}
+
+
+def build_checked(directory, version):
+    parts = shutil.ignore_patterns(".nox", ".venv", "dist", "site", ".*_cache", "__pycache__", ".hypothesis")
+    shutil.copytree(CHECKOUT, directory / "checkout", symlinks=True, ignore=parts)
+    (directory / "checkout/VERSION").write_text(f"{version}\n")
+    let_check((directory / "checkout").glob("packages/*/src/**/*.py"), version)
+    return build_rpms(directory / "checkout", directory / "rpms")
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +212,27 @@ def test_an_upgrade_changes_nobodys_configuration_and_no_container(root, distrib
     assert root.run(facts) == before
     assert root.run("amd-ctk version").startswith("Version: v9.0\n")
     assert compiled_for(root.run) == {"cpython-311": "all"}
+
+
+def test_no_program_is_of_two_versions_while_dnf_brings_another(root, distribution, offer, checked_rpms):
+    share = root.upper / "shared"
+    share.mkdir()
+    prepare(share)
+    for version, rpms in checked_rpms.items():
+        offer(*rpms)
+        if version == "9.1":
+            root.dnf("install amd-container-toolkit")
+    places = {"share": "/shared", "taken": 7, "number": 5}
+
+    for words in ("upgrade", f"downgrade {PACKAGES}"):
+        before, after = (BEFORE + WAIT).format(**places), (WAIT + END + AFTER).format(**places)
+        said = root.run_around(before, words, after)
+
+        seen = json.loads(next(line for line in said.splitlines() if line.startswith('{"done"')))
+        assert seen["failures"] == []
+        assert seen["done"]["start"] >= 10
+        assert "kept" not in said.partition('{"done"')[2]
+        root.run("cd /shared; rm stop over seen.json starts")
 
 
 def test_what_the_original_made_exclusive_stays_so_whatever_comes_first(root, distribution):
