@@ -30,7 +30,7 @@ MOST_FOR_EVERY_CALL = 7
 MOST_FOR_CREATE = 21
 # One of them writes down that the reservation begins; another says whether the tracker is enabled, which the package
 # itself cannot say without being in a circle with its modules.
-MOST_FOR_TRACKED_CREATE = 35
+MOST_FOR_TRACKED_CREATE = 34
 
 
 def imported(code, environment):

@@ -11,7 +11,6 @@ from amd_gpu_tracker.claims.claim import (
     read_own_lease,
 )
 from amd_gpu_tracker.enabled import may_be_tracking
-from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.lease import TOKEN
 from amdgpu_discovery.errors import ToolkitError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.claims.claim import Book, Claim
     from amd_gpu_tracker.claims.decision import Refused, Situation
+    from amd_gpu_tracker.errors import GpusRefused
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.records.lease import Holder, Lease
     from amd_gpu_tracker.records.policy import Policy
@@ -198,6 +198,8 @@ def _may_be_refused(state: State, claim: Claim, policy: Policy) -> bool:
 
 def recorded(state: State, claim: Claim, refusal: Refused) -> Refused:
     """Return why a claim is refused, which is on record then; what is wrong with a file is not."""
+    from amd_gpu_tracker.errors import GpusRefused
+
     if isinstance(refusal, GpusRefused) and not claim.is_waiting:
         from amd_gpu_tracker.records.refusals import record_refusal
 

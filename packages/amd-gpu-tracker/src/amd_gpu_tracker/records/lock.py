@@ -13,7 +13,6 @@ import fcntl
 import posix
 import time
 
-from amd_gpu_tracker.errors import LockTimeout, needs_root
 from amdgpu_discovery.errors import FileError, reason
 
 TYPE_CHECKING = False
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import NoReturn
 
+    from amd_gpu_tracker.errors import LockTimeout
     from amdgpu_discovery.errors import ToolkitError
 
     # Given the path of the lock file, holds the tracker's lock.
@@ -132,6 +132,7 @@ class LibraryLock(CommandLock):
 def lock_timeout(path: str, timeout: float) -> LockTimeout:
     """Return the error for a lock that was not to be had, naming who holds it."""
     # Mostly the lock is free.
+    from amd_gpu_tracker.errors import LockTimeout
     from amdgpu_discovery.lock_holder import read_lock_holder
 
     pid = read_lock_holder(path)
@@ -145,5 +146,7 @@ def lock_timeout(path: str, timeout: float) -> LockTimeout:
 def cannot_lock(path: str, error: OSError) -> ToolkitError:
     """Return the error for a lock file that cannot be opened."""
     if isinstance(error, PermissionError):
+        from amd_gpu_tracker.errors import needs_root
+
         return needs_root()
     return FileError(f"the GPU Tracker's lock {path} cannot be taken: {reason(error)}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import posix
 
 from amd_gpu_tracker.enabled import DRAINS_FILE, FORMER_FILE, POLICY_FILE
-from amd_gpu_tracker.errors import StateError, needs_root, unreadable
 from amd_gpu_tracker.records.lease import (
     LEASE_BEGINS,
     LEASE_ENDS,
@@ -41,6 +40,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
+    from amd_gpu_tracker.errors import NotPermitted, StateError
     from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.host import Host
 
@@ -84,7 +84,7 @@ class State:
         content = _read_if_there(self.policy_path)
         if content is None:
             if is_link(self.policy_path):
-                raise unreadable(self.policy_path, "it is a symbolic link that leads nowhere")
+                raise _unreadable(self.policy_path, "it is a symbolic link that leads nowhere")
             return self._read_former_policy() if self.has_former_policy() else Policy()
         try:
             return parse_policy(content)
@@ -111,6 +111,7 @@ class State:
         if not self.has_former_policy():
             return None
         # Once in the life of a host.
+        from amd_gpu_tracker.errors import StateError
         from amd_gpu_tracker.records.migration import REFUSE_ALL, read_former_policy
 
         try:
@@ -148,7 +149,7 @@ class State:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise unreadable(self.leases_directory, reason(error)) from error
+            raise _unreadable(self.leases_directory, reason(error)) from error
         if locked:
             _remove_leftovers(self.leases_directory, names)
         return [f"{self.leases_directory}/{name}" for name in names if name.endswith(".json")]
@@ -254,7 +255,7 @@ def clear(path: str) -> None:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except PermissionError as error:
-        raise needs_root() from error
+        raise _needs_root() from error
     except OSError as error:
         raise FileError(f"{path} is not a file and cannot be removed: {reason(error)}") from error
 
@@ -265,7 +266,7 @@ def make_directory(path: str) -> None:
         # Every user may ask for the status.
         make_directories(path, ignore_umask=True)
     except PermissionError as error:
-        raise needs_root() from error
+        raise _needs_root() from error
     except OSError as error:
         raise FileError(f"{error.filename or path} cannot be made: {reason(error)}") from error
 
@@ -287,10 +288,25 @@ def _read_if_there(path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise unreadable(path, reason(error)) from error
+        raise _unreadable(path, reason(error)) from error
+
+
+def _unreadable(path: str, why: str) -> StateError:
+    # Starts do without the fifteen classes of errors.
+    from amd_gpu_tracker.errors import unreadable
+
+    return unreadable(path, why)
+
+
+def _needs_root() -> NotPermitted:
+    from amd_gpu_tracker.errors import needs_root
+
+    return needs_root()
 
 
 def _not_understood(what: str, error: ValueError, gpus: tuple[str, ...] | None = None) -> StateError:
+    from amd_gpu_tracker.errors import StateError
+
     # `reset` would forget what the later version knows.
     is_later = isinstance(error, LaterVersion)
     hint = "install that toolkit again" if is_later else "repair it with 'amd-ctk gpu-tracker reset'"
