@@ -119,6 +119,7 @@ PACKAGES = (
         licence="Apache-2.0 AND MIT",
         files=(
             ("systemd", "usr/lib/systemd/system"),
+            ("files/amd-ctk.preset", "usr/lib/systemd/system-preset/85-amd-ctk.preset"),
             ("udev", "usr/lib/udev/rules.d"),
             ("monitoring", "usr/share/amd-container-toolkit/monitoring"),
             ("files/is-what-1-left", f"{LIBRARY}/is-what-1-left"),

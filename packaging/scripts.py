@@ -18,6 +18,8 @@ OFF = frozenset({"amd-swarm-prune.timer", "amd-gpu-tracker.socket", "amd-gpu-usa
 ASSEMBLE_NOW = f"/{ASSEMBLE}"
 # What ASSEMBLE wrote goes with it.
 TAKE_GENERATIONS = f"rm -rf /{CURRENT} /{LIBRARY}/generations /usr/lib/tmpfiles.d/amd-container-toolkit.conf\n"
+# What passes its socket on to the service.
+SOCKET, SERVICE = "amd-gpu-tracker.socket", "amd-gpu-tracker.service"
 # What is there where the original toolkit is installed, by deb and by rpm.
 ORIGINAL_DEB = "/usr/local/bin/amd-ctk"
 ORIGINAL_RPM = "/usr/share/amd-container-toolkit/cleanup.sh"
@@ -59,7 +61,7 @@ def maintainer_scripts(package: Package) -> dict[str, str]:
     take = TAKE_GENERATIONS if package.assembles else ""
     prerm = [(("remove",), read_script(f"{name}.remove") + _stop(package) + take)]
     postrm = [
-        (("remove",), read_script(f"{name}.removed") + _take_out_links(package)),
+        (("remove",), read_script(f"{name}.removed")),
         (("purge",), read_script(f"{name}.purge") + _forget_units(package)),
     ]
     scripts = {
@@ -76,19 +78,19 @@ def rpm_scriptlets(package: Package, interpreter: str) -> dict[str, str]:
     """Return the scriptlets of an rpm by name; rpm hands each the number of installed versions there will be."""
     name = package.name
     units = " ".join(units_of(package))
-    enabled = " ".join(enabled_units_of(package))
-    enable = f"systemctl --no-reload enable {enabled} >/dev/null 2>&1 || :\n" if enabled else ""
+    # As rpm's %systemd_post and %systemd_preun have it.
+    preset = f"systemctl --no-reload preset {units} >/dev/null 2>&1 || :\n" if units else ""
     disable = f"systemctl --no-reload disable --now {units} >/dev/null 2>&1 || :\n" if units else ""
     assemble = f"{ASSEMBLE_NOW} || :\n"
     take = TAKE_GENERATIONS if package.assembles else ""
     last = read_script("restore-from-1" if package.is_meta else f"{name}.configure")
     scriptlets = {
         "pre": f"original={ORIGINAL_RPM}\n{read_script('save-from-1')}" if name == "amd-ctk" else "",
-        "post": _when("$1 -eq 1", enable),
+        "post": _when("$1 -eq 1", preset),
         "preun": _when("$1 -eq 0", read_script(f"{name}.remove") + disable + take),
         "postun": _when("$1 -eq 0", read_script(f"{name}.removed") + read_script(f"{name}.purge")),
         # rpm unpacks and runs %post package by package; only here all of them are of one version.
-        "posttrans": f"{assemble}{last}" if last else "",
+        "posttrans": f"{assemble}{last}{_go_on(package)}" if last else "",
         # Once, after a transaction that brought parts or removed some. rpm finds only directories then; the file that
         # is python's name it finds when that is installed.
         f"transfiletriggerin -- /{PARTS}": assemble if package.assembles else "",
@@ -96,6 +98,28 @@ def rpm_scriptlets(package: Package, interpreter: str) -> dict[str, str]:
         f"filetriggerin -- {interpreter}": assemble if package.assembles else "",
     }
     return {name: text for name, text in scriptlets.items() if text}
+
+
+def _go_on(package: Package) -> str:
+    """Start what is enabled with the files of this version, as debs do."""
+    if not units_of(package):
+        return ""
+    restarted = " ".join(enabled_units_of(package))
+    others = " ".join(unit for unit in units_of(package) if unit in OFF and unit != SOCKET)
+    return f"""\
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload >/dev/null 2>&1 || :
+    for unit in {restarted}; do
+        systemctl --quiet is-enabled $unit 2>/dev/null && systemctl restart $unit >/dev/null 2>&1 || :
+    done
+    for unit in {others}; do
+        systemctl --quiet is-enabled $unit 2>/dev/null && systemctl start $unit >/dev/null 2>&1 || :
+    done
+    if ! systemctl --quiet is-active {SOCKET} || systemctl --quiet is-failed {SERVICE}; then
+        systemctl --quiet is-enabled {SOCKET} 2>/dev/null && systemctl restart {SOCKET} >/dev/null 2>&1 || :
+    fi
+fi
+"""
 
 
 def _when(condition: str, text: str) -> str:
@@ -114,7 +138,10 @@ def _indent(text: str) -> str:
 
 
 def _enable(package: Package) -> str:
-    """Enable units at the first installation, and never again what an administrator disabled."""
+    """Enable units at the first installation, and start what is enabled; what an administrator chose stays.
+
+    As dh_installsystemd has it: links stay when a package is removed.
+    """
     lines = []
     for unit in units_of(package):
         if unit not in OFF:
@@ -124,8 +151,14 @@ def _enable(package: Package) -> str:
         lines.append(f"deb-systemd-helper update-state {unit} >/dev/null || true\n")
     if lines:
         names = " ".join(enabled_units_of(package))
+        others = " ".join(unit for unit in units_of(package) if unit in OFF and unit != SOCKET)
         lines.append("if [ -d /run/systemd/system ]; then\n    systemctl daemon-reload >/dev/null || true\n")
-        lines.append(f"    deb-systemd-invoke restart {names} >/dev/null || true\nfi\n")
+        lines.append(f"    deb-systemd-invoke restart {names} >/dev/null || true\n")
+        # It says of each unit that is disabled that it does not start it.
+        lines.append(f"    deb-systemd-invoke start {others} >/dev/null 2>&1 || true\n")
+        # A version without the socket was there in between, and what listens is passed to nobody any more.
+        lines.append(f"    systemctl --quiet is-active {SOCKET} && ! systemctl --quiet is-failed {SERVICE} ||\n")
+        lines.append(f"        deb-systemd-invoke restart {SOCKET} >/dev/null 2>&1 || true\nfi\n")
     return "".join(lines)
 
 
@@ -134,15 +167,6 @@ def _stop(package: Package) -> str:
     if not names:
         return ""
     return f"if [ -d /run/systemd/system ]; then\n    deb-systemd-invoke stop {names} >/dev/null || true\nfi\n"
-
-
-def _take_out_links(package: Package) -> str:
-    """Take out the links of units that are enabled; that somebody disabled one is remembered until the purge."""
-    lines = []
-    for unit in units_of(package):
-        lines.append(f"    if deb-systemd-helper --quiet was-enabled {unit}; then\n")
-        lines.append(f"        deb-systemd-helper purge {unit} >/dev/null || true\n    fi\n")
-    return f"if command -v deb-systemd-helper >/dev/null; then\n{''.join(lines)}fi\n" if lines else ""
 
 
 def _forget_units(package: Package) -> str:

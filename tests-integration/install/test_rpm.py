@@ -235,6 +235,32 @@ def test_no_program_is_of_two_versions_while_dnf_brings_another(root, distributi
         root.run("cd /shared; rm stop over seen.json starts")
 
 
+CALLS = """#!/bin/sh
+echo "$*" >>/root/calls
+case $* in *is-active* | *is-failed*) exit 3 ;; *is-enabled*amd-gpu-usage*) exit 1 ;; esac
+"""
+
+
+def test_units_are_preset_and_what_is_enabled_is_started_as_apt_does_it(root, distribution, offer, later_rpms):
+    root.dnf("install amd-container-toolkit")
+    assert root.run("ls /etc/systemd/system/*.wants | grep amd-") == "amd-cdi-refresh.service\namd-cdi-watch.service\n"
+
+    root.write("/usr/bin/systemctl", CALLS)
+    root.run("chmod 755 /usr/bin/systemctl")
+    offer(*later_rpms)
+    root.run_around("mkdir -p /run/systemd/system", "upgrade", "true")
+
+    calls = root.run("grep -v is- /root/calls").splitlines()
+    # Before that, the modules were put together.
+    assert calls[-5:] == [
+        "daemon-reload",
+        "restart amd-cdi-refresh.service",
+        "restart amd-cdi-watch.service",
+        "start amd-swarm-prune.timer",
+        "restart amd-gpu-tracker.socket",
+    ]
+
+
 def test_what_the_original_made_exclusive_stays_so_whatever_comes_first(root, distribution):
     root.dnf("install amd-container-toolkit")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 RELEASE = ("-o", "APT::FTPArchive::Release::Origin=test", "-o", "APT::FTPArchive::Release::Suite=test")
@@ -49,8 +49,14 @@ class AptRepository:
         return self.directory if self.directory.exists() else Path("/")
 
 
-def next_version(debs: list[Path], directory: Path, *, old: str, new: str) -> list[Path]:
-    """Return the same packages with another version, as a later release of them."""
+def keep(_: Path) -> None:
+    """Leave the files of a package as they are."""
+
+
+def next_version(
+    debs: list[Path], directory: Path, *, old: str, new: str, edit: Callable[[Path], None] = keep
+) -> list[Path]:
+    """Return the same packages with another version, as another release of them; `edit` changes the files of each."""
     directory.mkdir()
     later = []
     for deb in debs:
@@ -58,6 +64,7 @@ def next_version(debs: list[Path], directory: Path, *, old: str, new: str) -> li
         subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
         control = tree / "DEBIAN/control"
         control.write_text(control.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+        edit(tree)
         later.append(directory / deb.name.replace(old, new))
         words: list[str | Path] = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, later[-1]]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host
-from support.apt_repository import AptRepository, next_version
+from support.apt_repository import AptRepository, keep, next_version
 from support.box import PATIENCE
 from support.debian_root import people_root
 from support.debs import build_debs
@@ -83,15 +83,26 @@ class Stand(System):
         """Install packages, and those that are there again."""
         self.apt(f"install --reinstall {packages}")
 
+    def change_to(self, version: str) -> None:
+        """Install another version of everything that is installed, an earlier one too."""
+        names = self.run(
+            "dpkg-query -W -f '${Package} ${db:Status-Status}\\n' 'amd*' | awk '$2 == \"installed\" { print $1 }'"
+        )
+        self.apt(f"install --allow-downgrades {' '.join(f'{name}={version}' for name in names.split())}")
+
     def apt(self, words: str) -> str:
         """Call apt-get, which asks nothing; return what it prints."""
         return self.run(f"{APT} {words} 2>&1")
 
-    def release(self, version: str) -> None:
-        """Offer a later version of everything."""
+    @property
+    def version(self) -> str:
+        """Return the version of this checkout."""
+        return next((self._directory / "debs").glob("amd-ctk_*.deb")).name.split("_")[1]
+
+    def release(self, version: str, *, edit: Callable[[Path], None] = keep) -> None:
+        """Offer another version of everything; `edit` changes the files of each package."""
         debs = sorted((self._directory / "debs").glob("*.deb"))
-        later = next_version(debs, self._directory / version, old=debs[0].name.split("_")[1], new=version)
-        self._repository.add(later)
+        self._repository.add(next_version(debs, self._directory / version, old=self.version, new=version, edit=edit))
         self.apt(f"update {ONLY_OURS}")
 
     def as_user(self, user: str, command: str, *, check: bool = True) -> str:
