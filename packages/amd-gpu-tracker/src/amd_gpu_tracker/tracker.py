@@ -8,7 +8,7 @@ import time
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, TrackerDisabled, needs_root
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.ignored_users import LARGEST_UID, read_ignored_users, write_ignored_users
+from amd_gpu_tracker.records.ignored_users import read_ignored_users, write_ignored_users
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, KernelLock, LibraryLock
 from amd_gpu_tracker.records.matching import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy
@@ -525,9 +525,10 @@ class Tracker:
 
 def _asking_user() -> int:
     """Return who asks, also where that is by sudo, which tells it."""
-    told = os.environ.get("SUDO_UID", "")
-    is_uid = told.isascii() and told.isdecimal() and int(told[:11]) <= LARGEST_UID
-    return int(told[:11]) if os.getuid() == 0 and is_uid else os.getuid()
+    from amd_gpu_tracker.life.people import behind_sudo
+
+    told = behind_sudo(os.environ)
+    return os.getuid() if told is None else told
 
 
 def _new_name() -> str:

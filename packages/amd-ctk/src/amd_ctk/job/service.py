@@ -9,6 +9,7 @@ from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.broker.client import Refused, ServiceGone, ask, find_socket
 from amd_gpu_tracker.broker.protocol import CANCEL, KEEP, MOST_SECONDS, RELEASE, RESERVE, RUN, Answer, Request
 from amd_gpu_tracker.errors import NotDone, WaitRefused
+from amd_gpu_tracker.life.people import behind_sudo
 from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 SLURM_PREFIX = "SLURM_"
-SUDO_USER = "SUDO_UID"
 
 
 class ServiceMissing(ToolkitError):
@@ -73,7 +73,7 @@ def hold(
         wait=wait is not None,
         reservation=inside,
         numbers=_numbers_of_job(host, request, os.environ),
-        behind=_behind(os.environ),
+        behind=behind_sudo(os.environ),
     )
     timeout = None if wait is None else parse_duration(wait)
     try:
@@ -95,7 +95,7 @@ def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, .
     """Reserve GPUs for some time, and return their numbers."""
     numbers = _numbers_of_job(host, request, os.environ)
     asked = Request(
-        verb=RESERVE, name=name, gpus=request, seconds=int(seconds), numbers=numbers, behind=_behind(os.environ)
+        verb=RESERVE, name=name, gpus=request, seconds=int(seconds), numbers=numbers, behind=behind_sudo(os.environ)
     )
     return _tell_service(host, asked).numbers
 
@@ -156,12 +156,6 @@ def _numbers_of_job(host: Host, request: str, environment: Mapping[str, str]) ->
     from amd_device_spec.slurm.job_gpus import numbers_in_job
 
     return numbers_in_job(request, host, environment)
-
-
-def _behind(environment: Mapping[str, str]) -> int | None:
-    """Return who became root by sudo, None for all others."""
-    uid = environment.get(SUDO_USER, "")
-    return int(uid) if not os.geteuid() and uid.isascii() and uid.isdecimal() and len(uid) <= 10 else None
 
 
 def cancel_job(host: Host, name: str, owner: int | None) -> None:

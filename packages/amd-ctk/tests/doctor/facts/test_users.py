@@ -44,6 +44,13 @@ def test_the_user_behind_sudo_counts(called_by):
     assert NOBODY.pw_gid in user.groups
 
 
+def test_a_user_of_a_directory_has_a_number_of_ten_digits(called_by, monkeypatch):
+    entry = pwd.struct_passwd(("carol", "x", 1234567890, NOBODY.pw_gid, "", "/home/carol", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", {1234567890: entry}.__getitem__)
+
+    assert called_by(0, SUDO_UID="1234567890").name == "carol"
+
+
 def test_a_user_who_calls_has_a_runtime_directory_of_choice(called_by):
     assert called_by(NOBODY.pw_uid, XDG_RUNTIME_DIR="/tmp/run").runtime_directory == "/tmp/run"
 

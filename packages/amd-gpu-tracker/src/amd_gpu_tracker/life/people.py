@@ -1,6 +1,23 @@
-"""Names of people, for those who read them: what gives out GPUs, and a container start, know numbers only."""
+"""Who asks, also by sudo, and names of people for those who read them: a container start knows numbers only."""
 
 from __future__ import annotations
+
+import os
+
+from amd_gpu_tracker.records.ignored_users import LARGEST_UID
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LONGEST_UID = len(str(LARGEST_UID))
+
+
+def behind_sudo(environment: Mapping[str, str]) -> int | None:
+    """Return the user who became root by sudo, as sudo says; None for all others."""
+    told = environment.get("SUDO_UID", "")
+    is_number = told.isascii() and told.isdecimal() and len(told) <= LONGEST_UID
+    return int(told) if is_number and int(told) <= LARGEST_UID and os.geteuid() == 0 else None
 
 
 def name_of_person(uid: int) -> str:

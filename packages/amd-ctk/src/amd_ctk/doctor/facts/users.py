@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 
+from amd_gpu_tracker.life.people import behind_sudo
 from amdgpu_discovery.value import Value
 
 
@@ -20,8 +21,8 @@ class User(Value):
 
 def find_user() -> User | None:
     """Return who called this program, behind sudo too; None for root."""
-    told = os.environ.get("SUDO_UID", "")
-    uid = int(told) if os.geteuid() == 0 and told.isascii() and told.isdecimal() and len(told) < 10 else os.geteuid()
+    told = behind_sudo(os.environ)
+    uid = os.geteuid() if told is None else told
     try:
         entry = pwd.getpwuid(uid)
     except (KeyError, OverflowError):

@@ -1,0 +1,28 @@
+"""Who became root by sudo: one answer for what is drained, reserved and looked at."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from amd_gpu_tracker.life.people import behind_sudo
+
+
+@pytest.mark.parametrize(
+    ("told", "uid"),
+    [
+        *[("1000", 1000), ("0", 0), ("1234567890", 1234567890), ("4294967294", 4294967294)],
+        *[("4294967295", None), ("9" * 5000, None), ("-1", None), ("x", None), ("\u0661", None), ("", None)],
+    ],
+)
+def test_sudo_says_who_became_root(monkeypatch, told, uid):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    assert behind_sudo({"SUDO_UID": told}) == uid
+
+
+def test_a_user_is_not_believed_to_be_another(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    assert behind_sudo({"SUDO_UID": "0"}) is None
