@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import time
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 MOST_UNREAD = 64 * 1024
 # How long a client may take for its one line, and to read the last answer.
 SILENCE_SECONDS = 10.0
+
+
+def has_hung_up(connected: socket.socket) -> bool:
+    """Return whether the other end was closed, with whatever it sent before."""
+    poll = select.poll()
+    poll.register(connected, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 class Connection:
@@ -52,6 +60,10 @@ class Connection:
 
     def read(self) -> Request | None:
         """Return the request once it is whole; None before, and when the client is gone. ProtocolError."""
+        if not self.has_asked and has_hung_up(self._socket):
+            # Nobody is there to whom an answer could go.
+            self.is_closed = True
+            return None
         try:
             more = self._socket.recv(LARGEST_LINE)
         except BlockingIOError:

@@ -74,6 +74,11 @@ def find_peer(connection: socket.socket, processes: Processes, host: Host) -> tu
         raise
 
 
+def find_uid(connection: socket.socket) -> int:
+    """Return whose process connected; it costs one system call, where `find_peer` costs a dozen."""
+    return int(CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))[1])
+
+
 def has_ended(pidfd: int) -> bool:
     """Return whether the process of a pidfd has ended."""
     poll = select.poll()

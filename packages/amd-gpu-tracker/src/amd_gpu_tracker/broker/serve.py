@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.broker.terms import FindTerms
 
 FIRST_DESCRIPTOR = 3
-BACKLOG = 4096
+# As in amd-gpu-tracker.socket.
+BACKLOG = 256
 # Masks of a socket's mode. Everybody may ask the service, from the first moment; who is given something, it decides.
 EVERYBODY, ONLY_OWNER = 0o111, 0o177
 # Of one process, as the unit of systemd has it: everybody who waits needs two.

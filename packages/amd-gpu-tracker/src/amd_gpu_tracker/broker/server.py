@@ -1,4 +1,4 @@
-"""The broker's loop: nothing in it waits but for the kernel, and nobody in it waits for another client."""
+"""The broker's loop: nothing in it waits but for the kernel, and users take turns."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.client import is_answered
-from amd_gpu_tracker.broker.connection import Connection
+from amd_gpu_tracker.broker.connection import Connection, has_hung_up
 from amd_gpu_tracker.broker.desk import Desk
+from amd_gpu_tracker.broker.fair_turns import FairTurns
 from amd_gpu_tracker.broker.line import LOOK_SECONDS
-from amd_gpu_tracker.broker.peer import find_peer
+from amd_gpu_tracker.broker.peer import find_peer, find_uid
 from amd_gpu_tracker.broker.place import ABSENCE_SECONDS
 from amd_gpu_tracker.broker.protocol import Answer, format_answer, refusal
 from amd_gpu_tracker.broker.wakes import Wakes
@@ -27,8 +28,10 @@ from amdgpu_discovery.errors import ToolkitError
 
 # Where the administrator's settings are.
 SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"
-# How many clients are heard before those who wait are looked at.
-AT_ONCE = 128
+# How many connections are accepted in one go, and how long that may take. The kernel hands them out in the order in
+# which they came, so those of a user who floods the socket are taken away before anything is done for them.
+AT_ONCE = 1024
+ACCEPT_SECONDS = 0.02
 # Of one user other than root.
 MOST_CONNECTIONS = 1_100
 # Kept free for files and processes; without them nobody could be served.
@@ -46,7 +49,9 @@ class Server:
     __slots__ = (
         *(
             "_accepts_at",
+            "_arrivals",
             "_clients",
+            "_counts",
             "_desk",
             "_has_trouble",
             "_idle_since",
@@ -76,7 +81,11 @@ class Server:
         self._state = state
         self._processes = processes
         self._desk = desk
+        # Connections of which nothing was read yet, and those that were greeted.
+        self._arrivals: FairTurns[socket.socket] = FairTurns()
         self._clients: dict[int, Connection] = {}
+        # How many of them each user has.
+        self._counts: dict[int, int] = {}
         self._wakes = Wakes()
         self._idle_seconds = idle_seconds
         self._stands_in_for = stands_in_for
@@ -105,10 +114,11 @@ class Server:
             if ready.intersection(self._wakes.descriptors()) or ready.intersection(self._desk.descriptors):
                 self._wakes.hear()
                 self._desk.is_changed = True
-            for descriptor in ready & self._clients.keys():
-                self._hear(self._clients[descriptor])
+            self._hear_in_turn([client for descriptor, client in self._clients.items() if descriptor in ready])
             if self._listener.fileno() in ready:
                 self._accept()
+            for connected in self._arrivals.take():
+                self._greet(connected)
             self._drop_silent()
         # Who may not reserve GPUs any more is told so: the others connect again.
         self._serve()
@@ -151,6 +161,8 @@ class Server:
 
     def _seconds_until_next(self) -> float | None:
         """Return how long nothing is to be done unless something happens."""
+        if len(self._arrivals) or any(client.is_closed for client in self._clients.values()):
+            return 0.0
         now = time.monotonic()
         due = [client.deadline for client in self._clients.values() if client.deadline is not None]
         due += [self._accepts_at] if self._accepts_at > now else []
@@ -168,7 +180,10 @@ class Server:
         return max(0.0, min(due) - now) if due else None
 
     def _accept(self) -> None:
+        end = time.monotonic() + ACCEPT_SECONDS
         for _ in range(AT_ONCE):
+            if time.monotonic() >= end:
+                return
             try:
                 connected, _ = self._listener.accept()
             except BlockingIOError:
@@ -178,12 +193,26 @@ class Server:
                 self._accepts_at = time.monotonic() + PAUSE_SECONDS
                 return
             connected.setblocking(False)
-            self._greet(connected)
+            self._queue(connected)
 
-    def _greet(self, connected: socket.socket) -> None:
-        """Find out who has connected; who is nobody, or has too many connections, is told so and sent away."""
+    def _queue(self, connected: socket.socket) -> None:
+        """Let a connection wait for its user's turn; a user who has too many is told so and sent away."""
+        uid = find_uid(connected)
+        own = self._connections_of(uid) if uid else 0
         if self._is_full():
             _send_away(connected, refusal(WaitRefused("too many jobs wait already", hint="try again later")))
+        elif own >= MOST_CONNECTIONS:
+            _send_away(connected, refusal(WaitRefused(f"user {uid} has {own} connections", hint="try again later")))
+        else:
+            self._arrivals.add(uid, connected)
+
+    def _connections_of(self, uid: int) -> int:
+        return self._arrivals.count_of(uid) + self._counts.get(uid, 0)
+
+    def _greet(self, connected: socket.socket) -> None:
+        """Find out who has connected, and hear what is asked; nothing is done for a client that has hung up."""
+        if has_hung_up(connected):
+            connected.close()
             return
         try:
             peer, pidfd = find_peer(connected, self._processes, self._state.host)
@@ -194,20 +223,24 @@ class Server:
             connected.close()
             return
         client = Connection(connected, peer, pidfd)
-        own = sum(other.peer.uid == peer.uid for other in self._clients.values()) if peer.uid else 0
-        if own >= MOST_CONNECTIONS:
-            client.finish(refusal(WaitRefused(f"user {peer.uid} has {own} connections", hint="try again later")))
-            client.close()
-            return
         self._clients[client.fileno()] = client
+        self._counts[peer.uid] = self._counts.get(peer.uid, 0) + 1
         # Mostly it has asked already.
         self._hear(client)
 
     def _is_full(self) -> bool:
         """Return whether there are no descriptors for one more client: its connection and its process."""
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        used = 2 * len(self._clients) + len(self._wakes.descriptors()) + SPARE_DESCRIPTORS
+        used = 2 * (len(self._clients) + len(self._arrivals)) + len(self._wakes.descriptors()) + SPARE_DESCRIPTORS
         return 0 <= most < used + 2
+
+    def _hear_in_turn(self, clients: Iterable[Connection]) -> None:
+        """Hear clients that have something to say; those whose turn it is not are heard in the next round."""
+        turns: FairTurns[Connection] = FairTurns()
+        for client in clients:
+            turns.add(client.peer.uid, client)
+        for client in turns.take():
+            self._hear(client)
 
     def _hear(self, client: Connection) -> None:
         try:
@@ -227,14 +260,18 @@ class Server:
                 client.is_closed = True
 
     def _close_finished(self) -> None:
-        for descriptor, client in list(self._clients.items()):
+        turns: FairTurns[Connection] = FairTurns()
+        for client in self._clients.values():
             if client.is_closed:
-                del self._clients[descriptor]
-                self._desk.lose(client)
-                client.close()
+                turns.add(client.peer.uid, client)
+        for client in turns.take():
+            del self._clients[client.fileno()]
+            self._counts[client.peer.uid] -= 1
+            self._desk.lose(client)
+            client.close()
 
     def _is_needed(self) -> bool:
-        is_asked = bool(self._clients or len(self._desk.line))
+        is_asked = bool(self._clients or len(self._arrivals) or len(self._desk.line))
         if self._stands_in_for is not None:
             return is_asked
         # A container with a limit may be all that is left of a job.
