@@ -128,3 +128,8 @@ def test_docker_takes_a_variable_of_the_image_away_that_the_caller_does_not_have
     container = parse("docker run -e A -e C=1 -e C=2 image")
 
     assert container.replace(image_environment=("A=image", "B=image")).variables == ["B=image", "C=2"]
+
+
+@pytest.mark.parametrize("option", ["docker --tlscacert ca.pem", "podman --imagestore /images", "nerdctl -n k8s.io"])
+def test_options_of_the_engine_stand_before_the_command(option):
+    assert parse_run(f"{option} run -e AMD_VISIBLE_DEVICES=1 image".split(), {}).image == "image"

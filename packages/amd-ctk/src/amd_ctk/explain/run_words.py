@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from amd_ctk.engine_words import ENGINE_VALUES
 from amd_ctk.explain.container import PODMAN, Container, ExplainError
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file
@@ -83,22 +84,6 @@ HARMLESS = FLAGS - READ - {"rootfs"} | frozenset(
         *("platform", "publish", "pull", "requires", "restart", "retry", "retry-delay", "sdnotify", "seccomp-policy"),
         *("security-opt", "shm-size", "shm-size-systemd", "stop-signal", "stop-timeout", "storage-opt", "sysctl"),
         *("systemd", "timeout", "tmpfs", "tz", "ulimit", "umask", "uts", "variant", "volume-driver", "workdir"),
-    )
-)
-# In front of `run`: options of the engine itself that take a value in the next word.
-ENGINE_VALUES = frozenset(
-    (
-        *("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--url", "--connection", "--root"),
-        *(
-            "--runroot",
-            "--runtime",
-            "--storage-driver",
-            "--cdi-spec-dir",
-            "--identity",
-            "--namespace",
-            "-n",
-            "--address",
-        ),
     )
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from amd_ctk.engine_words import ENGINE_VALUES
 from amd_gpu_tracker.claims.handover import VISIBLE_DEVICES
 from amd_gpu_tracker.node_access.device_filter import POLICY, allowed_devices
 from amd_gpu_tracker.records.lease import TOKEN
@@ -18,17 +19,6 @@ SYSTEMD_RUN = "systemd-run"
 PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", TOKEN)
 ENGINES = ("docker", "podman")
 COMMANDS = ("run", "create")
-# Options in front of the command that have their value in the next word, of Docker 28 and Podman 5. `-c` is Docker's
-# context and Podman's connection.
-ENGINE_VALUES = frozenset(
-    (
-        *("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey"),
-        *("--cgroup-manager", "--conmon", "--connection", "--events-backend", "--hooks-dir", "--identity"),
-        *("--imagestore", "--module", "--network-cmd-path", "--network-config-dir", "--out", "--root", "--runroot"),
-        *("--runtime", "--runtime-flag", "--ssh", "--storage-driver", "--storage-opt", "--tmpdir", "--url"),
-        *("--volumepath", "--cdi-spec-dir", "--default-mounts-file", "--namespace"),
-    )
-)
 LONGEST_DEFAULT_NAME = 40
 # Variables that name a job, and what is put before their value. Each user of a JupyterHub runs the same program.
 NAMING = (("AMD_CTK_JOB_NAME", ""), ("JUPYTERHUB_USER", "jupyter-"), ("SLURM_JOB_NAME", ""))
