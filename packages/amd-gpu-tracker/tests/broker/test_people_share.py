@@ -34,6 +34,33 @@ def test_a_user_has_exclusive_gpus_and_the_next_waits_for_them(host, person):
     assert users(host) == {0: ["40002/train"], 1: ["40002/train"]}
 
 
+def test_a_job_that_a_drain_keeps_waiting_holds_up_nobody(host, person):
+    Tracker(host).drain("5", reason="fan swap")
+    alice = person(ALICE, run("wide", "free:8"))
+    assert alice.line() == "waiting for 8 GPUs: 7 free of 8, GPU 5 drained"
+
+    # At once, and in line.
+    assert person(BOB, run("now", "free:1", wait=False)).line() == "got (0,)"
+    assert person(CAROL, run("next", "free:6")).line() == "got (1, 2, 3, 4, 6, 7)"
+
+
+def test_a_job_has_its_gpus_once_the_drain_is_over(host, person):
+    Tracker(host).drain("5", reason="fan swap")
+    alice = person(ALICE, run("wide", "free:8"))
+    alice.line()
+
+    Tracker(host).undrain("5")
+
+    assert alice.answer() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
+
+
+def test_drained_gpus_are_named_and_not_counted_as_free(host, person):
+    Tracker(host).drain("5,6", reason="fan swap")
+    person(ALICE, run("a", "free:6")).line()
+
+    assert person(BOB, run("b", "free:1")).line() == "waiting for 1 GPU: 0 free of 8, GPUs 5 6 drained"
+
+
 def test_who_waits_is_told_whose_jobs_are_before(person):
     alice = person(ALICE, run("eval", "free:8"))
     alice.line()

@@ -348,7 +348,10 @@ class Desk:
         """Raise GpusRefused where others wait for these GPUs, or a person has as many as allowed."""
         if self._is_over_limit(permission, person, count):
             raise nothing_left(self._view.held(person), permission.gpus)
-        require_nobody_before(self.line.waits_for(among))
+        if among and len(self.line):
+            # A GPU may have been drained since, and a job that waits for it holds up nobody.
+            self.look()
+        require_nobody_before(self.line.waits_for(among, self._view))
 
     def _read_terms(self, *, strict: bool = False) -> Terms:
         """Return what the administrator says; where that cannot be read, what was said before, or ToolkitError."""

@@ -117,12 +117,12 @@ class Line:
             elif place.client is None and not self._tickets.is_visible(place.ticket):
                 self._remove(place)
 
-    def waits_for(self, among: Iterable[int]) -> int:
+    def waits_for(self, among: Iterable[int], view: View) -> int:
         """Return how many jobs wait for one of these GPUs and hold up others."""
         bits = as_bits(among)
         former = sum(ticket.holds_up(tuple(among)) for ticket in self._former_tickets())
         waiting = (place for place in self._places.values() if place.waiter.among & bits)
-        return former + sum(not self._is_away(place) for place in waiting)
+        return former + sum(not (self._is_away(place) or is_impossible(place, view)) for place in waiting)
 
     def wanted(self) -> list[Wanted]:
         """Return what those want who hold up others, in the order in which they are served."""
@@ -149,7 +149,8 @@ class Line:
 
         def is_passed_over(waiter: Waiter) -> bool:
             place = self._places[waiter.number]
-            place.is_passed_over = self._is_away(place) or is_over_limit(place, views[-1])
+            view = views[-1]
+            place.is_passed_over = self._is_away(place) or is_over_limit(place, view) or is_impossible(place, view)
             return place.is_passed_over
 
         def try_now(waiter: Waiter) -> bool:
@@ -160,7 +161,11 @@ class Line:
 
         held_up = as_bits(number for ticket in self._former_tickets() for number in ticket.among)
         serve(waiters, held_up, is_passed_over=is_passed_over, try_now=try_now)
-        self.has_untold = self.has_untold or any(self._might_have(place, views[-1]) for place in self._places.values())
+        # No event tells that a drain is over, or that a sick GPU is well again.
+        is_untold = any(
+            self._might_have(place, views[-1]) or withheld(place, views[-1]) for place in self._places.values()
+        )
+        self.has_untold = self.has_untold or is_untold
 
     def tell(self, view: View) -> None:
         """Tell those who wait what for: at once who was told nothing yet, the others after a while."""
@@ -192,6 +197,8 @@ class Line:
         message = waiting_for(
             place.ticket.count,
             free=(view.free & place.waiter.among).bit_count(),
+            drained=numbers_in(view.drained & place.waiter.among),
+            sick=numbers_in(view.sick & place.waiter.among),
             fitting=len(place.ticket.among),
             host_total=view.host_total,
             before=tickets,
@@ -271,6 +278,21 @@ class Line:
 def is_over_limit(place: Place, view: View) -> bool:
     """Return whether somebody would have more GPUs than allowed."""
     return bool(place.limit) and view.held(place.ticket.person) + place.ticket.count > place.limit
+
+
+def withheld(place: Place, view: View) -> int:
+    """Return the drained and sick GPUs of those that fit a job, as bits; who names a sick GPU may be given it."""
+    return place.waiter.among & (view.drained | (0 if place.rules.gives_sick else view.sick))
+
+
+def is_impossible(place: Place, view: View) -> bool:
+    """Return whether a job cannot have its GPUs before a drain ends or a sick GPU is well again."""
+    return (place.waiter.among & ~withheld(place, view)).bit_count() < place.ticket.count
+
+
+def numbers_in(bits: int) -> list[int]:
+    """Return the numbers of the GPUs that bits stand for."""
+    return [number for number in range(bits.bit_length()) if bits >> number & 1]
 
 
 def _limit_hint(place: Place, view: View) -> str:

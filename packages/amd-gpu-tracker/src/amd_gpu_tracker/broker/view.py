@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.lease import BY_API, Lease, ProcessId
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
@@ -25,7 +26,9 @@ class View(Value):
 
     Attributes:
         leases: The living ones.
-        free: The GPUs that nobody has, as bits.
+        free: The GPUs that nobody has and that are neither drained nor sick, as bits.
+        drained: The GPUs that an administrator has drained, as bits.
+        sick: The GPUs that are sick and not drained, as bits.
         shared: The GPUs that are not exclusive, as bits.
         host_total: How many GPUs the host has.
         user_leases: Those of rootless containers of users, of whose end nothing tells.
@@ -35,6 +38,8 @@ class View(Value):
 
     leases: tuple[Lease, ...] = ()
     free: int = 0
+    drained: int = 0
+    sick: int = 0
     shared: int = 0
     host_total: int = 0
     user_leases: tuple[UserLease, ...] = ()
@@ -77,17 +82,32 @@ def read_view(state: State, processes: Processes) -> View:
     others = read_other_leases(state, processes)
     gpus = locate_gpus(state.host)
     busy = _keys((*leases, *others.of_root, *(user.lease for user in others.of_users)))
+    drained, sick = _find_withheld(state, gpus)
     free = sum(1 << gpu.number for gpu in gpus if gpu.key not in busy)
     holders = frozenset(_holder(lease, processes) for lease in (*leases, *others.of_root))
     return View(
         leases=leases,
-        free=free,
+        free=free & ~(drained | sick),
+        drained=drained,
+        sick=sick,
         shared=_find_shared(state, gpus),
         host_total=len(gpus),
         user_leases=others.of_users,
         holders=holders,
         numbers={gpu.key: gpu.number for gpu in gpus},
     )
+
+
+def _find_withheld(state: State, gpus: Sequence[GpuLocation]) -> tuple[int, int]:
+    """Return the drained and the sick GPUs, as bits."""
+    try:
+        drains = read_drains(state.host)
+    except StateError:
+        # Nothing is given then, and who asks is told why.
+        return 0, 0
+    sick_by_key = {each.key: each.is_sick for each in reversed(drains)}
+    withheld = [(1 << gpu.number, sick_by_key[gpu.key]) for gpu in gpus if gpu.key in sick_by_key]
+    return sum(bit for bit, is_sick in withheld if not is_sick), sum(bit for bit, is_sick in withheld if is_sick)
 
 
 def _find_shared(state: State, gpus: Iterable[GpuLocation]) -> int:

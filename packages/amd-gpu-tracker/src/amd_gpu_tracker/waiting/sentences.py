@@ -30,15 +30,20 @@ def waiting_for(
     fitting: int,
     host_total: int,
     before: Sequence[Ticket],
+    drained: Sequence[int] = (),
+    sick: Sequence[int] = (),
     hint: str = "",
     title: Callable[[Ticket], str] = _name,
 ) -> str:
     """Return what a job that wants `count` GPUs waits for: how many of those that fit it are free, and who is before.
 
-    The `hint` says what can be done about it. `title` says what another's job is called.
+    `drained` and `sick` GPUs are named, and not free. The `hint` says what can be done about it, and `title`
+    what another's job is called.
     """
     which = "" if fitting == host_total else " that fits" if fitting == 1 else " that fit"
     said = f"waiting for {_gpus(count)}: {free} free of {fitting}{which}"
+    withheld = ((drained, "drained"), (sick, "sick"))
+    said += "".join(f", {_named(numbers)} {what}" for numbers, what in withheld if numbers)
     hint = f"; {hint}" if hint else ""
     if not before:
         return f"{said}{hint}"
@@ -115,6 +120,10 @@ def _moment(day: time.struct_time, hour: time.struct_time, later: int) -> float:
     # mktime knows how long months are, and when clocks are changed.
     date = (day.tm_year, day.tm_mon, day.tm_mday + later)
     return time.mktime((*date, hour.tm_hour, hour.tm_min, 0, 0, 0, -1))
+
+
+def _named(numbers: Sequence[int]) -> str:
+    return f"GPU{'s' if len(numbers) > 1 else ''} {' '.join(map(str, numbers))}"
 
 
 def _gpus(count: int) -> str:
