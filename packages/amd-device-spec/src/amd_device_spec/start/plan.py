@@ -110,7 +110,11 @@ def plan_start(
     skip_drained: SkipDrained,
     refuse_old_numbers: RefuseOldNumbers,
 ) -> StartPlan:
-    """Return what a container of this `spec` gets; RequestError and others where it cannot have what it asks for."""
+    """Return what a container of this `spec` gets; RequestError and others where it cannot have what it asks for.
+
+    The tracker's part are two functions: `skip_drained` leaves drained GPUs out of a request for all, and
+    `refuse_old_numbers` raises where a number meant another GPU before one was lost.
+    """
     request = requested_gpus(spec, settings)
     if request is not None and not is_permitted(spec, settings):
         policy = settings.visible_devices_env
