@@ -65,10 +65,11 @@ def test_who_is_denied_is_not_in_the_list_any_more(served: Host, amd_ctk) -> Non
     amd_ctk("users", "allow", "daemon")
     amd_ctk("users", "allow", "@daemon")
 
-    assert amd_ctk("users", "deny", "daemon").stdout == "daemon may not reserve GPUs any more\n"
+    assert amd_ctk("users", "deny", "daemon").stdout == "The rule for daemon is removed\n"
     assert "@daemon" in amd_ctk("users", "list").stdout
     again = amd_ctk("users", "deny", "daemon")
-    assert (again.returncode, again.stderr) == (11, "nothing is allowed to daemon (see 'amd-ctk users list')\n")
+    still = "the rule for @daemon may still allow daemon: 'amd-ctk users allow daemon --gpus=0' excludes daemon"
+    assert (again.returncode, again.stderr) == (11, f"there is no rule for daemon ({still})\n")
     assert amd_ctk("users", "deny", "--all").stdout == NOBODY
     assert amd_ctk("users", "list").stdout == NOBODY
     assert amd_ctk("users", "deny", "--all").returncode == 0
@@ -132,3 +133,30 @@ def test_a_time_that_is_none_allows_nothing(served: Host, amd_ctk, time: str, me
 
     assert (answer.returncode, answer.stderr) == (2, message)
     assert find_terms(served).permissions == ()
+
+
+def test_one_user_is_excluded_while_everyone_is_allowed(host, amd_ctk):
+    host()
+    amd_ctk("users", "allow", "everyone", "--gpus=2")
+
+    excluded = amd_ctk("users", "allow", "daemon", "--gpus=0")
+
+    assert excluded.stdout == "daemon (user 1) may not reserve GPUs\n"
+    assert amd_ctk("users", "list").stdout == (
+        "Who       Number  GPUs at once  Time      Groups\n"
+        "everyone          2             no limit  all GPUs\n"
+        "daemon    1       none          -         -\n"
+    )
+
+
+def test_a_rule_for_everyone_still_counts_after_deny(host, amd_ctk):
+    host()
+    amd_ctk("users", "allow", "everyone")
+    amd_ctk("users", "allow", "daemon", "--gpus=1")
+    still = "the rule for everyone may still allow daemon: 'amd-ctk users allow daemon --gpus=0' excludes daemon"
+
+    answer = amd_ctk("users", "deny", "daemon")
+    again = amd_ctk("users", "deny", "daemon")
+
+    assert (answer.stdout, answer.stderr) == ("The rule for daemon is removed\n", f"{still}\n")
+    assert (again.returncode, again.stderr) == (11, f"there is no rule for daemon ({still})\n")

@@ -78,6 +78,25 @@ def test_without_permission_nobody_has_gpus(broker, person):
     assert person(BOB, run("b", "free:1")).line() == NO_GPUS
 
 
+def test_one_user_is_excluded_while_everyone_is_allowed(broker, person):
+    broker.say("fifo", "everyone:gpus=2", "bob=40002:gpus=0")
+
+    assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
+    assert person(BOB, run("b", "free:1")).line() == NO_GPUS
+
+
+def test_who_is_excluded_leaves_the_line(broker, person):
+    person(ALICE, run("a", "free:8")).line()
+    bob = person(BOB, run("b", "free:1"))
+    bob.line()
+
+    broker.say("fifo", "everyone", "bob=40002:gpus=0")
+    # Asking makes the broker look.
+    person(CAROL, run("c", "free:1", wait=False)).line()
+
+    assert bob.answer() == NO_GPUS
+
+
 def test_a_group_may_and_the_most_specific_counts(broker, person):
     broker.say("fifo", "everyone:gpus=1", "@gpu=40044:gpus=2", "alice=40001:gpus=3")
 

@@ -13,6 +13,12 @@ from amd_ctk.cli.numbers import whole_number
 from amd_gpu_tracker.broker.people import MOST_GPUS, NO_LIMIT
 from amd_gpu_tracker.errors import NotDone, OptionsExcluded
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_gpu_tracker.broker.people import Permission
+
 app = command_group("Who may reserve GPUs without root")
 
 NEEDS_RESERVATION = "Containers get reserved GPUs only"
@@ -26,7 +32,9 @@ def allow(
     *,
     gpus: Annotated[
         int | None,
-        typer.Option(metavar="COUNT", parser=whole_number(1, MOST_GPUS), help="How many GPUs at once, at most."),
+        typer.Option(
+            metavar="COUNT", parser=whole_number(0, MOST_GPUS), help="How many GPUs at once, at most; 0 for none."
+        ),
     ] = None,
     duration: Annotated[
         str, typer.Option("--time", metavar="DURATION", help="How long a job may have its GPUs: 30m, 24h or 7d.")
@@ -40,15 +48,22 @@ def allow(
     They can then use 'amd-ctk run', 'reserve' and 'queue'. With --time, a job is warned 10 minutes before its time is
     over, and then ended: it gets SIGTERM, and SIGKILL 30 seconds later.
 
-    A rule for a user comes before rules for groups, and those before the rule for everyone.
+    A rule for a user comes before rules for groups, and those before the rule for everyone. --gpus=0 excludes somebody
+    whom another rule allows.
     """
     from amd_ctk.sharing import permissions, service
     from amd_ctk.sharing.listing import format_permission
-    from amd_gpu_tracker.broker.people import parse_limit
+    from amd_gpu_tracker.broker.people import Permission, parse_limit
 
     host, chosen = host_to_change(context), [word for word in groups.split(",") if word]
-    limits = {"gpus": gpus or NO_LIMIT, "seconds": parse_limit(duration)}
-    print(format_permission(permissions.allow(host, who, groups=chosen, **limits)))
+    rule = Permission(
+        who=who,
+        gpus=gpus or NO_LIMIT,
+        seconds=parse_limit(duration),
+        groups=tuple(chosen),
+        is_excluded=gpus == 0,
+    )
+    print(format_permission(permissions.allow(host, rule)))
     if advice := service.enable(host):
         print(advice, file=sys.stderr)
 
@@ -67,14 +82,27 @@ def deny(
         raise OptionsExcluded("WHO", "--all") if who else typer.BadParameter("name WHO, or --all")
     host = host_to_change(context)
     is_done = permissions.deny_all(host) if everybody else permissions.deny(host, who)
+    left = permissions.read_permissions(host)
+    advice = "" if everybody else _how_to_exclude(who, left)
     if not (is_done or everybody):
-        raise NotDone(f"nothing is allowed to {who}", hint="see 'amd-ctk users list'")
-    print("Only root may reserve GPUs" if everybody else f"{who} may not reserve GPUs any more")
-    if not permissions.read_permissions(host):
+        raise NotDone(f"there is no rule for {who}", hint=advice or "see 'amd-ctk users list'")
+    print("Only root may reserve GPUs" if everybody else f"The rule for {who} is removed")
+    if advice:
+        print(advice, file=sys.stderr)
+    if not left:
         # Nobody would be left who may open a GPU.
         if access.turn_off(host):
             print("The group of the nodes may open all GPUs again")
         service.disable(host)
+
+
+def _how_to_exclude(who: str, left: Sequence[Permission]) -> str:
+    """Return what excludes somebody whom rules for groups or everyone may allow, "" where there are none."""
+    others = [each.who for each in left if (each.number is None or each.is_of_group) and each.who != who]
+    if not others:
+        return ""
+    rules = f"rule{'s' if len(others) > 1 else ''} for {', '.join(others)}"
+    return f"the {rules} may still allow {who}: 'amd-ctk users allow {who} --gpus=0' excludes {who}"
 
 
 class Switch(str, Enum):

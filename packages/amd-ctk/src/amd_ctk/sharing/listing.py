@@ -15,6 +15,8 @@ NOBODY = "Only root may reserve GPUs"
 def format_permission(permission: Permission) -> str:
     """Return what somebody may, as a sentence."""
     number = "" if permission.number is None else f" ({_kind(permission)} {permission.number})"
+    if permission.is_excluded:
+        return f"{permission.who}{number} may not reserve GPUs"
     gpus = f", at most {permission.gpus} at once" if permission.gpus else ""
     time = f", for at most {format_duration(permission.seconds)}" if permission.seconds else ""
     groups = f", of {', '.join(permission.groups)}" if permission.groups else ""
@@ -37,7 +39,7 @@ def format_json(permissions: Sequence[Permission], *, requires_reservation: bool
         {
             "who": each.who,
             "number": each.number,
-            "gpus": each.gpus or None,
+            "gpus": 0 if each.is_excluded else each.gpus or None,
             "seconds": each.seconds or None,
             "groups": list(each.groups),
         }
@@ -52,6 +54,8 @@ def _kind(permission: Permission) -> str:
 
 def _row(permission: Permission) -> tuple[str, ...]:
     number = "" if permission.number is None else str(permission.number)
+    if permission.is_excluded:
+        return permission.who, number, "none", "-", "-"
     time = format_duration(permission.seconds) if permission.seconds else NO_LIMIT
     groups = ", ".join(permission.groups) or "all GPUs"
     return permission.who, number, str(permission.gpus or NO_LIMIT), time, groups

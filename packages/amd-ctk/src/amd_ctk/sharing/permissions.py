@@ -11,7 +11,6 @@ from amd_device_spec.settings import CONFIG_FILE, USERS, SettingsError, check_se
 from amd_gpu_tracker.broker.people import (
     EVERYONE,
     GROUP_SIGN,
-    NO_LIMIT,
     Permission,
     format_permission,
     is_name,
@@ -43,18 +42,17 @@ def parse_users(users: Iterable[str], host: Host) -> list[Permission]:
         ) from error
 
 
-def allow(
-    host: Host, who: str, *, gpus: int = NO_LIMIT, seconds: int = NO_LIMIT, groups: Sequence[str] = ()
-) -> Permission:
-    """Let somebody reserve GPUs, in place of what was allowed before, and return that.
+def allow(host: Host, rule: Permission) -> Permission:
+    """Write a rule in place of the one that was there for the same users, and return it with their number.
 
-    They get at most `gpus` at once, each time for at most `seconds`.
+    `rule.who` is what the administrator typed: a user, @group or everyone.
     """
     settings = check_settings(read_settings_file(host), host.path(CONFIG_FILE))
     known = {group.partition("=")[0] for group in settings.gpu_groups}
-    if missing := [group for group in groups if group not in known]:
+    if missing := [group for group in rule.groups if group not in known]:
         raise SettingsError(f"there is no group of GPUs {missing[0]}", hint="see 'amd-ctk config show gpu-groups'")
-    permission = find_person(who).replace(gpus=gpus, seconds=seconds, groups=tuple(groups))
+    found = find_person(rule.who)
+    permission = rule.replace(who=found.who, number=found.number)
     others = [each for each in parse_users(settings.users, host) if _key(each) != _key(permission)]
     set_setting(host, USERS, [format_permission(each) for each in (*others, permission)])
     return permission

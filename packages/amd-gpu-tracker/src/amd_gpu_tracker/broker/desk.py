@@ -16,7 +16,7 @@ from amd_gpu_tracker.broker.job_processes import find_container
 from amd_gpu_tracker.broker.keeping import inside, keep
 from amd_gpu_tracker.broker.line import Line, Log
 from amd_gpu_tracker.broker.opened import Opened
-from amd_gpu_tracker.broker.people import Permission, find_permission
+from amd_gpu_tracker.broker.people import NotAllowed, Permission, find_permission
 from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Idler, choose
 from amd_gpu_tracker.broker.protocol import CANCEL, DONE, KEEP, RELEASE, RESERVE, RUN, Answer, Request, refusal
@@ -325,6 +325,10 @@ class Desk:
         if client.peer.uid or not person:
             return require_permission(terms, client.peer)
         own = find_permission((each for each in terms.permissions if each.number is not None), person, ())
+        if own and own.is_excluded:
+            raise NotAllowed(
+                f"user {person} may not reserve GPUs on this host", hint="run the command as root, without sudo"
+            )
         return ROOT.replace(gpus=own.gpus, seconds=own.seconds) if own else ROOT
 
     def _require_possible(self, request: Request, rules: ChoiceRules) -> tuple[int, list[int], bool]:

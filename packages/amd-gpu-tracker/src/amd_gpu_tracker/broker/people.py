@@ -40,6 +40,7 @@ class Permission(Value):
         gpus: How many GPUs at once; 0 where that is not limited.
         seconds: For how long each job and reservation may have them; 0 where that is not limited.
         groups: Groups of GPUs among which; () for all GPUs.
+        is_excluded: Whether it allows nothing, whatever rules for groups or everyone say.
     """
 
     who: str
@@ -47,6 +48,7 @@ class Permission(Value):
     gpus: int = NO_LIMIT
     seconds: int = NO_LIMIT
     groups: tuple[str, ...] = ()
+    is_excluded: bool = False
 
     @property
     def is_of_group(self) -> bool:
@@ -69,7 +71,7 @@ def parse_permission(text: str) -> Permission:
 def format_permission(permission: Permission) -> str:
     """Return a permission as one of the administrator's words."""
     number = "" if permission.number is None else f"={permission.number}"
-    gpus = f":gpus={permission.gpus}" if permission.gpus else ""
+    gpus = f":gpus={permission.gpus}" if permission.gpus or permission.is_excluded else ""
     time = f":time={format_duration(permission.seconds)}" if permission.seconds else ""
     groups = f":groups={','.join(permission.groups)}" if permission.groups else ""
     return f"{permission.who}{number}{gpus}{time}{groups}"
@@ -113,15 +115,16 @@ def parse_limit(text: str) -> int:
     return seconds
 
 
-def _generosity(permission: Permission) -> tuple[bool, int, bool, int, bool]:
+def _generosity(permission: Permission) -> tuple[bool, bool, int, bool, int, bool]:
     gpus, seconds = permission.gpus, permission.seconds
-    return gpus == NO_LIMIT, gpus, seconds == NO_LIMIT, seconds, not permission.groups
+    return not permission.is_excluded, gpus == NO_LIMIT, gpus, seconds == NO_LIMIT, seconds, not permission.groups
 
 
 def _with_limit(permission: Permission, text: str) -> Permission:
     key, _, value = text.partition("=")
     if key == "gpus":
-        return permission.replace(gpus=_parse_number(value, MOST_GPUS))
+        gpus = _parse_number(value, MOST_GPUS)
+        return permission.replace(gpus=gpus, is_excluded=gpus == 0)
     if key == "time":
         return permission.replace(seconds=_parse_duration(value))
     if key == "groups" and all(value.split(",")):

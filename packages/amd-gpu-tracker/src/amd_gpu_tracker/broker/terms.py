@@ -57,7 +57,7 @@ def require_permission(terms: Terms, peer: Peer) -> Permission:
     if peer.uid in (0, os.geteuid()):
         return ROOT
     found = find_permission(terms.permissions, peer.uid, peer.gids)
-    if found is None:
+    if found is None or found.is_excluded:
         raise NotAllowed(
             "you may not reserve GPUs on this host", hint=f"ask the administrator for 'amd-ctk users allow {peer.uid}'"
         )
