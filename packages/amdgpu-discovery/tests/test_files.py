@@ -252,3 +252,21 @@ def test_what_comes_in_pieces_is_read_to_its_end():
 def test_a_file_without_end_is_refused():
     with pytest.raises(OSError, match="it is too large"):
         read_file("/dev/zero")
+
+
+def test_what_killed_processes_left_beside_a_file_is_removed(tmp_path):
+    names = ("state.4194305.tmp", "state.4194306.tmp", "state.1.tmp", "state.x.tmp")
+    of_the_dead, _, alive, other = (tmp_path / name for name in names)
+    for name in names:
+        (tmp_path / name).write_text("half")
+    for path in (of_the_dead, alive, other):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+    replace_file(str(tmp_path / "state"), b"whole", durable=True)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "state",
+        "state.1.tmp",
+        "state.4194306.tmp",
+        "state.x.tmp",
+    ]

@@ -7,6 +7,7 @@ modules that every start loads use `posix` and these functions, which leave unus
 from __future__ import annotations
 
 import posix
+import time
 
 from amdgpu_discovery.errors import FileError, reason
 
@@ -27,6 +28,8 @@ WRITABLE_BY_GROUP = 0o000020
 WRITABLE_BY_ALL = 0o000002
 
 # How the name of a file ends that is not in its place yet; a process that is killed leaves it.
+# Of a temporary file that nobody will put in its place any more.
+OLD_SECONDS = 60
 TEMPORARY = ".tmp"
 READ_AT_ONCE = 65536
 # No file that a program of this project reads has a thousandth of it; /dev/zero, which a link may lead to, has no end.
@@ -104,8 +107,9 @@ def replace_file(path: str, content: bytes, *, mode: int | None = None, durable:
     """Replace the file at `path` by `content`; readers see either the old file or the new one.
 
     An existing file keeps its mode and owner, a new one gets `mode` (0644 if not given). A symbolic link is followed,
-    so that the link stays and its target changes. `durable` also waits for the disk. FileError where that fails; the
-    old file is then untouched and nothing is left beside it.
+    so that the link stays and its target changes. `durable` also waits for the disk, and removes what processes that
+    were killed left beside the file. FileError where that fails; the old file is then untouched and nothing is left
+    beside it.
     """
     try:
         target = behind_links(path)
@@ -113,6 +117,26 @@ def replace_file(path: str, content: bytes, *, mode: int | None = None, durable:
         put_in_place(temporary, target, durable=durable)
     except OSError as error:
         raise FileError(f"{path} cannot be written: {reason(error)}") from error
+    if durable:
+        _sweep(target)
+
+
+def _sweep(path: str) -> None:
+    """Remove the temporary files of `write_beside` whose processes are gone.
+
+    A new one stays: its process may live in another pid namespace.
+    """
+    directory, _, name = path.rpartition("/")
+    for found in posix.listdir(directory or "/"):
+        number = found.removeprefix(f"{name}.").removesuffix(TEMPORARY)
+        if found != f"{name}.{number}{TEMPORARY}" or not number.isdecimal() or exists(f"/proc/{number}"):
+            continue
+        left = f"{directory}/{found}"
+        try:
+            if time.time() - posix.stat(left, follow_symlinks=False).st_mtime > OLD_SECONDS:
+                posix.unlink(left)
+        except OSError:
+            continue
 
 
 def write_new_file(path: str, content: bytes, *, mode: int) -> None:
