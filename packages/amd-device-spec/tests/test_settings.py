@@ -304,3 +304,20 @@ def test_brackets_without_end_are_one_message(host: Host) -> None:
     assert str(raised.value) == (
         f"{path} cannot be read: it is nested too deeply (fix it, or delete it to use the defaults)"
     )
+
+
+def test_a_setting_that_a_later_version_compiled_stops_no_start(host: Host) -> None:
+    write(host, CONFIG_FILE, 'unknown-gpus = "ignore"\nof-tomorrow = "x"\n')
+    compile_settings(host, {"unknown-gpus": "ignore", "of-tomorrow": "x"})
+
+    assert read_settings(host) == Settings(unknown_gpus="ignore")
+
+
+@needs_tomllib
+def test_a_setting_that_was_mistyped_is_refused(host: Host) -> None:
+    path = write(host, CONFIG_FILE, 'unknwon-gpus = "ignore"\n')
+
+    with pytest.raises(SettingsError) as raised:
+        read_settings(host)
+
+    assert str(raised.value) == f"{path}: there is no setting unknwon-gpus (did you mean unknown-gpus?)"

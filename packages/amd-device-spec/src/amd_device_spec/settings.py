@@ -151,6 +151,10 @@ def read_settings(host: Host) -> Settings:
         raise SettingsError(f"the settings in {host.path(CONFIG_FILE)} cannot be read: {reason(error)}") from error
     # Most hosts have none, and their container starts do without what this takes.
     values = parse_compiled(compiled, stamp(source))
+    if values is not None:
+        # What is compiled was checked, so a key that is not known here is of a later version, as after a roll-back:
+        # starts go on without it, and 'amd-ctk config' and doctor name it.
+        values = {key: value for key, value in values.items() if is_setting(key)}
     return check_settings(read_toml(host) if values is None else values, host.path(CONFIG_FILE))
 
 
