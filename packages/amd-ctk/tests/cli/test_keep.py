@@ -57,3 +57,13 @@ def test_what_cannot_be_kept_is_said(served: Host, amd_ctk, words, code, said) -
 
     assert (answer.returncode, answer.stdout) == (code, "")
     assert answer.stderr.splitlines()[-1].startswith(said)
+
+
+def test_only_the_service_ends_a_job(served: Host, amd_ctk) -> None:
+    answer = amd_ctk("queue", "end", "debug", f"--user={ALICE}")
+
+    assert (answer.returncode, answer.stdout, answer.stderr.splitlines()[-1]) == (
+        3,
+        "",
+        "nothing gives out GPUs to users on this host (the administrator enables it with 'amd-ctk users allow NAME')",
+    )

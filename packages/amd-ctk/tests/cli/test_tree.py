@@ -50,7 +50,7 @@ def test_the_value_of_every_option_is_called_by_a_word():
     [
         (("run", "--count=0", "--", "true"), "'--count': 0 is not a whole number of at least 1"),
         (("run", "--at-once=two", "--", "true"), "'--at-once': 'two' is not a whole number of at least 1"),
-        (("users", "allow", "alice", "--gpus=1025"), "'--gpus': 1025 is not a whole number from 1 to 1024"),
+        (("users", "allow", "alice", "--gpus=1025"), "'--gpus': 1025 is not a whole number from 0 to 1024"),
         (("cdi", "watch", "--interval=0"), "'--interval': '0' is not a number of seconds, at least 0.1"),
         (("cdi", "watch", "--interval=nan"), "'--interval': 'nan' is not a number of seconds, at least 0.1"),
     ],

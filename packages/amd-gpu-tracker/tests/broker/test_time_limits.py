@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from amd_gpu_tracker.broker.protocol import KEEP, RELEASE, RESERVE, Request
+from amd_gpu_tracker.broker.protocol import END, KEEP, RELEASE, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
@@ -48,6 +48,40 @@ def test_a_job_is_warned_and_then_ended_by_term(host, broker, person):
     assert re.fullmatch(WARNING, alice.line())
     assert alice.line() == OVER
     assert alice.ended_by() == signal.SIGTERM
+    wait_until(lambda: users(host) == {})
+
+
+def test_the_owner_ends_a_job_that_runs(host, broker, person):
+    alice = person(ALICE, run("train", "0"), command=SLEEP)
+    assert alice.line() == "got (0,)"
+
+    assert person(ALICE, Request(verb=END, name="train")).line() == "got ()"
+
+    assert alice.line() == "amd-ctk: job train is ended with 'amd-ctk queue end'"
+    wait_until(lambda: users(host) == {})
+    assert "to be ended: 40001/train, as user 40001 says" in broker.lines()
+
+
+def test_another_user_ends_nothing(host, person):
+    person(ALICE, run("train", "0"), command=SLEEP).line()
+
+    assert person(BOB, Request(verb=END, name="train")).line() == (
+        "11: there is no reservation or job train (see 'amd-ctk queue list')"
+    )
+    assert person(BOB, Request(verb=END, name="train", owner=ALICE)).line() == (
+        "3: only root may name another user (run the command with sudo)"
+    )
+    assert users(host) == {0: ["40001/train"]}
+
+
+def test_root_ends_a_reservation_with_the_job_in_it(host, person):
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
+    job = person(ALICE, run("train", "", reservation="debug"), command=SLEEP)
+    job.line()
+
+    assert person(0, Request(verb=END, name="debug", owner=ALICE)).line() == "got ()"
+
+    assert job.line() == OVER
     wait_until(lambda: users(host) == {})
 
 

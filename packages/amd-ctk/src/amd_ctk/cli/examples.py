@@ -63,6 +63,7 @@ EXAMPLES = {
     "reserve": ("amd-ctk reserve free:2 --for=4h --name=debug",),
     "keep": ("amd-ctk keep debug", "amd-ctk keep debug 2h", "sudo amd-ctk keep train 2d --user=alice"),
     "release": ("amd-ctk release debug",),
+    "queue end": ("amd-ctk queue end nightly", "sudo amd-ctk queue end nightly --user alice"),
     "queue cancel": ("amd-ctk queue cancel nightly", "sudo amd-ctk queue cancel nightly --user alice"),
     "users allow": (
         "sudo amd-ctk users allow alice --gpus=2",

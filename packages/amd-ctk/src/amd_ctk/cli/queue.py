@@ -43,3 +43,22 @@ def cancel(
 
     cancel_job(host_to_change(context), name, find_owner(user))
     print(f"Job {name} has been taken out of the queue", file=sys.stderr)
+
+
+@app.command("end")
+def end(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the job or reservation.", metavar="NAME")],
+    *,
+    user: Annotated[str, typer.Option(metavar="USER", help="Owner of the job; only for root.")] = "",
+) -> None:
+    """End a running job or a reservation.
+
+    A reservation ends with all that runs in it. A job gets SIGTERM, and SIGKILL 30 seconds later, as when its time is over. You can end your own jobs; root can
+    end everybody's.
+    """
+    from amd_ctk.job.people import find_owner
+    from amd_ctk.job.service import end as end_job
+
+    end_job(host_to_change(context), name, find_owner(user))
+    print(f"{name} is being ended", file=sys.stderr)

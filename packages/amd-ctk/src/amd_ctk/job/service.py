@@ -7,7 +7,7 @@ import time
 
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.broker.client import Refused, ServiceGone, ask, find_socket
-from amd_gpu_tracker.broker.protocol import CANCEL, KEEP, MOST_SECONDS, RELEASE, RESERVE, RUN, Answer, Request
+from amd_gpu_tracker.broker.protocol import CANCEL, END, KEEP, MOST_SECONDS, RELEASE, RESERVE, RUN, Answer, Request
 from amd_gpu_tracker.errors import NotDone, WaitRefused
 from amd_gpu_tracker.life.people import behind_sudo
 from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
@@ -110,6 +110,11 @@ def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
     from amd_ctk.job.alone import keep as keep_alone
 
     return keep_alone(host, name, owner, seconds)
+
+
+def end(host: Host, name: str, owner: int | None) -> None:
+    """End a reservation or a running job, as the end of its time does; NotDone, NotPermitted."""
+    _tell_service(host, Request(verb=END, name=name, owner=owner))
 
 
 def parse_time(text: str) -> int:

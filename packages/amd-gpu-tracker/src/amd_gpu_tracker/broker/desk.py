@@ -13,13 +13,13 @@ from amd_gpu_tracker.broker.grants import Grant, Grants, job_id, nothing_left
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.job_processes import find_container
-from amd_gpu_tracker.broker.keeping import inside, keep
+from amd_gpu_tracker.broker.keeping import end_now, inside, keep
 from amd_gpu_tracker.broker.line import Line, Log
 from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.people import NotAllowed, Permission, find_permission
 from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Idler, choose
-from amd_gpu_tracker.broker.protocol import CANCEL, DONE, KEEP, RELEASE, RESERVE, RUN, Answer, Request, refusal
+from amd_gpu_tracker.broker.protocol import CANCEL, DONE, END, KEEP, RELEASE, RESERVE, RUN, Answer, Request, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.terms import (
     ROOT,
@@ -183,6 +183,8 @@ class Desk:
         owner = _owner(client, request)
         if request.verb == KEEP:
             return self._keep(client, request, owner)
+        if request.verb == END:
+            return self._end(client, request, owner)
         if request.verb == RELEASE:
             return self._release(job_id(client.peer.uid if owner is None else owner, request.name))
         return self._cancel(owner, request.name) if request.verb == CANCEL else None
@@ -273,6 +275,13 @@ class Desk:
         self._log(f"kept: {job} by user {client.peer.uid}: {ends}")
         self.is_changed = True
         return Answer(kind=DONE, seconds=round(seconds))
+
+    def _end(self, client: Client, request: Request, owner: int | None) -> Answer:
+        job = end_now(self._book, request.name, owner)
+        self._endings.asked.add(job)
+        self._log(f"to be ended: {job}, as user {client.peer.uid} says")
+        self.is_changed = True
+        return Answer(kind=DONE)
 
     def _release(self, job: str) -> Answer:
         self._grants.release(job)

@@ -41,7 +41,7 @@ ENDING = ".ending"
 class Endings:
     """Which jobs were warned, and which are being ended."""
 
-    __slots__ = ("_book", "_children", "_ending", "_grace", "_log", "_processes", "_state", "_warned")
+    __slots__ = ("_book", "_children", "_ending", "_grace", "_log", "_processes", "_state", "_warned", "asked")
 
     def __init__(self, book: Book, log: Log, children: Children, *, grace: float = GRACE_SECONDS) -> None:
         self._book = book
@@ -53,6 +53,8 @@ class Endings:
         self._ending: dict[tuple[str, int, float], tuple[int, float]] = {}
         self._children = children
         self._warned: set[tuple[str, int, float]] = set()
+        # Jobs that somebody ends before their time; forgotten by the next broker, whose word is then about their time.
+        self.asked: set[str] = set()
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         for note in read_notes(book.state):
             self._ending[_key(note.lease)] = (children.start(partial(self._go_on, note)), now)
@@ -62,6 +64,7 @@ class Endings:
         self._children.collect()
         limited = self._limited(leases)
         living = {_key(lease) for lease, _ in limited}
+        self.asked &= {lease.container_id for lease, _ in limited}
         self._warned &= living
         self._ending = {
             key: (pid, now if pid in self._children.running else seen)
@@ -120,11 +123,20 @@ class Endings:
         if BY_API not in lease.ways:
             end_container(lease, self._processes, self._log, grace=self._grace)
             return
-        os.waitpid(in_child(partial(say_to_job, lease, _why(lease), self._processes), seconds=SAYING_SECONDS), 0)
+        os.waitpid(in_child(partial(say_to_job, lease, self._why(lease), self._processes), seconds=SAYING_SECONDS), 0)
         self._keep(lease)
         note = partial(write_note, self._state, lease)
         end_job(lease, self._processes, self._log, grace=self._grace, note=note)
         self._finish(lease)
+
+    def _why(self, lease: Lease) -> str:
+        title = name_of(lease.container_id)
+        if lease.container_id in self.asked:
+            return f"amd-ctk: job {title} is ended with 'amd-ctk queue end'"
+        if not lease.is_preempted:
+            return f"amd-ctk: the time of job {title} is over"
+        unused = format_seconds(lease.limit - lease.idle_since)
+        return f"amd-ctk: nobody used the GPUs of job {title} for {unused}, and somebody waits for them: it is ended"
 
     def _go_on(self, note: EndingNote) -> None:
         """End what is left of a job that got TERM from a broker that was killed since."""
@@ -158,14 +170,6 @@ class Endings:
 def is_ending(lease: Lease, now: float) -> bool:
     """Return whether the GPUs of a lease are about to be free, because its time is over."""
     return bool(lease.limit and lease.limit <= now) or lease.container_id.endswith(ENDING)
-
-
-def _why(lease: Lease) -> str:
-    title = name_of(lease.container_id)
-    if not lease.is_preempted:
-        return f"amd-ctk: the time of job {title} is over"
-    unused = format_seconds(lease.limit - lease.idle_since)
-    return f"amd-ctk: nobody used the GPUs of job {title} for {unused}, and somebody waits for them: it is ended"
 
 
 def _key(lease: Lease) -> tuple[str, int, float]:

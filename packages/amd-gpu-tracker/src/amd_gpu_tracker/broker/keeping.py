@@ -1,4 +1,4 @@
-"""Let a reservation or a job have its GPUs for longer, and with it what runs with the same GPUs."""
+"""Let a reservation or job have its GPUs for longer, or no longer, and with it what runs with the same GPUs."""
 
 from __future__ import annotations
 
@@ -41,6 +41,19 @@ def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: floa
         lease = lease.replace(idle_since=0.0, preemptible=0.0)
         state.write_lease(_with_end(lease, end) if end else lease)
     return lease.container_id, end - now if end else 0.0
+
+
+def end_now(book: Book, name: str, owner: int | None) -> str:
+    """Let the time of a reservation or job be over now, and return its id; NotDone. `owner` is as for `keep`."""
+    state = book.state
+    with book.locked():
+        leases = scan_leases(state, book.processes, state.lease_paths(locked=True)).living
+        lease = _find(leases, name, owner)
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        for each in inside(lease, leases):
+            state.write_lease(each.replace(limit=now))
+        state.write_lease(_with_end(lease, now))
+    return lease.container_id
 
 
 def _find(leases: Iterable[Lease], name: str, owner: int | None) -> Lease:

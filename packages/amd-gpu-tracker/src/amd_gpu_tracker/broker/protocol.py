@@ -33,7 +33,8 @@ RESERVE = "reserve"
 RELEASE = "release"
 CANCEL = "cancel"
 KEEP = "keep"
-VERBS = (RUN, RESERVE, RELEASE, CANCEL, KEEP)
+END = "end"
+VERBS = (RUN, RESERVE, RELEASE, CANCEL, KEEP, END)
 
 WAITING = "waiting"
 GRANTED = "granted"
