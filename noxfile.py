@@ -123,7 +123,7 @@ def e2e(session: nox.Session) -> None:
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed in a system that boots.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
-    others = ("engines", "install", "swarm", "slurm", "images", "fresh", "site", "kernel", "power", "story")
+    others = ("engines", "install", "swarm", "slurm", "clusters", "images", "fresh", "site", "kernel", "power", "story")
     chosen = ("--ignore=tests-integration/browser", "-m", " and not ".join(("e2e", *others)))
     run_pytest(session, *TWO_ENGINES, *STOP_ENGINES, "tests-integration", *chosen, *session.posargs)
 
@@ -146,6 +146,15 @@ def slurm(session: nox.Session) -> None:
     pages = {"AMD_SLURM_PAGE": "docs/maintain/test-results.md", "AMD_MAKESPAN_PAGE": "docs/maintain/queue.md"}
     pages = {} if session.posargs else pages
     run_pytest(session, *STOP_ENGINES, "tests-integration/slurm", *session.posargs, env=pages)
+
+
+@nox.session
+def clusters(session: nox.Session) -> None:
+    """Type the page about Ray, JupyterHub and HTCondor, which it installs. Example: nox -s clusters -- -k ray"""
+    install_wheels(session, *NEEDS)
+    # pip also fills the root file system with what comes from PyPI.
+    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
+    run_pytest(session, *STOP_ENGINES, "tests-integration/clusters", *session.posargs)
 
 
 @nox.session

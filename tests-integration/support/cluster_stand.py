@@ -1,0 +1,113 @@
+"""A stand on which Ray, JupyterHub and HTCondor are installed, and who has which GPUs there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from support.box import PATIENCE
+from support.stand import Stand
+
+PEOPLE = ("alice", "bob", "carol")
+FIRST_UID = 1000
+# GPUs 0 to 3, as ROCR_VISIBLE_DEVICES names them.
+IDS = ("GPU-ea35f57cc80deb35", "GPU-89caa15875ff5a43", "GPU-6e32f10efc982b4c", "GPU-012fe4f7fdaf06b9")
+# AMD's own module needs a driver behind the nodes. It counts the machine's GPUs, whatever variables say.
+AMDSMI = """\
+import glob
+
+
+class AmdSmiInitFlags:
+    INIT_AMD_GPUS = 2
+
+
+class AmdSmiMemoryType:
+    VRAM = 0
+
+
+class AmdSmiLibraryException(Exception):
+    pass
+
+
+def amdsmi_init(flags):
+    pass
+
+
+def amdsmi_shut_down():
+    pass
+
+
+def amdsmi_get_processor_handles():
+    return glob.glob("/sys/class/drm/renderD*")
+
+
+def amdsmi_get_gpu_id(handle):
+    return 0x740F
+"""
+SITE = "/usr/local/lib/python3.13/dist-packages"
+# Docker would write in /proc/sys, which is the machine's.
+DOCKER = "[Service]\nEnvironment=DOCKER_ALLOW_IPV6_ON_IPV4_INTERFACE=1\n"
+READ_IDS = """\
+import glob, json
+
+found = {}
+for path in glob.glob("/proc/[0-9]*/environ"):
+    try:
+        with open(path, "rb") as file:
+            variables = dict(word.split(b"=", 1) for word in file.read().split(b"\\0") if b"=" in word)
+    except OSError:
+        continue
+    if b"AMD_CTK_RESERVATION" in variables:
+        found[path.split("/")[2]] = variables.get(b"ROCR_VISIBLE_DEVICES", b"").decode()
+print(json.dumps(found))
+"""
+
+
+class ClusterStand(Stand):
+    """Prepare it once, and end everything after each test."""
+
+    def prepare(self) -> None:
+        """Let everybody have exclusive GPUs, as the page says."""
+        self.run("useradd --create-home --groups render --shell /bin/sh carol")
+        self.run("amd-ctk gpu-tracker enable; amd-ctk gpu-tracker all exclusive; amd-ctk users allow everyone")
+        self.write(f"{SITE}/amdsmi.py", AMDSMI)
+        self.write("/usr/local/bin/read-ids", f"#!/usr/bin/python3\n{READ_IDS}")
+        self.write("/etc/systemd/system/docker.service.d/stand.conf", DOCKER)
+        self.run("chmod 755 /usr/local/bin/read-ids; systemctl daemon-reload; amd-ctk runtime configure --restart")
+
+    def start(self, user: str, command: str, log: str) -> None:
+        """Run a command of a user in the background; its output is in a log at the user's home."""
+        self.as_user(user, f"setsid sh -c '{command}' >/home/{user}/{log} 2>&1 </dev/null &")
+
+    def read(self, path: str) -> str:
+        """Return the text of a file."""
+        return self.run(f"cat {path}", check=False)
+
+    def gpus_by_person(self) -> dict[str, list[int]]:
+        """Return who has which GPUs by the tracker's leases."""
+        jobs = json.loads(self.run("amd-ctk queue list --json"))["running"]
+        found: dict[str, list[int]] = {}
+        for job in jobs:
+            found.setdefault(PEOPLE[job["person"] - FIRST_UID], []).extend(job["gpus"])
+        return {person: sorted(gpus) for person, gpus in found.items()}
+
+    def ids_in_processes(self) -> dict[str, str]:
+        """Return the ROCR_VISIBLE_DEVICES of every process that has a reservation, by process id."""
+        found: dict[str, str] = json.loads(self.run("read-ids"))
+        return found
+
+    def end_everything(self) -> None:
+        """End what people and programs run, and wait until no GPU is reserved."""
+        self.run("systemctl stop hub condor 2>/dev/null; docker ps -aq | xargs -r docker rm -f", check=False)
+        for person in PEOPLE:
+            self.run(f"pkill -KILL -U {person}", check=False)
+        wait_until(lambda: not self.gpus_by_person() and not self.ids_in_processes())
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Repeat a condition until it holds."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.3)

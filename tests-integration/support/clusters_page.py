@@ -1,0 +1,20 @@
+"""The page about Ray, JupyterHub and HTCondor, as far as tests type it."""
+
+from __future__ import annotations
+
+import re
+
+from support.documentation import read_page
+
+PAGE = "docs/how-to/clusters.md"
+
+
+def blocks_of(heading: str, page: str = PAGE) -> list[str]:
+    """Return what the fences of a section hold, in their order."""
+    section = read_page(page).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^```\w+\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+
+
+def commands_in(block: str) -> list[str]:
+    """Return the commands that a block shows."""
+    return [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
