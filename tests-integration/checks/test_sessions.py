@@ -79,7 +79,7 @@ def test_each_session_has_a_line_and_all_have_a_sum(checkout):
 
     assert status == 0
     assert printed == (
-        "check: 2 sessions, about 2 minutes; logs in .nox/logs\n"
+        "check: 2 sessions, about 7 minutes; logs in .nox/logs\n"
         "lint: passed in N s\n"
         "tests: 7 passed, 0 failed, 2 skipped in N s\n"
         "check: 7 passed, 0 failed, 2 skipped\n"
@@ -115,7 +115,7 @@ def test_what_failed_is_named_at_the_end_and_other_sessions_run_all_the_same(che
 
     assert status == 1
     assert printed == (
-        "check: 3 sessions, about 4 minutes; logs in .nox/logs\n"
+        "check: 3 sessions, about 9 minutes; logs in .nox/logs\n"
         "types: FAILED in N s\n"
         "integration: 4 passed, 1 failed, 0 skipped in N s\n"
         "tests: 7 passed, 0 failed, 2 skipped in N s\n"
