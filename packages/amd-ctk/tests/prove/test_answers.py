@@ -41,15 +41,15 @@ def proved(text, gpus):
 
 
 def test_the_gpu_that_was_asked_for_and_no_other_is_proved(gpus):
-    assert proved(RIGHT, gpus) == ("ok", "computes; other GPUs are refused")
+    assert proved(RIGHT, gpus) == ("ok", "opens and answers; other GPUs are refused")
 
 
 def test_without_a_device_cgroup_a_gpu_without_a_node_is_of_no_use(gpus):
-    assert proved(ROOTLESS, gpus) == ("ok", "computes; has no node of other GPUs")
+    assert proved(ROOTLESS, gpus) == ("ok", "opens and answers; has no node of other GPUs")
 
 
 def test_a_host_with_one_gpu_has_no_other_to_refuse(gpus):
-    assert judge(parse_answers(RIGHT), gpus[0], gpus[:1]) == ("ok", "computes; there is no other GPU")
+    assert judge(parse_answers(RIGHT), gpus[0], gpus[:1]) == ("ok", "opens and answers; there is no other GPU")
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,7 @@ esac
 history=${leases%/run/amd-container-toolkit/leases}/var/lib/amd-container-toolkit/history
 name=${lease##*/}
 begun=$history/open/${name%.json}
+noted=''
 {
     { IFS= read -r month && IFS= read -r text; } <"$begun" && IFS=' ' read -r end _ </proc/uptime &&
         case $month in [0-9][0-9][0-9][0-9]-[0-9][0-9]) ;; *) false ;; esac
@@ -132,7 +133,8 @@ begun=$history/open/${name%.json}
     # Where it cannot be written, python notes why. A full disk loses the history and not the release.
     { printf '\n%s,"end":%s,"how":"hook"}\n' "$text" "$end" >>"$history/$month.jsonl"; } 2>/dev/null ||
         ask_python "$@"
+    noted=${leases%/*}/unrecorded/history
 }
 
-# It holds the lock until it ends.
-exec rm -f -- "$lease" "$begun" "${leases%/*}/unrecorded/history"
+# It holds the lock until it ends. What could not be recorded before is noted until something was recorded again.
+exec rm -f -- "$lease" "$begun" "${noted:-$begun}"

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from pathlib import Path
+
+from amd_gpu_tracker.broker.connection import Connection
 from amd_gpu_tracker.broker.fair_turns import FairTurns
+from amd_gpu_tracker.broker.peer import Peer, Subordinates
+from amd_gpu_tracker.broker.protocol import WAITING, Answer
+from amd_gpu_tracker.life.processes import Processes
+from amdgpu_discovery.host import Host
 
 
 class Clock:
@@ -51,3 +60,26 @@ def test_what_comes_first_is_done_first():
 
     assert list(turns.take()) == ["u1-0", "u1-1", "u1-2"]
     assert list(turns.take()) == []
+
+
+def test_the_uids_of_users_containers_are_read_again_where_they_change(tmp_path: Path):
+    (tmp_path / "etc").mkdir()
+    subordinates = Subordinates(Host(tmp_path))
+    before = subordinates.has(100_005)
+
+    (tmp_path / "etc/subuid").write_text("alice:100000:65536\n")
+
+    assert (before, subordinates.has(100_005), subordinates.has(165_536)) == (False, True, False)
+
+
+def test_nothing_is_given_to_a_client_that_has_hung_up():
+    ours, theirs = socket.socketpair()
+    process = Processes().myself()
+    client = Connection(ours, Peer(uid=1000, gids=(), process=process), os.pidfd_open(process.pid))
+    theirs.close()
+
+    client.read()
+    client.say(Answer(kind=WAITING, message="waiting"))
+
+    assert (client.is_gone(), client.is_lost) == (True, True)
+    client.close()

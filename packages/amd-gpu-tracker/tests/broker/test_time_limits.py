@@ -62,6 +62,26 @@ def test_the_owner_ends_a_job_that_runs(host, broker, person):
     assert "to be ended: 40001/train, as user 40001 says" in broker.lines()
 
 
+def test_what_holds_the_gpus_of_a_job_that_ends_cannot_be_ended(person):
+    assert person(ALICE, Request(verb=END, name="train.ending")).line() == (
+        "2: names that end in .ending are of jobs that are being ended (choose another)"
+    )
+
+
+def test_a_job_that_is_being_ended_is_ended_once(host, broker, person):
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", STUBBORN))
+    alice.line()
+
+    limits = []
+    for _ in range(3):
+        assert person(ALICE, Request(verb=END, name="train")).line() == "got ()"
+        limits.append(State(host).read_lease(State(host).lease_path(("", "40001/train"))).limit)
+
+    # Another limit would be another end, with a process of its own.
+    assert len(set(limits)) == 1
+    assert alice.ended_by() == signal.SIGKILL
+
+
 def test_another_user_ends_nothing(host, person):
     person(ALICE, run("train", "0"), command=SLEEP).line()
 

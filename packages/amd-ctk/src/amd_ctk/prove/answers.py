@@ -112,6 +112,6 @@ def _judge_foreign(answers: Answers, others: Sequence[Gpu]) -> tuple[str, str]:
             how = "opens" if number == 0 else f"answers {os.strerror(number)}" if number else "was not tried"
             return FAILED, f"GPU {gpu.number}, which it was not given, {how}"
     if not others:
-        return OK, "computes; there is no other GPU"
+        return OK, "opens and answers; there is no other GPU"
     made = any(answers.made.get(gpu.render_minor) == 0 for gpu in others)
-    return OK, "computes; other GPUs are refused" if made else "computes; has no node of other GPUs"
+    return OK, "opens and answers; other GPUs are refused" if made else "opens and answers; has no node of other GPUs"

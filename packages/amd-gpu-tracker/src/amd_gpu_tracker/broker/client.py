@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # systemd starts a broker that was killed again in a moment; one that is gone for longer was taken away.
 PATIENCE_SECONDS = 20.0
 AGAIN_SECONDS = 0.1
+# How long it leaves a socket alone whose queue is full.
+FULL_SECONDS = 0.01
 # Who is told nothing gives up after its time and this, and a service that is there says at once what is waited for.
 FIRST_WORD_SECONDS = 10.0
 # Many times what systemd takes to start the service.
@@ -127,8 +129,17 @@ def connect(path: str, seconds: float | None = None) -> socket.socket:
     opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.settimeout(seconds)
+    until = time.monotonic() + (seconds or 0)
     try:
-        connected.connect(f"/proc/self/fd/{opened}/{name}")
+        while True:
+            try:
+                connected.connect(f"/proc/self/fd/{opened}/{name}")
+                break
+            except BlockingIOError:
+                # Many ask at once. A socket with a time limit is told so instead of waiting (unix(7), EAGAIN).
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(FULL_SECONDS)
     except BaseException:
         connected.close()
         raise

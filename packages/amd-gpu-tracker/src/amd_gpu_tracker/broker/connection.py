@@ -55,8 +55,8 @@ class Connection:
         return self._socket.fileno()
 
     def is_gone(self) -> bool:
-        """Return whether the process that asked has ended."""
-        return has_ended(self.pidfd)
+        """Return whether nobody is there any more to whom something could be given."""
+        return self.is_closed or has_ended(self.pidfd)
 
     def read(self) -> Request | None:
         """Return the request once it is whole; None before, and when the client is gone. ProtocolError."""
@@ -88,7 +88,9 @@ class Connection:
 
     def say(self, answer: Answer) -> None:
         """Send an answer, as far as the client takes it now."""
-        if not (self.is_closed or self.is_last):
+        if self.is_closed:
+            self.is_lost = True
+        elif not self.is_last:
             self._outgoing += format_answer(answer)
             self.write()
 

@@ -161,7 +161,7 @@ class Desk:
             return
         coming = [each for each in view.leases if is_ending(each, now)]
         idlers = [Idler(job=job, gpus=view.gpus_of(each, *inside(each, view.leases))) for job, each in ripe.items()]
-        chosen = choose(self.line.wanted(), view.free | view.gpus_of(*coming), idlers)
+        chosen = choose(self.line.wanted(view), view.free | view.gpus_of(*coming), idlers)
         if chosen and not self._idle.is_fresh:
             self._idle.hurry(now)
             return
@@ -171,7 +171,7 @@ class Desk:
 
     def _answer(self, client: Client, request: Request) -> Answer | None:
         require_name(request.name)
-        if request.verb in (RUN, RESERVE) and request.name.endswith(ENDING):
+        if request.verb in (RUN, RESERVE, END) and request.name.endswith(ENDING):
             raise WaitRefused(f"names that end in {ENDING} are of jobs that are being ended", hint="choose another")
         # Where the settings cannot be read, GPUs can be given back and no others had.
         self._read_terms(strict=request.verb in (RUN, RESERVE, KEEP))

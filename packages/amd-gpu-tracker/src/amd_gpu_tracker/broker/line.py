@@ -124,11 +124,13 @@ class Line:
         waiting = (place for place in self._places.values() if place.waiter.among & bits)
         return former + sum(not (self._is_away(place) or is_impossible(place, view)) for place in waiting)
 
-    def wanted(self) -> list[Wanted]:
-        """Return what those want who hold up others, in the order in which they are served."""
+    def wanted(self, view: View) -> list[Wanted]:
+        """Return what those want who hold up others and could have it, in the order in which they are served."""
         places = [place for place in self._order if place.ticket.number in self._places]
         return [
-            Wanted(number=place.ticket.number, count=place.ticket.count, among=place.waiter.among)
+            Wanted(
+                number=place.ticket.number, count=place.ticket.count, among=place.waiter.among & ~withheld(place, view)
+            )
             for place in places
             if place.client and not place.is_passed_over
         ]

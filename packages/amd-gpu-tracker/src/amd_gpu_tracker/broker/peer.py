@@ -65,7 +65,7 @@ def find_peer(connection: socket.socket, processes: Processes, host: Host) -> tu
     if pid <= 0:
         raise PeerRefused("the process that asks is not visible from here", hint="ask on the host, not in a container")
     if uid != os.geteuid() and (uid in NOBODY or is_subordinate(uid, host)):
-        raise PeerRefused(f"user {uid} has no account", hint="ask outside of the container")
+        raise no_account(uid)
     pidfd = _open_pidfd(connection, pid)
     try:
         return _found(processes, pid, uid, (gid, *_read_groups(connection, processes, pid)), pidfd), pidfd
@@ -86,14 +86,38 @@ def has_ended(pidfd: int) -> bool:
     return bool(poll.poll(0))
 
 
+def no_account(uid: int) -> PeerRefused:
+    """Return the error for a uid that is nobody's own."""
+    return PeerRefused(f"user {uid} has no account", hint="ask outside of the container")
+
+
 def is_subordinate(uid: int, host: Host) -> bool:
     """Return whether a uid is one of those that users' containers run with."""
-    try:
-        lines = host.read(SUBORDINATE_FILE).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return False
-    ranges = (line.split(":")[1:] for line in lines if line.count(":") == 2)
-    return any(_is_in_range(uid, *words) for words in ranges)
+    return Subordinates(host).has(uid)
+
+
+class Subordinates:
+    """The uids that users' containers run with; the file is read again where it has changed."""
+
+    __slots__ = ("_host", "_ranges", "_stamp")
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._stamp: tuple[int, int] | None = None
+        self._ranges: list[list[str]] = []
+
+    def has(self, uid: int) -> bool:
+        """Return whether a uid is one of these."""
+        try:
+            found = self._host.stat(SUBORDINATE_FILE)
+            stamp = (found.st_mtime_ns, found.st_size) if found else None
+            if stamp != self._stamp:
+                lines = self._host.read(SUBORDINATE_FILE).decode("utf-8", "replace").splitlines() if found else []
+                self._ranges = [line.split(":")[1:] for line in lines if line.count(":") == 2]
+                self._stamp = stamp
+        except OSError:
+            return False
+        return any(_is_in_range(uid, *words) for words in self._ranges)
 
 
 def _found(processes: Processes, pid: int, uid: int, gids: tuple[int, ...], pidfd: int) -> Peer:

@@ -20,7 +20,7 @@ class Client(Protocol):
     is_lost: bool
 
     def is_gone(self) -> bool:
-        """Return whether the process that asked has ended."""
+        """Return whether nobody is there any more to whom something could be given."""
 
     def say(self, answer: Answer) -> None:
         """Send an answer that is not the last."""

@@ -16,7 +16,7 @@ from amd_gpu_tracker.broker.connection import Connection, has_hung_up
 from amd_gpu_tracker.broker.desk import Desk
 from amd_gpu_tracker.broker.fair_turns import FairTurns
 from amd_gpu_tracker.broker.line import LOOK_SECONDS
-from amd_gpu_tracker.broker.peer import find_peer, find_uid
+from amd_gpu_tracker.broker.peer import Subordinates, find_peer, find_uid, no_account
 from amd_gpu_tracker.broker.place import ABSENCE_SECONDS
 from amd_gpu_tracker.broker.protocol import Answer, format_answer, refusal
 from amd_gpu_tracker.broker.wakes import Wakes
@@ -59,6 +59,7 @@ class Server:
             "_is_over",
             "_listener",
             "_processes",
+            "_subordinates",
         ),
         *("_stands_in_for", "_state", "_stop", "_wakes"),
     )
@@ -83,6 +84,7 @@ class Server:
         self._desk = desk
         # Connections of which nothing was read yet, and those that were greeted.
         self._arrivals: FairTurns[socket.socket] = FairTurns()
+        self._subordinates = Subordinates(state.host)
         self._clients: dict[int, Connection] = {}
         # How many of them each user has.
         self._counts: dict[int, int] = {}
@@ -102,9 +104,9 @@ class Server:
     def run(self) -> None:
         """Serve until nobody needs it, or a signal ends it. Who waits then connects again and has the same place."""
         while not self._is_over:
+            self._close_finished()
             if self._desk.is_changed:
                 self._serve()
-            self._close_finished()
             if self._is_idle():
                 return
             ready = self._poll()
@@ -152,8 +154,10 @@ class Server:
         for descriptor, client in self._clients.items():
             poll.register(descriptor, select.POLLIN | (select.POLLOUT if client.has_more else 0))
         seconds, began = self._seconds_until_next(), time.monotonic()
-        ready = {descriptor for descriptor, _ in poll.poll(None if seconds is None else int(seconds * 1000) + 1)}
-        if not ready or (seconds is not None and time.monotonic() >= began + seconds):
+        is_behind = bool(len(self._arrivals)) or any(client.is_closed for client in self._clients.values())
+        patience = 0 if is_behind else None if seconds is None else int(seconds * 1000) + 1
+        ready = {descriptor for descriptor, _ in poll.poll(patience)}
+        if (not ready and not is_behind) or (seconds is not None and time.monotonic() >= began + seconds):
             # Something is due: the end of a reservation, a look, a word to those who wait. No stream of requests
             # puts it off.
             self._desk.is_changed = True
@@ -161,8 +165,6 @@ class Server:
 
     def _seconds_until_next(self) -> float | None:
         """Return how long nothing is to be done unless something happens."""
-        if len(self._arrivals) or any(client.is_closed for client in self._clients.values()):
-            return 0.0
         now = time.monotonic()
         due = [client.deadline for client in self._clients.values() if client.deadline is not None]
         due += [self._accepts_at] if self._accepts_at > now else []
@@ -198,6 +200,10 @@ class Server:
     def _queue(self, connected: socket.socket) -> None:
         """Let a connection wait for its user's turn; a user who has too many is told so and sent away."""
         uid = find_uid(connected)
+        if self._subordinates.has(uid):
+            # A user has thousands of these, and each would have turns of its own.
+            _send_away(connected, refusal(no_account(uid)))
+            return
         own = self._connections_of(uid) if uid else 0
         if self._is_full():
             _send_away(connected, refusal(WaitRefused("too many jobs wait already", hint="try again later")))
