@@ -54,7 +54,8 @@ def maintainer_scripts(package: Package) -> dict[str, str]:
         if name in SAVE_BY_DEB
         else []
     )
-    assemble = "" if package.is_meta else f"{ASSEMBLE_NOW}\n"
+    # A trigger comes with the removal of another part, which a full disk must not keep from being removed.
+    assemble = "" if package.is_meta else f'{ASSEMBLE_NOW} || [ "$1" = triggered ]\n'
     postinst = [(("configure",), read_script(f"{name}.configure") + _enable(package))]
     if package.is_meta:
         postinst.append((("configure",), read_script("restore-from-1")))

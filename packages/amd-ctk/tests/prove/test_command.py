@@ -56,9 +56,7 @@ def test_a_gpu_that_computes_is_proved(gpu, docker, amd_ctk, tmp_path):
 
     assert ended.returncode == 0
     assert ended.stdout == (
-        "Engine  GPU  Result\n"
-        "docker  0    ok      opens and answers; there is no other GPU\n"
-        "1 of 1 proved, 0 skipped\n"
+        "Engine  GPU  Result\ndocker  0    ok      opens and answers; there is no other GPU\n1 of 1 proved, 0 skipped\n"
     )
     assert (tmp_path / "log").read_text() == "localhost/amd-ctk-proof:local\nremoved localhost/amd-ctk-proof:local\n"
     written = json.loads((tmp_path / "amd-gpu-proof.json").read_text())

@@ -20,6 +20,7 @@ PROGRAM = "amd_gpu_tracker/hook.py"
 RELEASE_SCRIPT = "amd_gpu_tracker/release.sh"
 SHELL = "/bin/sh"
 # Of the packages' own directory, beside the programs that do not move.
+LIBRARY = "amd-container-toolkit"
 GENERATIONS = "generations"
 CLAIM = "claim"
 RELEASE = "release"
@@ -115,7 +116,8 @@ def _lasting(root: str) -> str:
     """
     generation, _, name = root.rpartition("/")
     library, _, directory = directory_of(generation).rpartition("/")
-    return f"{library}/{name}" if directory == GENERATIONS else root
+    is_packaged = directory == GENERATIONS and library.endswith(f"/{LIBRARY}")
+    return f"{library}/{name}" if is_packaged else root
 
 
 def _root_of(file: str) -> str:
