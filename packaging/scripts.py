@@ -36,9 +36,12 @@ def read_script(name: str) -> str:
 
 def units_of(package: Package) -> list[str]:
     """Return the units of a package that can be enabled: those that say what wants them."""
+    return [unit.name for unit in _files_of(package) if "[Install]" in unit.read_text(encoding="utf-8")]
+
+
+def _files_of(package: Package) -> list[Path]:
     carries = any(source == "systemd" for source, _ in package.files)
-    units = sorted(UNITS.glob("*")) if carries else []
-    return [unit.name for unit in units if "[Install]" in unit.read_text(encoding="utf-8")]
+    return sorted(UNITS.glob("*")) if carries else []
 
 
 def enabled_units_of(package: Package) -> list[str]:
@@ -82,6 +85,8 @@ def rpm_scriptlets(package: Package, interpreter: str) -> dict[str, str]:
     # As rpm's %systemd_post and %systemd_preun have it.
     preset = f"systemctl --no-reload preset {units} >/dev/null 2>&1 || :\n" if units else ""
     disable = f"systemctl --no-reload disable --now {units} >/dev/null 2>&1 || :\n" if units else ""
+    if running := " ".join(unit.name for unit in _files_of(package)):
+        disable += f"systemctl stop {running} >/dev/null 2>&1 || :\n"
     assemble = f"{ASSEMBLE_NOW} || :\n"
     take = TAKE_GENERATIONS if package.assembles else ""
     last = read_script("restore-from-1" if package.is_meta else f"{name}.configure")
@@ -164,7 +169,8 @@ def _enable(package: Package) -> str:
 
 
 def _stop(package: Package) -> str:
-    names = " ".join(units_of(package))
+    # Services of timers, too: one that runs would write its file again after that was removed.
+    names = " ".join(unit.name for unit in _files_of(package))
     if not names:
         return ""
     return f"if [ -d /run/systemd/system ]; then\n    deb-systemd-invoke stop {names} >/dev/null || true\nfi\n"
