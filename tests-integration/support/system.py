@@ -135,10 +135,19 @@ class System:
         raise AssertionError(f"the system did not boot: {state}")
 
 
+def can_boot() -> bool:
+    """Return whether this machine has cgroup version 2, in which systemd runs."""
+    return bool(_find_cgroups())
+
+
 def _own_cgroups() -> Path:
     """Return where this machine has cgroup version 2: alone, or beside version 1."""
+    return _find_cgroups()[0]
+
+
+def _find_cgroups() -> list[Path]:
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
-    return next(Path(mount[1]) for mount in mounts if mount[2] == "cgroup2")
+    return [Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"]
 
 
 def _remove_cgroups(directory: Path) -> None:
