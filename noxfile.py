@@ -193,6 +193,8 @@ def choices(session: nox.Session) -> None:
     people = {"AMD_PEOPLE_ROUNDS": "50", "AMD_PEOPLE_REQUESTS": "200", "AMD_PEOPLE_WAITERS": "1000"}
     people["AMD_PEOPLE_IDLE_SECONDS"] = "10"
     run_pytest(session, "tests-integration/tracker/test_people_at_once.py", *session.posargs, env=people | page)
+    floods = {"AMD_FLOOD_REQUESTS": "50"}
+    run_pytest(session, *STOP_ENGINES, "tests-integration/tracker/test_floods.py", "-s", *session.posargs, env=floods)
 
 
 @nox.session
