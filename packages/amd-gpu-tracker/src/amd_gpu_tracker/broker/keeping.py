@@ -40,7 +40,8 @@ def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: floa
         # Who keeps it is there.
         lease = lease.replace(idle_since=0.0, preemptible=0.0)
         state.write_lease(_with_end(lease, end) if end else lease)
-    return lease.container_id, end - now if end else 0.0
+    # What is added to a clock and taken off again may lack a part of a microsecond, and 2 h would be 1 h 59 min.
+    return lease.container_id, round(end - now, 3) if end else 0.0
 
 
 def end_now(book: Book, name: str, owner: int | None) -> str:
