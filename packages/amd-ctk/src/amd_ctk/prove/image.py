@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from amd_ctk.programs import ask
@@ -39,13 +39,13 @@ def probe_command(foreign: str) -> list[str]:
 
 def pack_image() -> bytes:
     """Return the root file system of the image as a tar archive; NoImage."""
-    packed = io.BytesIO()
+    packed, modules = io.BytesIO(), _find_modules()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name in DIRECTORIES:
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(entry)
-        for path in sorted({interpreter(), *_find_modules()} | {*_find_libraries()}):
+        for path in sorted({interpreter(), *modules, *_find_libraries(modules)}):
             _add(archive, path, Path(path).read_bytes(), mode=0o755)
         _add(archive, PROBE, Path(probe.__file__).read_bytes(), mode=0o644)
     return packed.getvalue()
@@ -57,16 +57,16 @@ def _add(archive: tarfile.TarFile, path: str, content: bytes, *, mode: int) -> N
     archive.addfile(entry, io.BytesIO(content))
 
 
-def _find_modules() -> Iterator[str]:
+def _find_modules() -> list[str]:
     answer = ask([interpreter(), "-ISB", "-c", LOADED])
     if not answer.succeeded:
         raise NoImage(f"{interpreter()} does not tell what it loads: {answer.problem or answer.errors.strip()}")
-    yield from (line for line in answer.output.splitlines() if line.startswith("/"))
+    return [line for line in answer.output.splitlines() if line.startswith("/")]
 
 
-def _find_libraries() -> Iterator[str]:
-    """Yield the shared libraries of the interpreter and its modules, as the dynamic linker finds them."""
-    for program in (interpreter(), *(path for path in _find_modules() if path.endswith(".so"))):
+def _find_libraries(modules: Sequence[str]) -> Iterator[str]:
+    """Yield the shared libraries of the interpreter and its `modules`, as the dynamic linker finds them."""
+    for program in (interpreter(), *(path for path in modules if path.endswith(".so"))):
         answer = ask(["ldd", program])
         if not answer.is_installed:
             raise NoImage("ldd is not installed, which names the libraries of python3", hint="it comes with glibc")
