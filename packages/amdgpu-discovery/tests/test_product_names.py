@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from amdgpu_discovery.discover import find_gpus
@@ -99,6 +102,18 @@ def test_a_device_that_udev_does_not_know_is_no_failure(tmp_path):
 
     # This machine, with its own udev, where pyudev is installed.
     assert find_product_names(Host("/"), [nowhere]) == {0: "AMD Instinct MI210"}
+
+
+def test_udev_is_opened_once_for_all_gpus_because_each_time_starts_ldconfig(tmp_path, monkeypatch):
+    gpus = find_gpus(build_host(tmp_path, load_profile("mi210-4"), with_links=False))
+    opened = []
+    model = SimpleNamespace(properties={"ID_MODEL_FROM_DATABASE": "Aldebaran/MI200 [Instinct MI210 of udev]"})
+    devices = SimpleNamespace(from_path=lambda *_: model)
+    stand_in = SimpleNamespace(Context=lambda: opened.append(1) or "udev", Devices=devices, DeviceNotFoundError=OSError)
+    monkeypatch.setitem(sys.modules, "pyudev", stand_in)
+
+    assert find_product_names(Host("/"), gpus) == dict.fromkeys(range(4), "AMD Instinct MI210 of udev")
+    assert opened == [1]
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,16 @@
-"""Show the states of all GPUs once, or as long as the user looks."""
+"""Show the states of all GPUs for as long as the user looks."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable
 
 from amd_gpu_tracker.show.listing import Page
 from amd_gpu_tracker.show.standard_output import is_terminal
+from amd_gpu_tracker.state_table import can_draw, notes_of, print_states
 from amd_gpu_tracker.states.state import STATES, GpuState
-from amd_gpu_tracker.states.text import (
-    BLOCKS,
-    DISABLED,
-    PLAIN,
-    count_states,
-    format_states,
-    idle_notes,
-    list_states,
-    state_notes,
-)
-from amd_gpu_tracker.usage.text import format_duration
+from amd_gpu_tracker.states.text import BLOCKS, PLAIN, count_states, list_states
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
@@ -35,7 +25,7 @@ LOOK_SECONDS = 2.0
 ERROR_SECONDS = 600.0
 TREND_LENGTH = 8
 # What arrows and the like send (ECMA-48).
-SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|.)?")
+SEQUENCE = r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|.)?"
 # What `s` goes through: what people look for comes first.
 RANK_BY_ORDER: dict[str, Callable[[GpuState], object]] = {
     "number": lambda _: 0,
@@ -59,21 +49,6 @@ suspect      errors, retired memory, heat, a narrow link: chosen last
 sick         the driver has given it up: not given out
 lost         it was tracked, and is not on this host any more
 """
-
-
-def print_states(tracker: Tracker) -> None:
-    """Print the states of all GPUs as they are now: on a terminal drawn to its width, elsewhere whole."""
-    states, now = tracker.states(), time.time()
-    if is_terminal():
-        from amd_gpu_tracker.show.terminal import make_console, print_listing
-
-        console = make_console()
-        blocks = BLOCKS if _can_draw(console) else PLAIN
-        print_listing(list_states(states, now=now, blocks=blocks), console, no_trunc=False)
-    else:
-        print(format_states(states, now=now))
-    for note in _notes(tracker, states, now):
-        print(note)
 
 
 def watch_states(tracker: Tracker) -> None:
@@ -104,7 +79,7 @@ class Screen:
         """Return what is seen after these keys, None after `q`; without keys the GPUs are looked at again."""
         if not keys:
             self._look_again()
-        elif not all(map(self._press, SEQUENCE.sub("", keys))):
+        elif not all(map(self._press, _without_sequences(keys))):
             return None
         return self._page(console)
 
@@ -119,7 +94,7 @@ class Screen:
         asks_errors = time.monotonic() - self._errors_read >= ERROR_SECONDS
         try:
             self._states = self._tracker.states(with_errors=asks_errors, earlier=self._states)
-            self._notes = _notes(self._tracker, self._states, time.time())
+            self._notes = notes_of(self._tracker, self._states, time.time())
             self._failure = ""
         except ToolkitError as error:
             if not self._states:
@@ -134,28 +109,19 @@ class Screen:
     def _page(self, console: Console) -> Page:
         if self._shows_help or self._failure:
             return Page(shown=HELP if self._shows_help else self._failure)
-        order, can_draw = ORDERS[self._order], _can_draw(console)
+        order, draws = ORDERS[self._order], can_draw(console)
         listing = list_states(
             sorted(self._states, key=lambda gpu: (RANK_BY_ORDER[order](gpu), gpu.tracked_number)),
             now=time.time(),
-            blocks=BLOCKS if can_draw else PLAIN,
-            trends=self._trends if can_draw else None,
+            blocks=BLOCKS if draws else PLAIN,
+            trends=self._trends if draws else None,
         )
         keys = f"q ends, s sorts (by {order}), ? helps"
         return Page(shown=listing, notes=(*self._notes, keys), title=count_states(self._states))
 
 
-def _notes(tracker: Tracker, states: tuple[GpuState, ...], now: float) -> list[str]:
-    """Return what the list cannot say: why GPUs are not given out, who waits, and what is not known."""
-    waiting = [ticket.since for ticket in tracker.waiting()]
-    jobs = f"{len(waiting)} job{' waits' if len(waiting) == 1 else 's wait'} for GPUs"
-    return [
-        *state_notes(states),
-        *idle_notes(states, now=now),
-        *([f"{jobs}, the first for {format_duration(now - min(waiting))}"] if waiting else []),
-        *([] if any(gpu.accessibility for gpu in states) else [DISABLED]),
-    ]
+def _without_sequences(keys: str) -> str:
+    # A tenth of what the list in a pipe takes, which no key reaches.
+    import re
 
-
-def _can_draw(console: Console) -> bool:
-    return console.encoding.lower().startswith("utf")
+    return re.sub(SEQUENCE, "", keys)

@@ -12,7 +12,6 @@ import errno
 import os
 import select
 import time
-from contextlib import suppress
 
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
@@ -82,9 +81,12 @@ def _let_go(pid: int) -> None:
     Threads may be here at the same time, and none but the one that has taken a number may ask for it.
     """
     pids = [pid]
-    with suppress(IndexError):
-        while True:
+    while True:
+        try:
             pids.append(LEFT_BEHIND.pop())
+        except IndexError:
+            # Another thread may have taken the last one.
+            break
     LEFT_BEHIND.extend(each for each in pids if not _has_ended(each))
 
 

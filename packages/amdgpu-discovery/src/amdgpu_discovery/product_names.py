@@ -10,6 +10,7 @@ from amdgpu_discovery.tables import read_table
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
@@ -28,8 +29,8 @@ def find_product_names(host: Host, gpus: Iterable[Gpu]) -> dict[int, str]:
     They come from the board itself (its FRU, which the driver shows), libdrm's list, udev's hardware database, and the
     table of compute GPUs, in this order.
     """
-    listed = _read_amdgpu_ids(host)
-    return {gpu.number: _find_product_name(host, gpu, listed) for gpu in gpus}
+    listed, hwdb = _read_amdgpu_ids(host), _Hwdb(is_there=host.is_this_machine)
+    return {gpu.number: _find_product_name(host, gpu, listed, hwdb) for gpu in gpus}
 
 
 def short_name(model: str, product: str) -> str:
@@ -55,13 +56,39 @@ def product_in_hwdb(model: str) -> str:
     return f"{MAKER}{inside.removeprefix(MAKER)}" if inside else ""
 
 
-def _find_product_name(host: Host, gpu: Gpu, listed: dict[tuple[int, int], str]) -> str:
+class _Hwdb:
+    """udev's database, which is opened for the first GPU that needs it: each time starts `ldconfig` to find libudev."""
+
+    def __init__(self, *, is_there: bool) -> None:
+        self._context: Any = None
+        self._is_there = is_there
+
+    def model_of(self, directory: str) -> str:
+        """Return what udev says of a device of this machine, "" without udev or pyudev."""
+        if not self._is_there:
+            return ""
+        try:
+            import pyudev
+
+            self._context = self._context or pyudev.Context()
+        # pyudev raises it where there is no libudev, too.
+        except ImportError:
+            self._is_there = False
+            return ""
+        try:
+            model: str = pyudev.Devices.from_path(self._context, directory).properties.get(HWDB_MODEL, "")
+        except (pyudev.DeviceNotFoundError, OSError, ValueError):
+            return ""
+        return model
+
+
+def _find_product_name(host: Host, gpu: Gpu, listed: dict[tuple[int, int], str], hwdb: _Hwdb) -> str:
     directory = f"{PCI_DEVICES}/{gpu.pci_address}"
     told, revision = host.read_attributes([f"{directory}/product_name", f"{directory}/revision"])
     return (
         told
         or (listed.get((gpu.device_id, int(revision, 16)), "") if _is_hexadecimal(revision.removeprefix("0x")) else "")
-        or (product_in_hwdb(_read_hwdb_model(directory)) if host.is_this_machine else "")
+        or product_in_hwdb(hwdb.model_of(directory))
         or _name_in_table(gpu)
     )
 
@@ -70,20 +97,6 @@ def _read_amdgpu_ids(host: Host) -> dict[tuple[int, int], str]:
     # The first one that is there is the newest.
     texts = (host.read_attribute(path) for path in AMDGPU_IDS)
     return parse_amdgpu_ids(next((text for text in texts if text), ""))
-
-
-def _read_hwdb_model(directory: str) -> str:
-    """Return what udev says of a device of this machine, "" without udev or pyudev."""
-    try:
-        import pyudev
-    # It raises this where there is no libudev, too.
-    except ImportError:
-        return ""
-    try:
-        model: str = pyudev.Devices.from_path(pyudev.Context(), directory).properties.get(HWDB_MODEL, "")
-    except (pyudev.DeviceNotFoundError, OSError, ValueError):
-        return ""
-    return model
 
 
 def _name_in_table(gpu: Gpu) -> str:

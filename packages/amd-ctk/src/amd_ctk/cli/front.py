@@ -89,9 +89,16 @@ def _print_gpus(host: Host) -> None:
 
 def _print_states(host: Host) -> None:
     from amd_ctk.listing import looking_tracker
-    from amd_gpu_tracker.top import print_states
+    from amd_gpu_tracker.state_table import print_states
 
     print_states(looking_tracker(host))
+
+
+def _watch_states(host: Host) -> None:
+    from amd_ctk.listing import looking_tracker
+    from amd_gpu_tracker.top import watch_states
+
+    watch_states(looking_tracker(host))
 
 
 def _print_status(host: Host) -> None:
@@ -116,6 +123,7 @@ def _print_cdi_devices(host: Host) -> None:
 PRINTER_BY_WORDS = {
     ("version",): _print_build,
     ("status",): _print_states,
+    ("top",): _watch_states,
     ("gpu", "list"): _print_gpus,
     ("gpu-tracker", "status"): _print_status,
     ("queue", "list"): _print_queue,

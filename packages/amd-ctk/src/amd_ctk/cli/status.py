@@ -13,6 +13,6 @@ def status(context: typer.Context) -> None:
     'amd-ctk top' follows it.
     """
     from amd_ctk.listing import looking_tracker
-    from amd_gpu_tracker.top import print_states
+    from amd_gpu_tracker.state_table import print_states
 
     print_states(looking_tracker(host_of(context)))

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
+from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from amdgpu_discovery.host import Host
+
 LONGEST_UID = len(str(LARGEST_UID))
+# Not through pwd: a directory service that does not answer would stop the look.
+USERS = "/etc/passwd"
+LARGEST_USERS = 1024 * 1024
 
 
 def behind_sudo(environment: Mapping[str, str]) -> int | None:
@@ -35,3 +41,17 @@ def title_of_person(uid: int) -> str:
     """Return what a sentence calls a user: the name, or `user 1001` for one that has none."""
     name = name_of_person(uid)
     return f"user {name}" if name == str(uid) else name
+
+
+def read_user_names(host: Host) -> dict[int, str]:
+    """Return the names of the users that a host has itself."""
+    try:
+        content = read_plain_file(host.path(USERS), largest=LARGEST_USERS)[0]
+    except OSError:
+        return {}
+    names: dict[int, str] = {}
+    for line in content.decode("utf-8", "replace").splitlines():
+        name, _, uid = (*line.split(":"), "", "", "")[:3]
+        if uid.isascii() and uid.isdecimal() and len(uid) <= len(str(1 << 32)):
+            names.setdefault(int(uid), name)
+    return names

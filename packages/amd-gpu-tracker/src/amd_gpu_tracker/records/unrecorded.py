@@ -6,7 +6,6 @@ A failure is a file in /run until the record works again. Only a failure imports
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.errors import FileError
@@ -22,23 +21,30 @@ LONGEST = 5000
 
 def note_failure(run_directory: str, record: str, problem: str) -> None:
     """Write down why a record failed, if that is possible; `problem` names the path."""
-    with suppress(OSError, FileError):
+    try:
         make_directories(f"{run_directory}/{DIRECTORY}", ignore_umask=True)
         content = dumps({"problem": problem}) + b"\n"
         replace_file(f"{run_directory}/{DIRECTORY}/{record}", content, mode=0o644)
+    except (OSError, FileError):
+        # Where not even this can be written, doctor finds the directory itself.
+        return
 
 
 def forget_failure(run_directory: str, record: str) -> None:
     """Note that a record works."""
-    with suppress(OSError):
+    try:
         os.unlink(f"{run_directory}/{DIRECTORY}/{record}")
+    except OSError:
+        return
 
 
 def read_failures(run_directory: str) -> dict[str, str]:
     """Return why each record failed that does not work."""
     found = {}
     for record in (HISTORY, POLICY, DRAINS, METRICS):
-        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        try:
             content = read_plain_file(f"{run_directory}/{DIRECTORY}/{record}")[0]
             found[record] = printable(str(loads(content)["problem"])[:LONGEST])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
     return found

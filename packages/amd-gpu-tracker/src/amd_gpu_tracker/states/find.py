@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 
 from amd_gpu_tracker.life.container_names import find_container_names
+from amd_gpu_tracker.life.people import read_user_names
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.status import read_status
 from amd_gpu_tracker.records.drains import read_drains
@@ -14,7 +14,6 @@ from amd_gpu_tracker.records.state import open_state
 from amd_gpu_tracker.show.listing import cut_id
 from amd_gpu_tracker.states.state import LOST, GpuState, decide_state
 from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
-from amd_gpu_tracker.usage.process_users import read_user_names
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.health.reading import Health, read_health
@@ -52,8 +51,11 @@ def find_states(
     `locate_gpus`; StateError where the tracker's files cannot be understood.
     """
     known = {gpu.pci_address: gpu.health for gpu in earlier}
-    health = partial(read_health, host, with_errors=with_errors, earlier=known, limits=limits)
-    return _States(open_state(host, os.environ), processes or Processes(), health, note).find()
+
+    def read(addresses: list[str]) -> dict[str, Health]:
+        return read_health(host, addresses, with_errors=with_errors, earlier=known, limits=limits)
+
+    return _States(open_state(host, os.environ), processes or Processes(), read, note).find()
 
 
 class _States:
