@@ -64,10 +64,7 @@ def explain(
 
 
 def _explain(host: Host, words: list[str], described: Container, *, container: str, bundle: str) -> Explanation:
-    from amd_ctk.explain.compose import read_service
     from amd_ctk.explain.explanation import explain_container, explain_spec
-    from amd_ctk.explain.kube import is_kube_file, read_pod
-    from amd_ctk.explain.run_words import is_engine_command, parse_run
     from amd_ctk.explain.running import add_image, read_bundle, read_running
 
     if container:
@@ -75,13 +72,24 @@ def _explain(host: Host, words: list[str], described: Container, *, container: s
         return explain_spec(spec, host, container_id=container_id)
     if bundle:
         return explain_spec(read_bundle(bundle), host)
+    return explain_container(add_image(_read_words(host, words) if words else described), host)
+
+
+def _read_words(host: Host, words: list[str]) -> Container:
+    """Return the container of an engine's command, a Compose file or a pod, whose readers are loaded one by one."""
+    from amd_ctk.explain.run_words import is_engine_command, parse_run
+
     if is_engine_command(words):
-        described = parse_run(words, os.environ)
-    elif len(words) == 2:
-        path, name = words
-        described = read_pod(path, name, host) if is_kube_file(path) else read_service(path, name, os.environ)
-    elif words:
+        return parse_run(words, os.environ)
+    if len(words) != 2:
         raise typer.BadParameter(
             "expected docker run ARGS..., podman run ARGS..., COMPOSE.yaml SERVICE, or POD.yaml CONTAINER"
         )
-    return explain_container(add_image(described), host)
+    from amd_ctk.explain.kube import is_kube_file, read_pod
+
+    path, name = words
+    if is_kube_file(path):
+        return read_pod(path, name, host)
+    from amd_ctk.explain.compose import read_service
+
+    return read_service(path, name, os.environ)
