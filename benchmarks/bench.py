@@ -14,9 +14,9 @@ from measure import Program
 from amd_gpu_tracker.claims.hook_entries import requirements_hook
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import build_host
+from amdgpu_discovery.simulate import build_host, load_profile
 
-EIGHT, PARTITIONED, TRACKED, ENABLED = "eight", "partitioned", "tracked", "enabled"
+EIGHT, PARTITIONED, TRACKED, ENABLED, LARGE = "eight", "partitioned", "tracked", "enabled", "large"
 
 HOLD = (
     "import os; from amd_gpu_tracker import Tracker; from amdgpu_discovery.host import host_from_environment as host;"
@@ -52,7 +52,8 @@ class Bench:
         shutil.copy("/bin/true", self.nothing / "runc")
         profiles = {EIGHT: "mi300x-8", PARTITIONED: "mi300x-8-cpx", TRACKED: "mi300x-8", ENABLED: "mi300x-8"}
         self.hosts = {name: build_host(directory / name, profile) for name, profile in profiles.items()}
-        for name in (TRACKED, ENABLED):
+        self.hosts[LARGE] = build_large_host(directory / LARGE, 512)
+        for name in (TRACKED, ENABLED, LARGE):
             Tracker(self.hosts[name]).enable()
         self.bare = Program([str(PYTHON), "-I", "-S", "-c", "pass"], {"PATH": "/usr/bin:/bin"})
 
@@ -152,6 +153,18 @@ class Bench:
         library = f"{self.installed}/usr/lib/amd-container-toolkit"
         words = [f"{library}/python3", "-I", "-S", "-B", f"{library}/python/amd_gpu_tracker/hook.py", command]
         return [*words, "--import-from", f"{library}/python", "--host-root", self.hosts[TRACKED].root]
+
+
+def build_large_host(directory: Path, count: int) -> Host:
+    """Build a host with that many MI210, 16 in a PCI domain."""
+    profile = load_profile("mi210-4")
+    # Until Linux 6.12 there are minors for 64 GPUs only.
+    driver = profile.driver.replace(shared_minors=True) if profile.driver else None
+    gpus = (
+        profile.gpus[number % 4].replace(pci_address=f"{number // 16 + 1:04x}:{number % 16 * 8 + 3:02x}:00.0")
+        for number in range(count)
+    )
+    return build_host(directory, profile.replace(gpus=tuple(gpus), driver=driver), with_links=False)
 
 
 def forget(host: Host) -> None:

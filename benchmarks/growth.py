@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import IN_MEMORY, SPEC
+from bench import IN_MEMORY, SPEC, build_large_host
 from installation import PYTHON, install
 from measure import Program, compare
 
@@ -24,7 +24,6 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host, load_profile
 
 GPUS = (1, 8, 64, 512)
 LEASES = (0, 100, 1000)
@@ -44,14 +43,14 @@ class Growth:
     def with_gpus(self) -> Iterator[str]:
         """Measure a host of each size."""
         for count in GPUS:
-            host = _build(self.directory / f"gpus-{count}", count)
+            host = build_large_host(self.directory / f"gpus-{count}", count)
             cells = [self._ratio(self._create(host, "all")), self._ratio(self._command(host, "gpu", "list"))]
             yield f"| {count} | {' | '.join(cells)} |"
 
     def with_leases(self) -> Iterator[str]:
         """Measure a host of four GPUs that ever more containers use."""
         for count in LEASES:
-            host = _build(self.directory / f"leases-{count}", 4)
+            host = build_large_host(self.directory / f"leases-{count}", 4)
             Tracker(host).enable()
             Tracker(host).set_accessibility(EXCLUSIVE, exclusive=True)
             _write_leases(host, count)
@@ -78,18 +77,6 @@ class Growth:
         words = [f"{self.programs}/amd-container-runtime", "create", "--bundle", str(bundle), "new"]
         environment = {"PATH": f"{self.directory}:/usr/bin:/bin", "AMD_CTK_HOST_ROOT": host.root}
         return Program(words, environment, prepare)
-
-
-def _build(directory: Path, count: int) -> Host:
-    """Build a host with that many MI210, 16 in a PCI domain."""
-    profile = load_profile("mi210-4")
-    # Until Linux 6.12 there are minors for 64 GPUs only.
-    driver = profile.driver.replace(shared_minors=True) if profile.driver else None
-    gpus = (
-        profile.gpus[number % 4].replace(pci_address=f"{number // 16 + 1:04x}:{number % 16 * 8 + 3:02x}:00.0")
-        for number in range(count)
-    )
-    return build_host(directory, profile.replace(gpus=tuple(gpus), driver=driver), with_links=False)
 
 
 def _write_leases(host: Host, count: int) -> None:

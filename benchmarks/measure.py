@@ -15,6 +15,15 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Trace:
+    """How many system calls a run makes, how many compiled modules it opens, and the programs that it executes."""
+
+    calls: int
+    modules: int
+    programs: list[str]
+
+
+@dataclass(frozen=True)
 class Program:
     """A command line with its environment, and what has to be done before each run."""
 
@@ -50,8 +59,8 @@ class Program:
         )
         return int(answer.stdout) / 1024
 
-    def system_calls(self) -> tuple[int, list[str]]:
-        """Return how many system calls one run makes, and the names of the programs it executes."""
+    def trace(self) -> Trace:
+        """Return what one run asks of the kernel."""
         self.prepare()
         trace = subprocess.run(
             ["strace", "-f", "-qq", "-o", "/dev/stdout", *self.words],
@@ -61,7 +70,8 @@ class Program:
             check=True,
         )
         calls = [line.split(maxsplit=1)[1] for line in trace.stdout.splitlines() if "(" in line]
-        return len(calls), [call.split('"')[1].rpartition("/")[2] for call in calls if call.startswith("execve(")]
+        executed = [call.split('"')[1].rpartition("/")[2] for call in calls if call.startswith("execve(")]
+        return Trace(len(calls), sum('.pyc"' in call and " = -1 " not in call for call in calls), executed)
 
 
 PEAK_OF_A_CHILD = """

@@ -50,6 +50,20 @@ def test_a_command_imports_no_other_command(host, amd_ctk):
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [("status", 96), ("top", 97), ("explain -e AMD_VISIBLE_DEVICES=all", 124), ("cdi generate", 81), ("gpu list", 29)],
+)
+def test_a_command_loads_no_more_of_our_modules_than_it_did(host, amd_ctk, words, most):
+    host("mi210-4")
+
+    answer = amd_ctk(*words.split(), PYTHONPROFILEIMPORTTIME="1")
+
+    imported = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
+    ours = [name for name in imported if name.startswith(("amd_", "amdgpu_"))]
+    assert len(ours) <= most, sorted(ours)
+
+
 def test_help_imports_no_command(amd_ctk):
     answer = amd_ctk("--help", PYTHONPROFILEIMPORTTIME="1")
 
