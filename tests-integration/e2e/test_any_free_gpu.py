@@ -176,6 +176,28 @@ def test_a_training_container_has_two_neighbours_that_were_reserved_for_it(docke
     assert machine.users() == {}
 
 
+def test_a_command_without_the_runtime_is_given_it(docker, machine):
+    command = ("docker", "-H", f"unix://{docker.socket}", "run", "--detach", "--network=none", IMAGE, "sleep", "600")
+
+    ended = machine.run_job("run", "--gpus=4-5", "--", *command)
+
+    container = ended.stdout.strip()
+    assert (ended.returncode, ended.stderr) == (0, "GPUs 4 and 5\n")
+    assert sorted(seen(docker, container)) == [RENDER_NODES[4], RENDER_NODES[5]]
+    assert machine.users() == {4: [container], 5: [container]}
+
+
+def test_a_docker_without_the_runtime_is_refused_before_anything_is_reserved(start_docker, machine):
+    docker = start_docker("/", runtimes={})
+
+    ended = machine.run_job("run", "--", "docker", "-H", f"unix://{docker.socket}", "run", "--rm", IMAGE, "true")
+
+    assert (ended.returncode, ended.stdout) == (126, "")
+    assert ended.stderr == (
+        "docker has no runtime amd (run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker')\n"
+    )
+
+
 def test_a_reservation_of_the_library_is_handed_to_a_container(docker, start, machine):
     with Tracker(machine.host).reserve("auto:1") as reservation:
         handed_on = [f"--env={name}={reservation.environment[name]}" for name in HANDED_ON]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +102,41 @@ def test_a_container_has_the_gpus_that_were_reserved_for_it(podman, start, machi
 
     assert (ended.returncode, ended.stderr) == (0, "GPUs 1 and 2\n")
     assert ended.stdout == "1,2\ncard2\ncard4\nrenderD129\nrenderD131\n"
+
+
+@pytest.fixture
+def plain(podman, machine, tmp_path):
+    """Return a function that starts a job of that Podman, whose settings name this as the AMD runtime or have none."""
+
+    def run(runtime, *words):
+        settings = Path(podman.environment["CONTAINERS_CONF"]).read_text()
+        configured = f'[engine.runtimes]\namd = ["{runtime}"]\n' if runtime else ""
+        (tmp_path / "containers.conf").write_text(f"{settings}{configured}")
+        command = podman.command("run", "--rm", "--network=none", IMAGE, *words)
+        place = command.index("--runtime")
+        del command[place : place + 2]
+        changed = {**machine.environment, "CONTAINERS_CONF": str(tmp_path / "containers.conf")}
+        before, machine.environment = machine.environment, changed
+        try:
+            return machine.run_job("run", "--gpus=1,2", "--", *command)
+        finally:
+            machine.environment = before
+
+    return run
+
+
+def test_a_command_without_the_runtime_is_given_it(podman, plain):
+    ended = plain(podman.runtime, *SHOW)
+
+    assert (ended.returncode, ended.stderr) == (0, "GPUs 1 and 2\n")
+    assert ended.stdout == "1,2\ncard2\ncard4\nrenderD129\nrenderD131\n"
+
+
+def test_a_podman_without_the_runtime_is_refused_before_anything_is_reserved(plain):
+    ended = plain("", "true")
+
+    assert (ended.returncode, ended.stdout) == (126, "")
+    assert ended.stderr == "podman has no runtime amd (run 'sudo amd-ctk runtime configure --runtime=podman')\n"
 
 
 def test_a_reservation_of_the_library_is_handed_to_a_container(podman, start, machine):

@@ -311,6 +311,23 @@ def test_a_container_of_the_command_is_given_the_gpus(tracked, amd_ctk, tmp_path
     assert answer.stdout == "run -e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION image\n"
 
 
+def test_a_container_that_can_have_no_gpu_does_not_wait_for_one(tracked, amd_ctk, tmp_path):
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text("""#!/bin/sh\necho '{"Runtimes": {"runc": {"path": "runc"}}, "DefaultRuntime": "runc"}'\n""")
+    docker.chmod(0o755)
+
+    with Tracker(tracked).hold("train", "all"):
+        answer = amd_ctk(
+            *("run", "--wait", "--", "docker", "run", "image"), PATH=f"{docker.parent}:{os.environ['PATH']}"
+        )
+
+    assert (answer.returncode, answer.stdout) == (126, "")
+    assert answer.stderr == (
+        "docker has no runtime amd (run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker')\n"
+    )
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may limit the devices of a unit")
 def test_a_unit_is_made_by_systemd(tracked, amd_ctk, tmp_path):
     systemd = tmp_path / "bin" / "systemd-run"

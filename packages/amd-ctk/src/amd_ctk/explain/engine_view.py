@@ -51,14 +51,16 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
     if chosen in amd_names or os.path.basename(chosen) == RUNTIME_PROGRAM:
         return RuntimeView(is_amd_runtime=True)
     if chosen == "amd":
-        hint = CONFIGURE.get(container.engine, CONFIGURE["docker"])
-        return RuntimeView(
-            is_amd_runtime=False, refusal=ToolkitError(f"{container.engine} has no runtime amd", hint=hint)
-        )
+        return RuntimeView(is_amd_runtime=False, refusal=without_runtime(container.engine))
     name = chosen or USUAL_RUNTIME.get(container.engine, "runc")
     return RuntimeView(
         is_amd_runtime=False, problem=f"the container runs under {name}: add --runtime={next(iter(amd_names), 'amd')}"
     )
+
+
+def without_runtime(engine: str) -> ToolkitError:
+    """Return why a container under --runtime=amd does not start where its engine has no such runtime."""
+    return ToolkitError(f"{engine} has no runtime amd", hint=CONFIGURE.get(engine, CONFIGURE["docker"]))
 
 
 def _read_runtimes(engine: str, host: Host) -> tuple[list[str], str]:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from amd_ctk.engine_words import ENGINE_VALUES
+from amd_ctk.engine_words import ENGINE_VALUES, values_before
 from amd_ctk.explain.container import PODMAN, Container, ExplainError
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file
@@ -111,7 +111,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         device_rules=tuple(options.get("device-cgroup-rule", [])),
         gpus=tuple(filter(None, options.get("gpus", []))),
         # `podman --runtime=crun run` is its only way.
-        runtime=options.get("runtime", _values_before(before, "--runtime") or [""])[-1],
+        runtime=options.get("runtime", values_before(before, "--runtime") or [""])[-1],
         privileged=_is_on(options, "privileged"),
         capabilities=tuple(name.upper().removeprefix("CAP_") for name in options.get("cap-add", [])),
         user=options.get("user", [""])[-1],
@@ -120,6 +120,11 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         image=image,
         unread=tuple(_find_unread(options)),
     )
+
+
+def read_options(words: Sequence[str]) -> dict[str, list[str]]:
+    """Return the options of `docker run ...` by their long names, and read no file that they name; ExplainError."""
+    return _read_options(_split_command(_without_sudo(words)[1:])[1])[0]
 
 
 def _without_sudo(words: Sequence[str]) -> Sequence[str]:
@@ -223,15 +228,6 @@ def _find_unread(options: Mapping[str, list[str]]) -> Iterator[str]:
             yield from (f"--{name} {value}" for value in found)
         elif name not in READ and name not in HARMLESS:
             yield f"--{name}"
-
-
-def _values_before(words: Sequence[str], option: str) -> list[str]:
-    pairs = zip(words, [*words[1:], ""], strict=False)
-    return [
-        following if word == option else word.partition("=")[2]
-        for word, following in pairs
-        if word == option or word.startswith(f"{option}=")
-    ]
 
 
 def _is_on(options: Mapping[str, list[str]], name: str) -> bool:

@@ -7,15 +7,17 @@ import signal
 
 from amd_ctk.job.service import hold, require_service
 from amd_ctk.job.start import become, end_by, require_command, require_program
-from amd_ctk.job.words import SYSTEMD_RUN, default_name, in_unit, not_told, with_token
+from amd_ctk.job.words import SYSTEMD_RUN, default_name, find_run, in_unit, not_told, with_token
 from amd_ctk.stderr import say
 from amd_gpu_tracker.errors import NotPermitted, OptionsExcluded
 from amd_gpu_tracker.node_access.device_filter import read_devices
+from amdgpu_discovery.selection import asks_for_nothing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from amd_ctk.job.engine_options import EngineOptions
     from amd_ctk.job.service import ServiceHold
     from amd_gpu_tracker.claims.handover import Reservation
     from amdgpu_discovery.host import Host
@@ -46,11 +48,12 @@ def run_job(
     request = _request_of(gpus, count)
     _require_root_for(unit)
     _check_command(words, wait, unit=unit)
+    options = _find_options(words, host, request)
     try:
         held = _reserve(host, name or default_name(words, os.environ, os.getpid()), request, wait, reservation)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
-    command = with_token(words)
+    command = with_token(words, options.name(held.numbers) if options else ())
     try:
         become(in_unit(command, held.gpus, read_devices(host)) if unit else command, held.environment)
     except BaseException:
@@ -76,6 +79,16 @@ def _check_command(words: Sequence[str], wait: str | None, *, unit: bool) -> Non
         require_program(SYSTEMD_RUN)
     if warning := not_told(words):
         say(warning)
+
+
+def _find_options(words: Sequence[str], host: Host, request: str) -> EngineOptions | None:
+    """Return what an engine's command needs for its container to have the GPUs, before any is reserved; CannotRun."""
+    if find_run(words) is None or asks_for_nothing(request):
+        return None
+    # What parses the words of engines is a third of the imports of this program.
+    from amd_ctk.job.engine_options import find_options
+
+    return find_options(words, host, os.environ)
 
 
 def _reserve(host: Host, name: str, request: str, wait: str | None, inside: str) -> Held:

@@ -26,24 +26,24 @@ NAMING = (("AMD_CTK_JOB_NAME", ""), ("JUPYTERHUB_USER", "jupyter-"), ("SLURM_JOB
 MOST_ENGINE_WORDS = 64
 
 
-def with_token(words: Sequence[str]) -> list[str]:
-    """Return the words of a command; where it is `docker run` and its like, with what hands the GPUs on."""
-    position = _find_run(words)
+def with_token(words: Sequence[str], options: Sequence[str] = ()) -> list[str]:
+    """Return the words of a command; `docker run` and its like with what hands the GPUs on, and with `options`."""
+    position = find_run(words)
     if position is None:
         return list(words)
     # In front of the caller's own options: of two values of a variable, engines take the last.
-    return [*words[: position + 1], *PASSED_ON, *words[position + 1 :]]
+    return [*words[: position + 1], *PASSED_ON, *options, *words[position + 1 :]]
 
 
 def not_told(words: Sequence[str]) -> str:
     """Return a warning where an engine stands behind another program, as `sudo`, and is not told about the GPUs."""
-    if _find_run(words) is not None or TOKEN in " ".join(words):
+    if find_run(words) is not None or TOKEN in " ".join(words):
         return ""
     # A script may be one word: sh -c 'exec docker run ...'.
     inner = [part for word in words for part in word.split()]
     engines = [start for start, word in enumerate(inner) if start and os.path.basename(word) in ENGINES]
     for start in engines:
-        position = _find_run(inner[start : start + MOST_ENGINE_WORDS])
+        position = find_run(inner[start : start + MOST_ENGINE_WORDS])
         if position is not None:
             command = f"{os.path.basename(inner[start])} {inner[start + position]}"
             return (
@@ -75,7 +75,7 @@ def default_name(words: Sequence[str], environment: Mapping[str, str], pid: int)
     return f"{letters.strip('-') or 'job'}-{pid}"
 
 
-def _find_run(words: Sequence[str]) -> int | None:
+def find_run(words: Sequence[str]) -> int | None:
     """Return where `run` or `create` stands in an engine's command line, None where it is no such command."""
     if os.path.basename(words[0]) not in ENGINES:
         return None

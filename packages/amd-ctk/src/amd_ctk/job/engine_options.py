@@ -1,0 +1,146 @@
+"""How the container of a job's `docker run` or `podman run` is given the GPUs, as its engine answers.
+
+Without the AMD runtime or a CDI device a container of these starts, and has no GPU.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.engine_words import values_before
+from amd_ctk.explain.container import PODMAN, ExplainError
+from amd_ctk.explain.engine_view import CDI_KIND, without_runtime
+from amd_ctk.explain.run_words import OF_GPU_NODES, OF_NODES, read_options
+from amd_ctk.explain.running import SECONDS
+from amd_ctk.job.start import CannotRun
+from amd_ctk.job.words import find_run
+from amd_ctk.programs import ask
+from amd_ctk.stderr import say
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+RUNTIME = "--runtime=amd"
+# Under these no container gets a GPU by a variable.
+PLAIN_RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
+# What leads to an engine of another machine, of which nothing is known here.
+ELSEWHERE = frozenset(("--context", "-c", "--connection", "--remote", "-r", "--url"))
+ELSEWHERE_VARIABLES = ("DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINER_CONNECTION")
+LOCAL_SOCKET = "unix://"
+
+
+class EngineOptions(Value):
+    """The options that an engine's `run` needs for GPUs; those of CDI follow from the numbers."""
+
+    fixed: tuple[str, ...] = ()
+    has_cdi: bool = False
+
+    def name(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        """Return the options for GPUs of these numbers."""
+        return (*self.fixed, *(f"--device={CDI_KIND}={number}" for number in numbers if self.has_cdi))
+
+
+def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str]) -> EngineOptions:
+    """Return what a command lacks for its container to have the GPUs; CannotRun where its engine cannot give any.
+
+    Nothing is added to a command that asks for GPUs itself, or that goes to an engine elsewhere.
+    """
+    position = find_run(words)
+    if position is None:
+        return EngineOptions()
+    engine, before = os.path.basename(words[0]), [word for word in words[1:position] if word != "container"]
+    try:
+        options = read_options(words)
+    except ExplainError:
+        # The engine refuses it in its own words.
+        return EngineOptions()
+    if _asks_itself(options) or _is_elsewhere(before, environment):
+        return EngineOptions()
+    if chosen := options.get("runtime") or values_before(before, "--runtime"):
+        _require_other_than_plain(chosen[-1])
+        return EngineOptions()
+    find = _of_podman if engine == PODMAN else _of_docker
+    return find([words[0], *before], engine, host)
+
+
+def _asks_itself(options: Mapping[str, list[str]]) -> bool:
+    nodes = [value for name in OF_NODES for value in options.get(name, ())]
+    nodes += [value for value in options.get("device", ()) if value.startswith("/")]
+    has_names = any(not value.startswith("/") for value in options.get("device", ()))
+    is_privileged = options.get("privileged", ["false"])[-1] != "false"
+    return has_names or is_privileged or "gpus" in options or any(map(OF_GPU_NODES.search, nodes))
+
+
+def _is_elsewhere(before: Sequence[str], environment: Mapping[str, str]) -> bool:
+    if any(word.partition("=")[0] in ELSEWHERE for word in before):
+        return True
+    hosts = [*values_before(before, "-H"), *values_before(before, "--host"), environment.get("DOCKER_HOST", "")]
+    is_named = any(host and not host.startswith(LOCAL_SOCKET) for host in hosts)
+    return is_named or any(environment.get(name) for name in ELSEWHERE_VARIABLES)
+
+
+def _require_other_than_plain(runtime: str) -> None:
+    if runtime in PLAIN_RUNTIMES:
+        raise CannotRun(f"the container runs under {runtime}, which gives it no GPU", hint=f"write {RUNTIME}")
+
+
+def _of_docker(command: Sequence[str], engine: str, host: Host) -> EngineOptions:
+    answer = ask([*command, "info", "--format", "{{json .}}"], seconds=SECONDS)
+    engine_info = _parse(answer.output)
+    runtimes = engine_info.get("Runtimes")
+    if not isinstance(runtimes, dict):
+        return _not_known(answer.problem if answer.is_late else "")
+    ours = [name for name, entry in runtimes.items() if name == "amd" or _is_ours(entry)]
+    if engine_info.get("DefaultRuntime") in ours:
+        return EngineOptions()
+    if ours:
+        return EngineOptions(fixed=(f"--runtime={ours[0]}",))
+    return _by_cdi(engine, host, reads_specs=bool(engine_info.get("CDISpecDirs")))
+
+
+def _of_podman(command: Sequence[str], engine: str, host: Host) -> EngineOptions:
+    program = ("info", "--format", "{{.Host.OCIRuntime.Path}}")
+    # Podman lists no runtimes, and ends at a name that it does not know.
+    if ask([*command, RUNTIME, *program], seconds=SECONDS).succeeded:
+        return EngineOptions(fixed=(RUNTIME,))
+    default = ask([*command, *program], seconds=SECONDS)
+    if not default.succeeded:
+        return _not_known(default.problem if default.is_late else "")
+    if os.path.basename(default.output.strip()) == RUNTIME_PROGRAM:
+        return EngineOptions()
+    return _by_cdi(engine, host, reads_specs=True)
+
+
+def _by_cdi(engine: str, host: Host, *, reads_specs: bool) -> EngineOptions:
+    names = (device.name for device in resolve_devices(read_spec_files(host)) if reads_specs)
+    if any(name.startswith(f"{CDI_KIND}=") for name in names):
+        return EngineOptions(has_cdi=True)
+    refusal = without_runtime(engine)
+    raise CannotRun(refusal.message, hint=refusal.hint)
+
+
+def _not_known(problem: str) -> EngineOptions:
+    """Return no option where the engine does not answer; it will say why, unless it is slow only."""
+    if problem:
+        say(f"{problem}: if the container has no GPU, add {RUNTIME}")
+    return EngineOptions()
+
+
+def _is_ours(entry: object) -> bool:
+    return isinstance(entry, dict) and os.path.basename(str(entry.get("path", ""))) == RUNTIME_PROGRAM
+
+
+def _parse(output: str) -> dict[str, Any]:
+    import json
+
+    try:
+        read = json.loads(output)
+    except (ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}

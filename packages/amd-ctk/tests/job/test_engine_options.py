@@ -1,0 +1,205 @@
+"""What a job's `docker run` or `podman run` is given so that its container has the GPUs; the engines are scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.job.engine_options import find_options
+from amd_ctk.job.start import CannotRun
+from amdgpu_discovery import build_host
+
+OURS = {"path": "/usr/bin/amd-container-runtime"}
+DOCKER = {"Runtimes": {"runc": {"path": "runc"}, "amd": OURS}, "DefaultRuntime": "runc", "CDISpecDirs": []}
+WITHOUT = {**DOCKER, "Runtimes": {"runc": {"path": "runc"}}}
+WITH_CDI = {**WITHOUT, "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]}
+# Podman 5.4 prints this where a runtime is not configured.
+UNKNOWN = 'case "$*" in *--runtime=amd*) echo "Error: default OCI runtime \\"amd\\" not found" >&2; exit 125 ;; esac\n'
+
+
+@pytest.fixture
+def host(tmp_path):
+    return build_host(tmp_path / "host", "mi210-4")
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch):
+    """Return a function that makes an engine which prints this, and which notes what it was asked."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+
+    def make(name, output, *, first=""):
+        script = f"#!/bin/sh\necho \"$@\" >>{tmp_path}/asked\n{first}cat <<'END'\n{output}\nEND\n"
+        (programs / name).write_text(script)
+        (programs / name).chmod(0o755)
+
+    return make
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Return a function that tells what engines were asked."""
+    return lambda: (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
+
+
+def with_spec(host):
+    spec = {
+        "cdiVersion": "0.6.0",
+        "kind": "amd.com/gpu",
+        "devices": [{"name": "0", "containerEdits": {"env": ["A=1"]}}],
+    }
+    file = Path(host.path("/etc/cdi/amd.json"))
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(spec))
+
+
+def named(command, host, **environment):
+    return find_options(command.split(), host, environment).name((1, 2))
+
+
+@pytest.mark.parametrize(
+    ("command", "question"),
+    [
+        ("docker run --rm image", "info --format {{json .}}"),
+        ("docker container create image", "info --format {{json .}}"),
+        ("docker -H unix:///run/d.sock run image", "-H unix:///run/d.sock info --format {{json .}}"),
+    ],
+)
+def test_docker_is_asked_for_the_amd_runtime_and_given_it(host, engine, asked, command, question):
+    engine("docker", json.dumps(DOCKER))
+
+    assert named(command, host) == ("--runtime=amd",)
+    assert asked() == [question]
+
+
+def test_the_runtime_has_the_name_that_docker_knows(host, engine):
+    engine("docker", json.dumps({**DOCKER, "Runtimes": {"runc": {"path": "runc"}, "gpus": OURS}}))
+
+    assert named("docker run image", host) == ("--runtime=gpus",)
+
+
+def test_a_default_runtime_needs_no_option(host, engine):
+    engine("docker", json.dumps({**DOCKER, "DefaultRuntime": "amd"}))
+
+    assert named("docker run image", host) == ()
+
+
+def test_without_the_runtime_docker_gets_the_cdi_devices_of_the_gpus(host, engine):
+    engine("docker", json.dumps(WITH_CDI))
+    with_spec(host)
+
+    assert named("docker run image", host) == ("--device=amd.com/gpu=1", "--device=amd.com/gpu=2")
+
+
+@pytest.mark.parametrize(("info", "has_spec"), [(WITHOUT, True), (WITH_CDI, False)], ids=["cdi off", "no spec"])
+def test_docker_without_runtime_and_cdi_is_refused(host, engine, info, has_spec):
+    engine("docker", json.dumps(info))
+    if has_spec:
+        with_spec(host)
+
+    with pytest.raises(CannotRun) as refused:
+        named("docker run image", host)
+
+    assert str(refused.value) == (
+        "docker has no runtime amd (run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker')"
+    )
+
+
+def test_podman_gets_the_runtime_that_it_has(host, engine, asked):
+    engine("podman", "/usr/bin/amd-container-runtime")
+
+    assert named("podman --log-level debug run image", host) == ("--runtime=amd",)
+    assert asked() == ["--log-level debug --runtime=amd info --format {{.Host.OCIRuntime.Path}}"]
+
+
+def test_podman_without_the_runtime_gets_cdi_devices_or_is_refused(host, engine):
+    engine("podman", "/usr/bin/crun", first=UNKNOWN)
+
+    with pytest.raises(CannotRun) as refused:
+        named("podman run image", host)
+    with_spec(host)
+
+    assert str(refused.value) == ("podman has no runtime amd (run 'sudo amd-ctk runtime configure --runtime=podman')")
+    assert named("podman run image", host) == ("--device=amd.com/gpu=1", "--device=amd.com/gpu=2")
+
+
+def test_a_default_runtime_of_podman_needs_no_option(host, engine):
+    engine("podman", "/opt/bin/amd-container-runtime", first=UNKNOWN)
+
+    assert named("podman run image", host) == ()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker run --runtime=amd image",
+        "docker run --runtime mine image",
+        "docker run --gpus all image",
+        "docker run --device /dev/kfd --device /dev/dri image",
+        "docker run --device amd.com/gpu=0 image",
+        "docker run -v /dev/dri:/dev/dri image",
+        "docker run --privileged image",
+        "docker --context=far run image",
+        "docker -H ssh://far run image",
+        "podman --remote run image",
+        "podman --runtime=/opt/amd-container-runtime run image",
+        "docker run --rm",
+        "docker exec web run",
+        "python3 train.py",
+    ],
+)
+def test_commands_that_ask_themselves_or_go_elsewhere_are_left_alone(host, engine, asked, command):
+    engine("docker", json.dumps(WITHOUT))
+    engine("podman", "/usr/bin/crun", first=UNKNOWN)
+
+    assert named(command, host) == ()
+    assert asked() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("DOCKER_HOST", "tcp://far"), ("DOCKER_CONTEXT", "far"), ("CONTAINER_HOST", "ssh://far")]
+)
+def test_an_engine_that_the_environment_names_is_elsewhere(host, engine, name, value):
+    engine("docker", json.dumps(WITHOUT))
+
+    assert named("docker run image", host, **{name: value}) == ()
+
+
+def test_a_rootless_docker_is_asked_too(host, engine):
+    engine("docker", json.dumps(DOCKER))
+
+    assert named("docker run image", host, DOCKER_HOST="unix:///run/user/1000/docker.sock") == ("--runtime=amd",)
+
+
+@pytest.mark.parametrize("command", ["docker run --device /dev/fuse image", "docker run -v /data:/data image"])
+def test_other_devices_and_directories_are_no_gpus(host, engine, command):
+    engine("docker", json.dumps(DOCKER))
+
+    assert named(command, host) == ("--runtime=amd",)
+
+
+@pytest.mark.parametrize(
+    ("command", "runtime"), [("docker run --runtime=runc image", "runc"), ("podman --runtime crun run image", "crun")]
+)
+def test_a_runtime_that_gives_no_gpu_is_refused(host, command, runtime):
+    with pytest.raises(CannotRun) as refused:
+        named(command, host)
+
+    assert str(refused.value) == (f"the container runs under {runtime}, which gives it no GPU (write --runtime=amd)")
+
+
+@pytest.mark.parametrize("output", ["", "{", "[]", '{"ServerErrors": ["Cannot connect"]}', "[" * 100_000])
+def test_an_engine_that_says_nothing_of_runtimes_is_left_alone(host, engine, output):
+    engine("docker", output)
+
+    assert named("docker run image", host) == ()
+
+
+def test_a_file_of_variables_is_not_read(host, engine, tmp_path):
+    engine("docker", json.dumps(DOCKER))
+
+    # The pipe of <(command) can be read once.
+    assert named(f"docker run --env-file {tmp_path}/none image", host) == ("--runtime=amd",)
