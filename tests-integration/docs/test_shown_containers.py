@@ -7,14 +7,13 @@ nodes it finds, its `python3` says how many GPUs these are, and its `vllm` repea
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from amdgpu_discovery.host import Host
-from support.busybox import pack
+from support.busybox import pack_rocm
 from support.docker import Docker
 from support.documentation import prepare, run, sections
 from support.installed import engine_program, our_program, require_root
@@ -28,13 +27,7 @@ PROGRAMS = {"python3": "ls /dev/dri | grep -c renderD", "vllm": 'echo "$@"'}
 
 @pytest.fixture(scope="session")
 def rocm_archive(rootfs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("rocm")
-    shutil.copytree(rootfs, directory / "rootfs", symlinks=True)
-    shutil.copy(rootfs / "bin/list-gpus", directory / "rootfs/bin/rocm-smi")
-    for name, script in PROGRAMS.items():
-        (directory / "rootfs/bin" / name).write_text(f"#!/bin/sh\n{script}\n")
-        (directory / "rootfs/bin" / name).chmod(0o755)
-    return pack(directory / "rootfs", directory / "rocm.tar")
+    return pack_rocm(rootfs, tmp_path_factory.mktemp("rocm"), PROGRAMS)
 
 
 @pytest.fixture

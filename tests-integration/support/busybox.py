@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 PASSWD = "root:x:0:0:root:/:/bin/sh\nuser:x:1000:1000:user:/:/bin/sh\n"
@@ -74,3 +75,13 @@ def _copy_with_libraries(program: Path, directory: Path) -> None:
     for library in (word for word in listed if word.startswith("/")):
         (directory / library[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(library, directory / library[1:])
+
+
+def pack_rocm(rootfs: Path, directory: Path, programs: Mapping[str, str]) -> Path:
+    """Return an archive that stands in for AMD's images: `rocm-smi` lists GPU nodes, `programs` are scripts by name."""
+    shutil.copytree(rootfs, directory / "rootfs", symlinks=True)
+    shutil.copy(rootfs / "bin/list-gpus", directory / "rootfs/bin/rocm-smi")
+    for name, script in programs.items():
+        (directory / "rootfs/bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (directory / "rootfs/bin" / name).chmod(0o755)
+    return pack(directory / "rootfs", directory / "rocm.tar")
