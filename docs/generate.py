@@ -86,7 +86,7 @@ def decisions_page() -> str:
             NOTE,
             "Choices that were hard, or that look odd until one knows why. Each page says what the situation was, what",
             "was chosen and what follows. They are numbered as they were taken; one that is overturned stays and says",
-            "by which.",
+            "by which. A missing number was merged into a later decision or never used.",
             "",
             "| | decision | date | status |",
             "|--:|---|---|---|",

@@ -1,4 +1,4 @@
-"""What every page of the site says of its version and of whose it is. mkdocs calls `on_config`."""
+"""What every page of the site says of its version and of whose it is, and where search finds it. mkdocs calls this."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ INDEPENDENCE = (
     "This is an independent implementation. It is not made, supported or endorsed by AMD. AMD, ROCm and Instinct are "
     "trademarks of Advanced Micro Devices, Inc."
 )
+# Readers search for something to do, or for a message to get rid of. How and why it is built comes after that.
+FIRST = ("how-to/troubleshoot.md", "how-to/doctor.md")
+SECOND = ("how-to/", "tutorial/", "reference/messages.md", "reference/no-gpu-causes.md")
+LAST = ("decisions/", "maintain/", "reference/python/", "reference/engines.md")
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Give a page its rank in searches (Material's `search.boost`)."""
+    path = page.file.src_uri
+    boosts = ((FIRST, 12), (SECOND, 4), (LAST, 0.2))
+    page.meta["search"] = {"boost": next((boost for places, boost in boosts if path.startswith(places)), 1)}
+    return markdown
 
 
 def on_config(config: Any) -> Any:
