@@ -94,7 +94,7 @@ def test_explain_says_what_compose_did(machine, tmp_path, monkeypatch):
             for name, value in CALLER.items() if with_caller else ():
                 calling.setenv(name, value)
             caller = CALLER if with_caller else {}
-            spec = explain_described(machine, lambda caller=caller: read_service(str(file), "main", caller))
+            spec = explain_described(machine, lambda caller=caller: read_service(str(file), "main", caller, machine))
         if found := differences(entry["spec"], spec, kfd=KFD):
             wrong.append((text, with_caller, found))
 

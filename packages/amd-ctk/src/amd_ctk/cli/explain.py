@@ -92,4 +92,4 @@ def _read_words(host: Host, words: list[str]) -> Container:
         return read_pod(path, name, host)
     from amd_ctk.explain.compose import read_service
 
-    return read_service(path, name, os.environ)
+    return read_service(path, name, os.environ, host)

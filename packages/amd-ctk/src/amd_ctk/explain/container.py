@@ -42,6 +42,9 @@ class Container(Value):
     is_image_known: bool = False
     # Options that can change what the container gets, and are not read.
     unread: tuple[str, ...] = ()
+    # Why what calls the engine does not start it, and what it leaves out.
+    refusals: tuple[ToolkitError, ...] = ()
+    problems: tuple[str, ...] = ()
 
     @property
     def variables(self) -> list[str]:

@@ -55,17 +55,20 @@ def explain_container(container: Container, host: Host) -> Explanation:
     container = translated.container
     built = build_spec(container, host)
     view = find_runtime(container, host)
-    problems: list[str] = []
+    problems = [*container.problems]
     if view.is_amd_runtime:
         explanation = explain_spec(built.spec, host, container=container)
     else:
         explanation = _explain_without_runtime(built, host, view, container)
         problems += [f"{VISIBLE_DEVICES} is not read: {view.problem}"] if view.problem and _asks(container) else []
     # The engine looks at devices before it calls the runtime.
-    plan = explanation.plan.replace(refusals=(*translated.refusals, *built.refusals, *explanation.plan.refusals))
+    plan = explanation.plan.replace(
+        refusals=(*container.refusals, *translated.refusals, *built.refusals, *explanation.plan.refusals)
+    )
     listed = [] if plan.refusals else find_listed(plan, container, _locate(host))
     notes = [*translated.notes, *explanation.notes, *_notes_of(container, explanation, listed)]
-    lacks_gpus = not explanation.usable and (_asks(container) or bool(container.gpus) or bool(explanation.plan.gpus))
+    asks = _asks(container) or bool(container.gpus) or bool(container.problems)
+    lacks_gpus = not explanation.usable and (asks or bool(explanation.plan.gpus))
     return explanation.replace(
         plan=plan, notes=tuple(notes), problems=(*problems, *explanation.problems), lacks_gpus=lacks_gpus
     )

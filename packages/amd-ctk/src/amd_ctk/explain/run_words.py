@@ -10,7 +10,6 @@ from amd_ctk.engine_words import ENGINE_VALUES, values_before
 from amd_ctk.explain.container import PODMAN, Container, ExplainError
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.plain_files import read_plain_file
 
 ENGINES = ("docker", "podman", "nerdctl")
 COMMANDS = ("run", "create")
@@ -181,12 +180,11 @@ def _from_files(options: Mapping[str, list[str]]) -> Iterator[str]:
         yield from read_env_file(path)
 
 
-def read_env_file(path: str, *, is_plain: bool = False) -> Iterator[str]:
-    """Yield the variables of a file as engines read it; ExplainError, also where it has to be plain and is not."""
+def read_env_file(path: str) -> Iterator[str]:
+    """Yield the variables of a file as engines read it; ExplainError."""
     try:
         # What the caller names may be the pipe of <(command).
-        read = read_plain_file(path, largest=LARGEST_FILE)[0] if is_plain else read_file(path, largest=LARGEST_FILE)
-        lines = read.decode().splitlines()
+        lines = read_file(path, largest=LARGEST_FILE).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = reason(error) if isinstance(error, OSError) else error
         raise ExplainError(f"the file {path} of variables cannot be read: {why}") from error

@@ -1,0 +1,92 @@
+"""Ask the Docker Compose of this machine what a file comes to, with `extends`, `include`, profiles and overrides."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shutil
+from typing import Any
+
+from amd_ctk.explain.container import ExplainError
+from amd_ctk.programs import Answer, ask
+from amd_gpu_tracker.records.plain_text import one_line
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.value import Value
+
+SECONDS = 5.0
+# The first that is written in Go, and prints JSON.
+FIRST = (2,)
+# Files of other machines are named, and not fetched.
+WITHOUT_REMOTES = ("COMPOSE_EXPERIMENTAL_GIT_REMOTE=false", "COMPOSE_EXPERIMENTAL_OCI_REMOTE=false")
+# What Compose merges where it is told no file (DefaultFileNames and DefaultOverrideFileNames of compose-go).
+USUAL = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
+OVERRIDES = tuple(name.replace(".y", ".override.y") for name in ("compose.yml", *USUAL[:1], *USUAL[2:]))
+VERSION = re.compile(r"\d+(\.\d+)+")
+
+
+class Resolved(Value):
+    """The services of a Compose file as a version of Compose reads them."""
+
+    services: dict[str, Any]
+    version: tuple[int, ...]
+
+
+def resolve(path: str, host: Host) -> Resolved | None:
+    """Return what Compose makes of a file; None where it is not there or does not answer. ExplainError.
+
+    It runs as the owner of the file where root calls: whoever wrote that chose what it reads.
+    """
+    caller = _as_owner(path) if host.is_this_machine and os.path.exists(path) else None
+    if caller is None or shutil.which("docker") is None:
+        return None
+    found = VERSION.search(_ask(caller, "version", "--short").output)
+    version = tuple(map(int, found[0].split("."))) if found else ()
+    if version < FIRST:
+        return None
+    files = [f"--file={file}" for file in (path, *_overrides(path))]
+    answer = _ask(caller, *files, "--profile=*", "config", "--format=json")
+    if answer.problem:
+        return None
+    if answer.exit_code:
+        raise ExplainError(f"Docker Compose refuses {path}: {_last_line(answer.errors)}")
+    return Resolved(services=_parse(answer.output), version=version)
+
+
+def _ask(caller: list[str], *words: str) -> Answer:
+    return ask([*caller, "docker", "compose", *words], seconds=SECONDS)
+
+
+def _as_owner(path: str) -> list[str] | None:
+    """Return the words in front of a program that let it run as the owner of a file; None for an unknown owner."""
+    owner = os.stat(path).st_uid
+    if os.geteuid() or owner == 0:
+        return ["env", *WITHOUT_REMOTES]
+    try:
+        person = pwd.getpwuid(owner)
+    except KeyError:
+        return None
+    change = ("setpriv", f"--reuid={owner}", f"--regid={person.pw_gid}", "--init-groups", "--no-new-privs")
+    return [*change, "env", "-u", "DOCKER_CONFIG", f"HOME={person.pw_dir}", *WITHOUT_REMOTES]
+
+
+def _overrides(path: str) -> list[str]:
+    directory, name = os.path.split(path)
+    if name not in USUAL:
+        return []
+    beside = [os.path.join(directory, override) for override in OVERRIDES]
+    return [file for file in beside if os.path.exists(file)][:1]
+
+
+def _last_line(errors: str) -> str:
+    lines = [line for line in errors.splitlines() if line.strip() and not line.startswith("time=")]
+    return one_line(lines[-1]) if lines else "it does not say why"
+
+
+def _parse(output: str) -> dict[str, Any]:
+    try:
+        services = json.loads(output)["services"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return {}
+    return services if isinstance(services, dict) else {}
