@@ -24,7 +24,7 @@ def run(host_root: str, *words: str | Path) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("text", FILES, ids=["devices", "gpus", "deploy", "runtime"])
+@pytest.mark.parametrize("text", FILES, ids=["runtime", "deploy", "devices", "gpus"])
 def test_a_compose_file_of_the_page_gives_gpu_0(tmp_path: Path, text: str) -> None:
     host = build_host(tmp_path / "host", "mi210-4")
     run(host.root, "runtime", "configure")

@@ -57,6 +57,12 @@ def tools_root() -> Path:
     return make_root("tools-forky", "forky", *PACKAGES, *NEWER_PACKAGES, *TOOLS)
 
 
+def compose_root(suite: str) -> Path:
+    """Return a root file system of a release with its engines and its Compose."""
+    newer = () if suite in OLDER_SUITES else NEWER_PACKAGES
+    return make_root(f"compose-{suite}", suite, *PACKAGES, *newer, "docker-compose")
+
+
 def booted_root(suite: str = "trixie") -> Path:
     """Return a root file system that boots with systemd, with Podman and systemd-nspawn."""
     return make_root(f"booted-{suite}", suite, *BOOTED)

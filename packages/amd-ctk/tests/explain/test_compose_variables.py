@@ -10,7 +10,7 @@ import pytest
 from amd_ctk.explain.compose_variables import finder, parse_variables
 from amd_ctk.explain.container import ExplainError
 
-# tests-integration/programs/test_explained_compose_files.py asked Compose, and writes the file again.
+# tests-integration/cdi/test_compose_files.py asked Compose, and writes the file again.
 ANSWERS = Path(__file__).with_name("compose") / "variables-2.26.json"
 CALLER = finder({"HOST": "h"})
 

@@ -17,7 +17,7 @@ from amd_ctk.explain.compose import read_service
 from amd_ctk.explain.container import ExplainError
 from amdgpu_discovery.host import Host
 from support import compose_services, env_files
-from support.debian_root import clusters_root
+from support.debian_root import compose_root
 from support.installed import require_root
 from support.run_lines import CALLER, ENV_FILE_TEXT
 
@@ -35,7 +35,7 @@ SERVICE_OF_FILE = "services: {web: {image: i, env_file: [v.env]}}\n"
 def compose(tmp_path_factory):
     """Return the real program."""
     require_root()
-    return clusters_root() / PLUGIN
+    return compose_root("trixie") / PLUGIN
 
 
 @pytest.fixture
