@@ -44,6 +44,8 @@ Copyright 2026 the authors of the AMD Container Toolkit
 
 {INDEPENDENCE}
 """
+# amd_ctk.pages looks there.
+DOCUMENTATION = "usr/share/doc/amd-ctk/docs"
 COMPLETIONS = {"bash": "usr/share/bash-completion/completions", "fish": "usr/share/fish/vendor_completions.d"}
 
 
@@ -62,6 +64,7 @@ def stage_packages(work: Path, *, interpreter: str, zsh_functions: str) -> dict[
             _write_build(trees[package.name] / PARTS / package.name)
     (trees["amdgpu-discovery"] / LIBRARY / "python3").symlink_to(os.path.relpath(interpreter, f"/{LIBRARY}"))
     _stage_documents(trees, work, zsh_functions)
+    _stage_pages(trees["amd-ctk"])
     for tree in trees.values():
         _settle(tree)
     return trees
@@ -131,6 +134,12 @@ def _stage_documents(trees: dict[str, Path], work: Path, zsh_functions: str) -> 
     for package in PACKAGES:
         for name, _ in package.programs:
             _stage_documents_of(name, trees[package.name], work / "documents", zsh_functions, date)
+
+
+def _stage_pages(tree: Path) -> None:
+    """Add the pages of the documentation, which messages of amd-ctk name by the path that they have here."""
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        _write(tree / DOCUMENTATION / page.relative_to(ROOT / "docs"), page.read_text(encoding="utf-8"))
 
 
 def _stage_documents_of(name: str, tree: Path, documents: Path, zsh_functions: str, date: str) -> None:

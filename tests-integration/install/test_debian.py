@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 
+from amd_ctk.pages import TITLES
 from install import former_state
 from install.compiled import compiled_for
 from install.container import ITS_NODES, bundle_that_runs
@@ -61,6 +62,15 @@ def test_a_container_gets_its_gpus_through_the_installed_runtime(installed):
     seen = installed.run(f"cd bundle && {ON_HOST} amd-container-runtime run c1")
 
     assert seen == ITS_NODES
+
+
+def test_messages_name_pages_that_the_packages_bring(installed):
+    said = installed.run(f"{ON_HOST} amd-ctk doctor --verbose", check=False)
+    pages = sorted(set(re.findall(r"see: ([^#\n]+)", said)))
+
+    assert len(pages) > 5
+    assert {page.removeprefix("/usr/share/doc/amd-ctk/docs/") for page in pages} <= set(TITLES)
+    installed.run(f"ls {' '.join(pages)}")
 
 
 def test_a_refusal_is_one_sentence(installed):

@@ -127,6 +127,7 @@ def _prove(host: Host, engine: str) -> None:
     """Print a table of GPUs and engines, and write it to a file; exit with 1 unless all is proved."""
     from amd_ctk.doctor.facts.all import read_facts
     from amd_ctk.listing import find_gpu_states
+    from amd_ctk.pages import find_page
     from amd_ctk.prove.engines import find_engines
     from amd_ctk.prove.file import PROOF, write_proof
     from amd_ctk.prove.prove import format_proofs, is_proved, prove, require_what_proves
@@ -137,7 +138,8 @@ def _prove(host: Host, engine: str) -> None:
     proofs = list(prove(facts, find_gpu_states(host)[0], engines))
     print(format_proofs(proofs))
     write_proof(host, facts, engines, proofs)
-    print(f"Wrote {PROOF}, without serial numbers; docs/maintain/hardware.md says where to send it", file=sys.stderr)
+    page = find_page("maintain/hardware.md")
+    print(f"Wrote {PROOF}, without serial numbers; {page} says where to send it", file=sys.stderr)
     if not is_proved(proofs):
         raise typer.Exit(1)
 

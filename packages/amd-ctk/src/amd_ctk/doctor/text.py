@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from amd_ctk.doctor.check import BAD, NOT_CHECKED, NOTE, OK
 from amd_ctk.doctor.run import Result
+from amd_ctk.pages import find_page
 from amd_gpu_tracker.records.plain_text import printable
 
 STATES = (OK, BAD, NOTE, NOT_CHECKED)
@@ -44,7 +45,7 @@ def _lines(result: Result, width: int, *, verbose: bool) -> list[str]:
         word = "fix" if finding.state == BAD else "option"
         lines.append(f"{indent}{word}: {printable(finding.fix)}")
     if verbose:
-        lines += [f"{indent}why: {result.why}", f"{indent}see: {result.see}"]
+        lines += [f"{indent}why: {result.why}", f"{indent}see: {find_page(result.see)}"]
     return lines
 
 

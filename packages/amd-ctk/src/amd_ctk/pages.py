@@ -1,0 +1,42 @@
+"""Where the reader of a message finds a page of the documentation."""
+
+from __future__ import annotations
+
+import os
+
+# The packages bring the pages there.
+INSTALLED = "/usr/share/doc/amd-ctk/docs"
+IN_CHECKOUT = "docs"
+CHECKOUT = "../../../.."
+# Of pages that messages name; a wheel brings none of them.
+TITLES = {
+    "explanation/access.md": "Access",
+    "explanation/numbering.md": "Numbering",
+    "how-to/cdi.md": "Give GPUs to any engine with CDI",
+    "how-to/configure-engines.md": "Configure container engines",
+    "how-to/install.md": "Install and upgrade",
+    "how-to/service-gpus.md": "Drained, sick, lost and exchanged GPUs",
+    "how-to/share.md": "Share a GPU server with people",
+    "how-to/slurm.md": "Hand out GPUs with Slurm",
+    "how-to/troubleshoot.md": "Troubleshoot",
+    "maintain/hardware.md": "Proof on hardware",
+    "reference/cdi.md": "CDI specs",
+    "reference/config.md": "config.toml",
+    "reference/engines.md": "Engines and CDI",
+    "reference/files.md": "Files",
+    "reference/gpu-tracker.md": "GPU Tracker",
+    "reference/messages.md": "Messages",
+    "reference/runtime.md": "The runtime",
+    "reference/support.md": "Requirements and compatibility",
+}
+
+
+def find_page(page: str) -> str:
+    """Return the path of a page such as `how-to/cdi.md#start-containers`, or its title where no file has it here."""
+    path = page.partition("#")[0]
+    here = os.path.dirname(os.path.abspath(__file__))
+    if os.path.isfile(os.path.join(here, CHECKOUT, IN_CHECKOUT, path)):
+        return f"{IN_CHECKOUT}/{page}"
+    if os.path.isfile(f"{INSTALLED}/{path}"):
+        return f"{INSTALLED}/{page}"
+    return f"'{TITLES[path]}' in the documentation"
