@@ -168,7 +168,7 @@ def profiles_page() -> str:
             "# Simulated hosts",
             "",
             NOTE,
-            "`python -m amdgpu_discovery.simulate build PROFILE DIR` builds any of these;",
+            "`amd-ctk simulate build PROFILE DIR` builds any of these;",
             "[how to simulate hosts](../how-to/simulate-hosts.md) says what to do with one. Every partition counts as",
             "a GPU.",
             "",

@@ -26,6 +26,9 @@ from amd_ctk.image.reference import parse_reference
         ("amd-ctk gpu-tracker 0 ", "exclusive shared"),
         ("amd-ctk gpu-tracker 0 ex", "exclusive"),
         ("amd-ctk doctor --only driver,k", "driver,kfd"),
+        ("amd-ctk --simulate mi30", "mi300a-4 mi300x-8 mi300x-8-cpx mi308x-8-cpx"),
+        ("amd-ctk simulate run one", "one-gpu"),
+        ("amd-ctk simulate break 3 h", "hot hang"),
     ],
 )
 def test_values_are_completed(host, amd_ctk, line, offered):

@@ -55,7 +55,7 @@ def test_a_host_root_that_is_no_directory_is_named(amd_ctk):
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr == (
         "AMD_CTK_HOST_ROOT=/nowhere/host is not a directory"
-        " (build one with 'python -m amdgpu_discovery.simulate build PROFILE DIR' or unset the variable)\n"
+        " (build one with 'amd-ctk simulate build PROFILE DIR' or unset the variable)\n"
     )
 
 

@@ -125,6 +125,6 @@ def host_from_environment(environment: Mapping[str, str]) -> Host:
     if not is_directory(root):
         raise ToolkitError(
             f"{ROOT_VARIABLE}={root} is not a directory",
-            hint="build one with 'python -m amdgpu_discovery.simulate build PROFILE DIR' or unset the variable",
+            hint="build one with 'amd-ctk simulate build PROFILE DIR' or unset the variable",
         )
     return Host(root)

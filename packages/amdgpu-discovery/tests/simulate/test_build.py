@@ -89,6 +89,7 @@ def test_a_pci_function_has_the_attributes_of_its_driver(tmp_path):
         "subsystem_vendor": "0x1002",
         "uevent": "PCI_ID=1002:74A1\nPCI_SLOT_NAME=0000:05:00.0",
         "unique_id": "e3aa140f9a5f9e31",
+        "vbios_version": "113-SIMULATED-001",
         "vendor": "0x1002",
     }
 

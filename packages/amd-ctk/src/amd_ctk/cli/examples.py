@@ -73,6 +73,14 @@ EXAMPLES = {
     "users deny": ("sudo amd-ctk users deny alice", "sudo amd-ctk users deny --all"),
     "users require-reservation": ("sudo amd-ctk users require-reservation on",),
     "users list": ("amd-ctk users list", "amd-ctk users list --json"),
+    "simulate list": ("amd-ctk simulate list",),
+    "simulate build": ("amd-ctk simulate build mi210-4 server",),
+    "simulate record": ("amd-ctk simulate record server.json",),
+    "simulate run": (
+        "amd-ctk simulate run mi300x-8 -- rocm-smi",
+        "sudo amd-ctk simulate run mi210-8 -- bash",
+    ),
+    "simulate break": ("amd-ctk simulate break 3 lost", "amd-ctk simulate break --of mi300x-8 3 hot"),
     "swarm setup": (
         "sudo amd-ctk swarm setup",
         "sudo amd-ctk swarm setup --also-by-model --dry-run --diff",

@@ -39,6 +39,20 @@ def checks(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in _beginning(check_names(), last)]
 
 
+def profiles(incomplete: str) -> list[str]:
+    """Return the hosts that can be simulated."""
+    from amdgpu_discovery.simulate.profile_json import profile_names
+
+    return _beginning(profile_names(), incomplete)
+
+
+def faults(incomplete: str) -> list[str]:
+    """Return what can happen to a simulated GPU."""
+    from amdgpu_discovery.simulate.breaking import KINDS
+
+    return _beginning(KINDS, incomplete)
+
+
 def containers(incomplete: str) -> list[str]:
     """Return the names of the containers that Docker and Podman run."""
     return _beginning(sorted({name for engine in ENGINES_WITH_NAMES for name in _names(engine)}), incomplete)

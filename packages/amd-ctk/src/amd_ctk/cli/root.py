@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 import amd_gpu_tracker.plain_help  # noqa: F401 - it is enough to import it
 from amd_ctk.cli.failures import report_failures
+from amd_ctk.cli.offers import profiles
 from amd_ctk.cli.tree import HELP_BY_COMMAND, HELP_BY_GROUP, Commands
 from amd_ctk.cli.words import respell
 from amd_gpu_tracker.shells.scripts import use_scripts
@@ -77,7 +78,13 @@ def choose_host(
         typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit."),
     ] = False,
     simulate: Annotated[
-        str, typer.Option("--simulate", metavar="PROFILE", help="Work on a simulated host, such as mi300x-8.")
+        str,
+        typer.Option(
+            "--simulate",
+            metavar="PROFILE",
+            autocompletion=profiles,
+            help="Work on a simulated host, such as mi300x-8, which is forgotten when the command ends.",
+        ),
     ] = "",
     # RootGroup reads it; the original has it as a global option too.
     debug: Annotated[  # noqa: ARG001

@@ -37,6 +37,7 @@ HELP_BY_GROUP = {
     "Settings": {
         "config": "Settings of the AMD Container Toolkit",
         "users": "Who may reserve GPUs without root",
+        "simulate": "Simulated GPU servers",
         "version": "Show the version.",
     },
 }

@@ -8,6 +8,8 @@ from amdgpu_discovery.simulate.profile import ForeignDrm, Profile, SimulatedGpu
 from amdgpu_discovery.simulate.tree import Link, Pipe, Tree
 
 AMDGPU = "/sys/bus/pci/drivers/amdgpu"
+# rocm-smi takes it for the sign of a GPU.
+FIRMWARE = "113-SIMULATED-001"
 FAILING = ("[EIO]", "[ENODEV]")
 # No process has memory at address 0 (mem_rw of fs/proc/base.c). Nothing that everybody may read ends in ENODEV.
 ENDS_IN_EIO = "/proc/self/mem"
@@ -95,7 +97,7 @@ def _driver_attributes(gpu: SimulatedGpu) -> dict[str, object]:
         "current_memory_partition": gpu.memory_partition,
         "available_memory_partition": gpu.available_memory_partition,
     }
-    return {**gpu.model.attributes, **{name: text for name, text in told.items() if text}}
+    return {"vbios_version": FIRMWARE, **gpu.model.attributes, **{name: text for name, text in told.items() if text}}
 
 
 def _compute_modes(gpu: SimulatedGpu) -> str:

@@ -53,7 +53,7 @@ A bundle of 'amd-ctk doctor --bundle'. See the same findings elsewhere with
 
 or build its GPUs and serve them to any program of the toolkit with AMD_CTK_HOST_ROOT=DIR:
 
-  python -m amdgpu_discovery.simulate build ./profile.json DIR
+  amd-ctk simulate build ./profile.json DIR
 """
 
 

@@ -1,0 +1,83 @@
+"""amd-ctk simulate: GPU servers for machines without a GPU."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from amd_ctk.cli.context import command_group, host_of
+from amd_ctk.cli.numbers import whole_number
+from amd_ctk.cli.offers import faults, profiles
+
+app = command_group("Simulated GPU servers")
+
+
+@app.command("list")
+def list_profiles() -> None:
+    """List the servers that can be simulated."""
+    from amdgpu_discovery.simulate import commands
+
+    sys.stdout.write(commands.list_profiles())
+
+
+@app.command("build")
+def build(
+    profile: Annotated[str, typer.Argument(autocompletion=profiles, help="Name or file of a profile.")],
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A new directory.")],
+) -> None:
+    """Build a simulated host in a directory, for AMD_CTK_HOST_ROOT."""
+    from amdgpu_discovery.simulate import commands
+
+    sys.stdout.write(commands.build(profile, directory))
+
+
+@app.command("record")
+def record(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(help="Where to write the profile.")],
+    *,
+    with_serials: Annotated[bool, typer.Option("--with-serials", help="Keep the real unique ids.")] = False,
+) -> None:
+    """Write a profile of this machine to a file."""
+    from amdgpu_discovery.simulate import commands
+
+    sys.stdout.write(commands.record(host_of(context), file, with_serials=with_serials))
+
+
+@app.command("run", context_settings={"allow_interspersed_args": False})
+def run(
+    profile: Annotated[str, typer.Argument(autocompletion=profiles, help="Name or file of a profile.")],
+    words: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")],
+    *,
+    name: Annotated[str, typer.Option(help="Name for `simulate break --of`. Default: that of the profile.")] = "",
+) -> None:
+    """Run a command on a simulated host.
+
+    COMMAND, and all that it starts, finds the GPUs of the profile in /sys and /dev. What the toolkit writes in /etc,
+    /run and /var/lib, and the settings of engines, are forgotten when COMMAND ends; everything else is this machine's.
+    As root GPUs have device nodes, with no driver behind them; for other users they are plain files.
+    """
+    from amd_ctk.simulation import run_simulated
+
+    run_simulated(profile, words, name=name)
+
+
+@app.command("break")
+def break_gpu(
+    gpu: Annotated[int, typer.Argument(metavar="GPU", parser=whole_number(0), help="Number of the GPU.")],
+    fault: Annotated[
+        str,
+        typer.Argument(autocompletion=faults, help="lost, hot, ras (a memory error), busy or hang."),
+    ],
+    *,
+    of: Annotated[str, typer.Option("--of", metavar="NAME", help="Which simulation, where several run.")] = "",
+) -> None:
+    """Break a GPU of a simulation that runs."""
+    from amdgpu_discovery.simulate import breaking
+    from amdgpu_discovery.simulate.running import find_simulation
+
+    name, host = find_simulation(of)
+    breaking.break_gpu(host, gpu, fault)
+    print(f"GPU {gpu} of {name}: {fault}")

@@ -1,0 +1,81 @@
+"""Run a command on a simulated host that lies over this machine's /sys and /dev."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+
+from amd_ctk.job.start import become, end_by, require_program
+from amd_ctk.stderr import say_last
+from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.host import ROOT_VARIABLE, Host
+from amdgpu_discovery.simulate.build import build_host
+from amdgpu_discovery.simulate.laid import lay_over
+from amdgpu_discovery.simulate.namespace import enter_namespace
+from amdgpu_discovery.simulate.profile_json import load_profile
+from amdgpu_discovery.simulate.running import running_simulation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+    from typing import NoReturn
+
+# What the terminal sends to the command as well; others are passed on.
+OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+PLAIN = "; its device nodes are plain files"
+NO_ENGINES = ", and engines need 'podman unshare' in front, or root"
+
+
+def run_simulated(profile: str, words: Sequence[str], *, name: str) -> NoReturn:
+    """Run a command on the host of a profile, and forget the host when the command ends; end as it does."""
+    words = words[1:] if words[0] == "--" else words
+    require_program(words[0] if words else "")
+    loaded = load_profile(profile)
+    with running_simulation(name or loaded.name) as (called, root):
+        host = build_host(root, loaded)
+        pid = os.fork()
+        if pid == 0:
+            _become(host, called, words)
+        status = _wait(pid)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        end_by(-code)
+    sys.exit(code)
+
+
+def _become(host: Host, name: str, words: Sequence[str]) -> NoReturn:
+    try:
+        enter_namespace()
+        has_nodes = lay_over(host)
+        how = "" if has_nodes else PLAIN + (NO_ENGINES if os.geteuid() else "")
+        print(f"Simulating {name} until the command ends{how}", file=sys.stderr, flush=True)
+        os.environ.pop(ROOT_VARIABLE, None)
+        # The directory that it was in may lie below one that is another's now.
+        with suppress(OSError):
+            os.chdir(os.getcwd())
+        become(words, {})
+    except ToolkitError as error:
+        say_last(str(error))
+        os._exit(error.exit_code)
+    except OSError as error:
+        say_last(f"the simulated host cannot be laid over this machine: {reason(error)}")
+        os._exit(1)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    # What is above this on the stack is the other process's business.
+    os._exit(1)
+
+
+def _wait(pid: int) -> int:
+    def pass_on(number: int, _: FrameType | None) -> None:
+        os.kill(pid, number)
+
+    for number in OF_TERMINAL:
+        signal.signal(number, signal.SIG_IGN)
+    for number in PASSED_ON:
+        signal.signal(number, pass_on)
+    return os.waitpid(pid, 0)[1]

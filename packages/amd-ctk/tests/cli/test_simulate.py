@@ -1,0 +1,120 @@
+"""amd-ctk simulate: a GPU server laid over this machine, for one command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+AMD_CTK = (sys.executable, "-m", "amd_ctk")
+RUN = (*AMD_CTK, "simulate", "run")
+
+
+@pytest.fixture
+def environment(tmp_path):
+    return {**os.environ, "TMPDIR": os.fspath(tmp_path)}
+
+
+@pytest.fixture(autouse=True)
+def allowed(environment):
+    """Skip where the kernel, or an engine around the tests, allows no namespace."""
+    if subprocess.run((*RUN, "one-gpu", "--", "true"), env=environment, capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespace can be made here")
+
+
+def run(environment, *words):
+    done = subprocess.run(words, env=environment, capture_output=True, encoding="utf-8", check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_finds_the_gpus_of_the_profile_and_its_exit_code_counts(environment):
+    words = "ls /dev/dri/renderD*; ls /sys/class/kfd; exit 7"
+
+    code, shown, said = run(environment, *RUN, "mi210-4", "--", "sh", "-c", words)
+
+    assert code == 7
+    assert shown.split() == [*(f"/dev/dri/renderD{minor}" for minor in (128, 129, 130, 131)), "kfd"]
+    assert said.startswith("Simulating mi210-4 until the command ends")
+
+
+def test_our_own_programs_need_no_variable(environment):
+    shown = run({**environment, "AMD_CTK_HOST_ROOT": environment["TMPDIR"]}, *RUN, "mi210-4", "--", "sh", "-c", "env")[
+        1
+    ]
+    code, listed, said = run(environment, *RUN, "mi300x-8", "--", *AMD_CTK, "gpu", "list", "--json")
+    assert code == 0, said
+
+    assert "AMD_CTK_HOST_ROOT" not in shown
+    assert [gpu["number"] for gpu in json.loads(listed)["gpus"]] == list(range(8))
+
+
+def test_what_the_toolkit_writes_is_forgotten_with_the_host(environment, tmp_path):
+    shown = run(
+        environment, *RUN, "one-gpu", "--", "sh", "-c", f"{' '.join(AMD_CTK)} cdi generate; ls -l /etc/cdi | wc -l"
+    )[1]
+
+    assert shown == "Generated CDI spec: /etc/cdi/amd.json\n2\n"
+    assert os.listdir(next(tmp_path.glob("amd-ctk-simulations-*"))) == []
+
+
+def test_programs_inside_make_terminals_and_find_other_devices(environment):
+    script = "import os; os.openpty(); print(len(open('/dev/urandom', 'rb').read(3)))"
+
+    assert run(environment, *RUN, "one-gpu", "--", sys.executable, "-c", script)[1] == "3\n"
+
+
+@pytest.fixture
+def waiting(environment):
+    """Return a simulation whose command waits for a line, and then shows how the GPUs are."""
+    command = f"echo up; read line; {' '.join(AMD_CTK)} status"
+    started = subprocess.Popen(
+        (*RUN, "mi210-4", "--", "sh", "-c", command),
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="utf-8",
+    )
+    assert started.stdout.readline() == "up\n"
+    yield started
+    started.kill()
+    started.communicate()
+
+
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [
+        ("ras", "GPU 3 is suspect: 1 uncorrectable error since the driver was loaded"),
+        ("hot", "GPU 3 is suspect: 112 C, and its limit is 110 C"),
+        ("hang", "GPU 3 is sick: reading gpu_busy_percent ends with no answer"),
+        ("busy", "100 %"),
+    ],
+)
+def test_a_gpu_breaks_while_the_command_runs(environment, waiting, fault, shown):
+    assert run(environment, *AMD_CTK, "simulate", "break", "3", fault) == (0, f"GPU 3 of mi210-4: {fault}\n", "")
+
+    assert shown in waiting.communicate("\n")[0]
+
+
+def test_a_lost_gpu_is_gone_with_its_nodes(environment, waiting):
+    run(environment, *AMD_CTK, "simulate", "break", "3", "lost")
+
+    shown = waiting.communicate("\n")[0]
+    assert [line[:1] for line in shown.splitlines() if "MI210" in line] == ["0", "1", "2"]
+
+
+def test_break_says_what_is_not_there(environment, waiting):
+    assert run(environment, *AMD_CTK, "simulate", "break", "9", "hot")[2] == (
+        "GPU 9 does not exist (there are 0, 1, 2, 3)\n"
+    )
+    assert run(environment, *AMD_CTK, "simulate", "break", "3", "wet")[2] == (
+        "'wet' is not a fault (known are lost, hot, ras, busy, hang)\n"
+    )
+    assert run(environment, *AMD_CTK, "simulate", "break", "--of", "other", "3", "hot") == (
+        2,
+        "",
+        "no simulation other runs (start one with 'amd-ctk simulate run PROFILE -- COMMAND')\n",
+    )

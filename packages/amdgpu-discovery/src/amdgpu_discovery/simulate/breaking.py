@@ -1,0 +1,92 @@
+"""Break a GPU of a simulated host, also while programs use it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.gpu import GpuLocation
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.simulate.build import NODES
+
+DRM = "/sys/class/drm"
+FUNCTIONS = "/sys/bus/pci/devices"
+DRIVER = "/sys/bus/pci/drivers/amdgpu"
+# What the function says then, by the names of its attributes. None never answers.
+FAULTS: dict[str, dict[str, str | None]] = {
+    "hot": {
+        "hwmon/hwmon0/name": "amdgpu",
+        # rocm-smi 5.2 does not start where a sensor has no voltage.
+        "hwmon/hwmon0/in0_label": "vddgfx",
+        "hwmon/hwmon0/temp2_label": "junction",
+        "hwmon/hwmon0/temp2_input": "112000",
+        "hwmon/hwmon0/temp2_crit": "110000",
+    },
+    "ras": {"ras/umc_err_count": "ue: 1\nce: 12"},
+    "busy": {"gpu_busy_percent": "100"},
+    "hang": {"gpu_busy_percent": None},
+}
+LOST = "lost"
+KINDS = (LOST, *FAULTS)
+
+
+class CannotBreak(ToolkitError):
+    """A GPU or a fault that is not there to be had."""
+
+    exit_code = 2
+
+
+def break_gpu(host: Host, number: int, fault: str) -> None:
+    """Let something happen to a GPU, and to all partitions of its board; CannotBreak."""
+    gpus = locate_gpus(host)
+    gpu = next((each for each in gpus if each.number == number), None)
+    if gpu is None:
+        numbers = ", ".join(str(each.number) for each in gpus) or "no GPU"
+        raise CannotBreak(f"GPU {number} does not exist", hint=f"there are {numbers}")
+    if fault not in KINDS:
+        raise CannotBreak(f"{fault!r} is not a fault", hint=f"known are {', '.join(KINDS)}")
+    if fault == LOST:
+        _lose(host, [each for each in gpus if each.pci_address == gpu.pci_address])
+    for name, text in FAULTS.get(fault, {}).items():
+        _say(host.path(f"{FUNCTIONS}/{gpu.pci_address}/{name}"), text)
+
+
+def _say(path: str, text: str | None) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    new = f"{path}.new"
+    if text is None:
+        os.mkfifo(new)
+    else:
+        with open(new, "w", encoding="ascii") as file:
+            file.write(f"{text}\n")
+    # Over what it said before: a program that reads now has one or the other.
+    os.replace(new, path)
+
+
+def _lose(host: Host, gpus: list[GpuLocation]) -> None:
+    """Remove all that a driver removes when a board has gone from the bus, nodes first."""
+    for gpu in gpus:
+        for path in _traces(host, gpu):
+            real = host.path(path)
+            if os.path.islink(real) or not os.path.isdir(real):
+                _unlink(real)
+            else:
+                shutil.rmtree(real)
+
+
+def _traces(host: Host, gpu: GpuLocation) -> Iterator[str]:
+    for name in (os.path.basename(path) for path in (gpu.render_path, gpu.card_path) if path):
+        yield f"/dev/dri/{name}"
+        yield f"/sys/dev/char/{host.read_attribute(f'{DRM}/{name}/dev')}"
+        yield f"{DRM}/{name}"
+    yield f"{NODES}/{gpu.kfd_node}"
+    yield f"{DRIVER}/{gpu.pci_address}"
+    yield f"{FUNCTIONS}/{gpu.pci_address}"
+
+
+def _unlink(path: str) -> None:
+    if os.path.lexists(path):
+        os.unlink(path)

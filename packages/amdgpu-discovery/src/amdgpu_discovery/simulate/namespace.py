@@ -1,0 +1,67 @@
+"""A mount namespace of one's own, and what is mounted in it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from amdgpu_discovery.errors import ToolkitError, reason
+
+# Of linux/sched.h and linux/mount.h.
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+MS_NOSUID, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x2, 0x20, 0x1000, 0x4000, 0x40000
+HINT = (
+    "run it with sudo; Ubuntu allows it to users after 'sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0', "
+    "Docker to root of a container with --privileged"
+)
+
+
+class NoNamespace(ToolkitError):
+    """A kernel, or an engine around this process, that allows no namespaces."""
+
+    exit_code = 3
+
+
+def enter_namespace() -> None:
+    """Let this process mount what it likes, unseen by others; without root it gets a user namespace, too."""
+    uid, gid = os.geteuid(), os.getegid()
+    try:
+        try:
+            _call("unshare", CLONE_NEWNS)
+        except PermissionError:
+            _call("unshare", CLONE_NEWNS | CLONE_NEWUSER)
+            _write_maps(uid, gid)
+        _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    except OSError as error:
+        raise NoNamespace(f"no mount namespace can be made here: {reason(error)}", hint=HINT) from error
+
+
+def bind(source: str, target: str) -> None:
+    """Let a path show what is at another one, and below it; OSError."""
+    # Without what is mounted below, the kernel refuses it to users.
+    _call("mount", os.fsencode(source), os.fsencode(target), None, MS_BIND | MS_REC, None)
+
+
+def mount_terminals(target: str) -> None:
+    """Mount a directory of terminals of one's own; OSError."""
+    _call("mount", b"devpts", os.fsencode(target), b"devpts", MS_NOSUID, b"newinstance,ptmxmode=0666,mode=0620")
+
+
+def allow_nodes(target: str) -> None:
+    """Let device nodes be opened below a mount; OSError."""
+    _call("mount", b"none", os.fsencode(target), None, MS_BIND | MS_REMOUNT | MS_NOSUID, None)
+
+
+def _write_maps(uid: int, gid: int) -> None:
+    """Keep one's own identity: programs that look at it behave as they do for this user."""
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _call(name: str, *arguments: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    converted = [ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments]
+    if getattr(libc, name)(*converted) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,95 @@
+"""The simulations of a user that run: where their hosts are, so that another terminal can break a GPU."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from amdgpu_discovery.errors import FileError, ToolkitError
+from amdgpu_discovery.host import Host
+
+HOST, LOCK = "host", "lock"
+MOST = 1000
+
+
+class NoSimulation(ToolkitError):
+    """No simulation runs that is meant, or several do."""
+
+    exit_code = 2
+
+
+@contextmanager
+def running_simulation(name: str) -> Iterator[tuple[str, str]]:
+    """Name a simulation, and give it a directory for its host, until the end of this; FileError."""
+    for old in _directories():
+        # Of one that was killed.
+        if not _is_running(old):
+            shutil.rmtree(old, ignore_errors=True)
+    directory = _new_directory(name)
+    descriptor = os.open(os.path.join(directory, LOCK), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield os.path.basename(directory), os.path.join(directory, HOST)
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def find_simulation(name: str) -> tuple[str, Host]:
+    """Return the simulation that runs, or that of this name, and its host; NoSimulation."""
+    running = [each for each in _directories() if _is_running(each) and name in ("", os.path.basename(each))]
+    names = [os.path.basename(each) for each in running]
+    if not running:
+        which = f"no simulation {name}" if name else "no simulation of this user"
+        raise NoSimulation(f"{which} runs", hint="start one with 'amd-ctk simulate run PROFILE -- COMMAND'")
+    if len(running) > 1:
+        raise NoSimulation(f"{len(running)} simulations run", hint=f"choose one: --of {' or --of '.join(names)}")
+    return names[0], Host(os.path.join(running[0], HOST))
+
+
+def _new_directory(name: str) -> str:
+    base = _base()
+    if not name or name.startswith(".") or "/" in name:
+        raise FileError(f"{name!r} cannot name a simulation", hint="use letters and digits")
+    for count in range(1, MOST):
+        directory = os.path.join(base, name if count == 1 else f"{name}-{count}")
+        with suppress(FileExistsError):
+            os.mkdir(directory)
+            return directory
+    raise FileError(f"{base} is full of simulations named {name}", hint="end some, or use --name")
+
+
+def _directories() -> list[str]:
+    base = _base()
+    return [os.path.join(base, name) for name in sorted(os.listdir(base))]
+
+
+def _is_running(directory: str) -> bool:
+    """Return whether the process that made it lives, which holds a lock."""
+    try:
+        descriptor = os.open(os.path.join(directory, LOCK), os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _base() -> str:
+    """Return the directory of this user's simulations; FileError where others may write in it."""
+    base = os.path.join(tempfile.gettempdir(), f"amd-ctk-simulations-{os.geteuid()}")
+    with suppress(FileExistsError):
+        os.mkdir(base, 0o700)
+    state = os.lstat(base)
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
+        raise FileError(f"{base} is not a directory of this user alone", hint="remove it, or set another TMPDIR")
+    return base
