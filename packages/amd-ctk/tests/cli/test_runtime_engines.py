@@ -41,7 +41,7 @@ imports = ["/etc/containerd/conf.d/*.toml"]
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   SystemdCgroup = true # as the kubelet
 """
-NEEDED = "and runtimes need version 2 or 3 ('containerd config migrate' prints a newer form of it)"
+NEEDED = "and runtimes need version 2, 3 or 4 ('containerd config migrate' prints a newer form of it)"
 DROP_IN = """\
 # AMD GPUs in containers; remove with 'amd-ctk runtime configure --runtime=containerd --remove'.
 version = 3
@@ -115,18 +115,36 @@ def test_the_default_is_set_and_unset(configure, engine: str, line: str) -> None
     assert PROGRAM in left
 
 
-def test_containerd_gets_a_drop_in_where_its_main_file_imports_and_merges_one(configure, root: Path) -> None:
+@pytest.mark.parametrize("version", ["version = 3", "version = 4"])
+def test_containerd_gets_a_drop_in_where_its_main_file_imports_and_merges_one(
+    configure, root: Path, version: str
+) -> None:
     main = root / "etc/containerd/config.toml"
     main.parent.mkdir()
-    main.write_text(MAIN_WITH_IMPORTS)
+    main.write_text(MAIN_WITH_IMPORTS.replace("version = 3", version))
 
     answer = configure("--runtime=containerd")
 
     assert answer.stdout == (
         "Updated the config file: /etc/containerd/conf.d/99-amd.toml\nPlease restart containerd daemon\n"
     )
-    assert (root / "etc/containerd/conf.d/99-amd.toml").read_text() == DROP_IN
-    assert main.read_text() == MAIN_WITH_IMPORTS
+    assert (root / "etc/containerd/conf.d/99-amd.toml").read_text() == DROP_IN.replace("version = 3", version)
+    assert main.read_text() == MAIN_WITH_IMPORTS.replace("version = 3", version)
+    assert "Removed the config file" in configure("--runtime=containerd", "--remove").stdout
+
+
+def test_a_main_file_of_version_4_without_imports_gets_the_runtime_where_version_3_has_it(
+    configure, root: Path
+) -> None:
+    main = root / "etc/containerd/config.toml"
+    main.parent.mkdir()
+    main.write_text("version = 4\n")
+
+    configure("--runtime=containerd")
+
+    assert "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.amd]" in main.read_text().replace('"', "'")
+    configure("--runtime=containerd", "--remove")
+    assert main.read_text() == "version = 4\n"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +189,7 @@ def test_the_cgroup_driver_of_runc_is_that_of_our_runtime(configure, root: Path)
     ("text", "why"),
     [
         ('disabled_plugins = ["cri"]\n', f"it has no version, which means 1, {NEEDED}"),
-        ("version = 4\n", f"it has version 4, {NEEDED}"),
+        ("version = 5\n", f"it has version 5, {NEEDED}"),
         ("version = 2\nplugins = []\n", '"plugins" is not a table of keys and values'),
     ],
 )

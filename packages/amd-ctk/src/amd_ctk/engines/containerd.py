@@ -1,8 +1,8 @@
-"""containerd: config.toml of version 2 or 3, or a drop-in where that is safe.
+"""containerd: config.toml of version 2, 3 or 4, or a drop-in where that is safe.
 
 Before version 2.0 containerd replaces the whole section of a plugin by that of an imported file, so a drop-in that
 adds one runtime would drop everything the main file says about the CRI plugin. Only containerd 2 reads
-configurations of version 3 and merges key by key; there, and only there, a drop-in is used.
+configurations of version 3, and since 2.3 of version 4, and merges key by key; there, and only there, a drop-in is used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from amdgpu_discovery.host import Host
 MAIN_FILE = "/etc/containerd/config.toml"
 DROP_IN_GLOB = "/etc/containerd/conf.d/*.toml"
 DROP_IN = "/etc/containerd/conf.d/99-amd.toml"
-CRI_BY_VERSION = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
+CRI_BY_VERSION = {
+    2: "io.containerd.grpc.v1.cri",
+    3: "io.containerd.cri.v1.runtime",
+    4: "io.containerd.cri.v1.runtime",
+}
+MERGING = (3, 4)
 RUNC = "io.containerd.runc.v2"
 
 
@@ -32,7 +37,7 @@ def on_host(host: Host) -> Engine:
     except DocumentError:
         # The edit of the main file reports what is wrong with it.
         return CONTAINERD
-    if main.get(("version",)) != 3 or not isinstance(imports, list) or DROP_IN_GLOB not in imports:
+    if main.get(("version",)) not in MERGING or not isinstance(imports, list) or DROP_IN_GLOB not in imports:
         return CONTAINERD
     return CONTAINERD.replace(
         config_path=DROP_IN,
@@ -52,16 +57,18 @@ def find_layout(document: Document) -> Layout:
     if version not in CRI_BY_VERSION:
         written = "no version, which means 1" if version is ABSENT else f"version {version}"
         raise DocumentError(
-            f"it has {written}, and runtimes need version 2 or 3",
+            f"it has {written}, and runtimes need version 2, 3 or 4",
             hint="'containerd config migrate' prints a newer form of it",
         )
     return _layout(version, runc=document.get((*_runtimes(version), "runc")))
 
 
 def find_drop_in_layout(main: Document, document: Document) -> Layout:
-    """Return where a drop-in of a main file of version 3 keeps its runtimes: there is no mixing of versions."""
-    runc = main.get((*_runtimes(3), "runc"))
-    return _layout(3, runc=runc, preamble=((("version",), 3),) if document.is_empty else ())
+    """Return where a drop-in keeps its runtimes: it has the version of the main file, as the two cannot be mixed."""
+    version = main.get(("version",))
+    version = version if version in MERGING else MERGING[0]
+    runc = main.get((*_runtimes(version), "runc"))
+    return _layout(version, runc=runc, preamble=((("version",), version),) if document.is_empty else ())
 
 
 def _runtimes(version: int) -> KeyPath:
