@@ -2,7 +2,7 @@
 
 Before version 2.0 containerd replaces the whole section of a plugin by that of an imported file, so a drop-in that
 adds one runtime would drop everything the main file says about the CRI plugin. Only containerd 2 reads
-configurations of version 3, and since 2.3 of version 4, and merges key by key; there, and only there, a drop-in is used.
+configurations of version 3, and 2.3 of version 4, and merges key by key; there, and only there, a drop-in is used.
 """
 
 from __future__ import annotations
