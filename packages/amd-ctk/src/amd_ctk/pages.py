@@ -13,6 +13,7 @@ TITLES = {
     "explanation/access.md": "Access",
     "explanation/numbering.md": "Numbering",
     "how-to/cdi.md": "Give GPUs to any engine with CDI",
+    "how-to/compose.md": "Use Docker Compose",
     "how-to/configure-engines.md": "Configure container engines",
     "how-to/install.md": "Install and upgrade",
     "how-to/service-gpus.md": "Drained, sick, lost and exchanged GPUs",

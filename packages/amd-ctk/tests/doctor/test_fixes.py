@@ -148,6 +148,10 @@ def with_user(machine):
     podman_user(machine)
 
 
+def compose_is(version):
+    return docker_says(ClientInfo={"Plugins": [{"Name": "buildx"}, {"Name": "compose", "Version": version}]})
+
+
 def rootless_docker(machine):
     with_user(machine)
     machine.docker["SecurityOptions"] = ["name=rootless"]
@@ -320,6 +324,8 @@ ROWS = [
     Row("docker-file", HOSTS["docker-file"], write(DAEMON_JSON, "{}"), why=MEANT, becomes=""),
     Row("docker-cdi", docker_says(ServerVersion="26.1.5")),
     Row("docker-cdi", docker_says(ServerVersion="20.10.24"), nothing, why=CHOICE, becomes="note"),
+    Row("docker-compose", compose_is("2.26.1-4"), nothing, why=CHOICE, becomes="note"),
+    Row("docker-compose", compose_is("v2.29.7"), compose_is("v2.30.0"), why=CHOICE, becomes=""),
     Row("docker-context", HOSTS["docker-context"], becomes=""),
     Row(
         "docker-context",

@@ -34,6 +34,8 @@ DOCKER = Engine(
 # The first Docker that reads CDI specs, and the first that does so unless daemon.json says otherwise.
 FIRST_WITH_CDI = (25,)
 FIRST_WITH_CDI_ON = (28, 2)
+# The first Compose that reads `gpus:`, and names of CDI devices below `devices:`.
+FIRST_COMPOSE_WITH_GPUS = (2, 30)
 
 
 def has_cdi_on(version: tuple[int, ...], setting: bool | None) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS
 from amd_ctk.explain.engine_spec import is_cdi_name
 from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
-# The first Compose that reads `gpus:`, and names of CDI devices below `devices:`.
-SINCE_GPUS = (2, 30)
 INSTEAD = "write it below 'deploy:', or install Compose 2.30 or later"
 REMOTE = re.compile(r"(https?|git|ssh|oci)://|git@|github\.com/|\S*\.git(#|$)")
 
@@ -37,7 +36,7 @@ def find_remote(tree: dict[str, Any]) -> str:
 
 def as_version_reads(service: dict[str, Any], version: tuple[int, ...]) -> AsRead:
     """Return a service without what this version of Compose leaves out, or hands to Docker so that it refuses."""
-    if version >= SINCE_GPUS:
+    if version >= FIRST_COMPOSE_WITH_GPUS:
         return AsRead(service=service)
     of_compose = f"Compose {'.'.join(map(str, version))}"
     devices = as_list(service.get("devices"))

@@ -9,7 +9,7 @@ from amd_ctk.doctor.checks.cdi import GENERATE, judge_version
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.docker import LATE, REFUSED, DockerFacts
 from amd_ctk.doctor.inside.tried import FIRST_BY_CDI, FIRST_WITH_GPUS, ignored_gpus_option, name_of, takes_cdi
-from amd_ctk.engines.docker import FIRST_WITH_CDI
+from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS, FIRST_WITH_CDI
 
 INSTEAD_OF_GPUS = "use --runtime=amd -e AMD_VISIBLE_DEVICES=all"
 EVERYBODY = 0o006
@@ -82,6 +82,21 @@ def check_docker_cdi(facts: Facts) -> Finding | None:
     if not docker.has_cdi:
         return note("Docker's CDI is off", fix=f"{docker.configure_command} --cdi && {docker.restart_command}")
     return judge_version("Docker", docker.version, facts.cdi) or ok("Docker reads CDI specs")
+
+
+@check(
+    "docker-compose",
+    engine="docker",
+    why="a service with 'gpus:' starts without a GPU, and one with a CDI device below 'devices:' does not start",
+    see="how-to/compose.md",
+)
+def check_docker_compose(facts: Facts) -> Finding | None:
+    """Does Docker Compose know every form of a request for GPUs?"""
+    version = facts.docker.compose_version
+    if not version or version >= FIRST_COMPOSE_WITH_GPUS:
+        return None
+    words = f"Compose {'.'.join(map(str, version[:2]))} knows no 'gpus:', and no CDI devices below 'devices:'"
+    return note(words, fix="write 'runtime: amd' or 'deploy:' in Compose files")
 
 
 @check(

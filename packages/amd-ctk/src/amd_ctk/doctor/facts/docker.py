@@ -110,6 +110,8 @@ class DockerFacts(Value):
     # Why dockerd itself refuses daemon.json, and a default runtime that is defined nowhere; "" for neither.
     file_refusal: str = ""
     undefined_runtime: str = ""
+    # Of the `docker compose` of this user, () where there is none.
+    compose_version: tuple[int, ...] = ()
 
     @property
     def is_broken(self) -> bool:
@@ -192,7 +194,16 @@ def _add_info(facts: DockerFacts, info: dict[str, Any]) -> DockerFacts:
         operating_system=str(info.get("OperatingSystem") or ""),
         maps_users="name=userns" in _security_options(info),
         sets_labels="name=selinux" in _security_options(info),
+        compose_version=_compose_version(info),
     )
+
+
+def _compose_version(info: dict[str, Any]) -> tuple[int, ...]:
+    client = info.get("ClientInfo")
+    plugins = client.get("Plugins") if isinstance(client, dict) else None
+    found = [one for one in plugins if isinstance(one, dict)] if isinstance(plugins, list) else []
+    versions = (str(one.get("Version", "")) for one in found if one.get("Name") == "compose")
+    return parse_version(next(versions, "").removeprefix("v"))
 
 
 def _security_options(info: dict[str, Any]) -> list[Any]:
