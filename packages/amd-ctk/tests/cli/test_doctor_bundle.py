@@ -123,6 +123,15 @@ def test_what_is_no_file_is_not_replaced_by_a_bundle(host, amd_ctk, tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_behind_sudo_a_bundle_belongs_to_the_user(host, amd_ctk, bundle):
+    host()
+
+    amd_ctk("doctor", "--bundle", bundle, SUDO_UID="40001", SUDO_GID="40001")
+
+    assert (bundle.stat().st_uid, bundle.stat().st_mode & 0o777) == (40001, 0o600)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_file_of_another_user_does_not_get_the_bundle(host, amd_ctk, bundle):
     host()

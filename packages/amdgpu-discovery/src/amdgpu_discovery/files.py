@@ -139,24 +139,32 @@ def _sweep(path: str) -> None:
             continue
 
 
-def write_new_file(path: str, content: bytes, *, mode: int) -> None:
+def write_new_file(path: str, content: bytes, *, mode: int, owner: int | None = None) -> None:
     """Write a new file of the caller, in place of a file or a symbolic link at `path`; FileError as `replace_file`.
+
+    Root may name another `owner`.
 
     Nothing of what is there is kept or followed, for directories in which other users may write.
     """
     try:
-        put_in_place(write_beside(path, content, mode=mode, keep_owner=False), path)
+        put_in_place(write_beside(path, content, mode=mode, keep_owner=False, owner=owner), path)
     except OSError as error:
         raise FileError(f"{path} cannot be written: {reason(error)}") from error
 
 
 def write_beside(
-    path: str, content: bytes, *, mode: int | None = None, durable: bool = False, keep_owner: bool = True
+    path: str,
+    content: bytes,
+    *,
+    mode: int | None = None,
+    durable: bool = False,
+    keep_owner: bool = True,
+    owner: int | None = None,
 ) -> str:
     """Write `content` to a new file beside `path` with the mode and owner of `path`; return its name; OSError.
 
-    Without `keep_owner` it gets `mode` and the caller as its owner, whatever is at `path`. The caller either calls
-    `put_in_place` or unlinks it.
+    Without `keep_owner` it gets `mode` and `owner`, else the caller, as its owner. The caller either
+    calls `put_in_place` or unlinks it.
     """
     old = _stat_or_none(path) if keep_owner else None
     temporary = f"{path}.{posix.getpid()}{TEMPORARY}"
@@ -171,6 +179,8 @@ def write_beside(
         try:
             _write_all(descriptor, content)
             _dress(descriptor, old, mode)
+            if owner is not None:
+                posix.fchown(descriptor, owner, -1)
             if durable:
                 posix.fsync(descriptor)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.packages import OS_RELEASE
 from amd_ctk.prove.answers import Proof
 from amd_ctk.prove.engines import Engine
+from amd_gpu_tracker.life.people import behind_sudo
 from amdgpu_discovery.files import write_new_file
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
@@ -37,7 +39,8 @@ def write_proof(host: Host, facts: Facts, engines: Sequence[Engine], proofs: Seq
         "engines": [{"name": engine.name, "version": engine.version} for engine in engines],
         "results": [proof.as_dict() for proof in proofs],
     }
-    write_new_file(PROOF, (json.dumps(document, indent=2) + "\n").encode(), mode=0o644)
+    text = json.dumps(document, indent=2) + "\n"
+    write_new_file(PROOF, text.encode(), mode=0o644, owner=behind_sudo(os.environ))
 
 
 def _system(host: Host) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ from amd_ctk.documents.toml_document import TomlDocument
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.settings import CONFIG_FILE, is_setting
 from amd_device_spec.validate import form_problems
+from amd_gpu_tracker.life.people import behind_sudo
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import exists, is_file, write_new_file
 from amdgpu_discovery.host import Host
@@ -68,7 +70,8 @@ def write_bundle(host: Host, facts: Facts, results: Sequence[Result], path: str,
     if profile is not None:
         content[PROFILE] = format_profile(profile)
     try:
-        write_new_file(path, _pack(content), mode=0o600)
+        # It is read, and sent, by the user.
+        write_new_file(path, _pack(content), mode=0o600, owner=behind_sudo(os.environ))
     except FileError as error:
         raise BundleError(f"the bundle cannot be written: {error.message}") from error
 
