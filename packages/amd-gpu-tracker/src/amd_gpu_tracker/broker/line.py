@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from amd_gpu_tracker.broker.grants import Grant, Grants, job_id
-from amd_gpu_tracker.broker.order import Waiter, as_bits, serve, sort_waiters
+from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, numbers_in, serve, sort_waiters
 from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Wanted
 from amd_gpu_tracker.broker.protocol import WAITING, Answer, refusal
@@ -159,10 +159,14 @@ class Line:
             is_over = self._try(self._places[waiter.number])
             if is_over:
                 views.append(look())
+                outlooks.append(_outlook(views[-1], now))
             return is_over
 
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        outlooks = [_outlook(view, now)]
+
         held_up = as_bits(number for ticket in self._former_tickets() for number in ticket.among)
-        serve(waiters, held_up, is_passed_over=is_passed_over, try_now=try_now)
+        serve(waiters, held_up, is_passed_over=is_passed_over, try_now=try_now, look=lambda: outlooks[-1])
         # No event tells that a drain is over, or that a sick GPU is well again.
         is_untold = any(
             self._might_have(place, views[-1]) or withheld(place, views[-1]) for place in self._places.values()
@@ -277,6 +281,10 @@ class Line:
         return [ticket for ticket in self._former.waiting() if not self._former.is_stopped(ticket)]
 
 
+def _outlook(view: View, now: float) -> Outlook:
+    return Outlook(now=now, free=view.free, ends=view.ends)
+
+
 def is_over_limit(place: Place, view: View) -> bool:
     """Return whether somebody would have more GPUs than allowed."""
     return bool(place.limit) and view.held(place.ticket.person) + place.ticket.count > place.limit
@@ -290,11 +298,6 @@ def withheld(place: Place, view: View) -> int:
 def is_impossible(place: Place, view: View) -> bool:
     """Return whether a job cannot have its GPUs before a drain ends or a sick GPU is well again."""
     return (place.waiter.among & ~withheld(place, view)).bit_count() < place.ticket.count
-
-
-def numbers_in(bits: int) -> list[int]:
-    """Return the numbers of the GPUs that bits stand for."""
-    return [number for number in range(bits.bit_length()) if bits >> number & 1]
 
 
 def _limit_hint(place: Place, view: View) -> str:

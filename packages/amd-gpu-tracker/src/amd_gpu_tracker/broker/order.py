@@ -24,11 +24,38 @@ class Waiter(Value):
         number: Number of the ticket.
         person: Whose job it is.
         among: The GPUs that fit, as bits.
+        count: How many of them it wants.
+        seconds: After how long its job is ended, 0 for never.
     """
 
     number: int
     person: int
     among: int
+    count: int = 1
+    seconds: float = 0.0
+
+
+class Outlook(Value):
+    """What is known of the GPUs that others have.
+
+    Attributes:
+        now: The time, as in `ends`.
+        free: The GPUs that nobody has, as bits.
+        ends: When a GPU is free at the earliest, by number; a GPU of which that is not known is left out.
+    """
+
+    now: float = 0.0
+    free: int = 0
+    ends: Mapping[int, float] = {}
+
+    def earliest_start(self, among: int, count: int) -> float:
+        """Return before when a job cannot have so many of these GPUs; the time now where that is not known."""
+        ends = sorted(self.ends.get(number, self.now) for number in numbers_in(among))
+        return max(self.now, ends[count - 1]) if count <= len(ends) else self.now
+
+    def has_room(self, waiter: Waiter) -> bool:
+        """Return whether a job of which is known when it ends could have its GPUs now."""
+        return waiter.seconds > 0 and (self.free & waiter.among).bit_count() >= waiter.count
 
 
 def as_bits(numbers: Iterable[int]) -> int:
@@ -37,6 +64,11 @@ def as_bits(numbers: Iterable[int]) -> int:
     for number in numbers:
         bits |= 1 << number
     return bits
+
+
+def numbers_in(bits: int) -> list[int]:
+    """Return the numbers of the GPUs that bits stand for."""
+    return [number for number in range(bits.bit_length()) if bits >> number & 1]
 
 
 def sort_waiters(waiters: Iterable[Waiter], used: Mapping[int, float], order: str) -> list[Waiter]:
@@ -56,17 +88,44 @@ def serve(
     *,
     is_passed_over: Callable[[Waiter], bool],
     try_now: Callable[[Waiter], bool],
+    look: Callable[[], Outlook] = Outlook,
 ) -> None:
     """Try to give GPUs to `waiters`, which are in their order; `try_now` returns whether one waits no more.
 
-    Nobody is overtaken by one who may get one of the same GPUs, unless `is_passed_over` says that it holds up nobody.
-    `held_up` are GPUs for which others wait before all of them.
+    Nobody is overtaken by one who may get one of the same GPUs, unless `is_passed_over` says that it holds up nobody,
+    or the job that overtakes has ended before all whom it overtakes could start. `held_up` are GPUs for which others
+    wait before all of them. `look` returns what is known at the moment.
     """
+    # Before when nobody who is held up, or waits, can have a GPU; by bit. Who came later does not start earlier.
+    starts: dict[int, float] = dict.fromkeys(numbers_in(held_up), 0.0)
     for waiter in waiters:
-        if not waiter.among & ~held_up or is_passed_over(waiter):
+        outlook = look()
+        common = waiter.among & held_up
+        may_go_first = outlook.has_room(waiter) and outlook.now + waiter.seconds <= _earliest(starts, common)
+        if (common == waiter.among and not may_go_first) or is_passed_over(waiter):
             continue
-        if waiter.among & held_up or not try_now(waiter):
-            held_up |= waiter.among
+        if common and not may_go_first:
+            _hold_up(starts, waiter, outlook)
+        elif not try_now(waiter):
+            _hold_up(starts, waiter, outlook)
+            if common:
+                # Its GPUs are free and cannot be had: one attempt is enough.
+                starts.update(dict.fromkeys(numbers_in(waiter.among), 0.0))
+        else:
+            continue
+        held_up |= waiter.among
+
+
+def _earliest(starts: Mapping[int, float], bits: int) -> float:
+    return min((starts[number] for number in numbers_in(bits)), default=0.0)
+
+
+def _hold_up(starts: dict[int, float], waiter: Waiter, outlook: Outlook) -> None:
+    numbers = numbers_in(waiter.among)
+    earlier = max((starts[number] for number in numbers if number in starts), default=0.0)
+    start = max(earlier, outlook.earliest_start(waiter.among, waiter.count))
+    for number in numbers:
+        starts.setdefault(number, start)
 
 
 def decayed(used: Mapping[int, float], seconds: float) -> dict[int, float]:

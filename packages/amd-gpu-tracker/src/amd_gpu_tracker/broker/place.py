@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.order import Waiter, as_bits
 from amd_gpu_tracker.broker.peer import Peer
 from amd_gpu_tracker.broker.people import Permission
@@ -72,7 +73,9 @@ class Place:
         self.said = ""
         self.said_at = 0.0
         self.absent_since = time.monotonic()
-        self.waiter = Waiter(number=ticket.number, person=ticket.person, among=as_bits(ticket.among))
+        self.waiter = Waiter(
+            number=ticket.number, person=ticket.person, among=as_bits(ticket.among), count=ticket.count
+        )
 
     def connect(self, client: Client, request: str, rules: ChoiceRules, permission: Permission) -> None:
         """Let a client wait here, for the first time or after it lost its connection."""
@@ -81,6 +84,9 @@ class Place:
         self.rules = rules
         self.limit = permission.gpus
         self.seconds = permission.seconds
+        # What is ended has some time left after SIGTERM.
+        ends = permission.seconds and permission.seconds + GRACE_SECONDS
+        self.waiter = self.waiter.replace(seconds=ends)
         self.said = ""
 
     def is_absent(self) -> bool:

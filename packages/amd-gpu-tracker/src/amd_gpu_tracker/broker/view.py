@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
+from amd_gpu_tracker.broker.order import numbers_in
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import scan_leases
@@ -34,6 +37,7 @@ class View(Value):
         user_leases: Those of rootless containers of users, of whose end nothing tells.
         holders: The processes whose end may free GPUs.
         numbers: The GPUs of the host, by key.
+        ends: When exclusive GPUs are free at the earliest, in seconds since boot, by number.
     """
 
     leases: tuple[Lease, ...] = ()
@@ -45,6 +49,7 @@ class View(Value):
     user_leases: tuple[UserLease, ...] = ()
     holders: frozenset[ProcessId] = frozenset()
     numbers: dict[str, int] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
+    ends: dict[int, float] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
 
     def held(self, person: int) -> int:
         """Return how many GPUs a person has."""
@@ -84,17 +89,20 @@ def read_view(state: State, processes: Processes) -> View:
     busy = _keys((*leases, *others.of_root, *(user.lease for user in others.of_users)))
     drained, sick = _find_withheld(state, gpus)
     free = sum(1 << gpu.number for gpu in gpus if gpu.key not in busy)
+    shared = _find_shared(state, gpus)
+    numbers = {gpu.key: gpu.number for gpu in gpus}
     holders = frozenset(_holder(lease, processes) for lease in (*leases, *others.of_root))
     return View(
         leases=leases,
         free=free & ~(drained | sick),
         drained=drained,
         sick=sick,
-        shared=_find_shared(state, gpus),
+        shared=shared,
         host_total=len(gpus),
         user_leases=others.of_users,
         holders=holders,
-        numbers={gpu.key: gpu.number for gpu in gpus},
+        numbers=numbers,
+        ends=_find_ends(leases, {key: number for key, number in numbers.items() if not shared >> number & 1}, drained),
     )
 
 
@@ -117,6 +125,17 @@ def _find_shared(state: State, gpus: Iterable[GpuLocation]) -> int:
         # Nothing is given then, and who asks is told why.
         return 0
     return sum(1 << gpu.number for gpu in gpus if gpu.key not in exclusive)
+
+
+def _find_ends(leases: Iterable[Lease], numbers: Mapping[str, int], drained: int) -> dict[int, float]:
+    """Return when GPUs are free at the earliest: what has no end, or is ended for others, may end at any time."""
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    ends = dict.fromkeys(numbers_in(drained), inf)
+    for lease in leases:
+        end = 0.0 if lease.is_kept or lease.is_preemptible(now) else lease.until or lease.limit
+        for number in (numbers[key] for key in lease.gpus if end and key in numbers):
+            ends[number] = max(end, ends.get(number, 0.0))
+    return ends
 
 
 def _holder(lease: Lease, processes: Processes) -> ProcessId:

@@ -1,0 +1,38 @@
+"""A day of jobs on equal GPUs in whole minutes, with and without jobs that go first. Knows nothing of the code."""
+
+
+class Job:
+    """A job: when it comes, for how many GPUs, how long it runs, and its time limit, None for no limit."""
+
+    def __init__(self, comes, gpus, length, limit=None):
+        self.comes, self.gpus, self.length, self.limit = comes, gpus, length, limit
+
+
+def known_start(job, running, minute, total):
+    """Return the first minute in which a job could start if jobs end at their limits, and others at any moment."""
+    moments = sorted({minute} | {began + other.limit for other, began in running if other.limit})
+    for moment in moments:
+        held = sum(other.gpus for other, began in running if other.limit and began + other.limit > moment)
+        if moment >= minute and total - held >= job.gpus:
+            return moment
+    return minute
+
+
+def simulate(jobs, total, backfill):
+    """Return the minute in which each job starts."""
+    starts, minute = {}, 0
+    while len(starts) < len(jobs):
+        running = [(job, starts[job]) for job in jobs if job in starts and starts[job] + job.length > minute]
+        free = total - sum(job.gpus for job, _ in running)
+        first = None
+        for job in [job for job in jobs if job.comes <= minute and job not in starts]:
+            if job.gpus <= free and (
+                first is None or (backfill and job.limit and minute + job.limit <= known_start(*first, minute, total))
+            ):
+                starts[job] = minute
+                running.append((job, minute))
+                free -= job.gpus
+            elif first is None:
+                first = (job, running)
+        minute += 1
+    return [starts[job] for job in jobs]
