@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -149,7 +151,19 @@ def packaged_version() -> str:
 
 def build_id() -> str:
     """Return what tells one build from another: every commit between two releases has the same version."""
-    return f"{read_version()}-{source_date()}"
+    edited = _edits()
+    return f"{read_version()}-{source_date()}{f'-{edited}' if edited else ''}"
+
+
+def _edits() -> str:
+    """Return a name for what differs from the last commit, "" where nothing does."""
+    git = ["git", "-C", ROOT]
+    edited = subprocess.run([*git, "diff", "--binary", "HEAD"], capture_output=True, check=True).stdout
+    words = ["ls-files", "-z", "--others", "--exclude-standard", "packages", "packaging"]
+    added = subprocess.run([*git, *words], capture_output=True, check=True).stdout.split(b"\0")
+    files = [ROOT / os.fsdecode(name) for name in sorted(added) if name]
+    content = [edited, *(os.fsencode(file.relative_to(ROOT)) + file.read_bytes() for file in files if file.is_file())]
+    return hashlib.sha256(b"".join(content)).hexdigest()[:8] if any(content) else ""
 
 
 def source_date() -> int:

@@ -93,6 +93,22 @@ def test_a_part_that_is_unpacked_by_half_leaves_the_former_toolkit_as_it_is(tmp_
     assert len(list((tmp_path / LIBRARY / "generations").iterdir())) == 1
 
 
+def test_installed_again_it_repairs_what_was_damaged(tmp_path):
+    unpack(tmp_path, "2.0-1")
+    assemble(tmp_path)
+    current = tmp_path / LIBRARY / "current"
+    before = {path: path.read_bytes() for path in current.resolve().rglob("*") if path.is_file()}
+    (current / "python/amd_ctk/cli.py").write_text("")
+    (current / "python/amdgpu_discovery/__init__.py").unlink()
+    (current / "bin/amd-ctk").write_text("")
+    unpack(tmp_path, "2.0-1")
+
+    assert assemble(tmp_path) == ""
+
+    assert {path: path.read_bytes() for path in current.resolve().rglob("*") if path.is_file()} == before
+    assert os.access(current / "bin/amd-ctk", os.X_OK)
+
+
 def test_a_part_that_is_gone_serves_no_more_and_one_that_comes_does(tmp_path):
     unpack(tmp_path, "2.0-1", "amdgpu-discovery")
     assemble(tmp_path)
