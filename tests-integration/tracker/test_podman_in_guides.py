@@ -64,11 +64,14 @@ def test_a_user_of_a_shared_server_has_a_gpu_that_was_reserved(server, line):
     try:
         opened, closed = type_line(server, line)
         without = type_line(server, line.replace("--runtime=amd ", ""))
+        server.run("amd-ctk runtime configure --runtime=podman --remove")
+        by_cdi = type_line(server, line.replace("--runtime=amd ", ""))
     finally:
         server.run("amd-ctk users deny --all; amd-ctk gpu-tracker disable")
+        server.run("amd-ctk runtime configure --runtime=podman")
 
     assert (opened, closed) == (["renderD130"], [])
-    assert without == (opened, closed)
+    assert (without, by_cdi) == ((opened, closed), (opened, closed))
 
 
 def test_the_guides_have_lines_of_both_users_and_of_a_shared_server():
