@@ -718,6 +718,18 @@ def test_packages_for_another_release_are_noted(machine, source, release, state)
     assert result.finding.state == state
 
 
+def test_packages_of_several_builds_are_noted(machine):
+    made = machine()
+    for name, build in {"amd-ctk": "2.0.0-2", "amd-gpu-tracker": "2.0.0-1", "amdgpu-discovery": "2.0.0-1"}.items():
+        made.write(f"/usr/lib/amd-container-toolkit/parts/{name}/BUILD", f"# {build}\nsum  file\n")
+    made.write("/var/lib/dpkg/status", "Package: amd-ctk\nStatus: install ok installed\n")
+
+    (result,) = made.examine(only=["packages"])
+
+    assert result.finding.state == "note"
+    assert "amd-ctk is of another build than the other packages" in str(result.finding)
+
+
 @pytest.mark.parametrize("engine", ["docker", "podman", "containerd", "slurm"])
 def test_with_an_engine_the_checks_of_others_are_left_out(machine, engine):
     spoilt = machine()

@@ -460,6 +460,16 @@ ROWS = [
         write("/etc/apt/sources.list.d/amd.list", "deb https://repo.radeon.com/x trixie main\n"),
         why="AMD may have no packages for it",
     ),
+    Row(
+        "packages",
+        both(
+            write("/var/lib/dpkg/status", INSTALLED),
+            write("/usr/lib/amd-container-toolkit/parts/amd-ctk/BUILD", "# 2.0.0-2\n"),
+            write("/usr/lib/amd-container-toolkit/parts/amd-gpu-tracker/BUILD", "# 2.0.0-1\n"),
+        ),
+        write("/usr/lib/amd-container-toolkit/parts/amd-gpu-tracker/BUILD", "# 2.0.0-2\n"),
+        why="the administrator knows where the packages come from",
+    ),
     Row("selinux", HOSTS["selinux"]),
     Row("selinux", both(HOSTS["selinux"], docker_says(SecurityOptions=[]))),
     Row("user-namespace", HOSTS["user-namespace"], rebuild, why=ELSEWHERE),

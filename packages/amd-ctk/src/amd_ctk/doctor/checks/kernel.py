@@ -92,6 +92,9 @@ def check_packages(facts: Facts) -> Finding | None:
         return bad(packages.broken[0], fix="sudo dpkg --configure -a && sudo apt-get --fix-broken install")
     if packages.foreign_sources:
         return note(packages.foreign_sources[0], fix="name this host's release there, if AMD has packages for it")
+    if packages.mixed:
+        words = f"{packages.mixed[0]} is of another build than the other packages, so the toolkit before it serves"
+        return note(words, fix="install all packages of the toolkit from one place, by ./install, apt or dnf")
     return ok(f"fully installed: {packages.installed}") if packages.installed else None
 
 

@@ -13,6 +13,8 @@ OS_RELEASE = "/etc/os-release"
 # AMD's own packages, this project's, and the driver's.
 PREFIXES = ("amd-c", "amdgpu", "amdrocm-", "rocm")
 MOST_NAMES = 3
+# Each of this project's packages says there of which build it is.
+PARTS = "/usr/lib/amd-container-toolkit/parts"
 AMD_REPOSITORIES = ("radeon.com/", "repo.amd.com/")
 # By their code names, as far as AMD or Debian has packages for them.
 RELEASES = ("focal", "jammy", "noble", "resolute", "bullseye", "bookworm", "trixie", "forky")
@@ -28,15 +30,27 @@ class PackageFacts(Value):
     foreign_sources: tuple[str, ...] = ()
     # "amdgpu-dkms, rocm-core and 12 more"
     installed: str = ""
+    # This project's packages that are of other builds than most of them.
+    mixed: tuple[str, ...] = ()
 
 
 def read_packages(host: Host) -> PackageFacts:
-    """Return what dpkg and apt know; nothing where there is no dpkg."""
+    """Return what dpkg and apt know, which is nothing where there is no dpkg, and of which builds our packages are."""
     states = dict(_states(host.read_attribute(STATUS)))
     broken = [f"{name} is {state}" for name, state in states.items() if state != "installed"]
     return PackageFacts(
-        installed=_list_names(sorted(states)), broken=tuple(broken), foreign_sources=tuple(_find_foreign(host))
+        installed=_list_names(sorted(states)),
+        broken=tuple(broken),
+        foreign_sources=tuple(_find_foreign(host)),
+        mixed=tuple(_find_mixed(host)),
     )
+
+
+def _find_mixed(host: Host) -> list[str]:
+    names = sorted(host.names(PARTS))
+    builds = [host.read_attribute(f"{PARTS}/{name}/BUILD").partition("\n")[0] for name in names]
+    usual = max(builds, key=builds.count, default="")
+    return [name for name, build in zip(names, builds, strict=True) if build and build != usual]
 
 
 def _list_names(names: list[str]) -> str:
