@@ -8,7 +8,7 @@ import time
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.broker.client import Refused, ServiceGone, ask, find_socket
 from amd_gpu_tracker.broker.protocol import CANCEL, END, KEEP, MOST_SECONDS, RELEASE, RESERVE, RUN, Answer, Request
-from amd_gpu_tracker.errors import NotDone, WaitRefused
+from amd_gpu_tracker.errors import NotDone, NotPermitted, WaitRefused
 from amd_gpu_tracker.life.people import behind_sudo
 from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
@@ -171,8 +171,18 @@ def cancel_job(host: Host, name: str, owner: int | None) -> None:
             return
     except Refused as error:
         # It may wait without the service.
-        if error.exit_code != NotDone.exit_code or not Tracker(host).cancel(name):
+        if error.exit_code != NotDone.exit_code or not _drop_ticket(host, name):
             raise
         return
-    if not Tracker(host).cancel(name):
+    if not _drop_ticket(host, name):
         raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
+
+
+def _drop_ticket(host: Host, name: str) -> bool:
+    """Take a job out of the line by its file; False where none waits. NotPermitted for that of another user."""
+    try:
+        return Tracker(host).cancel(name)
+    except NotPermitted:
+        raise NotPermitted(
+            f"the job {name} is another user's", hint=f"root removes it: 'sudo amd-ctk queue cancel {name} --user=NAME'"
+        ) from None
