@@ -361,11 +361,13 @@ def test_the_queue_is_listed_and_changed(tracked, start, amd_ctk):
         wait_until(lambda: Tracker(tracked).waiting())
         table = amd_ctk("queue", "list").stdout.partition("\n\n")[2].splitlines()
         listed = json.loads(amd_ctk("queue", "list", "--json").stdout)["jobs"]
+        having = json.loads(amd_ctk("queue", "list", "--json").stdout)["running"]
         cancelled = amd_ctk("queue", "cancel", "late")
 
         assert job.wait(SECONDS) == 12
         again = amd_ctk("queue", "cancel", "late")
 
+    assert [(each["name"], each["pid"], each["containers"]) for each in having] == [("train", os.getpid(), [])]
     assert table[0].split() == ["Place", "Person", "Name", "GPUs", "Request", "Waiting", "for", "Process"]
     assert table[1].split()[:5] == ["1", "root", "late", "1", "0"]
     assert [(each["place"], each["name"], each["count"], each["request"]) for each in listed] == [(1, "late", 1, "0")]

@@ -7,21 +7,26 @@ import json
 from amd_ctk.job.listing import RunningJob, format_json, format_queue
 
 NOW = 1_000_000.0
-TRAIN = RunningJob(name="train", person=None, numbers=(0, 1), since=NOW - 125)
-DEBUG = RunningJob(name="debug", person=None, numbers=(4,), since=NOW - 60, until=NOW + 3600)
+TRAIN = RunningJob(name="train", person=None, numbers=(0, 1), since=NOW - 125, pid=48213)
+DEBUG = RunningJob(
+    name="debug", person=None, numbers=(4,), since=NOW - 60, containers=("9f2c1d0a3b4c5d6e",), until=NOW + 3600
+)
 
 
 def test_jobs_without_an_end_are_listed_without_that_column():
     assert format_queue([], [TRAIN], NOW) == (
-        "Person  Name   GPUs  Numbers  For\n-       train  2     0,1      2 min 5 s\n\nNo job waits for GPUs"
+        "Person  Name   GPUs  Numbers  Process  For\n"
+        "-       train  2     0,1      48213    2 min 5 s\n"
+        "\n"
+        "No job waits for GPUs"
     )
 
 
 def test_it_is_listed_when_the_time_of_a_job_is_over():
     assert format_queue([], [TRAIN, DEBUG], NOW) == (
-        "Person  Name   GPUs  Numbers  For        Ends in\n"
-        "-       train  2     0,1      2 min 5 s  -\n"
-        "-       debug  1     4        1 min 0 s  1 h 0 min\n"
+        "Person  Name   GPUs  Numbers  Process       For        Ends in\n"
+        "-       train  2     0,1      48213         2 min 5 s  -\n"
+        "-       debug  1     4        9f2c1d0a3b4c  1 min 0 s  1 h 0 min\n"
         "\n"
         "No job waits for GPUs"
     )
@@ -33,11 +38,21 @@ def test_it_is_listed_what_nobody_uses_and_what_goes_to_those_who_wait():
     over = TRAIN.replace(idle_since=NOW - 7260, preemptible_at=NOW - 60)
 
     assert format_queue([], [over, idle], NOW) == (
-        "Person  Name   GPUs  Numbers  For        Ends in    Idle for\n"
-        "-       train  2     0,1      2 min 5 s  -          2 h 1 min, preemptible\n"
-        "-       debug  1     4        1 min 0 s  1 h 0 min  5 min 0 s\n"
+        "Person  Name   GPUs  Numbers  Process       For        Ends in    Idle for\n"
+        "-       train  2     0,1      48213         2 min 5 s  -          2 h 1 min, preemptible\n"
+        "-       debug  1     4        9f2c1d0a3b4c  1 min 0 s  1 h 0 min  5 min 0 s\n"
         "\n"
         "No job waits for GPUs"
     )
     listed = json.loads(format_json([], [TRAIN, over]))["running"]
     assert [(job["idle_since"], job["preemptible_at"]) for job in listed] == [(None, None), (NOW - 7260, NOW - 60)]
+
+
+def test_a_reservation_in_which_nothing_runs_has_no_process():
+    assert format_queue([], [DEBUG.replace(containers=(), until=None)], NOW).splitlines()[1].split()[4] == "-"
+
+
+def test_the_container_that_runs_in_a_job_is_named_for_machines_with_the_process():
+    listed = json.loads(format_json([], [TRAIN, DEBUG]))["running"]
+
+    assert [(job["pid"], job["containers"]) for job in listed] == [(48213, []), (None, ["9f2c1d0a3b4c5d6e"])]

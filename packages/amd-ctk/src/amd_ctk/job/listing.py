@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from amd_gpu_tracker import ContainerUse, Status, Ticket
+    from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.host import Host
 
-RUNNING = ("Person", "Name", "GPUs", "Numbers", "For")
+RUNNING = ("Person", "Name", "GPUs", "Numbers", "Process", "For")
+# As much of a container's id as Docker and Podman show.
+SHORT_ID = 12
 ENDS, IDLE = "Ends in", "Idle for"
 WAITING = ("Place", "Person", "Name", "GPUs", "Request", "Waiting for", "Process")
 NOBODY_WAITS = "No job waits for GPUs"
@@ -26,30 +29,40 @@ NOBODY_WAITS = "No job waits for GPUs"
 
 def print_queue(host: Host, *, as_json: bool = False) -> None:
     """Print the jobs that have GPUs on a host, and those that wait."""
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.life.status import read_status_with_leases
+    from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.tracker import Tracker
 
-    tracker = Tracker(host)
-    tickets, running = tracker.waiting(), running_jobs(tracker.status())
+    status, leases = read_status_with_leases(State(host), Processes())
+    tickets, running = Tracker(host).waiting(), running_jobs(status, [lease for lease, _ in leases])
     print(format_json(tickets, running) if as_json else format_queue(tickets, running, time.time()))
 
 
 class RunningJob(Value):
-    """A job or reservation that has GPUs."""
+    """A job or reservation that has GPUs: its process, None for a reservation, and the containers that run in it."""
 
     name: str
     person: int | None
     numbers: tuple[int, ...]
     since: float
+    pid: int | None = None
+    containers: tuple[str, ...] = ()
     until: float | None = None
     idle_since: float | None = None
     preemptible_at: float | None = None
 
 
-def running_jobs(status: Status) -> list[RunningJob]:
-    """Return the jobs and reservations that have GPUs, oldest first; containers are in the tracker's status."""
+def running_jobs(status: Status, leases: Sequence[Lease] = ()) -> list[RunningJob]:
+    """Return the jobs and reservations that have GPUs, also lost ones, oldest first; `leases` are all that live."""
+    pids = {each.container_id: each.creator.pid for each in leases if BY_API in each.ways and not each.until}
+    containers: dict[str, list[str]] = {}
+    for each in leases:
+        if BY_API not in each.ways and each.reservation:
+            containers.setdefault(each.reservation, []).append(each.container_id)
     numbers_by_job: dict[str, list[int]] = {}
     use_by_job: dict[str, ContainerUse] = {}
-    for gpu in status.gpus:
+    for gpu in status.tracked:
         for use in gpu.containers:
             if BY_API in use.ways:
                 numbers_by_job.setdefault(use.container_id, []).append(gpu.number)
@@ -60,6 +73,8 @@ def running_jobs(status: Status) -> list[RunningJob]:
             person=use.person,
             numbers=tuple(numbers_by_job[job]),
             since=use.since,
+            pid=pids.get(job),
+            containers=tuple(sorted(containers.get(job, ()))),
             until=use.until,
             idle_since=use.idle_since,
             preemptible_at=use.preemptible_at,
@@ -96,6 +111,8 @@ def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str
             "person": job.person,
             "gpus": list(job.numbers),
             "since": job.since,
+            "pid": job.pid,
+            "containers": list(job.containers),
             "until": job.until,
             "idle_since": job.idle_since,
             "preemptible_at": job.preemptible_at,
@@ -138,7 +155,13 @@ def _idle(job: RunningJob, now: float) -> str:
 def _running_row(job: RunningJob, now: float) -> tuple[str, ...]:
     had = format_seconds(max(0.0, now - job.since))
     numbers = ",".join(map(str, job.numbers))
-    return _person(job.person), printable(job.name), str(len(job.numbers)), numbers, had
+    return _person(job.person), printable(job.name), str(len(job.numbers)), numbers, _process(job), had
+
+
+def _process(job: RunningJob) -> str:
+    """Return which containers run in a job, or else its process."""
+    containers = ",".join(printable(each[:SHORT_ID]) for each in job.containers)
+    return containers or ("-" if job.pid is None else str(job.pid))
 
 
 def _person(uid: int | None) -> str:
