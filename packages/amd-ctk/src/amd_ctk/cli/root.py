@@ -9,7 +9,6 @@ from typer.core import TyperGroup
 
 import amd_gpu_tracker.plain_help  # noqa: F401 - it is enough to import it
 from amd_ctk.cli.failures import report_failures
-from amd_ctk.cli.offers import profiles
 from amd_ctk.cli.tree import HELP_BY_COMMAND, HELP_BY_GROUP, Commands
 from amd_ctk.cli.words import respell
 from amd_gpu_tracker.shells.scripts import use_scripts
@@ -57,6 +56,13 @@ app = typer.Typer(
 )
 
 
+def _offer_profiles(incomplete: str) -> list[str]:
+    # Nothing but the TAB key needs it.
+    from amd_ctk.cli.offers import profiles
+
+    return profiles(incomplete)
+
+
 def _print_version(context: typer.Context, asked: bool) -> None:
     # TAB reads the line as well.
     if asked and not context.resilient_parsing:
@@ -82,7 +88,7 @@ def choose_host(
         typer.Option(
             "--simulate",
             metavar="PROFILE",
-            autocompletion=profiles,
+            autocompletion=_offer_profiles,
             help="Work on a simulated host, such as mi300x-8, which is forgotten when the command ends.",
         ),
     ] = "",
