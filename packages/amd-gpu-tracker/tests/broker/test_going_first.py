@@ -125,3 +125,18 @@ def test_a_users_short_job_goes_before_a_wide_one_that_waits(host, broker, perso
     short = person(CAROL, run("short", "free:1", wait=True), command=SLEEP)
 
     assert short.line() == "got (7,)"
+
+
+def test_a_user_who_may_have_gpus_for_longer_meanwhile_does_not_go_first(host, broker, person):
+    broker.say("fifo", "alice=40001:time=2h", "carol=40003:gpus=1:time=1h", "everyone")
+    assert person(ALICE, run("train", "0,1,2,3,4,5"), command=SLEEP).line() == "got (0, 1, 2, 3, 4, 5)"
+    assert person(BOB, run("wide", "free:8")).line().startswith("waiting for 8 GPUs: 2 free of 8")
+    first = person(CAROL, run("first", "free:1"), command=SLEEP)
+    assert first.line() == "got (6,)"
+    second = person(CAROL, run("second", "free:1"), command=SLEEP)
+    assert second.line().endswith("you have 1 of 1 GPUs")
+
+    broker.say("fifo", "alice=40001:time=2h", "carol=40003:gpus=2:time=20h", "everyone")
+    person(BOB, run("another", "free:1")).line()
+
+    assert second.says_nothing()

@@ -386,7 +386,7 @@ class Desk:
             try:
                 permission = require_permission(self._terms, client.peer)
                 if client.peer.uid:
-                    place.limit, place.seconds = permission.gpus, permission.seconds
+                    place.allow(permission)
             except ToolkitError as error:
                 self.line.end(place, client, error)
 

@@ -82,12 +82,15 @@ class Place:
         self.client = client
         self.request = request
         self.rules = rules
+        self.allow(permission)
+        self.said = ""
+
+    def allow(self, permission: Permission) -> None:
+        """Let a job have what its person may have now."""
         self.limit = permission.gpus
         self.seconds = permission.seconds
         # What is ended has some time left after SIGTERM.
-        ends = permission.seconds and permission.seconds + GRACE_SECONDS
-        self.waiter = self.waiter.replace(seconds=ends)
-        self.said = ""
+        self.waiter = self.waiter.replace(seconds=self.seconds and self.seconds + GRACE_SECONDS)
 
     def is_absent(self) -> bool:
         """Return whether its client is away for so long that it holds up nobody."""
