@@ -25,6 +25,10 @@ DEEPEST = 20
 LARGEST_FILE = 1024 * 1024
 EXPORT = re.compile(r"export(?=\s)")
 BLANKS = "\t\v\f\r \x85\xa0"
+BLANK = re.compile(f"[{BLANKS}]*")
+# Blanks, lines' ends and comments.
+BETWEEN = re.compile(r"(?:\s|#[^\n]*)*")
+QUOTED = {quote: re.compile(rf"(?:[^{quote}\\]|\\.)*", re.DOTALL) for quote in ("'", '"')}
 NAME_SIGNS = "_.-[]"
 ESCAPE = re.compile(r'\\(?:([abfnrtv$"\\])|0([0-7]{3}))')
 ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "$": "$$", '"': '"', "\\": "\\"}
@@ -62,21 +66,22 @@ def read_variables(path: str, find: Callable[[str], str | None]) -> dict[str, st
 
 def parse_variables(text: str, find: Callable[[str], str | None]) -> dict[str, str]:
     """Return the variables of a text; ExplainError where Compose refuses it."""
-    rest = _at_statement(text.removeprefix("\ufeff"))
+    text = text.removeprefix("\ufeff")
+    place = _skip(BETWEEN, text, 0)
     found: dict[str, str] = {}
 
     def look_up(name: str) -> str | None:
         given = find(name)
         return found.get(name) if given is None else given
 
-    while rest:
-        name, has_value, rest = _take_name(rest)
+    while place < len(text):
+        name, has_value, place = _take_name(text, place)
         value = find(name)
         if has_value:
-            value, rest = _take_value(rest, look_up)
+            value, place = _take_value(text, place, look_up)
         if value is not None:
             found[name] = value
-        rest = _at_statement(rest)
+        place = _skip(BETWEEN, text, place)
     return found
 
 
@@ -101,43 +106,41 @@ def _value_of(match: re.Match[str], find: Callable[[str], str | None]) -> str:
     return words if sign == "-" and not is_given else value
 
 
-def _at_statement(text: str) -> str:
-    """Return a text from the next name on, without comments."""
-    text = text.lstrip()
-    while text.startswith("#"):
-        text = text.partition("\n")[2].lstrip()
-    return text
+def _skip(what: re.Pattern[str], text: str, place: int) -> int:
+    match = what.match(text, place)
+    return match.end() if match else place
 
 
-def _take_name(text: str) -> tuple[str, bool, str]:
-    """Return a name, whether a value follows, and the rest; a name alone in its line takes the caller's value."""
-    start = EXPORT.match(text)
-    text = text[start.end() :].lstrip(BLANKS) if start else text
-    for place, letter in enumerate(text):
+def _take_name(text: str, place: int) -> tuple[str, bool, int]:
+    """Return a name, whether a value follows, and where; a name alone in its line takes the caller's value."""
+    start = _skip(BLANK, text, _skip(EXPORT, text, place)) if EXPORT.match(text, place) else place
+    for end in range(start, len(text)):
+        letter = text[end]
         if letter in "=:\n":
-            name = text[:place].rstrip()
+            name = text[start:end].rstrip()
             if " " in name:
                 raise ExplainError(f"the name {shown(name)} has a blank")
-            return name, letter != "\n", text[place + 1 :].lstrip(BLANKS)
+            return name, letter != "\n", _skip(BLANK, text, end + 1)
         if letter not in BLANKS and letter not in NAME_SIGNS and not letter.isalnum():
-            raise ExplainError(f"{shown(letter)} stands in the name {shown(text.partition(chr(10))[0])}")
+            line = text[start:].partition("\n")[0]
+            raise ExplainError(f"{shown(letter)} stands in the name {shown(line)}")
     # Of a name alone at the end of a file without a line's end Compose makes the value of no name.
-    return "", True, text
+    return "", True, start
 
 
-def _take_value(text: str, find: Callable[[str], str | None]) -> tuple[str, str]:
-    if not text.startswith(("'", '"')):
-        value, _, rest = text.partition("\n")
-        return expand_text(value.partition(" #")[0].rstrip(), find), rest
-    quote = text[0]
-    end = re.compile(rf"(?:[^{quote}\\]|\\.)*", re.DOTALL).match(text, 1)
-    place = end.end() if end else 1
-    if text[place : place + 1] != quote:
-        raise ExplainError(f"the quoted value {shown(text.partition(chr(10))[0])} has no end")
-    value = text[1:place].replace(f"\\{quote}", quote)
+def _take_value(text: str, place: int, find: Callable[[str], str | None]) -> tuple[str, int]:
+    quote = text[place : place + 1]
+    if quote not in QUOTED:
+        end = text.find("\n", place)
+        end = len(text) if end < 0 else end
+        return expand_text(text[place:end].partition(" #")[0].rstrip(), find), end + 1
+    end = _skip(QUOTED[quote], text, place + 1)
+    if text[end : end + 1] != quote:
+        raise ExplainError(f"the quoted value {shown(text[place:].partition(chr(10))[0])} has no end")
+    value = text[place + 1 : end].replace(f"\\{quote}", quote)
     if quote == '"':
         value = expand_text(ESCAPE.sub(_unescaped, value), find)
-    return value, text[place + 1 :]
+    return value, end + 1
 
 
 def _unescaped(match: re.Match[str]) -> str:
