@@ -373,3 +373,26 @@ def test_the_queue_is_listed_and_changed(tracked, start, amd_ctk):
     assert [(each["place"], each["name"], each["count"], each["request"]) for each in listed] == [(1, "late", 1, "0")]
     assert (cancelled.returncode, cancelled.stderr) == (0, "Job late has been taken out of the queue\n")
     assert (again.returncode, again.stderr) == (11, "no job late waits for GPUs (see 'amd-ctk queue list')\n")
+
+
+def test_a_job_ends_for_others_now_or_never(host, amd_ctk):
+    host("mi210-4")
+
+    answer = amd_ctk("run", "--preempt=later", "--", "true")
+
+    assert (answer.returncode, answer.stderr) == (
+        2,
+        "--preempt=later is not known (write --preempt=now)\n",
+    )
+
+
+def test_only_the_service_can_end_a_job_for_others(host, amd_ctk):
+    host("mi210-4")
+    amd_ctk("gpu-tracker", "enable")
+
+    answer = amd_ctk("run", "--preempt=now", "--", "true")
+
+    assert (answer.returncode, answer.stderr) == (
+        3,
+        "nothing gives out GPUs to users on this host (the administrator enables it with 'amd-ctk users allow NAME')\n",
+    )

@@ -57,6 +57,7 @@ EXAMPLES = {
         "sudo amd-ctk run --gpus=auto:1 -- python3 train.py",
         "sudo amd-ctk run --gpus=auto:2 --wait -- docker run --rm --runtime=amd rocm/pytorch python3 train.py",
         "sudo amd-ctk run --gpus=free:1 --wait=2h --name=nightly --unit -- ./nightly.sh",
+        "amd-ctk run --preempt=now --wait -- ./worker.sh",
         "amd-ctk run --each=seeds.txt --output=logs -- python3 train.py --seed={}",
     ),
     "queue list": ("amd-ctk queue list", "amd-ctk queue list --json"),

@@ -57,6 +57,10 @@ def run(
     reservation: Annotated[
         str, typer.Option(metavar="NAME", help="Use the GPUs of this reservation of 'amd-ctk reserve'.")
     ] = "",
+    preempt: Annotated[
+        str | None,
+        typer.Option(metavar="now", help="Take GPUs that are left over; end when somebody waits for them."),
+    ] = None,
     each: Annotated[
         str, typer.Option(metavar="FILE", help="Run a job for each line of FILE; - is standard input.")
     ] = "",
@@ -90,7 +94,13 @@ def run(
     from amd_ctk.job.run import run_job
 
     host = host_of(context)
-    options: dict[str, Any] = {"gpus": gpus, "count": count, "reservation": reservation, "unit": unit}
+    options: dict[str, Any] = {
+        "gpus": gpus,
+        "count": count,
+        "reservation": reservation,
+        "preempt": preempt,
+        "unit": unit,
+    }
     if each or output or at_once or from_line:
         from amd_ctk.job.each import parse_each, run_each
 

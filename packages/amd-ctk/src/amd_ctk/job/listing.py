@@ -146,9 +146,9 @@ def _running_table(running: Sequence[RunningJob], now: float) -> str:
 
 
 def _idle(job: RunningJob, now: float) -> str:
-    if job.idle_since is None:
-        return "-"
     is_preemptible = job.preemptible_at is not None and now >= job.preemptible_at
+    if job.idle_since is None:
+        return "preemptible" if is_preemptible else "-"
     return f"{format_seconds(max(0.0, now - job.idle_since))}{', preemptible' if is_preemptible else ''}"
 
 

@@ -9,7 +9,7 @@ from amd_ctk.job.service import hold, require_service
 from amd_ctk.job.start import become, end_by, require_command, require_program
 from amd_ctk.job.words import SYSTEMD_RUN, default_name, find_run, in_unit, not_told, with_token
 from amd_ctk.stderr import say
-from amd_gpu_tracker.errors import NotPermitted, OptionsExcluded
+from amd_gpu_tracker.errors import NotPermitted, OptionsExcluded, WaitRefused
 from amd_gpu_tracker.node_access.device_filter import read_devices
 from amdgpu_discovery.selection import asks_for_nothing
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # What `amd-ctk run` asks for where nothing is said.
 ONE_FREE_GPU = "auto:1"
+# Of `--preempt`.
+NOW = "now"
 
 
 def run_job(
@@ -37,20 +39,23 @@ def run_job(
     wait: str | None = None,
     name: str = "",
     reservation: str = "",
+    preempt: str | None = None,
     unit: bool = False,
 ) -> None:
     """Reserve GPUs and become the command of these `words`.
 
     `gpus` names or chooses them, `count` says how many free ones; OptionsExcluded where both are given. With `wait`
     stand in line for so long, "" for ever. With `unit` the command can open no other GPU. With `reservation` it has
-    the GPUs of that.
+    the GPUs of that. With `preempt`, which is "now", it ends as soon as somebody waits for its GPUs.
     """
+    is_spare = _is_spare(preempt)
     request = _request_of(gpus, count)
     _require_root_for(unit)
     _check_command(words, wait, unit=unit)
     options = _find_options(words, host, request)
     try:
-        held = _reserve(host, name or default_name(words, os.environ, os.getpid()), request, wait, reservation)
+        job = name or default_name(words, os.environ, os.getpid())
+        held = _reserve(host, job, request, wait, reservation, is_spare=is_spare)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
     command = with_token(words, options.name(held.numbers) if options else ())
@@ -91,10 +96,17 @@ def _find_options(words: Sequence[str], host: Host, request: str) -> EngineOptio
     return find_options(words, host, os.environ)
 
 
-def _reserve(host: Host, name: str, request: str, wait: str | None, inside: str) -> Held:
+def _is_spare(preempt: str | None) -> bool:
+    """Return whether a job is to end as soon as somebody waits for its GPUs; WaitRefused for another word than now."""
+    if preempt not in (None, NOW):
+        raise WaitRefused(f"--preempt={preempt} is not known", hint=f"write --preempt={NOW}")
+    return preempt is not None
+
+
+def _reserve(host: Host, name: str, request: str, wait: str | None, inside: str, *, is_spare: bool) -> Held:
     """Reserve through the service that gives GPUs to everybody, where it is there; else as this process may."""
-    held = hold(host, name, request, wait, inside, tell=say)
-    if held is None and inside:
+    held = hold(host, name, request, wait, inside, is_spare=is_spare, tell=say)
+    if held is None and (inside or is_spare):
         raise require_service()
     if held is not None:
         return held

@@ -52,9 +52,19 @@ class ServiceHold:
 
 
 def hold(
-    host: Host, name: str, request: str, wait: str | None, inside: str, *, tell: Callable[[str], None]
+    host: Host,
+    name: str,
+    request: str,
+    wait: str | None,
+    inside: str,
+    *,
+    is_spare: bool = False,
+    tell: Callable[[str], None],
 ) -> ServiceHold | None:
-    """Return the GPUs of a request, or those of the reservation `inside`; None where there is no service."""
+    """Return the GPUs of a request, or those of the reservation `inside`; None where there is no service.
+
+    What is spare ends as soon as somebody waits for it.
+    """
     path = find_socket(host)
     if not path:
         return None
@@ -74,6 +84,7 @@ def hold(
         reservation=inside,
         numbers=_numbers_of_job(host, request, os.environ),
         behind=behind_sudo(os.environ),
+        spare=is_spare or None,
     )
     timeout = None if wait is None else parse_duration(wait)
     try:

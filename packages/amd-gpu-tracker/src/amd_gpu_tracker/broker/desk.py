@@ -16,7 +16,7 @@ from amd_gpu_tracker.broker.job_processes import find_container
 from amd_gpu_tracker.broker.keeping import end_now, inside, keep
 from amd_gpu_tracker.broker.line import Line, Log
 from amd_gpu_tracker.broker.opened import Opened
-from amd_gpu_tracker.broker.people import NotAllowed, Permission, find_permission
+from amd_gpu_tracker.broker.people import NO_LIMIT, NotAllowed, Permission, find_permission
 from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Idler, choose
 from amd_gpu_tracker.broker.protocol import CANCEL, DONE, END, KEEP, RELEASE, RESERVE, RUN, Answer, Request, refusal
@@ -156,15 +156,15 @@ class Desk:
     def _preempt(self, view: View, now: float) -> None:
         """End what is idle where that serves somebody who waits."""
         ripe = {each.container_id: each for each in view.leases if each.is_preemptible(now)}
-        ripe = dict(sorted(ripe.items(), key=lambda item: item[1].preemptible))
+        ripe = dict(sorted(ripe.items(), key=lambda item: (not item[1].is_spare, item[1].preemptible)))
         if not ripe:
             return
         coming = [each for each in view.leases if is_ending(each, now)]
         idlers = [Idler(job=job, gpus=view.gpus_of(each, *inside(each, view.leases))) for job, each in ripe.items()]
         chosen = choose(self.line.wanted(view), view.free | view.gpus_of(*coming), idlers)
-        if chosen and not self._idle.is_fresh:
+        if not (self._idle.is_fresh or all(ripe[job].is_spare for job in chosen)):
             self._idle.hurry(now)
-            return
+            chosen = {job: number for job, number in chosen.items() if ripe[job].is_spare}
         for job, number in chosen.items():
             self._idle.preempt(ripe[job], self.line.title(number), now)
             self.is_changed = True
@@ -207,6 +207,9 @@ class Desk:
         person = client.peer.person(request.behind)
         terms = self._terms
         permission = self._require_permission(terms, client, person)
+        if request.spare:
+            # It takes nothing from anybody, so that no limit counts.
+            permission = permission.replace(gpus=NO_LIMIT, seconds=NO_LIMIT)
         if again := self._grants.give_again(job, client.peer.process):
             # A broker that was killed had given them already, and perhaps left the ticket.
             self.line.forget(client.peer.uid, request.name)
@@ -215,6 +218,8 @@ class Desk:
         if client.is_gone():
             return None
         if request.reservation:
+            if request.spare:
+                raise WaitRefused("what is reserved is not spare", hint="leave out --reservation or --preempt=now")
             self._run_inside(client, request, job, person)
             return None
         rules = rules_for(self._state.host, terms, permission, request.numbers)
@@ -229,10 +234,16 @@ class Desk:
             if not must_wait:
                 self._require_turn(among if may_be_taken else (), person, count, permission)
                 process, seconds = client.peer.process, permission.seconds
-                grant = self._grants.give(job, request.gpus, process, person=person, rules=rules, seconds=seconds)
+                grant = self._grants.give(
+                    *(job, request.gpus, process),
+                    person=person,
+                    rules=rules,
+                    seconds=seconds,
+                    is_spare=bool(request.spare),
+                )
         if grant is None:
             place = self._find_place(client, request) or self._new_place(client, request, count, among, person)
-            place.connect(client, request.gpus, rules, permission)
+            place.connect(client, request, rules, permission)
             # It is looked at with all others at once, and may have its GPUs without a word.
             self.is_changed = True
             return None

@@ -135,6 +135,8 @@ class Endings:
             return f"amd-ctk: job {title} is ended with 'amd-ctk queue end'"
         if not lease.is_preempted:
             return f"amd-ctk: the time of job {title} is over"
+        if lease.is_spare:
+            return f"amd-ctk: somebody waits for the GPUs of job {title}: it is ended"
         unused = format_seconds(lease.limit - lease.idle_since)
         return f"amd-ctk: nobody used the GPUs of job {title} for {unused}, and somebody waits for them: it is ended"
 

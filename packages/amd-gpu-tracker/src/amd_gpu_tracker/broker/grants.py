@@ -65,15 +65,21 @@ class Grants:
         person: int,
         rules: ChoiceRules,
         seconds: int = 0,
+        is_spare: bool = False,
         is_waiting: bool = False,
     ) -> Grant:
         """Give the GPUs of a request to a process, under the id of its job; for `seconds`, 0 for as long as it runs.
 
-        Errors as `Tracker.hold`.
+        What is spare ends as soon as somebody waits for it. Errors as `Tracker.hold`.
         """
-        token, limit = new_token(job), _now() + seconds if seconds else 0.0
+        token, limit, spare_from = new_token(job), _now() + seconds if seconds else 0.0, _now() if is_spare else 0.0
         gpus = self._reserve(
-            job, request, process.pid, token, person=person, rules=rules, limit=limit, is_waiting=is_waiting
+            *(job, request, process.pid, token),
+            person=person,
+            rules=rules,
+            limit=limit,
+            preemptible=spare_from,
+            is_waiting=is_waiting,
         )
         return self._grant(gpus, token, limit)
 
@@ -169,6 +175,7 @@ class Grants:
         rules: ChoiceRules,
         until: float = 0.0,
         limit: float = 0.0,
+        preemptible: float = 0.0,
         is_waiting: bool = False,
     ) -> Sequence[GpuLocation]:
         gpus = reserve_by_name(
@@ -181,6 +188,7 @@ class Grants:
             person=person,
             until=until,
             limit=limit,
+            preemptible=preemptible,
             is_waiting=is_waiting,
         )
         self._open(job, gpus)

@@ -95,8 +95,10 @@ class Idle:
             for each in (*inside(lease, leases), lease):
                 ended = {"until": now} if each.until else {"limit": now}
                 self._state.write_lease(each.replace(is_preempted=True, idle_since=lease.idle_since, **ended))
-        unused = format_seconds(now - lease.idle_since)
-        self._log(f"preempted: {lease.container_id}: nobody used its GPUs for {unused}, and {for_whom} waits for them")
+        why = f"{for_whom} waits for its GPUs"
+        if not lease.is_spare:
+            why = f"nobody used its GPUs for {format_seconds(now - lease.idle_since)}, and {for_whom} waits for them"
+        self._log(f"preempted: {lease.container_id}: {why}")
 
     def _plan(self, now: float, *, is_needed: bool) -> None:
         """Begin a look that is due, or say when the next one is."""
@@ -156,6 +158,6 @@ class Idle:
 
 
 def _may_be_idle(lease: Lease) -> bool:
-    """Return whether a lease is a person's and no part of a reservation, or of a job that is being ended."""
+    """Return whether a lease is a person's, and no part of a reservation, no spare job and none that is being ended."""
     is_persons = BY_API in lease.ways and lease.person is not None
-    return is_persons and not lease.reservation and not lease.is_preempted
+    return is_persons and not (lease.reservation or lease.is_spare or lease.is_preempted)

@@ -30,6 +30,7 @@ def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: floa
         lease = _find(leases, name, owner)
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         _require_running(lease, leases, now)
+        _require_not_spare(lease)
         end = _end(lease)
         if end and now + seconds > end:
             _require_within(lease, seconds, most, now)
@@ -79,6 +80,12 @@ def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:
         raise NotDone(f"{name} lasts as long as {reservation}", hint=f"name that: 'amd-ctk keep {reservation}'")
     if lease.reservation or lease.is_preempted or (lease.limit and lease.limit <= now):
         raise NotDone(f"the time of {name} is over", hint="reserve GPUs again")
+
+
+def _require_not_spare(lease: Lease) -> None:
+    if lease.is_spare:
+        name = name_of(lease.container_id)
+        raise NotDone(f"{name} lasts until somebody waits for its GPUs", hint="run it without --preempt=now")
 
 
 def _require_within(lease: Lease, seconds: float, most: float, now: float) -> None:

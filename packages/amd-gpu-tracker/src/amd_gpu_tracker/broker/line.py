@@ -121,7 +121,7 @@ class Line:
         """Return how many jobs wait for one of these GPUs and hold up others."""
         bits = as_bits(among)
         former = sum(ticket.holds_up(tuple(among)) for ticket in self._former_tickets())
-        waiting = (place for place in self._places.values() if place.waiter.among & bits)
+        waiting = (each for each in self._places.values() if each.waiter.among & bits and not each.waiter.is_spare)
         return former + sum(not (self._is_away(place) or is_impossible(place, view)) for place in waiting)
 
     def wanted(self, view: View) -> list[Wanted]:
@@ -132,7 +132,7 @@ class Line:
                 number=place.ticket.number, count=place.ticket.count, among=place.waiter.among & ~withheld(place, view)
             )
             for place in places
-            if place.client and not place.is_passed_over
+            if place.client and not place.is_passed_over and not place.waiter.is_spare
         ]
 
     def title(self, number: int) -> str:
@@ -234,6 +234,7 @@ class Line:
                 person=ticket.person,
                 rules=place.rules,
                 seconds=place.seconds,
+                is_spare=place.waiter.is_spare,
                 is_waiting=True,
             )
         except (GpusRefused, LockTimeout) as error:

@@ -26,6 +26,7 @@ class Waiter(Value):
         among: The GPUs that fit, as bits.
         count: How many of them it wants.
         seconds: After how long its job is ended, 0 for never.
+        is_spare: It wants GPUs only as long as nobody else does.
     """
 
     number: int
@@ -33,6 +34,7 @@ class Waiter(Value):
     among: int
     count: int = 1
     seconds: float = 0.0
+    is_spare: bool = False
 
 
 class Outlook(Value):
@@ -75,11 +77,11 @@ def sort_waiters(waiters: Iterable[Waiter], used: Mapping[int, float], order: st
     """Return waiters in the order in which they are served.
 
     With `fair` that is first whose person used the fewest GPU-seconds lately; of one person, and with `fifo` of all,
-    who came first is served first.
+    who came first is served first. Spare jobs come after all others.
     """
     if order == FIFO:
-        return sorted(waiters, key=lambda waiter: waiter.number)
-    return sorted(waiters, key=lambda waiter: (used.get(waiter.person, 0.0), waiter.number))
+        return sorted(waiters, key=lambda waiter: (waiter.is_spare, waiter.number))
+    return sorted(waiters, key=lambda waiter: (waiter.is_spare, used.get(waiter.person, 0.0), waiter.number))
 
 
 def serve(

@@ -62,6 +62,7 @@ class Request(Value):
         owner: Whose job or reservation is meant; only root may name another user.
         behind: The user who became root by sudo, as root's client says; others are not asked.
         rules: What a program says about choices, as `rules_as_told` has it; heard by who stands in for the service.
+        spare: Whether it wants GPUs only as long as nobody waits for them; None for no, which earlier services know.
     """
 
     verb: str
@@ -74,6 +75,7 @@ class Request(Value):
     owner: int | None = None
     behind: int | None = None
     rules: dict[str, Any] | None = None
+    spare: bool | None = None
 
 
 class Answer(Value):
@@ -178,7 +180,7 @@ def _is_sound(request: Request) -> bool:
     texts = (request.verb, request.name, request.gpus, request.reservation)
     if not all(type(text) is str and text.isprintable() for text in texts) or type(request.wait) is not bool:
         return False
-    if type(request.rules) not in (dict, type(None)):
+    if type(request.rules) not in (dict, type(None)) or type(request.spare) not in (bool, type(None)):
         return False
     if not all(
         uid is None or (type(uid) is int and 0 <= uid <= LARGEST_UID) for uid in (request.owner, request.behind)

@@ -57,10 +57,10 @@ class View(Value):
 
     @property
     def holding(self) -> dict[int, int]:
-        """Return how many GPUs each person has; a reservation and the job in it have them once."""
+        """Return how many GPUs each person has; a reservation and the job in it have them once, spare jobs none."""
         keys: dict[int, set[str]] = {}
         for lease in self.leases:
-            if lease.person is not None:
+            if lease.person is not None and not lease.is_spare:
                 keys.setdefault(lease.person, set()).update(lease.gpus)
         return {person: len(theirs) for person, theirs in keys.items()}
 

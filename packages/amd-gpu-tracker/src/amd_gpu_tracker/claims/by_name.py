@@ -37,12 +37,14 @@ def reserve_by_name(
     person: int | None = None,
     until: float = 0.0,
     limit: float = 0.0,
+    preemptible: float = 0.0,
     is_waiting: bool = False,
     before: Sequence[Tickets] = (),
 ) -> Sequence[GpuLocation]:
     """Reserve the GPUs of a request for the process `pid`, None for the calling one. Errors as `Tracker.reserve`.
 
-    A container that has the token of this digest is given them. `person`, `until` and `limit` are as in the lease.
+    A container that has the token of this digest is given them. `person`, `until`, `limit` and `preemptible` are as in
+    the lease.
     GpusRefused too while those wait in line who come `before` this.
     """
     state, processes = book.state, book.processes
@@ -62,6 +64,7 @@ def reserve_by_name(
         person=person,
         until=until,
         limit=limit,
+        preemptible=preemptible,
         is_waiting=is_waiting,
         limits=rules.limits,
     )

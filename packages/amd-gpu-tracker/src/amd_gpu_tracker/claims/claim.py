@@ -61,10 +61,11 @@ class Claim(Value):
     token_digest: str = ""
     reservation: str = ""
     reservation_digest: str = ""
-    # Whose it is, when it ends by itself, and when it is ended; as in the lease.
+    # Whose it is, when it ends by itself, when it is ended, and from when on for others; as in the lease.
     person: int | None = None
     until: float = 0.0
     limit: float = 0.0
+    preemptible: float = 0.0
     # By which limits a choice judges the health of GPUs; None for the driver's.
     limits: HealthLimits | None = None
     # It is tried again and again, and that is nothing to write down.
@@ -131,6 +132,7 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
         person=claim.person,
         until=claim.until,
         limit=claim.limit,
+        preemptible=claim.preemptible,
     )
 
 

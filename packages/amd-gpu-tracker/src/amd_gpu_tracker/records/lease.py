@@ -113,7 +113,8 @@ class Lease(Holder):
     # When its processes, or the container, are ended, in seconds since boot; 0 for never.
     limit: float = 0.0
     # Since when nobody has used its GPUs, and from when on it is ended for those who wait, in seconds since boot; 0
-    # while they are used. `is_preempted` once it is ended for that, which its limit, or its `until`, says as well.
+    # while they are used. A spare job has only the second. `is_preempted` once it is ended for that, which its limit,
+    # or its `until`, says as well.
     idle_since: float = 0.0
     preemptible: float = 0.0
     is_preempted: bool = False
@@ -121,8 +122,13 @@ class Lease(Holder):
     unknown: tuple[tuple[str, Any], ...] = ()
 
     def is_preemptible(self, now: float) -> bool:
-        """Return whether it is idle for so long that it is ended for those who wait."""
+        """Return whether it is ended for those who wait: it is spare, or was idle for long enough."""
         return 0 < self.preemptible <= now and not self.is_preempted
+
+    @property
+    def is_spare(self) -> bool:
+        """Return whether it was asked for with `--preempt=now`: preemptible from the start, and not for being idle."""
+        return self.preemptible > 0 and not self.idle_since
 
     @property
     def is_kept(self) -> bool:
