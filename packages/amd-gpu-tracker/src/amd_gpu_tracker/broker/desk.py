@@ -396,7 +396,7 @@ class Desk:
         for place, client in self.line.connected():
             try:
                 permission = require_permission(self._terms, client.peer)
-                if client.peer.uid:
+                if client.peer.uid and not place.waiter.is_spare:
                     place.allow(permission)
             except ToolkitError as error:
                 self.line.end(place, client, error)
