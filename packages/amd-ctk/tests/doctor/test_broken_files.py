@@ -56,6 +56,7 @@ MAY_BE_THERE = (
 )
 USER = User(name="u1", uid=1000, groups=(110,), home="/home/u1", runtime_directory="/run/user/1000")
 DIRECTORIES = (
+    "/usr/lib/amd-container-toolkit/parts",
     "/var/lib/amd-container-toolkit/cdi",
     "/etc/apt/sources.list.d",
     "/etc/cdi",
