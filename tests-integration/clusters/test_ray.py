@@ -100,3 +100,11 @@ def test_in_a_job_of_slurm_the_task_prolog_lets_ray_start(stand: ClusterStand) -
     assert WITHOUT_HIP in without
     assert prolog == "export HIP_VISIBLE_DEVICES=0,1"
     assert (said["gpus"], sorted(gpu for gpu, _ in said["answers"])) == (2, ["2", "3"])
+
+
+def test_ray_counts_the_gpus_of_a_simulated_server(stand: ClusterStand) -> None:
+    manager = "from ray._private.accelerators import AMDGPUAcceleratorManager as gpus"
+    command = f"python3 -c '{manager}; print(gpus.get_current_node_num_accelerators())'"
+
+    assert stand.as_user("alice", command).splitlines()[-1] == "4"
+    assert stand.as_user("alice", f"amd-ctk simulate run mi210-8 -- {command}").splitlines()[-1] == "8"
