@@ -83,4 +83,4 @@ def test_a_command_is_made_once():
 def test_a_word_that_is_no_command_is_none():
     assert Commands().get("gpux") is None
     assert "gpux" not in Commands()
-    assert len(Commands()) == len(list(Commands())) == 21
+    assert len(Commands()) == len(list(Commands())) == 22

@@ -27,7 +27,7 @@ def build(
     profile: Annotated[str, typer.Argument(autocompletion=profiles, help="Name or file of a profile.")],
     directory: Annotated[str, typer.Argument(metavar="DIR", help="A new directory.")],
 ) -> None:
-    """Build a simulated host in a directory, for AMD_CTK_HOST_ROOT."""
+    """Build a simulated host in a directory."""
     from amdgpu_discovery.simulate import commands
 
     sys.stdout.write(commands.build(profile, directory))
