@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,7 @@ from support.shared_host import ALICE, BOB, run, users, wait_until
 WARNING = r"amd-ctk: the time of job train is over in \d s; it then gets SIGTERM, then SIGKILL"
 OVER = "amd-ctk: the time of job train is over"
 SLEEP = ("sleep", "600")
+SHARE = Path(__file__).parents[4] / "docs/how-to/share.md"
 # Prints its id when TERM does nothing to it any more.
 STUBBORN = "trap '' TERM; echo $$; while :; do sleep 1; done"
 
@@ -48,6 +50,32 @@ def test_a_job_is_warned_and_then_ended_by_term(host, broker, person):
     assert re.fullmatch(WARNING, alice.line())
     assert alice.line() == OVER
     assert alice.ended_by() == signal.SIGTERM
+    wait_until(lambda: users(host) == {})
+
+
+def line_with(program: str) -> str:
+    """Return the script of the guide that sends a message at the end, with programs that are here."""
+    line = re.search(r"`amd-ctk run -- sh -c '(.*)'`", SHARE.read_text(encoding="utf-8"))
+    assert line is not None
+    return line[1].replace("python3 train.py", program).replace("notify", "echo")
+
+
+def test_the_line_of_the_guide_sends_a_message_with_the_exit_code(broker, person):
+    broker.say("fifo", "everyone")
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", line_with("sh -c 'exit 3'")))
+
+    assert [alice.line(), alice.line()] == ["got (0,)", "train ended with 3"]
+
+
+def test_the_line_of_the_guide_sends_a_message_at_the_time_limit_too(host, broker, person):
+    broker.say("fifo", "everyone:time=3s")
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", line_with("sleep 600")))
+
+    assert alice.line() == "got (0,)"
+    assert re.fullmatch(WARNING, alice.line())
+    said = [alice.line(), alice.line(), alice.line()]
+    assert said[0] == OVER
+    assert "train ended with 143" in said
     wait_until(lambda: users(host) == {})
 
 
