@@ -121,3 +121,8 @@ def test_a_swarm_is_not_told_of_a_sick_gpu(with_a_sick_gpu, amd_ctk):
     answer = amd_ctk("swarm", "setup", "--no-validate")
 
     assert "not advertised, because drained or sick: GPU 1\n" in answer.stderr
+
+
+def test_gpus_may_be_written_with_spaces_between_them(made, amd_ctk):
+    assert amd_ctk("gpu-tracker", "drain", "1", "2").stdout == "GPUs [1 2] are drained\n"
+    assert amd_ctk("gpu-tracker", "undrain", "1", "2").stdout == "GPUs [1 2] are given out again\n"

@@ -320,7 +320,7 @@ def set_accessibility(tracker: Tracker, words: list[str]) -> None:
 def _drainer(find_hints: FindHints) -> Callable[..., None]:
     def drain(
         context: typer.Context,
-        gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
+        gpus: Annotated[list[str], typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
         *,
         reason: Annotated[str, typer.Option("--reason", metavar="REASON", help="Shown to those who are refused.")] = "",
         until: Annotated[
@@ -338,7 +338,7 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
         """
         host = host_of(context)
         tracker = Tracker(host, lock=CommandLock)
-        numbers = tracker.drain(gpus, reason=reason, until=_find_end(until, duration, now=time.time()))
+        numbers = tracker.drain(",".join(gpus), reason=reason, until=_find_end(until, duration, now=time.time()))
         print(f"GPUs {_list(numbers)} are drained", flush=True)
         if not tracker.is_enabled():
             say("the GPU Tracker is disabled, so no container is refused: run 'amd-ctk gpu-tracker enable'")
@@ -367,11 +367,11 @@ def _find_end(until: str, duration: str, *, now: float) -> float:
 def _undrainer(find_hints: FindHints) -> Callable[..., None]:
     def undrain(
         context: typer.Context,
-        gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
+        gpus: Annotated[list[str], typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
     ) -> None:
         """Give these GPUs out again."""
         host = host_of(context)
-        numbers = Tracker(host, lock=CommandLock).undrain(gpus)
+        numbers = Tracker(host, lock=CommandLock).undrain(",".join(gpus))
         print(f"GPUs {_list(numbers)} are given out again" if numbers else "None of these GPUs was drained")
         for hint in find_hints(host, is_drained=False, reason="") if numbers else ():
             say(hint)
