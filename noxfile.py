@@ -167,6 +167,15 @@ def explain(session: nox.Session) -> None:
 
 
 @nox.session
+def words(session: nox.Session) -> None:
+    """Ask eight engines and Composes for what right and wrong words come to. Example: nox -s words -- -k docker-28"""
+    install_wheels(session, *NEEDS)
+    # The first two build the debs that are installed beside those engines.
+    session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
+    run_pytest(session, *STOP_ENGINES, "tests-integration/cdi/test_odd_words.py", *session.posargs)
+
+
+@nox.session
 def launcher(session: nox.Session) -> None:
     """Hand 50,000 odd config.json to the launcher, and to runc and crun of three Debians. Example: nox -s launcher"""
     install_wheels(session, *NEEDS)

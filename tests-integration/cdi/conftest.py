@@ -12,11 +12,12 @@ from amd_device_spec.settings import CONFIG_FILE
 from amdgpu_discovery.simulate import build_host
 from support.box import Box, add_user, nodes_of
 from support.cdi_engines import DockerInBox, put_image
-from support.debian_root import tools_root
+from support.debian_root import debian_root, tools_root
 from support.debs import build_debs, install_toolkit
 from support.docker import IMAGE
 from support.installed import our_program, require_root
 from support.oci_archive import pack_oci
+from support.recorded import ENGINES, Recorded
 
 # A build of an image, and a service of a Compose file, may name the runtime or not.
 RUNTIMES = {"runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}}, "default-runtime": "amd"}
@@ -82,3 +83,19 @@ def make_docker(make_machine):
 def docker_28(make_docker):
     """Return the newest Docker, beside the programs that have it make containers."""
     return make_docker(tools_root())
+
+
+@pytest.fixture(scope="module")
+def recorded(make_machine):
+    """Return a function that gives the machine of an engine, on which containers end in a file."""
+    boxes, machines = {}, {}
+
+    def find(name):
+        suite, engine = ENGINES[name]
+        if suite not in boxes:
+            boxes[suite] = make_machine(debian_root(suite))
+        if name not in machines:
+            machines[name] = Recorded(boxes[suite], engine)
+        return machines[name]
+
+    return find

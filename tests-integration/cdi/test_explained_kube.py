@@ -37,7 +37,7 @@ class Recorded:
         for name in ("one", "two"):
             box.write(f"/etc/cdi/{name}.json", NAME_OF_TWO_FILES.encode())
         box("amd-ctk", "config", "set", "low-level-runtime", "/box/recorder")
-        self.words = PodmanInBox(box)._words[:-1]
+        self.words = PodmanInBox(box).words[:-1]
         changes = [f"--change=ENV {variable}" for variable in IMAGE_VARIABLES]
         box(*self.words, "import", *changes, '--change=CMD ["sh"]', "/box/image.tar", IMAGE)
         pause = '--change=CMD ["sh", "-c", "exec sleep 600", "pause-of-pod"]'

@@ -115,7 +115,7 @@ class PodmanInBox:
         self.box = box
         self._user = user
         settings = ("--cgroup-manager=cgroupfs", "--events-backend=file", "--storage-driver=vfs")
-        self._words = ["podman", *settings, f"--runtime={runtime}"]
+        self.words = ["podman", *settings, f"--runtime={runtime}"]
         box.write("/etc/containers/policy.json", json.dumps({"default": [{"type": "insecureAcceptAnything"}]}).encode())
         # The cgroups of version 2 that a box has lack the controller.
         box.write("/etc/containers/containers.conf", b"[containers]\npids_limit = 0\n")
@@ -178,7 +178,7 @@ class PodmanInBox:
         return self._podman(*words, check=True)
 
     def _podman(self, *words: str, check: bool = False) -> CompletedProcess[str]:
-        return self.box(*self._words, *words, user=self._user, check=check)
+        return self.box(*self.words, *words, user=self._user, check=check)
 
 
 class RootlessPodmanInBox(PodmanInBox):

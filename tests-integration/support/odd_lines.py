@@ -1,7 +1,8 @@
 """Command lines of `docker run` and `podman run` with right and wrong words, made up from a seed.
 
-The words are in odd_words.json, the files in odd_env_files.py. They come from the engines' --help and manual pages, by
-an author who had not read what explains them. Each piece, an option with its value, comes alone once; then they are mixed.
+The words are in odd_words.json, the files in odd_env_files.py. They come from the engines' --help and manual pages,
+by an author who had not read what explains them. Each piece, an option with its value, comes alone once; then they
+are mixed.
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ def machine(host, amd_ctk):
     amd_ctk("cdi", "generate")
     for name in ("one", "two"):
         Path(made.path(f"/etc/cdi/{name}.json")).write_text(NAME_OF_TWO_FILES, encoding="utf-8")
-    Path(made.path("/etc/docker")).mkdir(parents=True)
+    for directory in ("/etc/docker", "/box"):
+        Path(made.path(directory)).mkdir(parents=True)
+    Path(made.path("/box/recorder")).touch()
     runtimes = {"amd": {"path": AMD_RUNTIME}, "recorder": {"path": "/box/recorder"}}
     settings = {"runtimes": runtimes, "default-runtime": "recorder", "features": {"cdi": True}}
     Path(made.path("/etc/docker/daemon.json")).write_text(json.dumps(settings), encoding="utf-8")

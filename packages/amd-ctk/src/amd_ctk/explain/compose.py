@@ -10,8 +10,7 @@ from amd_ctk.explain.compose_parts import as_list, as_version_reads, find_remote
 from amd_ctk.explain.compose_program import Resolved, resolve
 from amd_ctk.explain.compose_variables import expand_text, finder, read_variables
 from amd_ctk.explain.container import Container, ExplainError
-from amd_ctk.explain.engine_spec import is_cdi_name
-from amd_ctk.explain.host_nodes import EVERY_ACCESS
+from amd_ctk.explain.host_nodes import EVERY_ACCESS, is_cdi_name
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import reason
@@ -178,7 +177,7 @@ def _gpus(service: dict[str, Any]) -> tuple[str, ...]:
 
 def _request(reserved: dict[str, Any]) -> str:
     if ids := as_list(reserved.get("device_ids")):
-        return f"device={','.join(map(str, ids))}"
+        return f'"device={",".join(map(str, ids))}"'
     count = reserved.get("count", "all")
     # Compose itself writes all as -1.
     return "all" if count == -1 else str(count)

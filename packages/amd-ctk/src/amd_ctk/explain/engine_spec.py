@@ -11,10 +11,11 @@ from typing import Any
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC, SpecFile, read_spec_files, resolve_devices
 from amd_ctk.explain.container import PODMAN, Container
-from amd_ctk.explain.engine_view import find_cdi_refusal, find_version
-from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, parse_mapping
+from amd_ctk.explain.engine_view import find_cdi_refusal, find_version, maps_users
+from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, is_cdi_name, parse_mapping
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.cdi_version import VERSIONS, latest_version
+from amd_device_spec.oci import PRIVATE_NODES
 from amd_gpu_tracker.claims.hook_entries import is_check_hook, is_claim_hook
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import ToolkitError
@@ -22,11 +23,16 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
+INCOMPATIBLE = "docker refuses --privileged: privileged mode is incompatible with user namespaces"
 # Of a node in a spec.
 ACCESS = ("fileMode", "uid", "gid")
 RULE = re.compile(r"([acb]) ([0-9]+|\*):([0-9]+|\*) ([rwm]{1,3})")
+# Podman takes a major number alone, and any letters or none.
+PODMAN_RULE = re.compile(r"([acb]) ([0-9]+|\*)(?::([0-9]+|\*))? ([rwm]*)")
 # Of a user or group, in digits.
 LONGEST_ID = 10
+# Of a device, in digits.
+LONGEST_NUMBER = 20
 
 
 class CdiEdits(Value):
@@ -36,12 +42,6 @@ class CdiEdits(Value):
     environment: tuple[str, ...] = ()
     checks_image: bool = False
     is_claimed: bool = False
-
-
-def is_cdi_name(asked: str) -> bool:
-    """Return whether the value of `--device` is the qualified name of a CDI device."""
-    kind, equals, name = asked.partition("=")
-    return bool(equals and name) and not asked.startswith("/") and kind.count("/") == 1
 
 
 def find_cdi_edits(asked: str, host: Host, *, latest: str = "") -> CdiEdits:
@@ -127,7 +127,10 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
         *(_rule(node, node["access"]) for edits in cdi for node in edits.nodes),
     ]
     variables = [entry for edits in cdi for entry in edits.environment]
-    namespace = container.user_namespace not in ("", "host")
+    is_mapped = not container.user_namespace and maps_users(container.engine, host)
+    namespace = is_mapped or container.user_namespace not in ("", "host")
+    if is_mapped and container.privileged:
+        refusals.append(ToolkitError(INCOMPATIBLE, hint="add --userns=host"))
     spec = {
         "process": {
             "env": _joined(container.variables, variables),
@@ -172,22 +175,23 @@ def number_of_id(word: str) -> int | None:
 def _give_nodes(container: Container, host: Host) -> _Given:
     """Return the nodes of the host and the rules that a container is given without CDI."""
     asked = [device for device in container.devices if not is_cdi_name(device)]
-    if container.privileged:
-        return _give_every_node(asked, container.engine, host)
     given = _Given()
-    for device in asked:
+    for device in () if container.privileged else asked:
         given = _add_device(given, device, container.engine, host)
     for rule in container.device_rules:
         given = _add_rule(given, rule, container.engine)
+    if container.privileged:
+        return _give_every_node(asked, container.engine, host).replace(refusals=given.refusals)
     return given
 
 
 def _give_every_node(asked: Iterable[str], engine: str, host: Host) -> _Given:
     """Return all nodes of GPUs, to which a privileged container's one rule opens it, and those under other names.
 
+    Those that the runtime made for user namespaces are nodes in /dev, too.
     Podman 4 gives a privileged container no node under another name.
     """
-    nodes = [node for path in (KFD_PATH, DRI) for node in find_nodes(path, host)]
+    nodes = [node for path in (KFD_PATH, DRI, PRIVATE_NODES) for node in find_nodes(path, host)]
     mappings = (parse_mapping(device, engine) for device in asked)
     moved = [mapping for mapping in mappings if mapping.source != mapping.target]
     if moved and engine == PODMAN and () < find_version(engine, host) < (5,):
@@ -196,8 +200,8 @@ def _give_every_node(asked: Iterable[str], engine: str, host: Host) -> _Given:
 
 
 def _add_device(given: _Given, asked: str, engine: str, host: Host) -> _Given:
-    mapping = parse_mapping(asked, engine)
     try:
+        mapping = parse_mapping(asked, engine)
         nodes = find_mapped(mapping, engine, host)
     except ToolkitError as error:
         return given.replace(refusals=(*given.refusals, error))
@@ -212,12 +216,15 @@ def _add_device(given: _Given, asked: str, engine: str, host: Host) -> _Given:
 
 def _add_rule(given: _Given, text: str, engine: str) -> _Given:
     """Add a rule as behind --device-cgroup-rule; for a * Docker writes -1, and Podman nothing."""
-    found = RULE.fullmatch(text)
+    found = (PODMAN_RULE if engine == PODMAN else RULE).fullmatch(text)
     if not found:
         refusal = ToolkitError(f"--device-cgroup-rule {text!r}: this is not a rule", hint="write it as 'c 226:* rwm'")
         return given.replace(refusals=(*given.refusals, refusal))
     kind, *numbers, access = found.groups()
-    read = {key: -1 if word == "*" else int(word) for key, word in zip(("major", "minor"), numbers, strict=True)}
+    read = {
+        key: -1 if word in ("*", None) else int(word[:LONGEST_NUMBER])
+        for key, word in zip(("major", "minor"), numbers, strict=True)
+    }
     named = {key: number for key, number in read.items() if number >= 0 or engine != PODMAN}
     return given.replace(rules=(*given.rules, {"allow": True, "type": kind, **named, "access": access}))
 

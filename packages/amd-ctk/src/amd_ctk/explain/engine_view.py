@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
 from amd_ctk.engines import docker
 from amd_ctk.explain.container import DOCKER, PODMAN, Container
+from amd_ctk.explain.gpus_option import GpusRequest, parse_gpus
 from amd_ctk.explain.running import ask_engine
+from amd_ctk.explain.separated import split_values
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -19,6 +20,10 @@ from amdgpu_discovery.value import Value
 CONTAINERS_CONF = ("/usr/share/containers/containers.conf", "/etc/containers/containers.conf")
 CONTAINERS_CONF_D = "/etc/containers/containers.conf.d"
 USUAL_RUNTIME = {"docker": "runc", "nerdctl": "runc", "podman": "crun or runc"}
+# Which Podman looks for without being told where.
+RUNTIMES_OF_PODMAN = frozenset(
+    ("crun", "crun-wasm", "crun-vm", "kata", "krun", "ocijail", "runc", "runj", "runsc", "youki")
+)
 CONFIGURE = {
     "docker": "run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker'",
     "podman": "run 'sudo amd-ctk runtime configure --runtime=podman'",
@@ -26,6 +31,11 @@ CONFIGURE = {
 
 
 CDI_KIND = "amd.com/gpu"
+# Of `--gpus`; "" is the first that serves GPUs.
+CDI_DRIVER = "cdi"
+AMD_DRIVERS = ("", "amd")
+AMD_CAPABILITIES = frozenset(("gpu", "amd"))
+MOST_GPUS = 64
 # Of Docker: `--gpus` is a variable, and then CDI devices.
 SINCE_VARIABLE = (28, 3)
 SINCE_CDI = (29, 3)
@@ -46,12 +56,15 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
     """Return which runtime a container would run under, as the engine's files on this host have it."""
     if not container.engine:
         return RuntimeView(is_amd_runtime=True)
-    amd_names, default = _read_runtimes(container.engine, host)
+    names, amd_names, default = _read_runtimes(container.engine, host)
     chosen = container.runtime or default
     if chosen in amd_names or os.path.basename(chosen) == RUNTIME_PROGRAM:
         return RuntimeView(is_amd_runtime=True)
     if chosen == "amd":
         return RuntimeView(is_amd_runtime=False, refusal=without_runtime(container.engine))
+    if chosen and chosen not in names and not _may_be_runtime(container.engine, chosen, host):
+        problem = f"{container.engine} has no runtime {chosen!r}"
+        return RuntimeView(is_amd_runtime=False, refusal=ToolkitError(problem, hint="add --runtime=amd"))
     name = chosen or USUAL_RUNTIME.get(container.engine, "runc")
     return RuntimeView(
         is_amd_runtime=False, problem=f"the container runs under {name}: add --runtime={next(iter(amd_names), 'amd')}"
@@ -63,20 +76,27 @@ def without_runtime(engine: str) -> ToolkitError:
     return ToolkitError(f"{engine} has no runtime amd", hint=CONFIGURE.get(engine, CONFIGURE["docker"]))
 
 
-def _read_runtimes(engine: str, host: Host) -> tuple[list[str], str]:
-    """Return the names of the AMD runtime in an engine's files, and the default runtime."""
+def _may_be_runtime(engine: str, name: str, host: Host) -> bool:
+    """Return whether an engine may have a runtime that its files do not name."""
+    if engine == PODMAN:
+        return name in RUNTIMES_OF_PODMAN or (name.startswith("/") and os.path.exists(host.path(name)))
+    return engine != DOCKER or name == "runc" or name.startswith("io.containerd.")
+
+
+def _read_runtimes(engine: str, host: Host) -> tuple[list[str], list[str], str]:
+    """Return the names of the runtimes in an engine's files, those of the AMD runtime, and the default runtime."""
     # Podman's configuration needs a library that takes as long to load as all else here.
     from amd_ctk.engines import podman
 
     known = podman.PODMAN if engine == PODMAN else docker.DOCKER
     paths = podman_files(host) if engine == PODMAN else [known.config_path]
-    amd_names: list[str] = []
+    programs: dict[str, str] = {}
     default = ""
     for path in paths:
-        names, chosen = _read_file(known, path, host)
-        amd_names += [name for name in names if name not in amd_names]
+        named, chosen = _read_file(known, path, host)
+        programs |= named
         default = chosen or default
-    return amd_names, default
+    return [*programs], [name for name, program in programs.items() if program == RUNTIME_PROGRAM], default
 
 
 def podman_files(host: Host) -> list[str]:
@@ -85,16 +105,17 @@ def podman_files(host: Host) -> list[str]:
     return [*CONTAINERS_CONF, *(f"{CONTAINERS_CONF_D}/{name}" for name in names)]
 
 
-def _read_file(engine: Engine, path: str, host: Host) -> tuple[list[str], str]:
+def _read_file(engine: Engine, path: str, host: Host) -> tuple[dict[str, str], str]:
+    """Return the program of each runtime, by its name, and the default runtime."""
     try:
         document = engine.read(host.read(path).decode())
         layout = engine.find_layout(document)
         runtimes, default = document.get(layout.runtimes), document.get(layout.default_runtime)
     except (OSError, ValueError, ToolkitError):
-        return [], ""
+        return {}, ""
     entries = runtimes.items() if isinstance(runtimes, dict) else ()
-    amd_names = [name for name, entry in entries if os.path.basename(layout.program_of(entry)) == RUNTIME_PROGRAM]
-    return amd_names, default if isinstance(default, str) else ""
+    programs = {name: os.path.basename(layout.program_of(entry)) for name, entry in entries}
+    return programs, default if isinstance(default, str) else ""
 
 
 def find_cdi_refusal(engine: str, version: tuple[int, ...], host: Host) -> ToolkitError | None:
@@ -111,13 +132,23 @@ def find_cdi_refusal(engine: str, version: tuple[int, ...], host: Host) -> Toolk
     )
 
 
+def maps_users(engine: str, host: Host) -> bool:
+    """Return whether the daemon gives containers a user namespace unless they ask for the host's."""
+    setting = _read_setting(docker.DOCKER, ("userns-remap",), host) if engine == DOCKER else None
+    return isinstance(setting, str) and bool(setting)
+
+
 def _read_cdi_setting(engine: Engine, host: Host) -> bool | None:
+    setting = _read_setting(engine, docker.LAYOUT.cdi or (), host)
+    return setting if isinstance(setting, bool) else None
+
+
+def _read_setting(engine: Engine, keys: tuple[str, ...], host: Host) -> object:
     try:
-        document = engine.read(host.read(engine.config_path).decode())
-        setting = document.get(engine.find_layout(document).cdi or ())
+        found: object = engine.read(host.read(engine.config_path).decode()).get(keys)
     except (OSError, ValueError, ToolkitError):
         return None
-    return setting if isinstance(setting, bool) else None
+    return found
 
 
 class Translated(Value):
@@ -154,19 +185,26 @@ def _translate_for_podman(container: Container, asked: str, version: tuple[int, 
         note = f"Podman {_dotted(version)} ignores --gpus: use --device amd.com/gpu=0"
         return Translated(container=container, notes=(note,))
     kind = "nvidia.com/gpu" if version < (6, 1) else "amd.com/gpu"
-    device = f"{kind}={asked}"
-    note = f"--gpus {asked} is --device {device} in Podman {_dotted(version)}"
-    return Translated(container=container.replace(devices=(*container.devices, device)), notes=(note,))
+    try:
+        devices = tuple(f"{kind}={name}" for name in split_values(asked, "gpus"))
+    except ToolkitError as error:
+        return Translated(container=container, refusals=(error,))
+    note = f"--gpus {asked} is --device {' --device '.join(devices)} in Podman {_dotted(version)}"
+    notes = (note,) if devices else ()
+    return Translated(container=container.replace(devices=(*container.devices, *devices)), notes=notes)
 
 
 def _translate_for_docker(container: Container, asked: str, version: tuple[int, ...], host: Host) -> Translated:
-    devices = _devices_of(asked)
-    if version and version < SINCE_VARIABLE:
-        refusal = ToolkitError(
-            f"--gpus {asked}: Docker {_dotted(version)} knows no GPUs of AMD",
-            hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0",
-        )
-        return Translated(container=container, refusals=(refusal,))
+    try:
+        request = parse_gpus(asked)
+        _require_driver(request, asked, version, host)
+    except ToolkitError as error:
+        return Translated(container=container, refusals=(error,))
+    if request.driver == CDI_DRIVER:
+        note = f"--gpus {asked} is --device {' --device '.join(request.devices)} since Docker 25"
+        named = (*container.devices, *request.devices)
+        return Translated(container=container.replace(devices=named), notes=(note,))
+    devices = _devices_of(request)
     if version >= SINCE_CDI and not find_cdi_refusal(DOCKER, version, host) and _resolves_by_cdi(host):
         names = tuple(f"{CDI_KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(","))
         note = f"--gpus {asked} is --device {' --device '.join(names)} in Docker {_dotted(version)}"
@@ -178,6 +216,22 @@ def _translate_for_docker(container: Container, asked: str, version: tuple[int, 
         notes.append("Docker 29.3 and later pass CDI devices in its place where there is a CDI spec")
     translated = container.replace(environment=environment, image_environment=())
     return Translated(container=translated, notes=tuple(notes))
+
+
+def _require_driver(request: GpusRequest, asked: str, version: tuple[int, ...], host: Host) -> None:
+    """Raise ToolkitError where no driver of this Docker serves a request."""
+    if request.driver == CDI_DRIVER:
+        if refusal := find_cdi_refusal(DOCKER, version, host):
+            raise refusal
+        if request.count:
+            problem = f"--gpus {asked}: docker refuses it: unexpected count in CDI device request"
+            raise ToolkitError(problem, hint="name the devices, as in --gpus driver=cdi,device=amd.com/gpu=0")
+    elif request.driver not in AMD_DRIVERS or not AMD_CAPABILITIES.issuperset(request.capabilities):
+        problem = f'--gpus {asked}: docker refuses it: could not select device driver "{request.driver}"'
+        raise ToolkitError(problem, hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
+    elif version and version < SINCE_VARIABLE:
+        problem = f"--gpus {asked}: Docker {_dotted(version)} knows no GPUs of AMD"
+        raise ToolkitError(problem, hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
 
 
 def _resolves_by_cdi(host: Host) -> bool:
@@ -198,15 +252,10 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _devices_of(value: str) -> str:
+def _devices_of(request: GpusRequest) -> str:
     """Return what Docker writes into AMD_VISIBLE_DEVICES."""
-    if value.isascii() and value.isdecimal():
-        return ",".join(map(str, range(min(int(value[:4]), 64)))) or "void"
-    return next(_named_devices(value), "all" if "all" in value.split(",") else "0")
-
-
-def _named_devices(value: str) -> Iterator[str]:
-    unquoted = value.replace('"', "")
-    if "device=" in unquoted:
-        behind = unquoted.partition("device=")[2]
-        yield ",".join(word for word in behind.split(",") if "=" not in word or word.startswith("amd.com/"))
+    if request.devices:
+        return ",".join(request.devices)
+    if request.count < 0:
+        return "all"
+    return ",".join(map(str, range(min(request.count, MOST_GPUS)))) or "void"

@@ -40,15 +40,33 @@ def parse_mapping(asked: str, engine: str) -> DeviceMapping:
     if not rest:
         return DeviceMapping(source=clean(source), target=clean(source))
     if len(rest) == 2:
-        return DeviceMapping(source=source, target=rest[0], access=rest[1])
-    if _is_access(rest[0]):
+        target = rest[0] or (source if engine == PODMAN else "")
+        return DeviceMapping(source=source, target=target, access=rest[1])
+    if is_access(rest[0]):
         return DeviceMapping(source=clean(source), target=clean(source), access=rest[0])
-    return DeviceMapping(source=source, target=clean(rest[0]))
+    return DeviceMapping(source=source, target=clean(rest[0]) or source)
+
+
+def is_cdi_name(asked: str) -> bool:
+    """Return whether the value of `--device` is the qualified name of a CDI device."""
+    kind, equals, name = asked.partition("=")
+    return bool(equals and name) and not asked.startswith("/") and kind.count("/") == 1
+
+
+def is_access(word: str) -> bool:
+    """Return whether a word says what may be done with a node."""
+    return bool(word) and set(word) <= set(EVERY_ACCESS) and len(set(word)) == len(word)
 
 
 def find_mapped(mapping: DeviceMapping, engine: str, host: Host) -> list[dict[str, Any]]:
     """Return the node at the source of a mapping, or those below it, as they are in the container; [] for none."""
-    found = list(find_nodes(posixpath.normpath(mapping.source), host))
+    if engine == PODMAN:
+        # From the caller's directory.
+        mapping = mapping.replace(source=os.path.join(os.getcwd(), mapping.source))
+    source = posixpath.normpath(mapping.source)
+    if mapping.source.endswith("/") and not os.path.isdir(host.path(source)):
+        return []
+    found = list(find_nodes(source, host))
     return [{**node, "path": _inside(node["path"], mapping, engine)} for node in found]
 
 
@@ -90,10 +108,6 @@ def _stat(path: str, host: Host) -> os.stat_result | None:
         return host.stat(path)
     except OSError:
         return None
-
-
-def _is_access(word: str) -> bool:
-    return bool(word) and set(word) <= set(EVERY_ACCESS) and len(set(word)) == len(word)
 
 
 def _inside(path: str, mapping: DeviceMapping, engine: str) -> str:

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Any
 
 from amd_ctk.explain.container import PODMAN, Container, ExplainError
-from amd_ctk.explain.engine_spec import is_cdi_name
 from amd_ctk.explain.engine_view import find_version
-from amd_ctk.explain.host_nodes import find_nodes
+from amd_ctk.explain.host_nodes import find_nodes, is_cdi_name
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import reason

@@ -13,7 +13,8 @@ from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.engine_words import values_before
 from amd_ctk.explain.container import PODMAN, ExplainError
 from amd_ctk.explain.engine_view import CDI_KIND, without_runtime
-from amd_ctk.explain.run_words import OF_GPU_NODES, OF_NODES, read_options
+from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES
+from amd_ctk.explain.run_words import read_options
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.job.start import CannotRun
 from amd_ctk.job.words import find_run

@@ -1,0 +1,194 @@
+"""explain refuses what engines refuse, with their reason; and what they take, it explains."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.explain import engine_spec, engine_view
+from amd_ctk.explain.container import Container
+from amd_ctk.explain.engine_spec import build_spec
+from amd_ctk.explain.explanation import explain_container
+from amd_ctk.explain.run_words import parse_run
+from amdgpu_discovery.errors import ToolkitError
+
+
+@pytest.fixture
+def refusal(host, monkeypatch):
+    """Return a function that gives why a command is refused, "" where it is not."""
+    made = host()
+    Path(made.path("/etc/docker")).mkdir(parents=True)
+    settings = {"runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}}, "features": {"cdi": True}}
+    Path(made.path("/etc/docker/daemon.json")).write_text(json.dumps(settings), encoding="utf-8")
+
+    def ask(engine, *words, version=()):
+        for module in (engine_view, engine_spec):
+            monkeypatch.setattr(module, "find_version", lambda *_: version)
+        try:
+            explained = explain_container(parse_run([engine, "run", *words, "rocm"], {}), made)
+        except ToolkitError as error:
+            return error.message
+        return explained.plan.refusals[0].message if explained.plan.refusals else ""
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("--device=/dev/kfd:xyz", "docker refuses --device '/dev/kfd:xyz': xyz is not an absolute path"),
+        ("--device=::rw", "docker refuses --device '::rw': bad format for path: ::rw"),
+        ("--device=/dev/kfd:", "docker refuses --device '/dev/kfd:':  is not an absolute path"),
+        ("--device=/dev/kfd:/dev/kfd:z", "docker refuses --device '/dev/kfd:/dev/kfd:z': bad mode specified: z"),
+        ("--device=/a:/b:rw:x", "docker refuses --device '/a:/b:rw:x': bad format for path: /a:/b:rw:x"),
+        ("--gpus=", "docker refuses --gpus '': EOF"),
+        ("--gpus=1.5", "docker refuses --gpus '1.5': count must be an integer"),
+        ("--gpus=foo=bar", "docker refuses --gpus 'foo=bar': unexpected key 'foo' in 'foo=bar'"),
+        (
+            "--gpus=driver=cdi,count=1",
+            "--gpus driver=cdi,count=1: docker refuses it: unexpected count in CDI device request",
+        ),
+        ("--env==0", "docker refuses --env==0: invalid environment variable: =0"),
+        ("--privileged=yes", 'invalid argument "yes" for "--privileged" flag'),
+        ("--nosuch", "docker run: unknown flag: --nosuch"),
+        ("--unsetenv=A", "docker run: unknown flag: --unsetenv"),
+        ("--userns=keep-id", "docker refuses --userns=keep-id: --userns: invalid USER mode"),
+        ("--user=-1", "docker refuses --user=-1: uids and gids must be in range 0-2147483647"),
+        ("--runtime=AMD", "docker has no runtime 'AMD'"),
+    ],
+)
+def test_docker_refuses(refusal, words, reason):
+    assert refusal("docker", words, version=(26, 1)) == reason
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("--device=/dev/kfd:xyz", "podman refuses --device '/dev/kfd:xyz': invalid device mode: xyz"),
+        ("--device=/a:/b:rw:x", "podman refuses --device '/a:/b:rw:x': invalid device specification: /a:/b:rw:x"),
+        ("--env==0", 'podman refuses --env==0: invalid variable: "=0"'),
+        ("--link=a", "podman run: unknown flag: --link"),
+        ("--ipc=bogus", "podman refuses --ipc=bogus: unrecognized namespace mode bogus passed"),
+    ],
+)
+def test_podman_refuses(refusal, words, reason):
+    assert refusal("podman", words, version=(5, 4)) == reason
+
+
+@pytest.mark.parametrize(
+    ("engine", "text", "reason"),
+    [
+        ("docker", b"=3\n", "no variable name on line '=3'"),
+        ("docker", b"A =3\n", "variable 'A ' contains whitespaces"),
+        ("podman", b"=3\n", 'invalid variable: "=3"'),
+        ("docker", b"A=" + b"x" * 70_000, "a line is too long"),
+    ],
+)
+def test_line_of_an_env_file_is_refused(refusal, tmp_path, engine, text, reason):
+    (tmp_path / "variables").write_bytes(text)
+
+    said = refusal(engine, f"--env-file={tmp_path}/variables")
+
+    assert said == f"the file {tmp_path}/variables of variables is refused: {reason}"
+
+
+def test_byte_order_mark_is_left_out_by_docker_alone(tmp_path):
+    (tmp_path / "variables").write_bytes(b"\xef\xbb\xbfAMD_VISIBLE_DEVICES=3\n")
+    words = ["run", f"--env-file={tmp_path}/variables", "rocm"]
+
+    assert parse_run(["docker", *words], {}).environment == ("AMD_VISIBLE_DEVICES=3",)
+    assert parse_run(["podman", *words], {}).environment == ("\ufeffAMD_VISIBLE_DEVICES=3",)
+
+
+def test_podman_takes_every_variable_of_a_beginning_from_its_caller(tmp_path, monkeypatch):
+    monkeypatch.setenv("AMD_VISIBLE_DEVICES", "2")
+    (tmp_path / "variables").write_text("AMD_V*\n", encoding="utf-8")
+
+    container = parse_run(["podman", "run", f"--env-file={tmp_path}/variables", "rocm"], {})
+
+    assert container.environment == ("AMD_VISIBLE_DEVICES=2",)
+
+
+@pytest.mark.parametrize(("version", "starts"), [((20, 10), False), ((25, 0), True), ((26, 1), True), ((28, 5), True)])
+def test_driver_cdi_hands_out_a_device_since_docker_25(host, amd_ctk, monkeypatch, version, starts):
+    made = host()
+    amd_ctk("cdi", "generate")
+    Path(made.path("/etc/docker")).mkdir(parents=True)
+    Path(made.path("/etc/docker/daemon.json")).write_text('{"features": {"cdi": true}}', encoding="utf-8")
+    for module in (engine_view, engine_spec):
+        monkeypatch.setattr(module, "find_version", lambda *_: version)
+
+    explained = explain_container(Container(engine="docker", gpus=("driver=cdi,device=amd.com/gpu=1",)), made)
+
+    assert explained.starts is starts
+    assert [gpu.number for gpu in explained.usable] == ([1] if starts else [])
+
+
+def test_podman_takes_a_rule_with_a_major_number_alone(host):
+    spec = build_spec(Container(engine="podman", device_rules=("c 226 rwm",)), host())
+
+    assert spec.refusals == ()
+    rule = {"allow": True, "type": "c", "major": 226, "access": "rwm"}
+    assert rule in spec.spec["linux"]["resources"]["devices"]
+
+
+@pytest.fixture
+def remapped(host):
+    """Return a host whose Docker maps the users of containers."""
+    made = host()
+    Path(made.path("/etc/docker")).mkdir(parents=True)
+    Path(made.path("/etc/docker/daemon.json")).write_text('{"userns-remap": "default"}', encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize(("asked", "namespaces"), [("", [{"type": "user"}]), ("host", [])])
+def test_daemon_that_maps_users_gives_containers_a_user_namespace(remapped, asked, namespaces):
+    spec = build_spec(Container(engine="docker", user_namespace=asked), remapped)
+
+    assert spec.spec["linux"]["namespaces"] == namespaces
+
+
+def test_daemon_that_maps_users_refuses_a_privileged_container(remapped):
+    refusals = build_spec(Container(engine="docker", privileged=True), remapped).refusals
+
+    assert [str(one) for one in refusals] == [
+        "docker refuses --privileged: privileged mode is incompatible with user namespaces (add --userns=host)"
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a node")
+def test_privileged_container_has_the_nodes_that_the_runtime_made(host):
+    made = host()
+    os.makedirs(made.path("/dev/amd-container-toolkit"))
+    os.mknod(made.path("/dev/amd-container-toolkit/226:128"), 0o20660, os.makedev(226, 128))
+
+    devices = build_spec(Container(engine="podman", privileged=True), made).spec["linux"]["devices"]
+
+    assert "/dev/amd-container-toolkit/226:128" in [device["path"] for device in devices]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ("--tlscacert", "/x"),
+        ("--tlscacert=/x",),
+        ("-Dl", "info"),
+        ("-c", "default"),
+        ("--config", "/x", "container"),
+    ],
+)
+def test_options_in_front_of_dockers_command_are_passed_over(before):
+    assert parse_run(["docker", *before, "run", "-eA=1", "rocm"], {}).environment == ("A=1",)
+
+
+@pytest.mark.parametrize("before", [("--imagestore", "/x"), ("--tls-ca", "/x"), ("--module", "m"), ("--remote=false",)])
+def test_options_in_front_of_podmans_command_are_passed_over(before):
+    assert parse_run(["podman", *before, "run", "-eA=1", "rocm"], {}).environment == ("A=1",)
+
+
+def test_option_in_front_of_the_command_that_the_engine_does_not_know_is_refused():
+    with pytest.raises(ToolkitError, match="podman: unknown flag: --tlscacert"):
+        parse_run(["podman", "--tlscacert=/x", "run", "rocm"], {})

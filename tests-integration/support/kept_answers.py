@@ -1,0 +1,65 @@
+"""What engines answered to words that are made up, kept beside the tests that compare explain with it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from support.about_gpus import about_gpus
+from support.recorder import KFD
+
+DIRECTORY = Path(__file__).parents[2] / "packages/amd-ctk/tests/explain/words"
+# What differs from one run to the next.
+VARYING = (
+    (re.compile(r"[0-9a-f]{64}"), "ID"),
+    (re.compile(r"time=\S+ "), ""),
+    (re.compile(r"(/tmp/)?(docker-)?(import|runc-process|crun)[-.]?\d+"), "TEMPORARY"),
+)
+MOST_CHARACTERS = 240
+# How the line begins that has the reason, by how sure that is.
+REASONS = (
+    re.compile(
+        r"(docker: |panic: |invalid argument|unknown |flag needs|bad flag|Error: |ERROR: |validating |services\.)"
+    ),
+    re.compile(r"(.*level=(error|fatal)|Failed|Error|error|Cannot|failed|yaml: |invalid)"),
+)
+
+
+class Answer(NamedTuple):
+    """What was asked, what of config.json is about GPUs (None: the engine refused), and why it refused."""
+
+    asked: list[Any]
+    spec: dict[str, Any] | None
+    said: str
+
+
+def answer_of(asked: object, spec: dict[str, Any] | None, printed: str) -> Answer:
+    """Return the answer of an engine in the form that is kept."""
+    as_kept = json.loads(json.dumps(asked))
+    if spec is not None:
+        return Answer(as_kept, about_gpus(spec, kfd=KFD), "")
+    return Answer(as_kept, None, reason_in(printed))
+
+
+def reason_in(printed: str) -> str:
+    """Return the line of what an engine printed that has its reason."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    found = (line for begin in REASONS for line in lines if begin.match(line))
+    reason = next(found, (lines or [""])[-1])
+    for pattern, name in VARYING:
+        reason = pattern.sub(name, reason)
+    return reason[:MOST_CHARACTERS]
+
+
+def write_answers(name: str, answers: list[Answer]) -> None:
+    """Keep the answers of an engine."""
+    DIRECTORY.mkdir(exist_ok=True)
+    lines = (json.dumps(answer, separators=(",", ":")) for answer in answers)
+    (DIRECTORY / f"{name}.json").write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+def read_answers(name: str) -> list[Answer]:
+    """Return the kept answers of an engine."""
+    return [Answer(*entry) for entry in json.loads((DIRECTORY / f"{name}.json").read_bytes())]
