@@ -23,6 +23,7 @@ LINES = st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join)
 
 @given(LINES)
 @example(b"0::/user.slice/user-1001.slice/session-3.scope\n")
+@example(b"/user.slice/user-1001.slice")
 @example(b"0::/system.slice/x:/user.slice/user-1001.slice\n")
 def test_the_user_of_a_slice_is_the_one_that_the_pattern_finds(lines):
     found = SLICE_OF_USER.search(lines)

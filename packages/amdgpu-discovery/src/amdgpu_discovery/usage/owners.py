@@ -45,7 +45,7 @@ def read_share(proc: str, pid: int) -> tuple[int, bool]:
 def user_of_slice(cgroup: bytes) -> int | None:
     """Return the user below whose slice the lines of /proc/PID/cgroup are, None where they are below none."""
     for line in cgroup.split(b"\n"):
-        path = line.split(b":", 2)[-1]
+        path = line.split(b":", 2)[2] if line.count(b":") >= 2 else b""
         uid, end, _ = path.removeprefix(SLICES_OF_USERS).partition(b".slice")
         if path.startswith(SLICES_OF_USERS) and end and uid.isdigit() and len(uid) <= LONGEST_UID:
             return int(uid)
