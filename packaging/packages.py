@@ -67,7 +67,7 @@ PACKAGES = (
         name="amdgpu-discovery",
         summary="library that finds the AMD GPUs of a machine",
         description="""It answers two questions: which AMD GPUs and partitions does this machine have, and which of
-            them did somebody mean? The other packages of the AMD Container Toolkit are built on it.""",
+            them did somebody mean? The other packages of this container toolkit for AMD GPUs are built on it.""",
         bundled=("pyudev",),
         licence="Apache-2.0 AND LGPL-2.1-or-later",
         files=(("files/assemble", ASSEMBLE),),
@@ -112,7 +112,7 @@ PACKAGES = (
     ),
     Package(
         name="amd-ctk",
-        summary="command line of the AMD Container Toolkit",
+        summary="command line of a container toolkit for AMD GPUs",
         description="""It configures Docker, Podman, containerd and CRI-O for AMD GPUs, generates CDI specs and keeps
             them up to date, lists GPUs, and sets the GPU Tracker.""",
         depends=("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
@@ -131,7 +131,7 @@ PACKAGES = (
     Package(
         name="amd-container-toolkit",
         summary="AMD GPUs for containers",
-        description="""It installs all of the AMD Container Toolkit: the runtime for Docker and its kind, CDI specs,
+        description="""It installs a whole container toolkit for AMD GPUs: the runtime for Docker and its kind, CDI specs,
             and the GPU Tracker.""",
         depends=("amd-container-runtime", "amd-ctk"),
         is_meta=True,
