@@ -16,7 +16,7 @@ from diagram import draw_diagram, draw_screen, draw_terminal
 PICTURES = Path(__file__).parent / "pictures"
 README = Path(__file__).parents[1] / "README.md"
 # The first fence with output of the first page, which tests run.
-SHOWN = re.compile(r"```console\n(\$ docker run .*?)\.\.\.\n```", re.DOTALL)
+SHOWN = re.compile(r"```console\n(\$ sudo docker run .*?)\.\.\.\n```", re.DOTALL)
 
 
 def main(arguments: list[str]) -> int:

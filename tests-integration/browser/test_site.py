@@ -300,3 +300,12 @@ def test_each_command_is_in_the_contents_of_its_page(browser, address):
 
     links = page.eval_on_selector_all(".md-sidebar--secondary a", "links => links.map(link => link.textContent.trim())")
     assert {"amd-ctk runtime configure", "amd-ctk cdi generate", "amd-ctk gpu-tracker status"} <= set(links)
+
+
+def test_the_line_that_installs_stands_above_the_fold_of_a_laptop(browser, address):
+    page = browser.new_page(viewport={"width": 1366, "height": 650})
+    page.goto(address)
+
+    box = page.locator("pre:has-text('./install')").first.bounding_box()
+
+    assert box["y"] + box["height"] < 650
