@@ -131,8 +131,8 @@ PACKAGES = (
     Package(
         name="amd-container-toolkit",
         summary="AMD GPUs for containers",
-        description="""It installs a whole container toolkit for AMD GPUs: the runtime for Docker and its kind, CDI specs,
-            and the GPU Tracker.""",
+        description="""It installs a whole container toolkit for AMD GPUs: the runtime for Docker and its kind, CDI
+            specs, and the GPU Tracker.""",
         depends=("amd-container-runtime", "amd-ctk"),
         is_meta=True,
     ),
