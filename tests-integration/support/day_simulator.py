@@ -1,14 +1,18 @@
 """A day of jobs on equal GPUs in whole minutes, with and without jobs that go first. Knows nothing of the code."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 
 class Job:
     """A job: when it comes, for how many GPUs, how long it runs, and its time limit, None for no limit."""
 
-    def __init__(self, comes, gpus, length, limit=None):
+    def __init__(self, comes: int, gpus: int, length: int, limit: int | None = None) -> None:
         self.comes, self.gpus, self.length, self.limit = comes, gpus, length, limit
 
 
-def known_start(job, running, minute, total):
+def known_start(job: Job, running: Sequence[tuple[Job, int]], minute: int, total: int) -> int:
     """Return the first minute in which a job could start if jobs end at their limits, and others at any moment."""
     moments = sorted({minute} | {began + other.limit for other, began in running if other.limit})
     for moment in moments:
@@ -18,9 +22,10 @@ def known_start(job, running, minute, total):
     return minute
 
 
-def simulate(jobs, total, backfill):
+def simulate(jobs: Sequence[Job], total: int, backfill: bool) -> list[int]:
     """Return the minute in which each job starts."""
-    starts, minute = {}, 0
+    starts: dict[Job, int] = {}
+    minute = 0
     while len(starts) < len(jobs):
         running = [(job, starts[job]) for job in jobs if job in starts and starts[job] + job.length > minute]
         free = total - sum(job.gpus for job, _ in running)
