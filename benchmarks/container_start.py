@@ -76,7 +76,7 @@ def beside(bench: Bench, name: str, path: str) -> Iterator[Row]:
         measured = compare(bench.create(host, *request, program=path), bench.bare, bench.rounds)
         yield Row(f"{name}: `create`, {what}", f"{measured.ratio:.2f}x ({measured.milliseconds:.1f} ms)", "", True)
     for host, what in ((EIGHT, "8 GPUs"), (PARTITIONED, "64 partitions")):
-        yield Row(f"{name}: a life in Docker, {what}", life(bench, host, what, 0, program=path).measured, "", True)
+        yield Row(f"{name}: Docker create, start, kill and delete, {what}", life(bench, host, what, 0, program=path).measured, "", True)
 
 
 def life(bench: Bench, host: str, what: str, target: float, *, program: str = "") -> Row:
@@ -84,7 +84,7 @@ def life(bench: Bench, host: str, what: str, target: float, *, program: str = ""
     state = bench.command(host, program or "amd-container-runtime", "state", "c1")
     calls = (bench.create(host, "AMD_VISIBLE_DEVICES=all", program=program), *[state] * 3)
     others = (bench.nothing_but_state(),) * len(calls)
-    return added_row(bench, f"a life in Docker, {what}", calls, others, target)
+    return added_row(bench, f"Docker create, start, kill and delete, {what}", calls, others, target)
 
 
 def tracker_on_top(bench: Bench, request: str) -> Row:

@@ -108,7 +108,7 @@ def cli_page() -> str:
             "a word and long options with one dash work, as in AMD's toolkit. `amd-ctk --version` prints the version",
             "in one line. `--install-completion` installs completion for your shell: bash, zsh or fish. TAB starts a",
             "program for values only. Packages bring it along; after an upgrade with pip, install it again.",
-            "Below, the first line of a block is the form of the command, and those after it are examples.",
+            "Each block shows the syntax first, then examples.",
             "",
             "Where only the distribution `amd-gpu-tracker` is installed, `amd-gpu-tracker` is the same command as",
             "`amd-ctk gpu-tracker`.",

@@ -29,7 +29,7 @@ def test_a_healthy_host_is_told_in_a_line_for_each_check(host, amd_ctk):
         "nodes        ok           9 nodes with the driver's numbers; /dev/dri/renderD128 is 0660\n"
         "node-access  ok           the nodes are open to group 110\n"
         "cdi          ok           /etc/cdi/amd.json says what this host has\n"
-        "cdi-names    ok           no spec hides another\n"
+        "cdi-names    ok           no CDI spec shadows another\n"
         "settings     ok           the settings are understood\n"
         "tracker      ok           the GPU Tracker's state is understood\n"
         "9 checks: 9 ok, 0 bad, 0 notes, 0 not checked\n"

@@ -85,7 +85,7 @@ def test_the_time_that_somebody_may_have_gpus_counts_from_the_first_moment(host,
 
     # The first second is over when she asks.
     assert re.fullmatch(
-        r"3: you may have GPUs for 2 h 0 min at most, and debug has had them for \d+ s "
+        r"3: your limit is 2 h 0 min; debug has used \d+ s "
         r"\(write 'amd-ctk keep debug 119m', or less\)",
         person(ALICE, keep("debug", 7200)).line(),
     )

@@ -151,7 +151,7 @@ def cancel(host: Host, name: str, owner: int | None) -> bool:
 def require_service() -> ServiceMissing:
     """Return the error for what needs the service where it does not run."""
     return ServiceMissing(
-        "nothing gives out GPUs to users on this host",
+        "users cannot reserve GPUs on this host",
         hint="the administrator enables it with 'amd-ctk users allow NAME'",
     )
 

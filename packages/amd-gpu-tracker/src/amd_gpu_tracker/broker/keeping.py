@@ -94,7 +94,7 @@ def _require_within(lease: Lease, seconds: float, most: float, now: float) -> No
         return
     name, left = name_of(lease.container_id), int(most - had)
     raise NotPermitted(
-        f"you may have GPUs for {format_seconds(most)} at most, and {name} has had them for {format_seconds(had)}",
+        f"your limit is {format_seconds(most)}; {name} has used {format_seconds(had)}",
         hint=f"write 'amd-ctk keep {name} {left // MINUTE}m', or less" if left >= MINUTE else "ask the administrator",
     )
 

@@ -81,7 +81,7 @@ def check_cdi_names(facts: Facts) -> Finding | None:
         return bad(f"two specs define {cdi.conflicts[0]}, and no engine takes either", fix=_set_aside(cdi.conflicting))
     if cdi.shadowed:
         return note(f"{cdi.shadowed[0]} is overridden by another spec", fix="amd-ctk cdi list --specs")
-    return ok("no spec hides another") if cdi.paths else None
+    return ok("no CDI spec shadows another") if cdi.paths else None
 
 
 def _set_aside(paths: tuple[str, ...]) -> str:
