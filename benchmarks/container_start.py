@@ -76,7 +76,8 @@ def beside(bench: Bench, name: str, path: str) -> Iterator[Row]:
         measured = compare(bench.create(host, *request, program=path), bench.bare, bench.rounds)
         yield Row(f"{name}: `create`, {what}", f"{measured.ratio:.2f}x ({measured.milliseconds:.1f} ms)", "", True)
     for host, what in ((EIGHT, "8 GPUs"), (PARTITIONED, "64 partitions")):
-        yield Row(f"{name}: Docker create, start, kill and delete, {what}", life(bench, host, what, 0, program=path).measured, "", True)
+        measured = life(bench, host, what, 0, program=path).measured
+        yield Row(f"{name}: Docker create, start, kill and delete, {what}", measured, "", True)
 
 
 def life(bench: Bench, host: str, what: str, target: float, *, program: str = "") -> Row:
