@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import signal
+import subprocess
 
+import pytest
+
+from amd_gpu_tracker.broker.preempting import Idler, Wanted, choose
 from amd_gpu_tracker.broker.protocol import KEEP, RESERVE, Request
-from support.shared_host import ALICE, BOB, run, users
+from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.numbering import locate_gpus
+from support.shared_host import ALICE, BOB, run, users, wait_until
 
 SLEEP = ("sleep", "600")
 ENDED = "amd-ctk: somebody waits for the GPUs of job worker: it is ended"
@@ -107,3 +117,97 @@ def test_a_broker_that_starts_again_ends_the_spare_job_for_who_waits(host, broke
     assert worker.line() == ENDED
     assert bob.answer() == "got (0,)"
     assert users(host) == {0: ["40002/train"]}
+
+
+def claim_with_token_of(host, job):
+    """Reserve GPU 0 for a container that has the token of a job, as the runtime does; return its first process."""
+    tokens = []
+    wait_until(lambda: tokens.append(Processes().variable(job.pid, "AMD_CTK_RESERVATION")) or tokens[-1])
+    spec = {"process": {"env": [f"AMD_CTK_RESERVATION={tokens[-1]}"]}}
+    started = StartingContainer(container_id="c1", spec=spec, bundle="/b")
+    assert claim_nodes(host, started, granted=locate_gpus(host)[:1]).reserve()
+    first, state = subprocess.Popen(SLEEP), State(host)
+    container = state.read_lease(state.lease_path(("", "c1")))
+    state.write_lease(container.replace(init=Processes().find(first.pid)))
+    return first
+
+
+@pytest.fixture
+def ending():
+    """Return a list of processes that end with the test."""
+    processes = []
+    yield processes
+    for each in processes:
+        each.kill()
+        each.wait()
+
+
+def test_a_container_of_a_spare_job_is_as_spare_as_the_job(host, broker, person, ending):
+    broker.say("fifo", "everyone:gpus=1:time=24h")
+    worker = person(ALICE, run("worker", "0", spare=True), command=("sh", "-c", "echo begun; exec sleep 600"))
+    assert [worker.line(), worker.line()] == ["got (0,)", "begun"]
+    ending.append(claim_with_token_of(host, worker))
+
+    # The container counts against no limit either.
+    assert person(ALICE, run("train", "5", wait=False)).line() == "got (5,)"
+    worker.close()
+    bob = person(BOB, run("next", "0"))
+    assert bob.line().startswith("waiting for 1 GPU")
+
+    wait_until(lambda: preempted(broker) == ["preempted: c1: job next of user 40002"])
+
+
+def test_a_detached_process_of_a_spare_job_keeps_its_gpu_until_somebody_waits(host, broker, person):
+    detached = "(setsid unshare --user --map-root-user --pid --fork sh -c 'echo $$; exec sleep 600' &) | head -n 1"
+    go = f"{host.root}/go"
+    worker = person(
+        ALICE,
+        run("worker", "0", spare=True),
+        command=("sh", "-c", f"{detached}; until [ -e {go} ]; do sleep 0.1; done"),
+    )
+    assert worker.line() == "got (0,)"
+    assert worker.line()
+    with open(go, "w", encoding="utf-8"):
+        pass
+    assert worker.ended_by() == 0
+    wait_until(lambda: any(line.startswith("goes on: 40001/worker") for line in broker.lines()))
+
+    bob = person(BOB, run("train", "0"))
+
+    assert bob.answer() == "got (0,)"
+    assert preempted(broker) == ["preempted: 40001/worker: job train of user 40002"]
+    assert users(host) == {0: ["40002/train"]}
+
+
+def test_a_spare_job_that_is_being_ended_counts_against_no_limit(broker, person):
+    broker.say("fifo", "everyone:gpus=1")
+    stubborn = ("sh", "-c", "trap '' TERM; while :; do sleep 1; done")
+    assert person(ALICE, run("worker", "0", spare=True), command=stubborn).line() == "got (0,)"
+    bob = person(BOB, run("train", "0"))
+    assert bob.line().startswith("waiting for 1 GPU")
+    wait_until(lambda: preempted(broker) != [])
+
+    assert person(ALICE, run("own", "5", wait=False)).line() == "got (5,)"
+    assert len(preempted(broker)) == 1
+
+
+def test_a_spare_job_that_waited_before_a_restart_holds_up_nobody_after_it(host, broker, person):
+    holder = person(ALICE, run("holder", "0"))
+    assert holder.line() == "got (0,)"
+    spare = person(ALICE, run("spare", "0-1", spare=True))
+    assert spare.line() == "waiting for 2 GPUs: 1 free of 2 that fit"
+    broker.kill()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(spare.pid, signal.SIGSTOP)
+    broker.start()
+
+    answer = person(BOB, run("now", "1", wait=False)).line()
+
+    os.kill(spare.pid, signal.SIGCONT)
+    assert answer == "got (1,)"
+
+
+def test_no_job_ends_without_which_it_is_enough():
+    small, large = Idler(job="small", gpus=0b00001), Idler(job="large", gpus=0b11110)
+
+    assert choose([Wanted(number=1, count=4, among=0b11111)], 0, [small, large]) == {"large": 1}

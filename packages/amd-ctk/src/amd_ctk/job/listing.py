@@ -55,7 +55,9 @@ class RunningJob(Value):
 
 def running_jobs(status: Status, leases: Sequence[Lease] = ()) -> list[RunningJob]:
     """Return the jobs and reservations that have GPUs, also lost ones, oldest first; `leases` are all that live."""
-    pids = {each.container_id: each.creator.pid for each in leases if BY_API in each.ways and not each.until}
+    pids = {
+        each.container_id: (each.init or each.creator).pid for each in leases if BY_API in each.ways and not each.until
+    }
     containers: dict[str, list[str]] = {}
     for each in leases:
         if BY_API not in each.ways and each.reservation:

@@ -155,16 +155,20 @@ class Desk:
 
     def _preempt(self, view: View, now: float) -> None:
         """End what is idle where that serves somebody who waits."""
-        ripe = {each.container_id: each for each in view.leases if each.is_preemptible(now)}
+        ripe = {
+            each.container_id: each for each in view.leases if each.is_preemptible(now) and not is_ending(each, now)
+        }
         ripe = dict(sorted(ripe.items(), key=lambda item: (not item[1].is_spare, item[1].preemptible)))
         if not ripe:
             return
         coming = [each for each in view.leases if is_ending(each, now)]
         idlers = [Idler(job=job, gpus=view.gpus_of(each, *inside(each, view.leases))) for job, each in ripe.items()]
         chosen = choose(self.line.wanted(view), view.free | view.gpus_of(*coming), idlers)
-        if not (self._idle.is_fresh or all(ripe[job].is_spare for job in chosen)):
+        # What is idle may be used since the last look, and then nothing is ended for who would need that.
+        unsure = {number for job, number in chosen.items() if not (self._idle.is_fresh or ripe[job].is_spare)}
+        if unsure:
             self._idle.hurry(now)
-            chosen = {job: number for job, number in chosen.items() if ripe[job].is_spare}
+        chosen = {job: number for job, number in chosen.items() if number not in unsure}
         for job, number in chosen.items():
             self._idle.preempt(ripe[job], self.line.title(number), now)
             self.is_changed = True
@@ -243,7 +247,7 @@ class Desk:
                 )
         if grant is None:
             place = self._find_place(client, request) or self._new_place(client, request, count, among, person)
-            place.connect(client, request, rules, permission)
+            place.connect(client, request.gpus, rules, permission)
             # It is looked at with all others at once, and may have its GPUs without a word.
             self.is_changed = True
             return None
@@ -335,6 +339,7 @@ class Desk:
             namespace=self._processes.namespace,
             owner=owner,
             person=person,
+            is_spare=bool(request.spare),
         )
         place = Place(ticket, job_id(owner, request.name))
         self.line.add(place)
@@ -404,14 +409,14 @@ class Desk:
     def _hand_down(self, leases: Sequence[Lease], view: View) -> bool:
         """Let jobs go on in containers that their commands left detached; return whether there are any.
 
-        Only where there may be one all processes are looked at: of a job with a limit, which the container keeps, or
-        one that a user's own lease names.
+        Only where there may be one all processes are looked at: of a job with a limit, which the container keeps, of
+        a spare one, or one that a user's own lease names.
         """
         living = {each.key for each in view.leases}
         named = {each.lease.reservation_digest for each in view.user_leases}
         ended = [each for each in leases if each.key not in living and BY_API in each.ways and not each.until]
         # Each of them, whatever becomes of another.
-        went_on = [self._go_on(each) for each in ended if each.limit or each.token_digest in named]
+        went_on = [self._go_on(each) for each in ended if each.limit or each.is_spare or each.token_digest in named]
         return any(went_on)
 
     def _go_on(self, job: Lease) -> bool:

@@ -9,7 +9,7 @@ from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.order import Waiter, as_bits
 from amd_gpu_tracker.broker.peer import Peer
 from amd_gpu_tracker.broker.people import Permission
-from amd_gpu_tracker.broker.protocol import Answer, Request
+from amd_gpu_tracker.broker.protocol import Answer
 from amd_gpu_tracker.waiting.ticket import Ticket
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 
@@ -74,14 +74,17 @@ class Place:
         self.said_at = 0.0
         self.absent_since = time.monotonic()
         self.waiter = Waiter(
-            number=ticket.number, person=ticket.person, among=as_bits(ticket.among), count=ticket.count
+            number=ticket.number,
+            person=ticket.person,
+            among=as_bits(ticket.among),
+            count=ticket.count,
+            is_spare=ticket.is_spare,
         )
 
-    def connect(self, client: Client, asked: Request, rules: ChoiceRules, permission: Permission) -> None:
+    def connect(self, client: Client, request: str, rules: ChoiceRules, permission: Permission) -> None:
         """Let a client wait here, for the first time or after it lost its connection."""
         self.client = client
-        self.request = asked.gpus
-        self.waiter = self.waiter.replace(is_spare=bool(asked.spare))
+        self.request = request
         self.rules = rules
         self.allow(permission)
         self.said = ""

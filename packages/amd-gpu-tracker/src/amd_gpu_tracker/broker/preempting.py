@@ -50,6 +50,10 @@ def _take(wanted: Wanted, free: int, idlers: Iterable[Idler]) -> list[Idler] | N
             break
         if idler.gpus & wanted.among & ~free:
             taken.append(idler)
+    # The last may be enough without the first.
+    for idler in tuple(taken):
+        rest = [each for each in taken if each is not idler]
+        taken = rest if _is_enough(wanted, free | _bits(rest)) else taken
     return taken if _is_enough(wanted, free | _bits(taken)) else None
 
 

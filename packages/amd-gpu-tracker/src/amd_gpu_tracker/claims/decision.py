@@ -70,8 +70,9 @@ def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
         reservation=handed_on.container_id,
         reservation_digest=handed_on.token_digest,
         person=handed_on.person,
-        # A container may outlive the job that started it, and its time is that of the job.
+        # A container may outlive the job that started it: its time is that of the job, and it is as spare.
         limit=claim.limit if BY_API in claim.ways else handed_on.limit,
+        preemptible=handed_on.preemptible if handed_on.is_spare else claim.preemptible,
     )
 
 

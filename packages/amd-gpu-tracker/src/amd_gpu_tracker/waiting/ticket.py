@@ -39,6 +39,7 @@ class Ticket(Value):
         namespace: The pid namespace in which the process ids are meant.
         owner: The user whose process waits; names belong to a user.
         person: Whose job it is: the owner, or who became root by sudo.
+        is_spare: It wants GPUs only as long as nobody else does.
     """
 
     number: int
@@ -52,6 +53,7 @@ class Ticket(Value):
     namespace: str
     owner: int = 0
     person: int = 0
+    is_spare: bool = False
 
     @property
     def stem(self) -> str:
@@ -83,7 +85,7 @@ def parse_stem(stem: str) -> tuple[int, str] | None:
 def format_ticket(ticket: Ticket, version: int = VERSION) -> bytes:
     """Return a ticket as the content of its file; number and name are in the file's name."""
     fields = {**ticket.as_dict(), "waiter": ticket.waiter.as_dict(), "request": ticket.request[:LONGEST_REQUEST_SHOWN]}
-    for name in ("number", "name", *(("owner", "person") if version == FORMER_VERSION else ())):
+    for name in ("number", "name", *(("owner", "person", "is_spare") if version == FORMER_VERSION else ())):
         del fields[name]
     return dumps({"version": version, **fields}) + b"\n"
 
@@ -98,8 +100,9 @@ def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
         among = tuple(fields.pop("among"))
         # Later versions may say more.
         known = {key: fields[key] for key in ("request", "count", "since", "boot_id", "namespace")}
-        owner, person = fields.get("owner", 0), fields.get("person", 0)
-        ticket = Ticket(number=number, name=name, waiter=waiter, among=among, owner=owner, person=person, **known)
+        known |= {key: fields.get(key, 0) for key in ("owner", "person")}
+        is_spare = fields.get("is_spare") is True
+        ticket = Ticket(number=number, name=name, waiter=waiter, among=among, is_spare=is_spare, **known)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
     return ticket if _is_sound(ticket) else None
