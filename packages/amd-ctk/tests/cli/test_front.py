@@ -159,6 +159,7 @@ SPELLINGS = [
     "--wait",
     "--wait=",
     "--unit",
+    "--preempt=now",
     "--each=x",
     "--",
     "-x",
@@ -177,7 +178,7 @@ def test_what_is_read_without_typer_is_what_typer_reads(words):
     context = command.make_context("run", respell(command, words))
 
     defaults = {"gpus": None, "count": None, "wait": None, "name": "", "unit": False, "reservation": ""}
-    defaults |= {"each": "", "output": "", "at_once": None, "from_line": None}
+    defaults |= {"each": "", "output": "", "at_once": None, "from_line": None, "preempt": None}
     read = {**context.params, "words": list(context.params["words"])}
     assert read == {**defaults, **parsed[0], "words": parsed[1]}
 
