@@ -85,7 +85,8 @@ def parse_stem(stem: str) -> tuple[int, str] | None:
 def format_ticket(ticket: Ticket, version: int = VERSION) -> bytes:
     """Return a ticket as the content of its file; number and name are in the file's name."""
     fields = {**ticket.as_dict(), "waiter": ticket.waiter.as_dict(), "request": ticket.request[:LONGEST_REQUEST_SHOWN]}
-    for name in ("number", "name", *(("owner", "person", "is_spare") if version == FORMER_VERSION else ())):
+    former = ("owner", "person") if version == FORMER_VERSION else ()
+    for name in ("number", "name", *former, *(() if ticket.is_spare else ("is_spare",))):
         del fields[name]
     return dumps({"version": version, **fields}) + b"\n"
 
