@@ -35,10 +35,11 @@ def run_simulated(profile: str, words: Sequence[str], *, name: str) -> NoReturn:
     words = words[1:] if words[0] == "--" else words
     require_program(words[0] if words else "")
     loaded = load_profile(profile)
-    with running_simulation(name or loaded.name) as (called, root):
+    with running_simulation(name or loaded.name) as (called, root, lock):
         host = build_host(root, loaded)
         pid = os.fork()
         if pid == 0:
+            os.set_inheritable(lock, True)
             _become(host, called, words)
         status = _wait(pid)
     code = os.waitstatus_to_exitcode(status)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -81,7 +82,8 @@ def waiting(environment):
     assert started.stdout.readline() == "up\n"
     yield started
     started.kill()
-    started.communicate()
+    if not started.stdout.closed:
+        started.communicate()
 
 
 @pytest.mark.parametrize(
@@ -117,4 +119,90 @@ def test_break_says_what_is_not_there(environment, waiting):
         2,
         "",
         "no simulation other runs (start one with 'amd-ctk simulate run PROFILE -- COMMAND')\n",
+    )
+
+
+# Prints the files that are directly in a directory, as the kernel knows them.
+IDENTITIES = """
+import os, sys
+for directory in sys.argv[1:]:
+    for entry in os.scandir(directory):
+        state = entry.stat(follow_symlinks=False)
+        print(state.st_dev, state.st_ino, entry.name)
+"""
+OF_MACHINE = ("etc", "run", "var/lib", "dev")
+
+
+@pytest.mark.parametrize("where", ["/var/tmp", "/dev/shm"])
+def test_the_machines_files_are_not_below_the_directory_of_the_simulation(environment, where):
+    identities = (sys.executable, "-c", IDENTITIES)
+    with tempfile.TemporaryDirectory(dir=where) as temporary:
+        here = {**environment, "TMPDIR": temporary}
+        base = f"{temporary}/amd-ctk-simulations-{os.geteuid()}/one-gpu/host"
+
+        code, seen, said = run(here, *RUN, "one-gpu", "--", *identities, *(f"{base}/{path}" for path in OF_MACHINE))
+
+    assert code == 0, said
+    machine = run(environment, *identities, *(f"/{path}" for path in OF_MACHINE))[1].splitlines()
+    assert [line for line in seen.splitlines() if line in machine] == []
+    assert any(line.endswith(" passwd") for line in seen.splitlines())
+
+
+def test_a_simulation_lives_as_long_as_its_command(environment, tmp_path, waiting):
+    (directory,) = tmp_path.glob("amd-ctk-simulations-*/mi210-4")
+    waiting.kill()
+    waiting.wait()
+
+    assert run(environment, *RUN, "one-gpu", "--", "true")[0] == 0
+
+    assert (directory / "lock").exists()
+    # The command reads its line, and ends.
+    assert "MI210" in waiting.communicate("\n")[0]
+    run(environment, *RUN, "one-gpu", "--", "true")
+    assert not directory.exists()
+
+
+def test_a_simulation_inside_another_leaves_it_whole(environment):
+    nested = f"{' '.join(RUN)} one-gpu -- true; cat /etc/passwd; ls -A $TMPDIR/amd-ctk-simulations-*"
+
+    shown = run(environment, *RUN, "mi210-4", "--", "sh", "-c", nested)[1]
+
+    assert "root:" in shown
+    assert shown.endswith("\nmi210-4\n")
+
+
+def test_a_directory_with_a_mount_is_left_alone(environment, tmp_path):
+    base = tmp_path / f"amd-ctk-simulations-{os.geteuid()}"
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("kept")
+    (base / "dead" / "host" / "etc").mkdir(parents=True)
+    unshare = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
+    mounted = f"mount --bind {kept} {base}/dead/host/etc && {' '.join(RUN)} one-gpu -- true"
+
+    code, _, said = run(environment, *unshare, "sh", "-c", mounted)
+
+    assert code == 0, said
+    assert (kept / "file").read_text() == "kept"
+
+
+def test_many_simulations_begin_and_end_at_once(environment):
+    started = [
+        subprocess.Popen((*RUN, "one-gpu", "--", "true"), env=environment, stderr=subprocess.PIPE, encoding="utf-8")
+        for _ in range(8)
+    ]
+
+    said = [each.communicate()[1] for each in started]
+
+    assert [each.returncode for each in started] == [0] * 8, said
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "two\nlines", "../above", ".hidden", "a b"])
+def test_a_name_is_one_of_a_job(environment, name):
+    code, _, said = run(environment, *RUN, "--name", name, "one-gpu", "--", "true")
+
+    assert code == 2
+    assert said == (
+        f"{name[:64]!r} cannot name a simulation "
+        "(use --name with at most 64 letters, digits, dots, dashes and underscores)\n"
     )

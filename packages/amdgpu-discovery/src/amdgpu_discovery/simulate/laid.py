@@ -9,7 +9,7 @@ import stat
 from contextlib import suppress
 
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate.namespace import allow_nodes, bind, mount_terminals
+from amdgpu_discovery.simulate.namespace import allow_nodes, bind, hide_mounts_below, mount_terminals
 
 # What the simulated host has there lies over the machine's.
 LAID = ("/sys", "/dev", "/etc", "/run", "/var/lib")
@@ -52,6 +52,10 @@ def lay_over(host: Host) -> bool:
     own = [os.open(host.path(path), os.O_PATH | os.O_CLOEXEC) for path in LAID]
     for path, descriptor in zip(LAID, own, strict=True):
         bind(f"/proc/self/fd/{descriptor}", path)
+    # Else a program that removes the simulation's directory would remove files of the machine. With the machine's
+    # directories over it the path may lead nowhere, and then nothing is to be hidden.
+    with suppress(FileNotFoundError):
+        hide_mounts_below(host.root)
     if has_nodes:
         allow_nodes("/dev")
     return has_nodes

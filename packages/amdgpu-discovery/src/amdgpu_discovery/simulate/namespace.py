@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 
 from amdgpu_discovery.errors import ToolkitError, reason
 
@@ -14,6 +15,10 @@ HINT = (
     "run it with sudo; Ubuntu allows it to users after 'sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0', "
     "Docker to root of a container with --privileged"
 )
+
+
+# How the kernel writes blanks and the like in a path.
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class NoNamespace(ToolkitError):
@@ -42,6 +47,11 @@ def bind(source: str, target: str) -> None:
     _call("mount", os.fsencode(source), os.fsencode(target), None, MS_BIND | MS_REC, None)
 
 
+def hide_mounts_below(path: str) -> None:
+    """Let a directory show only its own files, and nothing that is mounted below it; OSError."""
+    _call("mount", os.fsencode(path), os.fsencode(path), None, MS_BIND, None)
+
+
 def mount_terminals(target: str) -> None:
     """Mount a directory of terminals of one's own; OSError."""
     _call("mount", b"devpts", os.fsencode(target), b"devpts", MS_NOSUID, b"newinstance,ptmxmode=0666,mode=0620")
@@ -50,6 +60,14 @@ def mount_terminals(target: str) -> None:
 def allow_nodes(target: str) -> None:
     """Let device nodes be opened below a mount; OSError."""
     _call("mount", b"none", os.fsencode(target), None, MS_BIND | MS_REMOUNT | MS_NOSUID, None)
+
+
+def has_mounts_below(directory: str) -> bool:
+    """Return whether something is mounted in a directory, or over it; OSError."""
+    real = os.fsencode(os.path.realpath(directory))
+    with open("/proc/self/mountinfo", "rb") as file:
+        points = [_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4]) for line in file]
+    return any(point == real or point.startswith(real + b"/") for point in points)
 
 
 def _write_maps(uid: int, gid: int) -> None:

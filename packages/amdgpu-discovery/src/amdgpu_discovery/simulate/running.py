@@ -10,11 +10,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from amdgpu_discovery.errors import FileError, ToolkitError
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.simulate.namespace import has_mounts_below
 
 HOST, LOCK = "host", "lock"
 MOST = 1000
+# A name is a directory's.
+NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+LONGEST_NAME = 64
 
 
 class NoSimulation(ToolkitError):
@@ -23,21 +27,35 @@ class NoSimulation(ToolkitError):
     exit_code = 2
 
 
+class NotAName(ToolkitError):
+    """A name that no simulation can have."""
+
+    exit_code = 2
+
+
 @contextmanager
-def running_simulation(name: str) -> Iterator[tuple[str, str]]:
-    """Name a simulation, and give it a directory for its host, until the end of this; FileError."""
-    for old in _directories():
-        # Of one that was killed.
-        if not _is_running(old):
-            shutil.rmtree(old, ignore_errors=True)
-    directory = _new_directory(name)
-    descriptor = os.open(os.path.join(directory, LOCK), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
-    try:
+def running_simulation(name: str) -> Iterator[tuple[str, str, int]]:
+    """Name a simulation, and give it a directory for its host, until the end of this; FileError.
+
+    The descriptor is for the command, so that a simulation also runs where only the command is left of it.
+    """
+    if not _is_name(name):
+        hint = f"use --name with at most {LONGEST_NAME} letters, digits, dots, dashes and underscores"
+        raise NotAName(f"{name[:LONGEST_NAME]!r} cannot name a simulation", hint=hint)
+    with _alone():
+        for old in _directories():
+            # Of one that was killed.
+            if not _is_running(old):
+                _remove(old)
+        directory = _new_directory(name)
+        descriptor = os.open(os.path.join(directory, LOCK), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield os.path.basename(directory), os.path.join(directory, HOST)
+    try:
+        yield os.path.basename(directory), os.path.join(directory, HOST), descriptor
     finally:
-        os.close(descriptor)
-        shutil.rmtree(directory, ignore_errors=True)
+        with _alone():
+            os.close(descriptor)
+            _remove(directory)
 
 
 def find_simulation(name: str) -> tuple[str, Host]:
@@ -52,10 +70,33 @@ def find_simulation(name: str) -> tuple[str, Host]:
     return names[0], Host(os.path.join(running[0], HOST))
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other simulations of this user from beginning and ending meanwhile; FileError."""
+    base = _base()
+    try:
+        descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise FileError(f"{base} cannot be used: {reason(error)}", hint="set another TMPDIR") from error
+
+
+def _remove(directory: str) -> None:
+    # What is mounted there belongs to the machine.
+    if not has_mounts_below(directory):
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= LONGEST_NAME and NAME_LETTERS.issuperset(name) and not name.startswith(".")
+
+
 def _new_directory(name: str) -> str:
     base = _base()
-    if not name or name.startswith(".") or "/" in name:
-        raise FileError(f"{name!r} cannot name a simulation", hint="use letters and digits")
     for count in range(1, MOST):
         directory = os.path.join(base, name if count == 1 else f"{name}-{count}")
         with suppress(FileExistsError):
@@ -87,9 +128,12 @@ def _is_running(directory: str) -> bool:
 def _base() -> str:
     """Return the directory of this user's simulations; FileError where others may write in it."""
     base = os.path.join(tempfile.gettempdir(), f"amd-ctk-simulations-{os.geteuid()}")
-    with suppress(FileExistsError):
-        os.mkdir(base, 0o700)
-    state = os.lstat(base)
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(base, 0o700)
+        state = os.lstat(base)
+    except OSError as error:
+        raise FileError(f"{base} cannot be made: {reason(error)}", hint="set another TMPDIR") from error
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
         raise FileError(f"{base} is not a directory of this user alone", hint="remove it, or set another TMPDIR")
     return base
