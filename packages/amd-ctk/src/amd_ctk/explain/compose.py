@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from amd_ctk.explain.compose_parts import as_list, as_version_reads, find_remote
-from amd_ctk.explain.compose_program import Resolved, resolve
+from amd_ctk.explain.compose_program import Resolved, is_of_another, resolve
 from amd_ctk.explain.compose_variables import expand_text, finder, read_variables
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.host_nodes import EVERY_ACCESS, is_cdi_name
@@ -21,6 +21,7 @@ LARGEST_FILE = 4 * 1024 * 1024
 # Of the Go library in Compose: a service may be called n or on.
 COMPOSE_YAML = (1, 2)
 WHOLE = "run 'docker compose config > whole.yaml', and explain whole.yaml"
+NOT_ASKED = "{path} belongs to another user, so it was read without asking Docker Compose"
 
 
 def read_service(path: str, name: str, environment: Mapping[str, str], host: Host) -> Container:
@@ -31,7 +32,9 @@ def read_service(path: str, name: str, environment: Mapping[str, str], host: Hos
         return _describe_resolved(resolved, path, name)
     environment = {**_defaults_beside(path, environment), **environment}
     service = _expand(_find_service(path, name), finder(environment))
-    return _describe(service, [*_from_files(path, service, environment), *_environment_of(service, environment)])
+    variables = [*_from_files(path, service, environment), *_environment_of(service, environment)]
+    notes = (NOT_ASKED.format(path=path),) if host.is_this_machine and is_of_another(path) else ()
+    return _describe(service, variables).replace(notes=notes)
 
 
 def _refuse_remotes(path: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import re
 import shutil
 from typing import Any
@@ -36,17 +35,17 @@ class Resolved(Value):
 def resolve(path: str, host: Host) -> Resolved | None:
     """Return what Compose makes of a file; None where it is not there or does not answer. ExplainError.
 
-    It runs as the owner of the file where root calls: whoever wrote that chose what it reads.
+    Root does not ask it about another user's file: run as root it would read what that user chose, and run as that
+    user it would be a program of theirs on root's terminal.
     """
-    caller = _as_owner(path) if host.is_this_machine and os.path.exists(path) else None
-    if caller is None or shutil.which("docker") is None:
+    if not host.is_this_machine or not os.path.exists(path) or is_of_another(path) or shutil.which("docker") is None:
         return None
-    found = VERSION.search(_ask(caller, "version", "--short").output)
+    found = VERSION.search(_ask("version", "--short").output)
     version = tuple(map(int, found[0].split("."))) if found else ()
     if version < FIRST:
         return None
     files = [f"--file={file}" for file in (path, *_overrides(path))]
-    answer = _ask(caller, *files, "--profile=*", "config", "--format=json")
+    answer = _ask(*files, "--profile=*", "config", "--format=json")
     if answer.problem:
         return None
     if answer.exit_code:
@@ -54,21 +53,13 @@ def resolve(path: str, host: Host) -> Resolved | None:
     return Resolved(services=_parse(answer.output), version=version)
 
 
-def _ask(caller: list[str], *words: str) -> Answer:
-    return ask([*caller, "docker", "compose", *words], seconds=SECONDS)
+def is_of_another(path: str) -> bool:
+    """Return whether root calls, and a file belongs to another user."""
+    return os.geteuid() == 0 and os.stat(path).st_uid != 0
 
 
-def _as_owner(path: str) -> list[str] | None:
-    """Return the words in front of a program that let it run as the owner of a file; None for an unknown owner."""
-    owner = os.stat(path).st_uid
-    if os.geteuid() or owner == 0:
-        return ["env", *WITHOUT_REMOTES]
-    try:
-        person = pwd.getpwuid(owner)
-    except KeyError:
-        return None
-    change = ("setpriv", f"--reuid={owner}", f"--regid={person.pw_gid}", "--init-groups", "--no-new-privs")
-    return [*change, "env", "-u", "DOCKER_CONFIG", f"HOME={person.pw_dir}", *WITHOUT_REMOTES]
+def _ask(*words: str) -> Answer:
+    return ask(["env", *WITHOUT_REMOTES, "docker", "compose", *words], seconds=SECONDS)
 
 
 def _overrides(path: str) -> list[str]:

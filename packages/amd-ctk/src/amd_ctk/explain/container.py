@@ -45,6 +45,8 @@ class Container(Value):
     # Why what calls the engine does not start it, and what it leaves out.
     refusals: tuple[ToolkitError, ...] = ()
     problems: tuple[str, ...] = ()
+    # How it was read, where that differs from what its engine makes of it.
+    notes: tuple[str, ...] = ()
 
     @property
     def variables(self) -> list[str]:

@@ -66,7 +66,7 @@ def explain_container(container: Container, host: Host) -> Explanation:
         refusals=(*container.refusals, *translated.refusals, *built.refusals, *explanation.plan.refusals)
     )
     listed = [] if plan.refusals else find_listed(plan, container, _locate(host))
-    notes = [*translated.notes, *explanation.notes, *_notes_of(container, explanation, listed)]
+    notes = [*container.notes, *translated.notes, *explanation.notes, *_notes_of(container, explanation, listed)]
     asks = _asks(container) or bool(container.gpus) or bool(container.problems)
     lacks_gpus = not explanation.usable and (asks or bool(explanation.plan.gpus))
     return explanation.replace(
