@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import selectors
 import shutil
+import signal
 import subprocess
+import time
 
 from amdgpu_discovery.value import Value
 
@@ -13,7 +18,8 @@ if TYPE_CHECKING:
 
 SECONDS = 3.0
 # Of one output; the longest are lists of containers.
-LARGEST_CHARACTERS = 4 * 1024 * 1024
+LARGEST = 4 * 1024 * 1024
+PIECE = 64 * 1024
 
 
 class Answer(Value):
@@ -41,19 +47,65 @@ def ask(words: Sequence[str], *, seconds: float = SECONDS) -> Answer:
     if program is None:
         return Answer(problem=f"{words[0]} is not installed", is_installed=False)
     try:
-        done = subprocess.run(
+        # In a group of its own, so that what the program starts ends with it, and without the caller's terminal.
+        process = subprocess.Popen(
             [program, *words[1:]],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return Answer(problem=f"{words[0]} gave no answer within {seconds:g} seconds", is_late=True)
     except OSError as error:
         return Answer(problem=f"{words[0]} cannot be run: {error.strerror}")
-    output, errors = (text.decode("utf-8", "replace")[:LARGEST_CHARACTERS] for text in (done.stdout, done.stderr))
-    return Answer(output=output, errors=errors, exit_code=done.returncode)
+    with process:
+        try:
+            output, errors = _read(process, seconds)
+        except subprocess.TimeoutExpired:
+            return Answer(problem=f"{words[0]} gave no answer within {seconds:g} seconds", is_late=True)
+        except _TooLong:
+            return Answer(problem=f"{words[0]} printed more than {LARGEST // 1024**2} MiB")
+        finally:
+            _end(process)
+    return Answer(output=output, errors=errors, exit_code=process.returncode)
+
+
+class _TooLong(Exception):
+    """A program printed more than is read."""
+
+
+def _read(process: subprocess.Popen[bytes], seconds: float) -> tuple[str, str]:
+    """Return what a program printed when it has ended; TimeoutExpired, _TooLong."""
+    end = time.monotonic() + seconds
+    texts = {stream.fileno(): bytearray() for stream in (process.stdout, process.stderr) if stream}
+    with selectors.DefaultSelector() as selector:
+        for descriptor in texts:
+            selector.register(descriptor, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(0.0, end - time.monotonic()))
+            if not ready:
+                raise subprocess.TimeoutExpired(process.args, seconds)
+            for descriptor in [key.fd for key, _ in ready]:
+                if not _add_piece(texts[descriptor], descriptor):
+                    selector.unregister(descriptor)
+    process.wait(max(0.0, end - time.monotonic()))
+    output, errors = (text.decode("utf-8", "replace") for text in texts.values())
+    return output, errors
+
+
+def _add_piece(text: bytearray, descriptor: int) -> bool:
+    """Return whether there was more; _TooLong."""
+    piece = os.read(descriptor, PIECE)
+    text += piece
+    if len(text) > LARGEST:
+        raise _TooLong
+    return bool(piece)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a program that still runs, and what it started."""
+    if process.returncode is None:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def parse_version(text: str) -> tuple[int, ...]:
