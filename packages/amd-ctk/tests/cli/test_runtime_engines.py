@@ -133,6 +133,22 @@ def test_containerd_gets_a_drop_in_where_its_main_file_imports_and_merges_one(
     assert "Removed the config file" in configure("--runtime=containerd", "--remove").stdout
 
 
+def test_a_drop_in_follows_the_version_of_the_main_file(configure, root: Path) -> None:
+    main = root / "etc/containerd/config.toml"
+    main.parent.mkdir()
+    main.write_text(MAIN_WITH_IMPORTS)
+    configure("--runtime=containerd")
+    main.write_text(MAIN_WITH_IMPORTS.replace("version = 3", "version = 4"))
+
+    answer = configure("--runtime=containerd")
+
+    assert "Updated the config file: /etc/containerd/conf.d/99-amd.toml\n" in answer.stdout
+    drop_in = root / "etc/containerd/conf.d/99-amd.toml"
+    assert drop_in.read_text() == DROP_IN.replace("version = 3", "version = 4")
+    assert "is up to date" in configure("--runtime=containerd").stdout
+    assert "Removed the config file" in configure("--runtime=containerd", "--remove").stdout
+
+
 def test_a_main_file_of_version_4_without_imports_gets_the_runtime_where_version_3_has_it(
     configure, root: Path
 ) -> None:

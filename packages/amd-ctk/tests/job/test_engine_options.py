@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.job import engine_options
 from amd_ctk.job.engine_options import find_options
 from amd_ctk.job.start import CannotRun
 from amdgpu_discovery import build_host
@@ -115,6 +116,42 @@ def test_podman_gets_the_runtime_that_it_has(host, engine, asked):
     assert asked() == ["--log-level debug --runtime=amd info --format {{.Host.OCIRuntime.Path}}"]
 
 
+@pytest.mark.parametrize(
+    ("command", "question"),
+    [
+        ("podman --root container run image", "--root container --runtime=amd info"),
+        ("podman --root container container run image", "--root container --runtime=amd info"),
+        ("podman --syslog container run image", "--syslog --runtime=amd info"),
+    ],
+)
+def test_podman_is_asked_with_the_options_of_the_command(host, engine, asked, command, question):
+    engine("podman", "/usr/bin/amd-container-runtime")
+
+    named(command, host)
+
+    assert [line.partition(" --format")[0] for line in asked()] == [question]
+
+
+def test_a_podman_that_answers_late_is_not_taken_for_one_without_the_runtime(host, engine, monkeypatch, capfd):
+    monkeypatch.setattr(engine_options, "SECONDS", 0.5)
+    engine("podman", "/usr/bin/crun", first="exec sleep 600\n")
+
+    assert named("podman run image", host) == ()
+    assert "podman gave no answer within 0.5 seconds: if the container has no GPU, add --runtime=amd" in (
+        capfd.readouterr().err
+    )
+
+
+def test_a_docker_that_is_podman_is_asked_as_podman(host, engine, asked):
+    is_podman = (
+        """[ "$*" = 'info --format {{json .}}' ] && { echo '{"host": {"ociRuntime": {"name": "crun"}}}'; exit; }\n"""
+    )
+    engine("docker", "/usr/bin/amd-container-runtime", first=is_podman)
+
+    assert named("docker run image", host) == ("--runtime=amd",)
+    assert asked()[1:] == ["--runtime=amd info --format {{.Host.OCIRuntime.Path}}"]
+
+
 def test_podman_without_the_runtime_gets_cdi_devices_or_is_refused(host, engine):
     engine("podman", "/usr/bin/crun", first=UNKNOWN)
 
@@ -174,7 +211,14 @@ def test_a_rootless_docker_is_asked_too(host, engine):
     assert named("docker run image", host, DOCKER_HOST="unix:///run/user/1000/docker.sock") == ("--runtime=amd",)
 
 
-@pytest.mark.parametrize("command", ["docker run --device /dev/fuse image", "docker run -v /data:/data image"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker run --device vendor.com/nic=0 image",
+        "docker run --device /dev/fuse image",
+        "docker run -v /data:/data image",
+    ],
+)
 def test_other_devices_and_directories_are_no_gpus(host, engine, command):
     engine("docker", json.dumps(DOCKER))
 

@@ -63,12 +63,12 @@ def find_layout(document: Document) -> Layout:
     return _layout(version, runc=document.get((*_runtimes(version), "runc")))
 
 
-def find_drop_in_layout(main: Document, document: Document) -> Layout:
+def find_drop_in_layout(main: Document, _: Document) -> Layout:
     """Return where a drop-in keeps its runtimes: it has the version of the main file, as the two cannot be mixed."""
     version = main.get(("version",))
     version = version if version in MERGING else MERGING[0]
     runc = main.get((*_runtimes(version), "runc"))
-    return _layout(version, runc=runc, preamble=((("version",), version),) if document.is_empty else ())
+    return _layout(version, runc=runc, preamble=((("version",), version),))
 
 
 def _runtimes(version: int) -> KeyPath:

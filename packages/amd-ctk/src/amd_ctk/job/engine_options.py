@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
-from amd_ctk.engine_words import values_before
+from amd_ctk.engine_words import ENGINE_VALUES, values_before
 from amd_ctk.explain.container import PODMAN, ExplainError
 from amd_ctk.explain.engine_view import CDI_KIND, without_runtime
 from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES
@@ -55,7 +55,7 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
     position = find_run(words)
     if position is None:
         return EngineOptions()
-    engine, before = os.path.basename(words[0]), [word for word in words[1:position] if word != "container"]
+    engine, before = os.path.basename(words[0]), _without_group([*words[1:position]])
     try:
         options = read_options(words)
     except ExplainError:
@@ -70,10 +70,16 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
     return find([words[0], *before], engine, host)
 
 
+def _without_group(before: Sequence[str]) -> Sequence[str]:
+    """Return an engine's own options without the word in `docker container run`, which may be a value as well."""
+    is_group = before[-1:] == ["container"] and not ENGINE_VALUES.intersection(before[-2:-1])
+    return before[:-1] if is_group else before
+
+
 def _asks_itself(options: Mapping[str, list[str]]) -> bool:
     nodes = [value for name in OF_NODES for value in options.get(name, ())]
     nodes += [value for value in options.get("device", ()) if value.startswith("/")]
-    has_names = any(not value.startswith("/") for value in options.get("device", ()))
+    has_names = any(value.startswith(f"{CDI_KIND}=") for value in options.get("device", ()))
     is_privileged = options.get("privileged", ["false"])[-1] != "false"
     return has_names or is_privileged or "gpus" in options or any(map(OF_GPU_NODES.search, nodes))
 
@@ -94,6 +100,9 @@ def _require_other_than_plain(runtime: str) -> None:
 def _of_docker(command: Sequence[str], engine: str, host: Host) -> EngineOptions:
     answer = ask([*command, "info", "--format", "{{json .}}"], seconds=SECONDS)
     engine_info = _parse(answer.output)
+    if _is_of_podman(engine_info):
+        # podman-docker has the name of Docker, and describes itself as Podman does.
+        return _of_podman(command, PODMAN, host)
     runtimes = engine_info.get("Runtimes")
     if not isinstance(runtimes, dict):
         return _not_known(answer.problem if answer.is_late else "")
@@ -108,8 +117,11 @@ def _of_docker(command: Sequence[str], engine: str, host: Host) -> EngineOptions
 def _of_podman(command: Sequence[str], engine: str, host: Host) -> EngineOptions:
     program = ("info", "--format", "{{.Host.OCIRuntime.Path}}")
     # Podman lists no runtimes, and ends at a name that it does not know.
-    if ask([*command, RUNTIME, *program], seconds=SECONDS).succeeded:
+    with_ours = ask([*command, RUNTIME, *program], seconds=SECONDS)
+    if with_ours.succeeded:
         return EngineOptions(fixed=(RUNTIME,))
+    if with_ours.is_late:
+        return _not_known(with_ours.problem)
     default = ask([*command, *program], seconds=SECONDS)
     if not default.succeeded:
         return _not_known(default.problem if default.is_late else "")
@@ -131,6 +143,11 @@ def _not_known(problem: str) -> EngineOptions:
     if problem:
         say(f"{problem}: if the container has no GPU, add {RUNTIME}")
     return EngineOptions()
+
+
+def _is_of_podman(engine_info: Mapping[str, Any]) -> bool:
+    host = engine_info.get("host")
+    return isinstance(host, dict) and "ociRuntime" in host
 
 
 def _is_ours(entry: object) -> bool:
