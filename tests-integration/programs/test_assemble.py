@@ -109,6 +109,31 @@ def test_installed_again_it_repairs_what_was_damaged(tmp_path):
     assert os.access(current / "bin/amd-ctk", os.X_OK)
 
 
+def test_installed_again_it_repairs_a_compiled_module(tmp_path):
+    unpack(tmp_path, "2.0-1")
+    assemble(tmp_path)
+    compiled = next((tmp_path / LIBRARY / "current/python/amd_ctk").rglob("*.pyc"))
+    before = compiled.read_bytes()
+    compiled.write_bytes(before[:20])
+
+    assert assemble(tmp_path) == ""
+
+    assert compiled.read_bytes() == before
+
+
+def test_a_repair_that_fails_leaves_no_other_file(tmp_path):
+    unpack(tmp_path, "2.0-1")
+    assemble(tmp_path)
+    current = (tmp_path / LIBRARY / "current").resolve()
+    before = {path for path in current.rglob("*") if path.is_file()}
+    # One file, under two names.
+    (current / "python/amd_ctk/cli.py").write_text("")
+
+    assert "is not of its package's version" in assemble(tmp_path)
+
+    assert {path for path in current.rglob("*") if path.is_file()} == before
+
+
 def test_a_part_that_is_gone_serves_no_more_and_one_that_comes_does(tmp_path):
     unpack(tmp_path, "2.0-1", "amdgpu-discovery")
     assemble(tmp_path)
