@@ -49,7 +49,12 @@ def test_our_programs_find_the_gpus_of_the_profile_as_root_and_as_a_user(stand, 
 def test_the_first_line_says_that_nodes_are_plain_files_where_they_are(stand):
     command = f"amd-ctk simulate run {PROFILE} -- stat -c %F /dev/kfd 2>&1"
 
-    assert stand.run(command) == f"Simulating {PROFILE} until the command ends\ncharacter special file\n"
+    # Numbers of the machine's four GPUs.
+    plain = ", ".join(("dri/card0", *(f"dri/card{n}, dri/renderD{n + 127}" for n in range(1, 5))))
+    assert stand.run(command) == (
+        f"Simulating {PROFILE} until the command ends; plain files, because this machine has devices of their numbers: "
+        f"{plain}\ncharacter special file\n"
+    )
     assert stand.as_user("alice", command) == (
         f"Simulating {PROFILE} until the command ends; its device nodes are plain files, "
         "and engines need 'podman unshare' in front, or root\nregular empty file\n"

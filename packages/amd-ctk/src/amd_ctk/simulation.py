@@ -14,12 +14,13 @@ from amdgpu_discovery.host import ROOT_VARIABLE, Host
 from amdgpu_discovery.simulate.build import build_host
 from amdgpu_discovery.simulate.laid import lay_over
 from amdgpu_discovery.simulate.namespace import enter_namespace
+from amdgpu_discovery.simulate.nodes import numbers_of_nodes
 from amdgpu_discovery.simulate.profile_json import load_profile
 from amdgpu_discovery.simulate.running import running_simulation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import FrameType
     from typing import NoReturn
 
@@ -35,12 +36,13 @@ def run_simulated(profile: str, words: Sequence[str], *, name: str) -> NoReturn:
     words = words[1:] if words[0] == "--" else words
     require_program(words[0] if words else "")
     loaded = load_profile(profile)
+    numbers = numbers_of_nodes(loaded)
     with running_simulation(name or loaded.name) as (called, root, lock):
         host = build_host(root, loaded)
         pid = os.fork()
         if pid == 0:
             os.set_inheritable(lock, True)
-            _become(host, called, words)
+            _become(host, numbers, called, words)
         status = _wait(pid)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
@@ -48,12 +50,11 @@ def run_simulated(profile: str, words: Sequence[str], *, name: str) -> NoReturn:
     sys.exit(code)
 
 
-def _become(host: Host, name: str, words: Sequence[str]) -> NoReturn:
+def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, words: Sequence[str]) -> NoReturn:
     try:
         enter_namespace()
-        has_nodes = lay_over(host)
-        how = "" if has_nodes else PLAIN + (NO_ENGINES if os.geteuid() else "")
-        print(f"Simulating {name} until the command ends{how}", file=sys.stderr, flush=True)
+        plain = lay_over(host, numbers)
+        print(f"Simulating {name} until the command ends{_how(plain)}", file=sys.stderr, flush=True)
         os.environ.pop(ROOT_VARIABLE, None)
         # The directory that it was in may lie below one that is another's now.
         with suppress(OSError):
@@ -69,6 +70,12 @@ def _become(host: Host, name: str, words: Sequence[str]) -> NoReturn:
         sys.excepthook(*sys.exc_info())
     # What is above this on the stack is the other process's business.
     os._exit(1)
+
+
+def _how(plain: Sequence[str] | None) -> str:
+    if plain is None:
+        return PLAIN + (NO_ENGINES if os.geteuid() else "")
+    return f"; plain files, because this machine has devices of their numbers: {', '.join(plain)}" if plain else ""
 
 
 def _wait(pid: int) -> int:

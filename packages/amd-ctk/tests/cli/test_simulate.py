@@ -10,6 +10,9 @@ import tempfile
 
 import pytest
 
+from amdgpu_discovery.simulate import build_host, load_profile
+from amdgpu_discovery.simulate.profile_json import format_profile
+
 AMD_CTK = (sys.executable, "-m", "amd_ctk")
 RUN = (*AMD_CTK, "simulate", "run")
 
@@ -206,3 +209,100 @@ def test_a_name_is_one_of_a_job(environment, name):
         f"{name[:64]!r} cannot name a simulation "
         "(use --name with at most 64 letters, digits, dots, dashes and underscores)\n"
     )
+
+
+@pytest.fixture
+def profile_file(tmp_path):
+    """Return a function that writes a profile with changes of its only GPU, or of its driver, and returns its path."""
+
+    def write(*, driver=None, model=None, **gpu):
+        profile = json.loads(format_profile(load_profile("one-gpu")))
+        profile["gpus"][0] |= gpu
+        profile["driver"] |= driver or {}
+        for name in profile["models"]:
+            profile["models"][name] |= model or {}
+        path = tmp_path / "profile.json"
+        path.write_text(json.dumps(profile))
+        return os.fspath(path)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "name", ["drm/renderD128/uevent", "uevent", "hwmon/uevent", "../x", "ras//x", "/x", "a/../../x", "drm/x"]
+)
+@pytest.mark.parametrize("kind", ["health", "attributes"])
+def test_a_profile_names_no_attribute_outside_its_function(environment, profile_file, kind, name):
+    entry = {name: "DEVNAME=../../../../../../../../../../tmp/victim"}
+    path = profile_file(health=entry) if kind == "health" else profile_file(model={"attributes": entry})
+
+    code, _, said = run(environment, *RUN, path, "--", "true")
+
+    assert code == 6
+    assert said == (
+        f"{name!r} is not an attribute that a profile can have "
+        "(name a file such as ras/umc_err_count, and none in drm or named uevent)\n"
+    )
+
+
+def test_a_profile_makes_no_file_outside_the_host(environment, profile_file, tmp_path):
+    path = profile_file(upstream=["../../../../../../outside"])
+
+    said = run(environment, *RUN, path, "--", "true")[2]
+
+    assert "no path that a host can have" in said
+    assert list(tmp_path.rglob("outside")) == []
+
+
+def test_a_device_node_comes_from_the_profile_and_not_from_a_file_of_its_host(tmp_path):
+    host = build_host(tmp_path / "host", "one-gpu")
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    uevent = os.path.realpath(host.path("/sys/dev/char/226:128/uevent"))
+    with open(uevent, "w", encoding="ascii") as file:
+        file.write("DEVNAME=../../victim\n")
+    script = (
+        "import sys; from amdgpu_discovery.host import Host; from amdgpu_discovery.simulate import load_profile\n"
+        "from amdgpu_discovery.simulate.laid import lay_over\n"
+        "from amdgpu_discovery.simulate.namespace import enter_namespace\n"
+        "from amdgpu_discovery.simulate.nodes import numbers_of_nodes\n"
+        "enter_namespace(); lay_over(Host(sys.argv[1]), numbers_of_nodes(load_profile('one-gpu')))"
+    )
+
+    subprocess.run((sys.executable, "-c", script, host.root), check=True)
+
+    assert victim.read_text() == "kept"
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
+KINDS = ("stat", "-c", "%F", "/dev/kfd", "/dev/dri/renderD128")
+
+
+@as_root
+def test_a_device_of_the_machine_is_not_reached_by_its_number(environment):
+    has_card = "mount -t tmpfs char /sys/dev/char && ln -s ../../gpu /sys/dev/char/226:128"
+    inside = " ".join((*RUN, "one-gpu", "--", *KINDS))
+
+    code, shown, said = run(environment, "unshare", "--mount", "sh", "-c", f"{has_card} && {inside}")
+
+    assert code == 0, said
+    assert shown == "character special file\nregular empty file\n"
+    assert said == (
+        "Simulating one-gpu until the command ends; plain files, because this machine has devices of their numbers: "
+        "dri/renderD128\n"
+    )
+
+
+@as_root
+def test_kfd_gets_no_major_number_of_another_driver(environment, profile_file):
+    misc = profile_file(driver={"kfd_major": 10})
+
+    code, shown, said = run(environment, *RUN, misc, "--", *KINDS)
+
+    assert code == 0, said
+    assert shown == "regular empty file\ncharacter special file\n"
+    assert said.endswith("devices of their numbers: kfd\n")
+
+
+def test_a_host_without_a_driver_can_be_run(environment):
+    assert run(environment, *RUN, "no-driver", "--", "true")[0] == 0

@@ -57,7 +57,8 @@ def run(
 
     COMMAND, and all that it starts, finds the GPUs of the profile in /sys and /dev. What the toolkit writes in /etc,
     /run and /var/lib, and the settings of engines, are forgotten when COMMAND ends; everything else is this machine's.
-    As root GPUs have device nodes, with no driver behind them; for other users they are plain files.
+    As root GPUs have device nodes, and opening one fails. They are plain files for other users, and where this machine
+    has a device of the same number.
     """
     from amd_ctk.simulation import run_simulated
 

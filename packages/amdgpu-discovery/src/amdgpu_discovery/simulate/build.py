@@ -14,7 +14,7 @@ from amdgpu_discovery.simulate.links import link_nodes
 from amdgpu_discovery.simulate.pci_sysfs import add_health, add_pci
 from amdgpu_discovery.simulate.placement import place_host
 from amdgpu_discovery.simulate.processes import add_processes
-from amdgpu_discovery.simulate.profile import Profile
+from amdgpu_discovery.simulate.profile import Profile, ProfileError
 from amdgpu_discovery.simulate.profile_json import load_profile
 from amdgpu_discovery.simulate.tree import Tree, write_tree
 
@@ -52,6 +52,7 @@ def build_host(directory: str | os.PathLike[str], profile: str | Profile, *, wit
 
 def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
     """Return every file of a host."""
+    _check_attributes(profile)
     placed = place_host(profile)
     tree = Tree()
     tree.add_file(f"/{MARK}", f"{profile.name}\n".encode())
@@ -71,7 +72,20 @@ def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
         add_processes(tree, profile, placed)
     for gpu in placed.gpus if driver else ():
         add_health(tree, gpu)
+    for path in tree.entries:
+        if os.path.normpath(path) != path or "\0" in path:
+            raise ProfileError(f"{path!r} is no path that a host can have", hint="use names without .. in the profile")
     return tree
+
+
+def _check_attributes(profile: Profile) -> None:
+    """Refuse attributes of a function that lie outside of it, or say which device it is; ProfileError."""
+    for gpu in profile.gpus:
+        for name in (*gpu.health, *gpu.model.attributes):
+            parts = name.split("/")
+            if parts[0] == "drm" or "uevent" in parts or any(part in ("", ".", "..") for part in parts):
+                hint = "name a file such as ras/umc_err_count, and none in drm or named uevent"
+                raise ProfileError(f"{name!r} is not an attribute that a profile can have", hint=hint)
 
 
 def _clear(root: str) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import grp
 import os
 import shutil
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate.namespace import allow_nodes, bind, hide_mounts_below, mount_terminals
+from amdgpu_discovery.simulate.nodes import make_nodes
 
 # What the simulated host has there lies over the machine's.
 LAID = ("/sys", "/dev", "/etc", "/run", "/var/lib")
@@ -30,10 +31,12 @@ PTMX = os.makedev(5, 2)
 SHARED = ("/run/systemd",)
 
 
-def lay_over(host: Host) -> bool:
-    """Lay a host over this machine, for this process and its children; return whether its GPUs have device nodes.
+def lay_over(host: Host, numbers: Mapping[str, tuple[int, int]]) -> list[str] | None:
+    """Lay a host over this machine, for this process and its children.
 
-    OSError where something cannot be mounted. Needs a namespace of its own.
+    `numbers` are those of the host's device nodes. Return which of them are plain files, because the machine has
+    devices of these numbers; None where this process may make no device nodes. OSError where something cannot be
+    mounted. Needs a namespace of its own.
     """
     for path in SHARED:
         os.makedirs(host.path(path), exist_ok=True)
@@ -44,8 +47,8 @@ def lay_over(host: Host) -> bool:
     os.makedirs(os.path.dirname(host.path(PODMAN)), exist_ok=True)
     with open(host.path(PODMAN), "w", encoding="utf-8") as file:
         file.write(PODMAN_SETTINGS)
-    has_nodes = _make_nodes(host)
-    _make_terminals(host, has_nodes=has_nodes)
+    has_nodes = _make_terminals(host)
+    plain = make_nodes(host, numbers) if has_nodes else None
     for path in LAID:
         _show_machine(path, host.path(path))
     # The host may lie in /dev/shm or /run itself, which then show something else.
@@ -58,50 +61,24 @@ def lay_over(host: Host) -> bool:
         hide_mounts_below(host.root)
     if has_nodes:
         allow_nodes("/dev")
-    return has_nodes
+    return plain
 
 
-def _make_nodes(host: Host) -> bool:
-    """Make device nodes of the plain files in /dev; return False where that is not allowed."""
-    for number in host.names("/sys/dev/char"):
-        name = _device_name(host, number)
-        path = host.path(f"/dev/{name}")
-        if not name or not os.path.isfile(path):
-            continue
-        state = os.stat(path)
-        major, minor = map(int, number.split(":"))
-        try:
-            os.mknod(f"{path}.new", stat.S_IFCHR, os.makedev(major, minor))
-        except PermissionError:
-            return False
-        os.chown(f"{path}.new", state.st_uid, _group("video" if "card" in name else "render", state.st_gid))
-        os.chmod(f"{path}.new", stat.S_IMODE(state.st_mode))
-        os.replace(f"{path}.new", path)
-    return True
+def _make_terminals(host: Host) -> bool:
+    """Let programs make terminals; return whether this process may make device nodes.
 
-
-def _make_terminals(host: Host, *, has_nodes: bool) -> None:
-    """Let programs make terminals: the kernel refuses it behind a node that was mounted (path_pts of fs/namei.c)."""
-    if has_nodes:
-        os.mknod(host.path("/dev/ptmx"), stat.S_IFCHR, PTMX)
-        os.chmod(host.path("/dev/ptmx"), stat.S_IMODE(os.stat("/dev/ptmx").st_mode))
-        return
-    os.mkdir(host.path("/dev/pts"))
-    mount_terminals(host.path("/dev/pts"))
-    os.symlink("pts/ptmx", host.path("/dev/ptmx"))
-
-
-def _group(name: str, otherwise: int) -> int:
-    """Return the number that this machine's users know a group by."""
+    The kernel makes no terminal behind a node that was mounted (path_pts of fs/namei.c).
+    """
+    path = host.path("/dev/ptmx")
     try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError:
-        return otherwise
-
-
-def _device_name(host: Host, number: str) -> str:
-    lines = host.read_attribute(f"/sys/dev/char/{number}/uevent").splitlines()
-    return next((line.partition("=")[2] for line in lines if line.startswith("DEVNAME=")), "")
+        os.mknod(path, stat.S_IFCHR, PTMX)
+    except PermissionError:
+        os.mkdir(host.path("/dev/pts"))
+        mount_terminals(host.path("/dev/pts"))
+        os.symlink("pts/ptmx", path)
+        return False
+    os.chmod(path, stat.S_IMODE(os.stat("/dev/ptmx").st_mode))
+    return True
 
 
 def _show_machine(path: str, own: str) -> None:
