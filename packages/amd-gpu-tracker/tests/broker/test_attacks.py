@@ -103,6 +103,15 @@ def test_what_is_no_request_is_refused_and_the_broker_goes_on(host, broker, pers
     assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
 
 
+@pytest.mark.parametrize("other", [{"version": 2}, {"more": 1}])
+def test_a_request_of_another_version_is_answered_with_what_to_do(broker, other):
+    content = json.dumps({**HONEST, **other}).encode() + b"\n"
+
+    answer = in_process_of(BOB, lambda: send(broker.socket, content))
+
+    assert (answer["kind"], answer["hint"]) == ("refused", "install the same version on both sides")
+
+
 def test_a_line_without_an_end_is_cut_off(broker, person):
     answer = in_process_of(BOB, lambda: send(broker.socket, b"a" * (2 * LARGEST_LINE)))
 

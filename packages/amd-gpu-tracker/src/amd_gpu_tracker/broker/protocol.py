@@ -41,6 +41,8 @@ GRANTED = "granted"
 DONE = "done"
 REFUSED = "refused"
 
+SAME_VERSION = "install the same version on both sides"
+
 
 class ProtocolError(ToolkitError):
     """A line that is no request, or no answer."""
@@ -156,9 +158,7 @@ def _parse(line: bytes) -> dict[str, Any]:
     if type(fields) is not dict:
         raise ProtocolError("the line is not an object")
     if fields.pop("version", None) != VERSION:
-        raise ProtocolError(
-            f"this is not version {VERSION} of the protocol", hint="install the same version on both sides"
-        )
+        raise ProtocolError(f"this is not version {VERSION} of the protocol", hint=SAME_VERSION)
     return fields
 
 
@@ -166,7 +166,7 @@ def _made(kind: Any, fields: dict[str, Any]) -> Any:
     try:
         return kind(**fields)
     except TypeError as error:
-        raise ProtocolError("the line has other fields than it should") from error
+        raise ProtocolError("the line has other fields than it should", hint=SAME_VERSION) from error
 
 
 def _numbers(values: object) -> tuple[int, ...]:
