@@ -86,7 +86,10 @@ def test_every_line_of_the_first_page_does_what_it_says(machine):
     assert nodes_in(type_line(machine, DOCKER)) == EVERY_NODE
 
     assert "Installed amd-ctk version " in type_line(machine, INSTALL)
-    assert type_line(machine, REMOVE) == "Removed the packages; 'docs/how-to/uninstall.md' says what stays\n"
+    assert type_line(machine, REMOVE) == (
+        "Removed the packages; 'docs/how-to/uninstall.md' says what stays\n"
+        "Restart Docker, which still lists the runtime that is gone: 'sudo systemctl restart docker'\n"
+    )
     assert machine(
         "sh", "-c", "ls /usr/bin/amd-* /etc/cdi /usr/lib/amd-container-toolkit 2>&1", check=False
     ).stdout == (
