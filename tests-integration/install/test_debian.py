@@ -50,7 +50,8 @@ def test_apt_installs_a_working_product(installed):
     shown = installed.run("amd-ctk version").splitlines()[0]
     table = installed.run(f"{ON_HOST} amd-ctk gpu list")
 
-    assert shown == f"Version: v{version.replace('~', '.')}"
+    # dpkg sorts `~rc1` and `~dev0` before the release; in Python they are `rc1` and `.dev0`.
+    assert shown == f"Version: v{version.replace('~dev', '.dev').replace('~', '')}"
     assert table.startswith("Found 8 AMD GPU devices\n")
     assert installed.run("amd-gpu-tracker --help").startswith("Usage: amd-gpu-tracker")
     assert installed.run("systemctl --failed --no-legend") == ""
