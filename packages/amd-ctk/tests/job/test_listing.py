@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from amd_ctk.job.listing import RunningJob, format_json, format_queue
 
@@ -56,3 +57,20 @@ def test_the_container_that_runs_in_a_job_is_named_for_machines_with_the_process
     listed = json.loads(format_json([], [TRAIN, DEBUG]))["running"]
 
     assert [(job["pid"], job["containers"]) for job in listed] == [(48213, []), (None, ["9f2c1d0a3b4c5d6e"])]
+
+
+def test_the_list_of_jobs_takes_over_what_amds_toolkit_left(host, amd_ctk):
+    made = host("mi210-4")
+    uuids = ("0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C", "0x12FE4F7FDAF06B9")
+    gpus = {
+        str(number): {"uuid": uuid, "partitionType": "", "accessibility": 0, "containerIds": []}
+        for number, uuid in enumerate(uuids)
+    }
+    left = Path(made.path("/var/log/gpu-tracker.json"))
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_text(json.dumps({"enabled": True, "gpusStatus": gpus, "gpusInfo": {}}))
+
+    answer = amd_ctk("queue", "list")
+
+    assert (answer.returncode, answer.stdout) == (0, "No job waits for GPUs\n")
+    assert Path(made.path("/var/lib/amd-container-toolkit/gpu-tracker.json")).exists()

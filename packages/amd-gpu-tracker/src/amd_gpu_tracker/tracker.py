@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.forgetting import Forgotten
     from amd_gpu_tracker.claims.handover import Reservation
     from amd_gpu_tracker.history.used import Used
-    from amd_gpu_tracker.life.status import Status
+    from amd_gpu_tracker.life.status import OwnedLease, Status
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.states.state import GpuState
@@ -258,10 +258,14 @@ class Tracker:
 
     def status(self) -> Status:
         """Return every GPU with its accessibility and the containers that use it. Takes no lock, changes nothing."""
-        from amd_gpu_tracker.life.status import read_status
+        return self.status_with_leases()[0]
+
+    def status_with_leases(self) -> tuple[Status, list[OwnedLease]]:
+        """Return the status, and the living leases that say so, each with its user; None for root and the caller."""
+        from amd_gpu_tracker.life.status import read_status_with_leases
 
         self._take_over()
-        return read_status(self._state, self._processes)
+        return read_status_with_leases(self._state, self._processes)
 
     def states(self, *, with_errors: bool = True, earlier: Iterable[GpuState] = ()) -> tuple[GpuState, ...]:
         """Return the state of each GPU, as `find_states` with what was found `earlier`; root notes which are sick.

@@ -29,13 +29,11 @@ NOBODY_WAITS = "No job waits for GPUs"
 
 def print_queue(host: Host, *, as_json: bool = False) -> None:
     """Print the jobs that have GPUs on a host, and those that wait."""
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.life.status import read_status_with_leases
-    from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.tracker import Tracker
 
-    status, leases = read_status_with_leases(State(host), Processes())
-    tickets, running = Tracker(host).waiting(), running_jobs(status, [lease for lease, _ in leases])
+    tracker = Tracker(host)
+    status, leases = tracker.status_with_leases()
+    tickets, running = tracker.waiting(), running_jobs(status, [lease for lease, _ in leases])
     print(format_json(tickets, running) if as_json else format_queue(tickets, running, time.time()))
 
 
