@@ -66,6 +66,7 @@ def named(command, host, **environment):
     [
         ("docker run --rm image", "info --format {{json .}}"),
         ("docker container create image", "info --format {{json .}}"),
+        ("docker run --privileged=0 image", "info --format {{json .}}"),
         ("docker -H unix:///run/d.sock run image", "-H unix:///run/d.sock info --format {{json .}}"),
     ],
 )

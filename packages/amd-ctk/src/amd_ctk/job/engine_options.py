@@ -13,7 +13,7 @@ from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.engine_words import ENGINE_VALUES, values_before
 from amd_ctk.explain.container import PODMAN, ExplainError
 from amd_ctk.explain.engine_view import CDI_KIND, without_runtime
-from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES
+from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES, is_on
 from amd_ctk.explain.run_words import read_options
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.job.start import CannotRun
@@ -76,12 +76,11 @@ def _without_group(before: Sequence[str]) -> Sequence[str]:
     return before[:-1] if is_group else before
 
 
-def _asks_itself(options: Mapping[str, list[str]]) -> bool:
+def _asks_itself(options: dict[str, list[str]]) -> bool:
     nodes = [value for name in OF_NODES for value in options.get(name, ())]
     nodes += [value for value in options.get("device", ()) if value.startswith("/")]
     has_names = any(value.startswith(f"{CDI_KIND}=") for value in options.get("device", ()))
-    is_privileged = options.get("privileged", ["false"])[-1] != "false"
-    return has_names or is_privileged or "gpus" in options or any(map(OF_GPU_NODES.search, nodes))
+    return has_names or is_on(options, "privileged") or "gpus" in options or any(map(OF_GPU_NODES.search, nodes))
 
 
 def _is_elsewhere(before: Sequence[str], environment: Mapping[str, str]) -> bool:
