@@ -6,11 +6,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+OF_DOCKER = ("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey")
 # Those that have their value in the next word, of Docker 20 to 28, Podman 4 to 5 and nerdctl. `-c` is Docker's
 # context and Podman's connection.
 ENGINE_VALUES = frozenset(
     (
-        *("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey"),
+        *OF_DOCKER,
         *("--cgroup-manager", "--conmon", "--connection", "--events-backend", "--hooks-dir", "--identity"),
         *("--imagestore", "--module", "--network-cmd-path", "--network-config-dir", "--out", "--root", "--runroot"),
         *("--runtime", "--runtime-flag", "--ssh", "--storage-driver", "--storage-opt", "--tmpdir", "--url"),
@@ -21,7 +22,6 @@ ENGINE_VALUES = frozenset(
 )
 
 FLAGS = ("--help", "-h", "--version", "-v")
-OF_DOCKER = ("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey")
 # The first four are of nerdctl or Docker alone.
 NOT_OF_PODMAN = frozenset(
     ("-H", "--host", "-n", "--address", "-l", "--context", "--tlscacert", "--tlscert", "--tlskey")

@@ -15,6 +15,7 @@ from amdgpu_discovery.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 SECONDS = 3.0
 # Of one output; the longest are lists of containers.
@@ -106,6 +107,18 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.returncode is None:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Return the JSON object that a program printed, {} for anything else."""
+    # Most that is asked prints words.
+    import json
+
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def parse_version(text: str) -> tuple[int, ...]:

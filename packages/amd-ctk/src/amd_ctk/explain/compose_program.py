@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 from typing import Any
 
 from amd_ctk.explain.container import ExplainError
-from amd_ctk.programs import Answer, ask
+from amd_ctk.explain.engine_view import find_numbers
+from amd_ctk.programs import Answer, ask, parse_object
 from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -22,7 +21,6 @@ WITHOUT_REMOTES = ("COMPOSE_EXPERIMENTAL_GIT_REMOTE=false", "COMPOSE_EXPERIMENTA
 # What Compose merges where it is told no file (DefaultFileNames and DefaultOverrideFileNames of compose-go).
 USUAL = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
 OVERRIDES = tuple(name.replace(".y", ".override.y") for name in ("compose.yml", *USUAL[:1], *USUAL[2:]))
-VERSION = re.compile(r"\d+(\.\d+)+")
 
 
 class Resolved(Value):
@@ -40,8 +38,7 @@ def resolve(path: str, host: Host) -> Resolved | None:
     """
     if not host.is_this_machine or not os.path.exists(path) or is_of_another(path) or shutil.which("docker") is None:
         return None
-    found = VERSION.search(_ask("version", "--short").output)
-    version = tuple(map(int, found[0].split("."))) if found else ()
+    version = find_numbers(_ask("version", "--short").output)
     if version < FIRST:
         return None
     files = [f"--file={file}" for file in (path, *_overrides(path))]
@@ -50,7 +47,8 @@ def resolve(path: str, host: Host) -> Resolved | None:
         return None
     if answer.exit_code:
         raise ExplainError(f"Docker Compose refuses {path}: {_last_line(answer.errors)}")
-    return Resolved(services=_parse(answer.output), version=version)
+    services = parse_object(answer.output).get("services")
+    return Resolved(services=services if isinstance(services, dict) else {}, version=version)
 
 
 def is_of_another(path: str) -> bool:
@@ -73,11 +71,3 @@ def _overrides(path: str) -> list[str]:
 def _last_line(errors: str) -> str:
     lines = [line for line in errors.splitlines() if line.strip() and not line.startswith("time=")]
     return one_line(lines[-1]) if lines else "it does not say why"
-
-
-def _parse(output: str) -> dict[str, Any]:
-    try:
-        services = json.loads(output)["services"]
-    except (ValueError, RecursionError, KeyError, TypeError):
-        return {}
-    return services if isinstance(services, dict) else {}

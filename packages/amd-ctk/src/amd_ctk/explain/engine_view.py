@@ -244,7 +244,12 @@ def find_version(engine: str, host: Host) -> tuple[int, ...]:
     """Return the version of the engine on this machine, () where it is not known or another host is simulated."""
     if not host.is_this_machine or engine not in VERSION_WORDS:
         return ()
-    found = VERSION.search(ask_engine(engine, *VERSION_WORDS[engine]).output)
+    return find_numbers(ask_engine(engine, *VERSION_WORDS[engine]).output)
+
+
+def find_numbers(text: str) -> tuple[int, ...]:
+    """Return the first version in a text, () where there is none."""
+    found = VERSION.search(text)
     return tuple(map(int, found[0].split("."))) if found else ()
 
 

@@ -57,10 +57,11 @@ def find_refused(engine: str, options: Mapping[str, list[str]], image: str) -> I
     for value in options.get("device", ()):
         if why := _find_problem(engine, value):
             yield ToolkitError(f"{engine} refuses --device {value!r}: {why}", hint=DEVICE_HINT)
-    for option in ("user", "group-add"):
-        for value in options.get(option, ())[-1:] if option == "user" else options.get(option, ()):
-            if not all(map(_may_be_id, value.split(":", 1))):
-                yield _refusal(engine, f"--{option}={value}", f"uids and gids must be in range 0-{LARGEST_ID}")
+    # Of users the last counts.
+    users = [("user", value) for value in options.get("user", ())[-1:]]
+    for option, value in (*users, *(("group-add", value) for value in options.get("group-add", ()))):
+        if not all(map(_may_be_id, value.split(":", 1))):
+            yield _refusal(engine, f"--{option}={value}", f"uids and gids must be in range 0-{LARGEST_ID}")
     if engine in VALUES and not IMAGE.fullmatch(image):
         yield ToolkitError(f"{engine} refuses the image {image!r}: invalid reference format", hint="write NAME:TAG")
 

@@ -18,7 +18,7 @@ from amd_ctk.explain.run_words import read_options
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.job.start import CannotRun
 from amd_ctk.job.words import find_run
-from amd_ctk.programs import ask
+from amd_ctk.programs import ask, parse_object
 from amd_ctk.stderr import say
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -98,7 +98,7 @@ def _require_other_than_plain(runtime: str) -> None:
 
 def _of_docker(command: Sequence[str], engine: str, host: Host) -> EngineOptions:
     answer = ask([*command, "info", "--format", "{{json .}}"], seconds=SECONDS)
-    engine_info = _parse(answer.output)
+    engine_info = parse_object(answer.output)
     if _is_of_podman(engine_info):
         # podman-docker has the name of Docker, and describes itself as Podman does.
         return _of_podman(command, PODMAN, host)
@@ -151,13 +151,3 @@ def _is_of_podman(engine_info: Mapping[str, Any]) -> bool:
 
 def _is_ours(entry: object) -> bool:
     return isinstance(entry, dict) and os.path.basename(str(entry.get("path", ""))) == RUNTIME_PROGRAM
-
-
-def _parse(output: str) -> dict[str, Any]:
-    import json
-
-    try:
-        read = json.loads(output)
-    except (ValueError, RecursionError):
-        return {}
-    return read if isinstance(read, dict) else {}

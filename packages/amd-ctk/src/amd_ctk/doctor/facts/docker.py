@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -12,7 +11,7 @@ from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.engines.docker import DOCKER, has_cdi_on
 from amd_ctk.explain.running import SECONDS
-from amd_ctk.programs import Answer, ask, parse_version
+from amd_ctk.programs import Answer, ask, parse_object, parse_version
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
@@ -159,7 +158,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     answer = ask(["docker", "info", "--format", "{{json .}}"], seconds=SECONDS)
     if not answer.is_installed:
         return _read_file(host)
-    info = _parse(answer.output)
+    info = parse_object(answer.output)
     endpoint = find_endpoint(info, may_ask=not answer.is_late)
     if not info.get("ServerVersion"):
         return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_silence(answer, info))
@@ -209,14 +208,6 @@ def _compose_version(info: dict[str, Any]) -> tuple[int, ...]:
 def _security_options(info: dict[str, Any]) -> list[Any]:
     options = info.get("SecurityOptions")
     return options if isinstance(options, list) else []
-
-
-def _parse(text: str) -> dict[str, Any]:
-    try:
-        info = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return info if isinstance(info, dict) else {}
 
 
 def _read_file(host: Host) -> DockerFacts:
