@@ -164,7 +164,7 @@ class Endings:
             person=lease.person,
             reservation=lease.container_id,
             until=now + self._grace + AGAIN_SECONDS,
-            preemptible=lease.preemptible if lease.is_spare else 0.0,
+            preemptible=lease.spare_from,
         )
         with suppress(ToolkitError):
             reserve(self._book, claim)

@@ -106,15 +106,12 @@ def serve(
         may_go_first = outlook.has_room(waiter) and outlook.now + waiter.seconds <= _earliest(starts, common)
         if (common == waiter.among and not may_go_first) or is_passed_over(waiter):
             continue
-        if common and not may_go_first:
-            _hold_up(starts, waiter, outlook)
-        elif not try_now(waiter):
-            _hold_up(starts, waiter, outlook)
-            if common:
-                # Its GPUs are free and cannot be had: one attempt is enough.
-                starts.update(dict.fromkeys(numbers_in(waiter.among), 0.0))
-        else:
+        if (may_go_first or not common) and try_now(waiter):
             continue
+        _hold_up(starts, waiter, outlook)
+        if may_go_first and common:
+            # Its GPUs are free and cannot be had: one attempt is enough.
+            starts.update(dict.fromkeys(numbers_in(waiter.among), 0.0))
         held_up |= waiter.among
 
 

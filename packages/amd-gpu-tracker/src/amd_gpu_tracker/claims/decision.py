@@ -72,7 +72,7 @@ def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
         person=handed_on.person,
         # A container may outlive the job that started it: its time is that of the job, and it is as spare.
         limit=claim.limit if BY_API in claim.ways else handed_on.limit,
-        preemptible=handed_on.preemptible if handed_on.is_spare else claim.preemptible,
+        preemptible=handed_on.spare_from or claim.preemptible,
     )
 
 

@@ -126,9 +126,14 @@ class Lease(Holder):
         return 0 < self.preemptible <= now and not self.is_preempted
 
     @property
+    def spare_from(self) -> float:
+        """Return from when on a spare job is ended for others; 0 for one that is not spare."""
+        return 0.0 if self.idle_since else self.preemptible
+
+    @property
     def is_spare(self) -> bool:
         """Return whether it was asked for with `--preempt=now`: preemptible from the start, and not for being idle."""
-        return self.preemptible > 0 and not self.idle_since
+        return self.spare_from > 0
 
     @property
     def is_kept(self) -> bool:
