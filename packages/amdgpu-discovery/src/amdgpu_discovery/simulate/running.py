@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -17,8 +18,8 @@ from amdgpu_discovery.simulate.namespace import has_mounts_below
 HOST, LOCK = "host", "lock"
 MOST = 1000
 # A name is a directory's.
-NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 LONGEST_NAME = 64
+NAME = re.compile(rf"(?!\.)[A-Za-z0-9_.-]{{1,{LONGEST_NAME}}}")
 
 
 class NoSimulation(ToolkitError):
@@ -39,7 +40,7 @@ def running_simulation(name: str) -> Iterator[tuple[str, str, int]]:
 
     The descriptor is for the command, so that a simulation also runs where only the command is left of it.
     """
-    if not _is_name(name):
+    if not NAME.fullmatch(name):
         hint = f"use --name with at most {LONGEST_NAME} letters, digits, dots, dashes and underscores"
         raise NotAName(f"{name[:LONGEST_NAME]!r} cannot name a simulation", hint=hint)
     with _alone():
@@ -89,10 +90,6 @@ def _remove(directory: str) -> None:
     # What is mounted there belongs to the machine.
     if not has_mounts_below(directory):
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _is_name(name: str) -> bool:
-    return 0 < len(name) <= LONGEST_NAME and NAME_LETTERS.issuperset(name) and not name.startswith(".")
 
 
 def _new_directory(name: str) -> str:
