@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE, Docker
 from support.installed import engine_program, our_program, require_root
 from support.seen import SeenNode, parse_seen
@@ -75,3 +79,31 @@ def test_a_container_of_podman_with_a_map_of_ids_opens_its_gpus_and_has_no_other
     asking = ("--rm", f"--user={user}", "--uidmap=0:300000:70000", "--env=AMD_VISIBLE_DEVICES=0")
 
     assert parse_seen(podman("run", *asking, IMAGE, "list-gpus").stdout) == GPU_0
+
+
+@pytest.mark.docker
+def test_explain_refuses_privileged_containers_in_the_words_of_a_remapping_docker(docker, tmp_path):
+    # Made and not started: not every machine that runs this has all capabilities.
+    refused = docker("create", "--privileged", IMAGE, "true", check=False)
+    taken = docker("create", "--privileged", "--userns=host", IMAGE, "true")
+    docker("rm", taken.stdout.strip())
+    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    settings = Path(host.path("/etc/docker/daemon.json"))
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"userns-remap": "daemon"}))
+
+    said, said_of_host = (
+        subprocess.run(
+            [our_program("amd-ctk"), "explain", "docker", "run", "--privileged", *options, IMAGE],
+            env={"PATH": "/usr/bin:/bin", "AMD_CTK_HOST_ROOT": host.root},
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+        for options in ((), ("--userns=host",))
+    )
+
+    words = "privileged mode is incompatible with user namespaces"
+    assert (refused.returncode, words in refused.stderr.lower()) == (1, True)
+    assert f"docker refuses --privileged: {words}" in said
+    assert words not in said_of_host
