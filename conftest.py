@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Time is measured in benchmarks and never decides a test: a busy machine is not a bug.
@@ -18,3 +19,11 @@ def pytest_sessionstart() -> None:
     # What a shell without job control starts in the background ignores Ctrl-C, and so would the programs of tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A run whose tests were all skipped has tested nothing, and ends as one that found no test."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if exitstatus == pytest.ExitCode.OK and reporter and not session.config.option.collectonly:
+        ran = ("passed", "xfailed", "xpassed")
+        session.exitstatus = exitstatus if any(map(reporter.getreports, ran)) else pytest.ExitCode.NO_TESTS_COLLECTED

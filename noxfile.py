@@ -452,8 +452,13 @@ def check_forge(session: nox.Session) -> None:
 
 
 def run_pytest(session: nox.Session, *words: str, env: dict[str, str] | None = None) -> None:
-    """Run pytest; its engines are stopped even if it is interrupted."""
-    session.run("pytest", *words, *report_words(session), env=env, interrupt_timeout=LONG_ENOUGH)
+    """Run pytest; its engines are stopped even if it is interrupted, and where no test ran, the session has failed."""
+    try:
+        session.run("pytest", *words, *report_words(session), env=env, interrupt_timeout=LONG_ENOUGH)
+    finally:
+        missing = session.run(".ci/missing", session.name, external=True, silent=True, log=False)
+        if missing:
+            session.warn(f"tests lack programs: apt-get install --no-install-recommends {' '.join(missing.split())}")
 
 
 def in_memory() -> dict[str, str]:

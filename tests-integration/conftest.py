@@ -13,7 +13,7 @@ from amdgpu_discovery.simulate import build_host
 from support.busybox import build_rootfs, pack
 from support.docker import Docker
 from support.engines_page import EngineAnswers
-from support.installed import engine_program, our_program, require_root
+from support.installed import engine_program, our_program, require_programs, require_root
 from support.one_failure import pytest_runtest_makereport  # noqa: F401 - pytest finds its hook here
 
 
@@ -34,8 +34,7 @@ def image_archive(rootfs: Path) -> Path:
 def start_docker(image_archive: Path) -> Iterator[Callable[..., Docker]]:
     """Return a function that starts an engine that has busybox:local: `start_docker(host.root, **daemon_json)`."""
     require_root()
-    for program in ("dockerd", "containerd", "docker", "runc"):
-        engine_program(program)
+    require_programs("dockerd", "containerd", "docker", "runc")
     started = []
 
     def start(host_root: str, **settings: object) -> Docker:

@@ -14,7 +14,7 @@ from support.box import Box, add_user, nodes_of
 from support.cdi_engines import PodmanInBox, RootlessPodmanInBox, put_image
 from support.cdi_questions import put_specs
 from support.docker import IMAGE
-from support.installed import engine_program, our_program, require_root
+from support.installed import our_program, require_programs, require_root
 from support.oci_archive import pack_oci
 
 pytestmark = [pytest.mark.e2e, pytest.mark.podman]
@@ -39,8 +39,7 @@ EXPECTED_OF_4 = {
 def box(tmp_path_factory, generate, image_archive, cdi_host):
     """Return a box over this machine, whose /etc/cdi stays as it is."""
     require_root()
-    for program in ("podman", "crun", "conmon", "newuidmap"):
-        engine_program(program)
+    require_programs("podman", "crun", "conmon", "newuidmap")
     directory = tmp_path_factory.mktemp("podman")
     # Hooks of a spec run this project's code, which serves the simulated host.
     shared = (sys.prefix, os.fspath(CHECKOUT), cdi_host.root)

@@ -8,15 +8,14 @@ import pytest
 
 from support.cluster_stand import ClusterStand
 from support.debian_root import clusters_root
-from support.installed import engine_program, require_root
+from support.installed import require_programs, require_root
 
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterStand]:
     """Return the server, for all tests."""
     require_root()
-    for program in ("debootstrap", "nsenter", "unshare"):
-        engine_program(program)
+    require_programs("debootstrap", "nsenter", "unshare")
     stand = ClusterStand(tmp_path_factory.mktemp("clusters"), "trixie", root=clusters_root())
     try:
         stand.prepare()

@@ -16,7 +16,7 @@ from amdgpu_discovery.host import Host
 from support.busybox import pack_rocm
 from support.docker import Docker
 from support.documentation import prepare, run, sections
-from support.installed import engine_program, our_program, require_root
+from support.installed import our_program, require_programs, require_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
@@ -38,8 +38,7 @@ def host(place: str, tmp_path: Path) -> Host:
 @pytest.fixture
 def engine(place: str, host: Host, rocm_archive: Path) -> Iterator[Docker]:
     require_root()
-    for program in ("dockerd", "containerd", "docker", "runc"):
-        engine_program(program)
+    require_programs("dockerd", "containerd", "docker", "runc")
     engine = Docker(our_program("amd-container-runtime"), host.root)
     try:
         engine.start()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.installed import SEARCH_PATH, engine_program, require_root
+from support.installed import SEARCH_PATH, require_programs, require_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
@@ -75,8 +75,7 @@ def _read(path: Path) -> bytes:
 def start_demo(tmp_path):
     """Return a function that starts the demo with some words."""
     require_root()
-    for program in ("dockerd", "containerd", "docker", "runc", "busybox"):
-        engine_program(program)
+    require_programs("dockerd", "containerd", "docker", "runc", "busybox")
     return lambda *words: Demo(tmp_path / "printed", *words)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from amdgpu_discovery.simulate import build_host
 from support.docker import Docker
-from support.installed import engine_program, our_program, require_root
+from support.installed import engine_program, our_program, require_programs, require_root
 from support.podman import Podman
 from support.processor import with_processor
 
@@ -98,8 +98,7 @@ def server(request, tmp_path_factory, image_archive):
 
 
 def make_docker(runtime, host_root, _):
-    for program in ("dockerd", "containerd", "docker"):
-        engine_program(program)
+    require_programs("dockerd", "containerd", "docker")
     docker = Docker(runtime, host_root, **{"default-runtime": "amd"})
     docker.start()
     return docker

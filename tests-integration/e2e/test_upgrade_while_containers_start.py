@@ -10,7 +10,7 @@ import pytest
 from support.box import Box
 from support.checked_version import checked_debs
 from support.debs import build_debs
-from support.installed import engine_program, require_root
+from support.installed import require_programs, require_root
 from support.upgraded import Server
 
 pytestmark = [pytest.mark.e2e]
@@ -22,8 +22,7 @@ NODE = {"path": "/dev/kfd", "major": 234, "minor": 0, "gid": 0}
 @pytest.fixture(scope="module")
 def debs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     require_root()
-    for program in ("dpkg-deb", "runc", "unshare"):
-        engine_program(program)
+    require_programs("dpkg-deb", "runc", "unshare")
     return sorted(build_debs(tmp_path_factory.mktemp("debs")).glob("*.deb"))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE, Docker
-from support.installed import engine_program, our_program, require_root
+from support.installed import our_program, require_programs, require_root
 from support.seen import SeenNode, parse_seen
 
 pytestmark = pytest.mark.e2e
@@ -45,8 +45,7 @@ class RemappedDocker(Docker):
 @pytest.fixture(scope="module")
 def docker(image_archive, mi300x):
     require_root()
-    for program in ("dockerd", "containerd", "docker", "runc"):
-        engine_program(program)
+    require_programs("dockerd", "containerd", "docker", "runc")
     engine = RemappedDocker(our_program("amd-container-runtime"), mi300x.root)
     engine.start()
     engine.import_image(image_archive)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fresh.machine import Machine
-from support.installed import engine_program, require_root
+from support.installed import require_programs, require_root
 
 SUITES = ("bookworm", "trixie")
 
@@ -20,8 +20,7 @@ def pytest_addoption(parser):
 def machine(request, tmp_path_factory):
     """Return a machine of one release; its tests use it one after another."""
     require_root()
-    for program in ("debootstrap", "unshare", "git"):
-        engine_program(program)
+    require_programs("debootstrap", "unshare", "git")
     made = Machine(request.param, tmp_path_factory.mktemp(request.param) / "root")
     yield made
     made.remove()

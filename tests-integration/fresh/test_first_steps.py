@@ -6,7 +6,7 @@ import pytest
 
 from fresh.machine import Machine
 from support.documentation import read_page
-from support.installed import engine_program, require_root
+from support.installed import require_programs, require_root
 from support.transcripts import is_match, parse_page
 
 pytestmark = [pytest.mark.e2e, pytest.mark.fresh, pytest.mark.timeout(3600)]
@@ -22,8 +22,7 @@ TRACES_OF_AN_ENGINE = (
 def fresh(tmp_path):
     """Return a Debian 13 of this test's own."""
     require_root()
-    for program in ("debootstrap", "unshare", "git"):
-        engine_program(program)
+    require_programs("debootstrap", "unshare", "git")
     made = Machine("trixie", tmp_path / "root")
     yield made
     made.remove()

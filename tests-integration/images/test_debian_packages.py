@@ -12,7 +12,7 @@ import pytest
 from support.code_objects import targets_of_code
 from support.debian_packages import DebianRelease, NoNetwork
 from support.engines_page import EngineAnswers
-from support.installed import engine_program, our_program, require_root
+from support.installed import our_program, require_programs, require_root
 
 # A package of 2 GB is packed and unpacked several times.
 pytestmark = [pytest.mark.e2e, pytest.mark.images, pytest.mark.timeout(3600)]
@@ -41,8 +41,7 @@ def answers():
 def release(tmp_path_factory):
     """Return the release that packages come from."""
     require_root()
-    for program in ("umoci", "skopeo", "dpkg-deb"):
-        engine_program(program)
+    require_programs("umoci", "skopeo", "dpkg-deb")
     try:
         return DebianRelease(SUITE, tmp_path_factory.mktemp("apt"))
     except NoNetwork as error:

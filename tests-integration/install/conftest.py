@@ -14,7 +14,7 @@ from amdgpu_discovery.simulate import build_host
 from install.root import build_root
 from install.rpm_root import build_rpms
 from support.apt_repository import AptRepository, next_version
-from support.installed import engine_program, require_root
+from support.installed import require_programs, require_root
 from support.matrix import Matrix
 from support.system import System
 
@@ -76,8 +76,7 @@ class Machine:
 @pytest.fixture(scope="session")
 def debs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Return the debs of this checkout."""
-    for program in ("dpkg-deb", "apt-ftparchive", "gpg", "debootstrap", "unshare", "nsenter"):
-        engine_program(program)
+    require_programs("dpkg-deb", "apt-ftparchive", "gpg", "debootstrap", "unshare", "nsenter")
     directory = tmp_path_factory.mktemp("debs")
     return build(directory)
 
@@ -94,8 +93,7 @@ def build(directory: Path) -> list[Path]:
 @pytest.fixture(scope="session")
 def rpms(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Return the rpms of this checkout, of every family."""
-    for program in ("rpmbuild", "dnf", "createrepo_c", "debootstrap", "unshare"):
-        engine_program(program)
+    require_programs("rpmbuild", "dnf", "createrepo_c", "debootstrap", "unshare")
     return build_rpms(CHECKOUT, tmp_path_factory.mktemp("rpms"))
 
 

@@ -26,7 +26,7 @@ from install.first_page import (
     type_lines,
 )
 from support.debian_root import debian_root
-from support.installed import engine_program, require_root
+from support.installed import require_programs, require_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.timeout(1800)]
 
@@ -55,8 +55,7 @@ LINES = {
 @pytest.fixture(scope="module")
 def repository(debs, tmp_path_factory):
     """Return the repository that a release makes of the debs of this checkout."""
-    for program in ("createrepo_c", "podman"):
-        engine_program(program)
+    require_programs("createrepo_c", "podman")
     return make_repository(debs, tmp_path_factory.mktemp("first"))
 
 

@@ -20,7 +20,7 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.simulate import build_host
 from support.busybox import build_rootfs
 from support.docker import Docker
-from support.installed import engine_program, require_root
+from support.installed import engine_program, require_programs, require_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.docker]
 
@@ -40,8 +40,7 @@ REFUSAL = "amd-container-toolkit: the host's root is not mounted at /host (start
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the image of this checkout."""
     require_root()
-    for program in ("patchelf", "dpkg", "ldd"):
-        engine_program(program)
+    require_programs("patchelf", "dpkg", "ldd")
     words = [sys.executable, CHECKOUT / "packaging/node_image.py", tmp_path_factory.mktemp("image")]
     answer = subprocess.run(words, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr

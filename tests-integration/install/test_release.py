@@ -19,7 +19,7 @@ import pytest
 
 from install.root import build_root
 from install.rpm_root import STAND_IN, RpmRoot, build_rpm, make_repository
-from support.installed import engine_program, require_root
+from support.installed import require_programs, require_root
 from support.system import System
 
 # All packages are built twice; that takes two minutes at rest.
@@ -48,8 +48,7 @@ def gpg(tmp_path_factory):
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
     """Return a checkout of what is committed."""
-    for program in ("dpkg-deb", "lintian", "apt-ftparchive", "rpmbuild", "rpmlint", "rpmsign", "createrepo_c", "gpg"):
-        engine_program(program)
+    require_programs("dpkg-deb", "lintian", "apt-ftparchive", "rpmbuild", "rpmlint", "rpmsign", "createrepo_c", "gpg")
     directory = tmp_path_factory.mktemp("release") / "checkout"
     subprocess.run(["git", "clone", "--quiet", CHECKOUT, directory], check=True)
     return directory

@@ -20,7 +20,7 @@ from kernel.image import kernel_image
 from kernel.machine import FILES, Machine
 from support.busybox import build_rootfs, pack
 from support.debs import META_PACKAGE, build_debs
-from support.installed import engine_program, require_root
+from support.installed import require_programs, require_root
 from support.matrix import Matrix
 
 SUITES = ("bookworm", "trixie", "forky")
@@ -62,8 +62,7 @@ def pytest_sessionfinish() -> None:
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return what every machine is started with: debs, a root file system for containers, and a simulated host."""
     require_root()
-    for program in PROGRAMS:
-        engine_program(program)
+    require_programs(*PROGRAMS)
     directory = tmp_path_factory.mktemp("files")
     rootfs = build_rootfs(directory / "rootfs")
     for name, text in SCRIPTS.items():

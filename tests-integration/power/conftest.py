@@ -11,7 +11,7 @@ import pytest
 from kernel.image import kernel_image
 from power.saved import Saved, save_machine
 from power.tally import table
-from support.installed import engine_program, require_root
+from support.installed import require_programs, require_root
 
 PROGRAMS = ("qemu-system-x86_64", "mkfs.ext4", "debootstrap", "depmod", "modprobe", "cpio", "runc")
 # A copy of the disk for each cut, which is forgotten at once.
@@ -22,8 +22,7 @@ IN_MEMORY = "/dev/shm"
 def saved() -> Iterator[Saved]:
     """Return a machine as it is before every cut."""
     require_root()
-    for program in PROGRAMS:
-        engine_program(program)
+    require_programs(*PROGRAMS)
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory:
         yield save_machine(kernel_image("bookworm"), Path(directory))
 

@@ -13,7 +13,7 @@ import pytest
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate import build_host
 from support.debs import build_debs
-from support.installed import engine_program, our_program, require_root
+from support.installed import our_program, require_programs, require_root
 from support.matrix import Matrix
 from support.slurm_box import SlurmBox
 from support.slurm_root import slurm_root
@@ -57,8 +57,7 @@ def amd_ctk(host: Host, *words: str) -> bytes:
 def make_node(debs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., SlurmBox]]:
     """Return a function that makes a node of a simulated host with the Slurm of a release."""
     require_root()
-    for program in ("debootstrap", "ip", "nsenter", "unshare", "busybox"):
-        engine_program(program)
+    require_programs("debootstrap", "ip", "nsenter", "unshare", "busybox")
     with ExitStack() as stack:
 
         def make(

@@ -22,10 +22,15 @@ def our_program(name: str) -> Path:
 
 def engine_program(name: str) -> Path:
     """Return the path of a program of the machine; skip the test where there is none, and fail it in CI."""
-    found = shutil.which(name, path=SEARCH_PATH)
-    if found is None:
-        _miss(f"{name} is not installed")
-    return Path(str(found))
+    require_programs(name)
+    return Path(str(shutil.which(name, path=SEARCH_PATH)))
+
+
+def require_programs(*names: str) -> None:
+    """Skip the test where the machine lacks one of these programs, and name all that it lacks; fail it in CI."""
+    missing = [name for name in names if shutil.which(name, path=SEARCH_PATH) is None]
+    if missing:
+        _miss(f"not installed: {', '.join(missing)}")
 
 
 def require_module(name: str) -> Any:

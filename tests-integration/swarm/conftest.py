@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.simulate import Profile, build_host
-from support.installed import SEARCH_PATH, engine_program, require_root
+from support.installed import SEARCH_PATH, require_programs, require_root
 from support.matrix import Matrix
 from support.swarm_node import Node, wait_until
 
@@ -54,8 +54,7 @@ def pytest_sessionfinish() -> None:
 def make_node(image_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Node]]:
     """Return a function that makes a node, which is not started yet: `make_node("one", "mi210-4", "10.99.8.1")`."""
     require_root()
-    for program in ("dockerd", "containerd", "docker", "runc", "ip", "nsenter", "unshare"):
-        engine_program(program)
+    require_programs("dockerd", "containerd", "docker", "runc", "ip", "nsenter", "unshare")
     nodes: list[Node] = []
 
     def make(name: str, profile: str | Profile, address: str = "127.0.0.1", **settings: object) -> Node:
