@@ -282,6 +282,14 @@ def test_help_is_the_guides(command):
     assert command("help", "reset") == command("reset", "-h")
 
 
+def test_there_is_no_service_for_people_where_nobody_reads_who_may(command, tmp_path):
+    code, _, complaint = command("serve", "--listen", f"{tmp_path}/socket")
+
+    assert code == 2
+    assert "No such option: --listen" in complaint
+    assert not (tmp_path / "socket").exists()
+
+
 def test_the_grace_of_a_restart_is_set_and_outlives_a_reset(command):
     fifteen = (0, "Containers that are started again keep their GPUs for 15 seconds\n", "")
     none = (0, "Containers that are started again keep no GPUs\n", "")

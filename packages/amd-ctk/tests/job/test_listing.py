@@ -8,16 +8,16 @@ from pathlib import Path
 from amd_ctk.job.listing import RunningJob, format_json, format_queue
 
 NOW = 1_000_000.0
-TRAIN = RunningJob(name="train", person=None, numbers=(0, 1), since=NOW - 125, pid=48213)
+TRAIN = RunningJob(name="train", person=0, numbers=(0, 1), since=NOW - 125, pid=48213)
 DEBUG = RunningJob(
-    name="debug", person=None, numbers=(4,), since=NOW - 60, containers=("9f2c1d0a3b4c5d6e",), until=NOW + 3600
+    name="debug", person=0, numbers=(4,), since=NOW - 60, containers=("9f2c1d0a3b4c5d6e",), until=NOW + 3600
 )
 
 
 def test_jobs_without_an_end_are_listed_without_that_column():
     assert format_queue([], [TRAIN], NOW) == (
         "Person  Name   GPUs  Numbers  Process  For\n"
-        "-       train  2     0,1      48213    2 min 5 s\n"
+        "root    train  2     0,1      48213    2 min 5 s\n"
         "\n"
         "No job waits for GPUs"
     )
@@ -26,8 +26,8 @@ def test_jobs_without_an_end_are_listed_without_that_column():
 def test_it_is_listed_when_the_time_of_a_job_is_over():
     assert format_queue([], [TRAIN, DEBUG], NOW) == (
         "Person  Name   GPUs  Numbers  Process       For        Ends in\n"
-        "-       train  2     0,1      48213         2 min 5 s  -\n"
-        "-       debug  1     4        9f2c1d0a3b4c  1 min 0 s  1 h 0 min\n"
+        "root    train  2     0,1      48213         2 min 5 s  -\n"
+        "root    debug  1     4        9f2c1d0a3b4c  1 min 0 s  1 h 0 min\n"
         "\n"
         "No job waits for GPUs"
     )
@@ -40,8 +40,8 @@ def test_it_is_listed_what_nobody_uses_and_what_goes_to_those_who_wait():
 
     assert format_queue([], [over, idle], NOW) == (
         "Person  Name   GPUs  Numbers  Process       For        Ends in    Idle for\n"
-        "-       train  2     0,1      48213         2 min 5 s  -          2 h 1 min, preemptible\n"
-        "-       debug  1     4        9f2c1d0a3b4c  1 min 0 s  1 h 0 min  5 min 0 s\n"
+        "root    train  2     0,1      48213         2 min 5 s  -          2 h 1 min, preemptible\n"
+        "root    debug  1     4        9f2c1d0a3b4c  1 min 0 s  1 h 0 min  5 min 0 s\n"
         "\n"
         "No job waits for GPUs"
     )

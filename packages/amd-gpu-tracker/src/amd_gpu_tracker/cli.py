@@ -25,7 +25,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
 
 if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.terms import FindTerms, Terms
+    from amd_gpu_tracker.broker.terms import FindTerms
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.usage.looks import UsageLooks
 
@@ -118,13 +118,6 @@ def no_rules(_: Host) -> ChoiceRules:
     return NO_RULES
 
 
-def no_terms(_: Host) -> Terms:
-    """Return what there is to say where nobody reads the settings: only root may reserve GPUs."""
-    from amd_gpu_tracker.broker.terms import Terms
-
-    return Terms()
-
-
 def no_hints(_: Host, *, is_drained: bool, reason: str) -> Sequence[str]:  # noqa: ARG001
     """Return what is left to do where nobody knows of other programs that give out GPUs."""
     return ()
@@ -134,13 +127,13 @@ def tracker_app(
     program: str,
     after_switch: Callable[[Host], None],
     find_rules: Callable[[Host], ChoiceRules] = no_rules,
-    find_terms: FindTerms = no_terms,
+    find_terms: FindTerms | None = None,
     find_hints: FindHints = no_hints,
 ) -> typer.Typer:
     """Make the commands; `after_switch` is called when one of them has changed what a CDI spec depends on.
 
-    `find_rules` returns what the administrator says about choices on a host, `find_terms` who may reserve GPUs,
-    `find_hints` what is left to do where other programs give out GPUs that are drained.
+    `find_rules` returns what the administrator says about choices on a host, `find_terms` who may reserve GPUs; without
+    it there is no `serve`. `find_hints` returns what is left to do where other programs give out GPUs that are drained.
     """
 
     def enable(context: typer.Context) -> None:
@@ -194,7 +187,7 @@ def tracker_app(
     app.command("grace", epilog=_examples(program, "grace"))(grace)
     app.command("help", epilog=_examples(program, "help"))(show_help)
     hidden: dict[str, Callable[..., None]] = {"h": show_help, SET: set_gpus, "init": initialize, "release": release}
-    hidden["serve"] = _server(find_terms)
+    hidden |= {"serve": _server(find_terms)} if find_terms else {}
     for name, hidden_command in hidden.items():
         app.command(name, hidden=True)(hidden_command)
     return app

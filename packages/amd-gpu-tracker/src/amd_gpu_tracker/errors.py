@@ -15,13 +15,15 @@ class GpusRefused(ToolkitError):
     Attributes:
         template: The message, in which `{1001}` stands for user 1001 where that is one of the people.
         people: Users whom the message names; a start says their numbers, as in `user 1001`.
+        obstacle: Why so many free GPUs are not enough; "" where too few are free.
     """
 
-    def __init__(self, template: str, *, hint: str = "", people: tuple[int, ...] = ()) -> None:
+    def __init__(self, template: str, *, hint: str = "", people: tuple[int, ...] = (), obstacle: str = "") -> None:
         """Say what is refused, and what to do next."""
         super().__init__(name_people(template, people, lambda uid: f"user {uid}"), hint=hint)
         self.template = template
         self.people = people
+        self.obstacle = obstacle
 
     def told(self, name_of: Callable[[int], str]) -> GpusRefused:
         """Return the same refusal with people as `name_of` calls them."""

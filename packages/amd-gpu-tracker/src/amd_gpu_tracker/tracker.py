@@ -357,8 +357,10 @@ class Tracker:
         return read_history(self._state, since=since, until=until)
 
     def refusals(self) -> list[Refusal]:
-        """Return the latest refusals, oldest first."""
-        return read_refusals(self._state)
+        """Return the latest refusals, oldest first: root's, and for a user of rootless engines the user's own, too."""
+        states = {each.run_directory: each for each in (State(self._state.host), self._state)}
+        found = [refusal for each in states.values() for refusal in read_refusals(each)]
+        return sorted(found, key=lambda refusal: refusal.time)
 
     if TYPE_CHECKING:
 

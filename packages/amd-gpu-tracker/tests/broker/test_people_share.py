@@ -14,7 +14,7 @@ from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.show.table import format_status
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
-from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
+from support.shared_host import ALICE, BOB, CAROL, become, run, users, wait_until
 
 NO_GPUS = "3: you may not reserve GPUs on this host (ask the administrator for 'amd-ctk users allow 40002')"
 
@@ -69,6 +69,62 @@ def test_who_waits_is_told_whose_jobs_are_before(person):
     carol = person(CAROL, run("mine", "free:1"))
 
     assert carol.line() == "waiting for 1 GPU: 0 free of 8, 1 job before this one (40002's sweep-3: 8 GPUs)"
+
+
+def test_who_names_a_gpu_for_which_others_wait_is_told_who_has_it(person):
+    person(ALICE, run("train", "3")).line()
+    person(BOB, run("next", "3")).line()
+
+    assert person(CAROL, run("mine", "3", wait=False)).line() == (
+        "1: GPU 3 is in use by job train of user 40001; 1 job waits for GPUs before this one"
+        " ('amd-ctk run --wait' waits in line)"
+    )
+
+
+def test_who_waits_for_gpus_of_one_hive_is_told_that_the_free_ones_are_apart(host, person):
+    person(ALICE, run("train", "0-1,4-5")).line()
+
+    waiting = person(BOB, run("wide", "auto:3+xgmi"))
+
+    assert waiting.line() == "waiting for 3 GPUs: 4 free of 8; 2 of them in one XGMI hive"
+
+
+def test_who_waits_is_told_the_same_once_however_often_the_service_starts_again(broker, person):
+    person(ALICE, run("train", "free:8")).line()
+    bob = person(BOB, run("next", "free:1"))
+    assert bob.line() == "waiting for 1 GPU: 0 free of 8"
+
+    broker.kill()
+    broker.start()
+    # Who comes after it is told after it.
+    person(CAROL, run("last", "free:1")).line()
+
+    assert bob.says_nothing()
+
+
+def test_who_is_limited_to_groups_of_gpus_is_told_so(broker, person):
+    broker.say("fifo", "everyone:groups=notebooks")
+
+    assert person(ALICE, run("train", "5")).line() == (
+        "4: GPU 5 is not among the GPUs this process may use (0, 1) (you may reserve GPUs of notebooks only)"
+    )
+
+
+def test_a_user_sees_the_refusals_of_root_s_containers(host, person):
+    person(ALICE, run("train", "0")).line()
+    with pytest.raises(GpusRefused):
+        Tracker(host).reserve("program", "0")
+
+    shown = os.pipe()
+    if not (pid := os.fork()):
+        become(BOB)
+        os.write(shown[1], "\n".join(each.message for each in Tracker(host).refusals()).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+    assert os.read(shown[0], 1000) == (
+        b"GPUs [0] are exclusive and already in use\nGPU 0 is in use by job train of user 40001"
+    )
 
 
 def test_without_permission_nobody_has_gpus(broker, person):
@@ -222,7 +278,8 @@ def test_nobody_is_overtaken_by_one_who_wants_less(person):
     narrow.line()
 
     assert person(CAROL, run("now", "free:1", wait=False)).line() == (
-        "1: 2 jobs wait for GPUs before this one ('amd-ctk run --wait' waits in line)"
+        "1: GPUs [0 1 2 3 4 5 6] are in use by job a of user 40001; 2 jobs wait for GPUs before this one"
+        " ('amd-ctk run --wait' waits in line)"
     )
     assert narrow.says_nothing()
     alice.end()
@@ -237,7 +294,10 @@ def test_a_program_of_root_that_does_not_wait_overtakes_nobody(host, person):
 
     with pytest.raises(GpusRefused) as refusal:
         Tracker(host).hold("program", "free:1")
-    assert str(refusal.value) == "1 job waits for GPUs before this one ('amd-ctk run --wait' waits in line)"
+    assert str(refusal.value) == (
+        "GPUs [0 1 2 3 4 5 6] are in use by job a of user 40001; 1 job waits for GPUs before this one"
+        " ('amd-ctk run --wait' waits in line)"
+    )
 
 
 def test_who_was_stopped_holds_up_nobody(person):

@@ -41,7 +41,7 @@ class RunningJob(Value):
     """A job or reservation that has GPUs: its process, None for a reservation, and the containers that run in it."""
 
     name: str
-    person: int | None
+    person: int
     numbers: tuple[int, ...]
     since: float
     pid: int | None = None
@@ -70,7 +70,7 @@ def running_jobs(status: Status, leases: Sequence[Lease] = ()) -> list[RunningJo
     jobs = [
         RunningJob(
             name=name_of(job),
-            person=use.person,
+            person=use.person or 0,
             numbers=tuple(numbers_by_job[job]),
             since=use.since,
             pid=pids.get(job),
@@ -164,8 +164,8 @@ def _process(job: RunningJob) -> str:
     return containers or ("-" if job.pid is None else str(job.pid))
 
 
-def _person(uid: int | None) -> str:
-    return "-" if uid is None else printable(name_of_person(uid))
+def _person(uid: int) -> str:
+    return printable(name_of_person(uid))
 
 
 def _waiting_row(place: int, ticket: Ticket, now: float) -> tuple[str, ...]:

@@ -100,6 +100,15 @@ def ask(
     """
     since = time.monotonic()
     lost_at: float | None = None
+    told = ""
+
+    def tell_once(sentence: str) -> None:
+        nonlocal told
+        # A broker that was started again does not know what was told before.
+        if sentence != told:
+            tell(sentence)
+        told = sentence
+
     while True:
         try:
             connected = connect(path)
@@ -109,7 +118,7 @@ def ask(
             lost_at = time.monotonic() if lost_at is None else lost_at
         else:
             with connected:
-                answer = _converse(connected, request, since, timeout, tell)
+                answer = _converse(connected, request, since, timeout, tell_once)
             if answer is not None:
                 return _accepted(answer)
             lost_at = time.monotonic()

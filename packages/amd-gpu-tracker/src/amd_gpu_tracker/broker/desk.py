@@ -24,6 +24,7 @@ from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.terms import (
     ROOT,
     Terms,
+    find_wanted_within,
     require_in_time,
     require_permission,
     require_within,
@@ -33,11 +34,11 @@ from amd_gpu_tracker.broker.terms import (
 from amd_gpu_tracker.broker.unrecorded import Unrecorded
 from amd_gpu_tracker.broker.used import Used
 from amd_gpu_tracker.broker.view import View, read_view
-from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
+from amd_gpu_tracker.claims.by_name import is_contested, require_nobody_before
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, TrackerDisabled, WaitRefused
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.records.lease import BY_API
-from amd_gpu_tracker.waiting.sentences import format_seconds, require_nobody_before
+from amd_gpu_tracker.waiting.sentences import format_seconds
 from amd_gpu_tracker.waiting.ticket import Ticket, require_name
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError, ToolkitError
@@ -229,7 +230,7 @@ class Desk:
         rules = rules_for(self._state.host, terms, permission, request.numbers)
         if terms.hears_rules and request.rules is not None:
             rules = rules_heard(request.rules, request.numbers)
-        count, among, may_be_taken = self._require_possible(request, rules)
+        count, among, may_be_taken = self._require_possible(request, rules, permission)
         require_within(permission, count)
         must_wait = request.wait and (may_be_taken or self._is_over_limit(permission, person, count))
         grant = None
@@ -273,7 +274,7 @@ class Desk:
         if request.seconds <= 0:
             raise WaitRefused("a reservation has no end", hint="say how long, as in --for=4h")
         rules = rules_for(self._state.host, terms, permission, request.numbers)
-        count, among, may_be_taken = self._require_possible(request, rules)
+        count, among, may_be_taken = self._require_possible(request, rules, permission)
         require_within(permission, count)
         require_in_time(permission, request.seconds)
         self._require_turn(among if may_be_taken else (), person, count, permission)
@@ -356,7 +357,9 @@ class Desk:
             )
         return ROOT.replace(gpus=own.gpus, seconds=own.seconds) if own else ROOT
 
-    def _require_possible(self, request: Request, rules: ChoiceRules) -> tuple[int, list[int], bool]:
+    def _require_possible(
+        self, request: Request, rules: ChoiceRules, permission: Permission
+    ) -> tuple[int, list[int], bool]:
         """Return how many GPUs are wanted, the numbers of those that fit, and whether these may be another's alone.
 
         Raise what waiting cannot change.
@@ -364,7 +367,7 @@ class Desk:
         policy = self._state.read_policy()
         if not policy.enabled:
             raise TrackerDisabled
-        choice, wanted = find_wanted(self._state.host, request.gpus, rules)
+        choice, wanted = find_wanted_within(self._state.host, request.gpus, rules, permission)
         if not wanted:
             raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
         count = choice.count if choice else len(wanted)
@@ -380,7 +383,7 @@ class Desk:
         if among and len(self.line):
             # A GPU may have been drained since, and a job that waits for it holds up nobody.
             self.look()
-        require_nobody_before(self.line.waits_for(among, self._view))
+        require_nobody_before(self.line.waits_for(among, self._view), self._view.users_of(among))
 
     def _read_terms(self, *, strict: bool = False) -> Terms:
         """Return what the administrator says; where that cannot be read, what was said before, or ToolkitError."""

@@ -238,7 +238,7 @@ class Line:
                 is_waiting=True,
             )
         except (GpusRefused, LockTimeout) as error:
-            place.hint = error.hint if isinstance(error, GpusRefused) else ""
+            place.hint = (error.obstacle or error.hint) if isinstance(error, GpusRefused) else ""
             return False
         except ToolkitError as error:
             self.end(place, client, error)

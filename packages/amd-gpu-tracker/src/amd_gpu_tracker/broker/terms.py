@@ -7,7 +7,9 @@ import os
 from amd_gpu_tracker.broker.order import FAIR
 from amd_gpu_tracker.broker.people import NO_LIMIT, NotAllowed, Permission, find_permission, format_duration
 from amd_gpu_tracker.broker.protocol import ProtocolError
+from amd_gpu_tracker.claims.by_name import find_wanted
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
+from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.health.limits import HealthLimits
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import select_gpus
@@ -92,6 +94,19 @@ def rules_for(host: Host, terms: Terms, permission: Permission, numbers: tuple[i
         in_groups = frozenset(gpu.number for request in requests for gpu in select_gpus(gpus, request))
         allowed = in_groups if allowed is None else in_groups & allowed
     return terms.rules if allowed is None else terms.rules.replace(numbers=tuple(sorted(allowed)))
+
+
+def find_wanted_within(
+    host: Host, request: str, rules: ChoiceRules, permission: Permission
+) -> tuple[Choice | None, Any]:
+    """Return what `find_wanted` does, with an error about GPUs that exist and are not allowed in other words."""
+    try:
+        return find_wanted(host, request, rules)
+    except RequestError as error:
+        if not error.names_hidden or rules.numbers is None:
+            raise
+        whose = f"of {', '.join(permission.groups)}" if permission.groups else "of the batch job"
+        raise RequestError(error.message, hint=f"you may reserve GPUs {whose} only") from error
 
 
 def require_within(permission: Permission, count: int) -> None:

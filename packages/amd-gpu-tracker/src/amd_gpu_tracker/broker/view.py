@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from amd_gpu_tracker.broker.order import numbers_in
+from amd_gpu_tracker.claims.by_name import find_users
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import scan_leases
@@ -68,6 +69,10 @@ class View(Value):
     def reservations(self) -> list[Lease]:
         """Return what was reserved for jobs and programs, in contrast to containers."""
         return [lease for lease in self.leases if BY_API in lease.ways]
+
+    def users_of(self, among: Collection[int]) -> dict[Lease, list[int]]:
+        """Return who has some of these GPUs, and which."""
+        return find_users(self.leases, {key: number for key, number in self.numbers.items() if number in among})
 
     def gpus_of(self, *leases: Lease) -> int:
         """Return the GPUs that these leases have and no other, as bits."""

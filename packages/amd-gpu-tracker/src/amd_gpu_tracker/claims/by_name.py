@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.decision import called, in_use, people_of
 from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.enabled import may_be_draining
-from amd_gpu_tracker.errors import ContainerRunning, TrackerDisabled
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
+from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.lease import BY_API, Holder
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import may_be_choice, select_gpus
+from amdgpu_discovery.unknown_gpus import NAMES_SHOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from amd_gpu_tracker.claims.claim import Book
+    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.waiting.tickets import Tickets
     from amdgpu_discovery.choices.grammar import Choice
@@ -50,7 +54,7 @@ def reserve_by_name(
     state, processes = book.state, book.processes
     choice, wanted = find_wanted(state.host, request, rules)
     if before and is_contested(state.read_policy(), choice, wanted):
-        _require_no_queue(before, [gpu.number for gpu in wanted])
+        _require_no_queue(book, before, wanted)
     creator = processes.myself() if pid is None else processes.find(pid)
     if creator is None:
         raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
@@ -126,6 +130,28 @@ def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | 
     return (choice, fitting) if choice.needs_tracker else (None, _skip_drained(host, request, fitting, rules))
 
 
+def find_users(leases: Iterable[Lease], numbers_by_key: Mapping[str, int]) -> dict[Lease, list[int]]:
+    """Return who has some of these GPUs, and which."""
+    found = {each: [numbers_by_key[key] for key in each.gpus if key in numbers_by_key] for each in leases}
+    return {lease: numbers for lease, numbers in found.items() if numbers}
+
+
+def require_nobody_before(jobs: int, numbers_by_lease: Mapping[Lease, Sequence[int]]) -> None:
+    """Raise GpusRefused where so many jobs, and not none, wait for what somebody asks for, and others have."""
+    if not jobs:
+        return
+    uses = [
+        in_use(called(lease.ways, lease.container_id, person=lease.person), numbers)
+        for lease, numbers in list(numbers_by_lease.items())[:NAMES_SHOWN]
+    ]
+    who = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
+    raise GpusRefused(
+        "; ".join([*uses, f"{who} for GPUs before this one"]),
+        hint="'amd-ctk run --wait' waits in line",
+        people=people_of(numbers_by_lease),
+    )
+
+
 def is_contested(policy: Policy, choice: Choice | None, wanted: Sequence[Any]) -> bool:
     """Return whether what a request means may be another's alone: a choice at this moment, or exclusive GPUs.
 
@@ -165,15 +191,16 @@ def _skip_drained(host: Host, request: str, gpus: Sequence[Any], rules: ChoiceRu
     return skip_drained(host, request, gpus)
 
 
-def _require_no_queue(tickets: Iterable[Tickets], among: Container[int]) -> None:
+def _require_no_queue(book: Book, tickets: Iterable[Tickets], wanted: Sequence[GpuLocation]) -> None:
     """Raise GpusRefused where jobs wait for one of these GPUs; one that was stopped holds up nobody."""
+    numbers_by_key = {gpu.key: gpu.number for gpu in wanted}
+    among = numbers_by_key.values()
     waiting = sum(
         ticket.holds_up(among) and not each.is_stopped(ticket) for each in tickets for ticket in each.waiting()
     )
     if waiting:
-        from amd_gpu_tracker.waiting.sentences import require_nobody_before
-
-        require_nobody_before(waiting)
+        leases = scan_leases(book.state, book.processes, book.state.lease_paths()).living
+        require_nobody_before(waiting, find_users(leases, numbers_by_key))
 
 
 def _has_gpus(name: str) -> ContainerRunning:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_blocking_user, why_not
+from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_apart, find_blocking_user, why_not
 from amd_gpu_tracker.claims.claim import new_lease, prune_others, read_own_lease
 from amd_gpu_tracker.claims.decision import LET_USERS, find_unreadable, people_of, refuse_unreserved
 from amd_gpu_tracker.claims.reservation import find_others, look_again, read_current_policy, recorded
@@ -135,7 +135,9 @@ def _decide(
         return chosen
     candidates = name_programs(state.host, candidates, verdicts)
     why = _why_not(state, candidates, choice, scan.living)
-    return GpusRefused(why, hint=_hint(candidates, choice), people=_people_of(candidates))
+    return GpusRefused(
+        why, hint=_hint(candidates, choice), people=_people_of(candidates), obstacle=find_apart(candidates, choice)
+    )
 
 
 def only_for_root(choice: Choice, gpus: Sequence[Gpu], exclusive: Sequence[Gpu]) -> str:

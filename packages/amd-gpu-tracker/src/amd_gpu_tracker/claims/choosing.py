@@ -57,17 +57,23 @@ def why_not(candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[
     `usable` is how many GPUs this process may use, which may be more than the candidates; `name_of` names a container.
     """
     free = [candidate.gpu for candidate in candidates if candidate.is_free]
-    reachable = _largest_hive(free) if choice.in_one_hive else len(free)
     gpus = _counted(candidates, usable)
     said = f"{shown(choice.text)}: {len(free)} of {gpus} {'is' if len(free) == 1 else 'are'} free"
-    if reachable < len(free):
-        said += f", {reachable} of them in one XGMI hive"
+    if apart := find_apart(candidates, choice):
+        said += f", {apart}"
     taken = "; ".join(_taken(candidates, name_of))
-    missing = choice.count - reachable
+    missing = choice.count - _reachable(free, choice)
     waits = (
         f"'amd-ctk run --gpus={shown(choice.text)} --wait -- COMMAND' waits for {'one' if missing == 1 else missing}"
     )
     return f"{said}{f' ({taken})' if taken else ''}; {waits}"
+
+
+def find_apart(candidates: Sequence[Candidate], choice: Choice) -> str:
+    """Return how many of the free GPUs are in one hive, "" where that does not matter."""
+    free = [candidate.gpu for candidate in candidates if candidate.is_free]
+    reachable = _reachable(free, choice)
+    return f"{reachable} of them in one XGMI hive" if reachable < len(free) else ""
 
 
 def find_blocking_user(candidates: Sequence[Candidate], choice: Choice) -> int | None:
@@ -127,6 +133,10 @@ def _cost(candidate: Candidate) -> tuple[bool, bool, int]:
 
 def _is_one(values: Sequence[int | None]) -> bool:
     return len(values) == 1 or (values[0] is not None and len(set(values)) == 1)
+
+
+def _reachable(free: Sequence[Gpu], choice: Choice) -> int:
+    return _largest_hive(free) if choice.in_one_hive else len(free)
 
 
 def _largest_hive(gpus: Sequence[Gpu]) -> int:

@@ -131,7 +131,14 @@ def refusal(container_id: str, free: Sequence[int], uses: Sequence[Use]) -> str:
             *lines,
             f"Released GPUs {_list(free)} used by container {container_id}",
         ]
-    return "\n".join([*lines, *(_in_use(title, numbers) for title, numbers in uses)])
+    return "\n".join([*lines, *(in_use(title, numbers) for title, numbers in uses)])
+
+
+def in_use(title: str, numbers: Sequence[int]) -> str:
+    """Return who has some GPUs."""
+    if len(numbers) == 1:
+        return f"GPU {numbers[0]} is in use by {title}"
+    return f"GPUs {_list(numbers)} are in use by {title}"
 
 
 def rootless_refusal(exclusive: Sequence[int]) -> str:
@@ -191,12 +198,6 @@ def _title(lease: Lease, name_of: Callable[[Lease], str]) -> str:
     """Return what a holder is called, with a container's name where its engine keeps one."""
     title = called(lease.ways, lease.container_id, name_of(lease), lease.person)
     return f"{title}, which its engine starts again" if lease.is_kept else title
-
-
-def _in_use(title: str, numbers: Sequence[int]) -> str:
-    if len(numbers) == 1:
-        return f"GPU {numbers[0]} is in use by {title}"
-    return f"GPUs {_list(numbers)} are in use by {title}"
 
 
 def _list(numbers: Collection[int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.errors import GpusRefused, WaitRefused
+from amd_gpu_tracker.errors import WaitRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,13 +54,6 @@ def waiting_for(
     jobs = len(before)
     more = f" and {jobs - len(named)} more" if jobs > len(named) else ""
     return f"{said}, {jobs} {'job' if jobs == 1 else 'jobs'} before this one ({', '.join(named)}{more}){hint}"
-
-
-def require_nobody_before(jobs: int) -> None:
-    """Raise GpusRefused where so many jobs, and not none, wait for what somebody asks for."""
-    if jobs:
-        who = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
-        raise GpusRefused(f"{who} for GPUs before this one", hint="'amd-ctk run --wait' waits in line")
 
 
 def got(numbers: Sequence[int], seconds: float | None) -> str:
