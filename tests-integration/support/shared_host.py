@@ -226,6 +226,7 @@ def put_ticket(
     pid: int = 0,
     directory: str = DIRECTORY,
     version: int = VERSION,
+    owner: int | None = None,
 ) -> str:
     """Write a ticket for a process, by default this one, that stands behind all others; return its path."""
     processes, tickets = Processes(), Tickets(State(host), Processes(), directory)
@@ -241,7 +242,7 @@ def put_ticket(
         waiter=waiter,
         boot_id=processes.boot_id,
         namespace=processes.namespace,
-        owner=os.geteuid(),
+        owner=os.geteuid() if owner is None else owner,
     )
     os.makedirs(tickets.directory, exist_ok=True)
     path = f"{tickets.directory}/{ticket.stem}.json"

@@ -27,11 +27,14 @@ from amd_ctk.doctor.facts.gpus import NodeProblem
 from amd_ctk.doctor.run import CHECKS
 from amd_ctk.sharing.service import SOCKET_UNIT
 from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.broker.client import ask
+from amd_gpu_tracker.broker.protocol import RESERVE, SOCKET, Request
 from amd_gpu_tracker.node_access.acl import set_users
 from amd_gpu_tracker.node_access.nodes import RULE_FILE
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.gpu import PciAddress, UnnumberedGpu
 from amdgpu_discovery.simulate import build_host, load_profile
+from support.shared_host import put_ticket
 
 HERE = Path(__file__).parent
 OF_HOSTS = runpy.run_path(str(HERE / "test_causes.py"))
@@ -177,6 +180,20 @@ def systemd(machine):
 
 def serve(machine):
     machine.serve()
+
+
+def left_waiter(machine):
+    Tracker(machine.host).enable()
+    put_ticket(machine.host, "train", "free:1", [0], owner=40001)
+
+
+def left_reservation(machine):
+    Tracker(machine.host).enable()
+    machine.write(CONFIG, 'users = ["everyone"]\n')
+    machine.serve()
+    # As one who became root by sudo, because no process here is a user's.
+    asked = Request(verb=RESERVE, name="debug", gpus="0", seconds=3600, behind=40001)
+    assert ask(machine.host.path(SOCKET), asked).numbers == (0,)
 
 
 def leave_socket(machine):
@@ -595,6 +612,10 @@ ROWS = [
     Row("sharing", both(write(CONFIG, USERS), systemd, leave_socket)),
     Row("sharing", both(write(CONFIG, 'idle = "60m"\n'), systemd), becomes=""),
     Row("sharing", require_reservation, both(write(CONFIG, USERS), serve), why=RIGHTS),
+    Row("departed-users", write(CONFIG, USERS), becomes=""),
+    Row("departed-users", write(CONFIG, 'users = ["everyone", "@labs=40044", "mallory=40001:gpus=0"]\n'), becomes=""),
+    Row("departed-users", left_waiter, becomes=""),
+    Row("departed-users", left_reservation, becomes=""),
     Row("tracker", HOSTS["tracker"]),
     Row(
         "tracker",

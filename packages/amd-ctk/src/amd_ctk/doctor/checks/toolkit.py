@@ -10,6 +10,8 @@ from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_device_spec.settings import CONFIG_FILE
 
+# In one line of a shell.
+MOST_FIXES = 8
 # A part of the path of a bundle, and the engine that makes such paths.
 RESTARTS = {
     "/io.containerd.runtime.v2.task/moby/": "docker restart",
@@ -116,6 +118,21 @@ def check_sharing(facts: Facts) -> Finding | None:
         words = f"idle is {toolkit.idle}, and the service that watches for it {silent}"
         return note(words, fix=fix_service(toolkit))
     return ok("the service that gives GPUs to people answers") if toolkit.has_users else None
+
+
+@check(
+    "departed-users",
+    why="rules, jobs and reservations go by number: the next account with the number of a deleted one has them",
+    see="how-to/share.md",
+)
+def check_departed_users(facts: Facts) -> Finding | None:
+    """Does everybody who may reserve GPUs, or has some, have an account?"""
+    departed = facts.toolkit.departed
+    if not departed:
+        return None
+    more = f", and {len(departed) - 1} more" if len(departed) > 1 else ""
+    words = f"this system does not know the user or group of a rule, job or reservation{more}"
+    return note(words, fix=" && ".join(f"sudo amd-ctk {each}" for each in departed[:MOST_FIXES]))
 
 
 @check(

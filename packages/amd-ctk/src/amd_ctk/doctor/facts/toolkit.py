@@ -10,6 +10,7 @@ from typing import Any
 
 from amd_ctk.cdi.specs import find_groups
 from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, NoRuntimeProgram, find_runtime_program
+from amd_ctk.doctor.facts.departed import find_departed
 from amd_ctk.settings_file import is_compiled, read_settings_file
 from amd_ctk.sharing.access import find_access_problem, find_obstacles
 from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
@@ -73,6 +74,8 @@ class ToolkitFacts(Value):
     has_socket: bool = False
     is_served: bool = False
     has_systemd: bool = False
+    # What takes away each rule, job and reservation of a user or group that was deleted, as words of `amd-ctk`.
+    departed: tuple[str, ...] = ()
     # What has each GPU that is reserved, as text.
     users_by_gpu: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
     # "" where it is not installed.
@@ -106,6 +109,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         has_socket=host.stat(SOCKET) is not None,
         is_served=is_served(host.path(SOCKET)),
         has_systemd=host.stat(SYSTEMD_IS_RUNNING) is not None,
+        departed=find_departed(host),
         runtime_program=_find_runtime(),
         broken_low_level=configured if configured and not _find(configured) else "",
         has_low_level=bool(configured or _find("runc") or _find("crun")),

@@ -1,0 +1,57 @@
+"""What is left of users and groups that were deleted: the next account with such a number would have it."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from shlex import quote
+
+from amd_ctk.sharing.permissions import read_permissions
+from amd_gpu_tracker.broker.endings import ENDING
+from amd_gpu_tracker.broker.grants import name_of
+from amd_gpu_tracker.broker.job_processes import owner_of_job
+from amd_gpu_tracker.broker.people import GROUP_SIGN
+from amd_gpu_tracker.life.lease_scan import scan_leases
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
+
+
+def find_departed(host: Host) -> tuple[str, ...]:
+    """Return what takes away each rule, job and reservation whose user or group has no name, as words of `amd-ctk`."""
+    with suppress(ToolkitError, OSError):
+        return (*_find_rules(host), *_find_jobs(host))
+    # Other checks say why nothing can be told.
+    return ()
+
+
+def _find_rules(host: Host) -> Iterator[str]:
+    for rule in read_permissions(host):
+        if rule.is_of_group and not _is_known(grp.getgrgid, rule.number):
+            yield f"users deny {GROUP_SIGN}{rule.number}"
+        elif not rule.is_of_group and not _is_known(pwd.getpwuid, rule.number):
+            yield f"users deny {rule.number}"
+
+
+def _find_jobs(host: Host) -> Iterator[str]:
+    for ticket in Tracker(host).waiting():
+        if not _is_known(pwd.getpwuid, ticket.owner):
+            yield f"queue cancel {quote(ticket.name)} --user={ticket.owner}"
+    state = State(host)
+    for lease in scan_leases(state, Processes(), state.lease_paths()).living:
+        user = owner_of_job(lease.container_id) or lease.person
+        is_job = BY_API in lease.ways and not lease.container_id.endswith(ENDING)
+        if is_job and not _is_known(pwd.getpwuid, user):
+            yield f"queue end {quote(name_of(lease.container_id))} --user={user}"
+
+
+def _is_known(find: Callable[[int], object], number: int | None) -> bool:
+    try:
+        return number is None or bool(find(number))
+    except (KeyError, OverflowError):
+        return False
