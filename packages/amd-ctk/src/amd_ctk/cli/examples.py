@@ -49,9 +49,9 @@ EXAMPLES = {
     "cdi remove": ("sudo amd-ctk cdi remove", "sudo amd-ctk cdi remove --all"),
     "gpu list": ("amd-ctk gpu list", "amd-ctk gpu list --wide", "amd-ctk gpu list --json"),
     "gpu query": ("amd-ctk gpu query --format='{gfx}'", "amd-ctk gpu query --format=labels --gpus=0-1"),
-    "image targets": ("amd-ctk image targets docker:rocm/pytorch",),
-    "image check": ("amd-ctk image check docker:rocm/pytorch", "amd-ctk image check docker:rocm/pytorch --gpus=0-1"),
-    "image pick": ("amd-ctk image pick oci:images",),
+    "image targets": ("amd-ctk image targets rocm/pytorch",),
+    "image check": ("amd-ctk image check rocm/pytorch", "amd-ctk image check rocm/pytorch --gpus=0-1"),
+    "image pick": ("amd-ctk image pick registry.example/app:1.0", "amd-ctk image pick oci:images"),
     "image matrix": ("amd-ctk image matrix --template='app:{version}-{gfx}' --version=1.0 --gfx=gfx90a,gfx942",),
     "run": (
         "sudo amd-ctk run --gpus=auto:1 -- python3 train.py",

@@ -13,14 +13,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from amd_ctk.image.check import Verdict
     from amd_ctk.image.contents import Image
     from amd_ctk.image.pick import Candidate
     from amd_ctk.image.reference import Reference
+    from amdgpu_discovery.host import Host
     from amdgpu_discovery.requirements.facts import ContainerFacts
 
 app = command_group("Image related commands")
 
-FORMS = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME."
+FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH."
 Deep = Annotated[bool, typer.Option("--deep", help="Also look into programs and libraries, not only at file names.")]
 Gpus = Annotated[str, typer.Option(help="Which GPUs the container gets, as in AMD_VISIBLE_DEVICES.")]
 Names = Annotated[str, typer.Option(metavar="TEMPLATE", help="Pattern of image names: app:{version}-{gfx}-{cpu}.")]
@@ -43,10 +45,10 @@ def targets(
 ) -> None:
     """Show the GPU targets that images have code for."""
     from amd_ctk.image.contents import targets_of, unreadable_in
-    from amd_ctk.image.reference import parse_reference
+    from amd_ctk.image.reference import find_image, parse_reference
 
     printed: list[dict[str, object]] = []
-    for reference in [parse_reference(text) for text in images]:
+    for reference in map(find_image, [parse_reference(text) for text in images]):
         layers = _read(reference, deep=deep).layers
         found, unreadable = targets_of(layers), unreadable_in(layers)
         printed.append({"image": str(reference), "targets": found, "unreadable": unreadable})
@@ -72,13 +74,14 @@ def check(
     Exits with 0 if the image fits, 1 if it does not, and 2 if that is unknown: the image says nothing about it or
     cannot be read, or there is no driver.
     """
-    from amd_ctk.image.check import judge_image, read_host
     from amd_ctk.image.contents import targets_of, unreadable_in
-    from amd_ctk.image.reference import parse_reference
+    from amd_ctk.image.reference import REGISTRY, find_image, parse_reference
 
-    host, reference = host_of(context), parse_reference(image)
-    found = _read(reference, deep=deep)
-    verdict = judge_image(found, read_host(host, gpus, found.environment))
+    host, reference = host_of(context), find_image(parse_reference(image))
+    # Layers of a registry are downloaded, so an image there is judged by what it says if it says anything.
+    found, verdict = _judge(host, gpus, reference, deep=deep, with_layers=deep or reference.transport != REGISTRY)
+    if not (verdict.is_known or deep) and reference.transport == REGISTRY:
+        found, verdict = _judge(host, gpus, reference, deep=deep, with_layers=True)
     notes = [*_unreadable_notes(unreadable_in(found.layers)), *verdict.notes]
     fits = not verdict.reasons if verdict.reasons or verdict.is_known else None
     if as_json:
@@ -93,7 +96,9 @@ def check(
 @app.command("pick")
 def pick(
     context: typer.Context,
-    index: Annotated[str, typer.Argument(metavar="[INDEX]", help="oci:DIR[:TAG], or the file of an index.")] = "",
+    index: Annotated[
+        str, typer.Argument(metavar="[INDEX]", help="A name in a registry, oci:DIR[:TAG], or the file of an index.")
+    ] = "",
     *,
     tags: Annotated[
         str, typer.Option(metavar="FILE", help="File with one tag on each line; - is standard input.")
@@ -178,13 +183,20 @@ def _printable(text: str) -> str:
     return printable(text)
 
 
-def _read(reference: Reference, *, deep: bool) -> Image:
+def _judge(host: Host, gpus: str, reference: Reference, *, deep: bool, with_layers: bool) -> tuple[Image, Verdict]:
+    from amd_ctk.image.check import judge_image, read_host
+
+    found = _read(reference, deep=deep, with_layers=with_layers)
+    return found, judge_image(found, read_host(host, gpus, found.environment))
+
+
+def _read(reference: Reference, *, deep: bool, with_layers: bool = True) -> Image:
     from amd_ctk.image.bounds import Progress
     from amd_ctk.image.reference import read_image
 
     progress = Progress()
     try:
-        return read_image(reference, progress, deep=deep)
+        return read_image(reference, progress, deep=deep, with_layers=with_layers)
     finally:
         progress.finish()
 
@@ -212,17 +224,28 @@ def _why_no_tag(lines: Sequence[str], template: str) -> str:
 
 def _judge_index(index: str, facts: ContainerFacts) -> list[Candidate]:
     from amd_ctk.image.bounds import ImageError
-    from amd_ctk.image.configuration import parse_document
-    from amd_ctk.image.oci_layout import parse_entries, read_entries
     from amd_ctk.image.pick import judge_entries
 
-    if index.startswith("oci:"):
-        images = read_entries(index.removeprefix("oci:"))
-    else:
-        images = parse_entries(parse_document(_read_text(index).encode(), index), index)
+    images = _read_index(index)
     if not images:
         raise ImageError(f"{index} has no image for amd64")
     return judge_entries(images, facts)
+
+
+def _read_index(index: str) -> list[tuple[str, Image]]:
+    import os
+
+    from amd_ctk.image.configuration import parse_document
+    from amd_ctk.image.oci_layout import parse_entries, read_entries
+    from amd_ctk.image.reference import REGISTRY
+    from amd_ctk.image.registry import read_registry_entries
+    from amd_ctk.image.registry_name import is_registry_name
+
+    if index.startswith("oci:"):
+        return read_entries(index.removeprefix("oci:"))
+    if index.startswith(REGISTRY) or (is_registry_name(index) and not os.path.lexists(index)):
+        return read_registry_entries(index.removeprefix(REGISTRY))
+    return parse_entries(parse_document(_read_text(index).encode(), index), index)
 
 
 def _read_text(path: str) -> str:

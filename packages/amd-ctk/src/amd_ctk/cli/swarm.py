@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from amd_ctk.swarm.status import Advertisement
     from amdgpu_discovery.gpu import Gpu
 
-IMAGES = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME."
+IMAGES = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH."
 
 # Swarm counts generic resources in 64 bits with a sign (swarmkit, api/types.proto: DiscreteGenericResource).
 LARGEST_AMOUNT = 2**63 - 1
@@ -251,12 +251,12 @@ def constraint(
     from amd_ctk.image.bounds import Progress
     from amd_ctk.image.check import told_targets
     from amd_ctk.image.contents import targets_of
-    from amd_ctk.image.reference import parse_reference, read_image
+    from amd_ctk.image.reference import find_image, parse_reference, read_image
     from amd_ctk.swarm.labels import constraint_for
 
     progress = Progress()
     try:
-        found = read_image(parse_reference(image), progress, deep=deep)
+        found = read_image(find_image(parse_reference(image)), progress, deep=deep)
     finally:
         progress.finish()
     print(f"--constraint {constraint_for(targets_of(found.layers) or told_targets(found), gfx)}")

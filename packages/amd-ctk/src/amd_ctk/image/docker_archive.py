@@ -6,6 +6,7 @@ import os
 import subprocess
 import tarfile
 import zlib
+from collections.abc import Sequence
 from lzma import LZMAError
 from tarfile import ReadError
 from tempfile import TemporaryFile
@@ -78,23 +79,28 @@ def read_saved(engine: str, name: str, progress: Progress, *, deep: bool) -> Ima
     """Return an image that an engine has, which is asked to save it; nothing is written to disk. ImageError."""
     if name.startswith("-"):
         raise ImageError(f"{engine}:{name} does not name an image")
+    return read_printed([engine, "save", name], f"{engine}:{name}", progress, deep=deep)
+
+
+def read_printed(words: Sequence[str], name: str, progress: Progress, *, deep: bool) -> Image:
+    """Return the image in an archive that a program prints; ImageError calls it `name`."""
     # A pipe that nobody reads would stop the engine.
-    with TemporaryFile() as words, _save(engine, name, words) as saving:
+    with TemporaryFile() as errors, _print(words, errors) as printing:
         try:
-            return read_archive(saving.stdout, f"{engine}:{name}", progress, deep=deep)  # type: ignore[arg-type]  # a pipe
+            return read_archive(printing.stdout, name, progress, deep=deep)  # type: ignore[arg-type]  # a pipe
         except ImageError as error:
-            saving.terminate()
-            raise ImageError(_words_of(words, engine) or error.message, hint=error.hint) from error
+            printing.terminate()
+            raise ImageError(_words_of(errors, words[0]) or error.message, hint=error.hint) from error
         except BaseException:
-            saving.terminate()
+            printing.terminate()
             raise
 
 
-def _save(engine: str, name: str, words: IO[bytes]) -> subprocess.Popen[bytes]:
+def _print(words: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen([engine, "save", name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words)
+        return subprocess.Popen(list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
     except OSError as error:
-        raise ImageError(f"{engine} cannot be run: {reason(error)}") from error
+        raise ImageError(f"{words[0]} cannot be run: {reason(error)}") from error
 
 
 def read_archive(stream: Readable, name: str, progress: Progress, *, deep: bool) -> Image:

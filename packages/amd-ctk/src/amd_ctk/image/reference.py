@@ -7,28 +7,49 @@ from amd_ctk.image.contents import Image
 from amd_ctk.image.directory import read_directory
 from amd_ctk.image.docker_archive import read_archive_file, read_saved
 from amd_ctk.image.oci_layout import read_oci_layout
+from amd_ctk.image.registry import read_registry_image
+from amd_ctk.image.registry_name import is_registry_name
+from amd_ctk.programs import ask
 from amdgpu_discovery.value import Value
 
-FORMS = "oci:DIR[:TAG], docker-archive:FILE, dir:PATH, docker:NAME or podman:NAME"
+FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH"
+TRANSPORTS = ("oci", "docker-archive", "dir", "docker", "podman")
+ENGINES = ("docker", "podman")
+# In a registry.
+REGISTRY = "docker://"
+# An engine may have to start first.
+SECONDS = 10.0
 
 
 class Reference(Value):
-    """The name of an image: how it is kept, and where."""
+    """The name of an image: how it is kept ("" where that is to be found out), and where."""
 
     transport: str
     name: str
 
     def __str__(self) -> str:
         """Return it as it is written."""
-        return f"{self.transport}:{self.name}"
+        return f"{self.transport}{'' if self.transport in ('', REGISTRY) else ':'}{self.name}"
 
 
 def parse_reference(text: str) -> Reference:
     """Read the name of an image; ImageError."""
+    if text.startswith(REGISTRY):
+        return Reference(transport=REGISTRY, name=text.removeprefix(REGISTRY))
     transport, _, name = text.partition(":")
-    if transport not in ("oci", "docker-archive", "dir", "docker", "podman") or not name:
+    if transport in TRANSPORTS and name:
+        return Reference(transport=transport, name=name)
+    if transport in TRANSPORTS or not is_registry_name(text):
         raise ImageError(f"{text} does not name an image", hint=f"write {FORMS}")
-    return Reference(transport=transport, name=name)
+    return Reference(transport="", name=text)
+
+
+def find_image(reference: Reference) -> Reference:
+    """Return where an image is that only has a name: in the store of an engine, else in a registry."""
+    if reference.transport:
+        return reference
+    stored = (engine for engine in ENGINES if _has(engine, reference.name))
+    return reference.replace(transport=next(stored, REGISTRY))
 
 
 def read_image(reference: Reference, progress: Progress, *, deep: bool = False, with_layers: bool = True) -> Image:
@@ -39,4 +60,10 @@ def read_image(reference: Reference, progress: Progress, *, deep: bool = False, 
         return Image(layers=(read_directory(reference.name, progress, deep=deep),))
     if reference.transport == "docker-archive":
         return read_archive_file(reference.name, progress, deep=deep)
+    if reference.transport == REGISTRY:
+        return read_registry_image(reference.name, progress, deep=deep, with_layers=with_layers)
     return read_saved(reference.transport, reference.name, progress, deep=deep)
+
+
+def _has(engine: str, name: str) -> bool:
+    return ask([engine, "image", "inspect", "--format", "{{.Id}}", name], seconds=SECONDS).succeeded

@@ -1,0 +1,125 @@
+"""The programs that read registries: they have people's credentials, certificates and mirrors, so nothing here has."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from typing import Any
+
+from amd_ctk.image.bounds import ImageError
+from amd_ctk.image.configuration import parse_document
+from amd_ctk.image.registry_name import RegistryName, digest_of
+from amd_ctk.programs import Answer, ask
+from amd_gpu_tracker.records.plain_text import one_line
+from amdgpu_discovery.value import Value
+
+# Of one command about images, in seconds and in answers; an index of as many images as that has no reader.
+PATIENCE = 120.0
+MOST_QUESTIONS = 300
+NAME = "{name}"
+# Podman 4 converts every index to this kind, which has no annotations.
+DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+# What the libraries of these programs print; registries have their own words for the same codes.
+OFFLINE = ("dial tcp", "no such host", "i/o timeout", "unreachable", "connection refused", "connection reset")
+LOGGED_OUT = ("unauthorized", "authentication required", "no basic auth credentials", "denied", "forbidden")
+MISSING = ("manifest unknown", "name unknown", "not found", "no such manifest", "404")
+# Before the message of skopeo, which escapes quotes in it.
+PREFIX_OF_SKOPEO = re.compile(r'time="[^"]*" level=\w+ msg="(.*)"')
+
+
+class Program(Value):
+    """A program that prints the manifest of an image in a registry, and its configuration where it can."""
+
+    name: str
+    manifest: tuple[str, ...]
+    configuration: tuple[str, ...] = ()
+    login: str = ""
+    # Whether it prints a manifest as the registry has it, byte by byte.
+    is_exact: bool = True
+
+
+SKOPEO = Program(
+    name="skopeo",
+    manifest=("skopeo", "inspect", "--raw", f"docker://{NAME}"),
+    configuration=("skopeo", "inspect", "--config", "--raw", f"docker://{NAME}"),
+    login="skopeo login",
+)
+BUILDX = Program(
+    name="docker buildx",
+    manifest=("docker", "buildx", "imagetools", "inspect", "--raw", NAME),
+    configuration=("docker", "buildx", "imagetools", "inspect", "--format", "{{json .Image}}", NAME),
+    login="docker login",
+)
+PODMAN = Program(name="podman", manifest=("podman", "manifest", "inspect", NAME), login="podman login", is_exact=False)
+
+
+def find_program() -> Program:
+    """Return the program that reads registries here; ImageError where there is none."""
+    if shutil.which("skopeo"):
+        return SKOPEO
+    if shutil.which("docker") and ask(["docker", "buildx", "version"]).succeeded:
+        return BUILDX
+    if shutil.which("podman"):
+        return PODMAN
+    raise ImageError("no program here reads registries", hint="install skopeo, or Docker with buildx, or Podman 5")
+
+
+class Questions:
+    """What one command asks a registry, in bounded time."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._asked = 0
+        self._end = time.monotonic() + PATIENCE
+
+    def read_manifest(self, name: RegistryName) -> tuple[dict[str, Any], str]:
+        """Return a manifest or an index, and its digest, "" where the program does not show it; ImageError."""
+        text = self._ask(self.program.manifest, name)
+        document = parse_document(text.encode(), str(name))
+        if not self.program.is_exact:
+            if document.get("mediaType") == DOCKER_LIST:
+                raise ImageError(f"podman leaves out what {name} says of its images", hint="install skopeo")
+            return document, name.digest
+        found = digest_of(text.encode())
+        if name.digest.startswith("sha256:") and found != name.digest:
+            raise ImageError(f"{name} has another digest in the registry: {found}")
+        return document, found
+
+    def read_configuration(self, name: RegistryName) -> dict[str, Any]:
+        """Return the configuration of an image, {} where the program does not show it; ImageError."""
+        if not self.program.configuration:
+            return {}
+        return parse_document(self._ask(self.program.configuration, name).encode(), f"the configuration of {name}")
+
+    def _ask(self, words: tuple[str, ...], name: RegistryName) -> str:
+        self._asked += 1
+        left = self._end - time.monotonic()
+        if self._asked > MOST_QUESTIONS or left <= 0:
+            raise ImageError(f"reading {name} takes more than {PATIENCE:g} seconds, or {MOST_QUESTIONS} questions")
+        answer = ask([word.replace(NAME, str(name)) for word in words], seconds=left)
+        if not answer.succeeded:
+            raise refusal(answer, name, self.program)
+        return answer.output
+
+
+def refusal(answer: Answer, name: RegistryName, program: Program) -> ImageError:
+    """Return the error for a program that could not read an image."""
+    if answer.problem:
+        return ImageError(f"{name} cannot be read: {answer.problem}")
+    words = last_words(answer.errors)
+    if any(word in words for word in OFFLINE):
+        return ImageError(f"the registry of {name} cannot be reached", hint=f"{program.name}: {words}")
+    if any(word in words for word in LOGGED_OUT):
+        hint = f"{program.login} {name.registry}"
+        return ImageError(f"{name} does not exist, or you are not logged in to its registry", hint=hint)
+    if any(word in words for word in MISSING):
+        return ImageError(f"there is no image {name}")
+    return ImageError(f"{name} cannot be read", hint=f"{program.name}: {words or f'exit code {answer.exit_code}'}")
+
+
+def last_words(errors: str) -> str:
+    """Return the last line that a program printed, without what skopeo writes around it."""
+    line = (errors.strip().splitlines() or [""])[-1]
+    match = PREFIX_OF_SKOPEO.fullmatch(line)
+    return one_line(match.group(1).replace('\\"', '"') if match else line)

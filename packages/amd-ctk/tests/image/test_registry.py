@@ -1,0 +1,174 @@
+"""Images in registries as the programs that read them show them: recorded answers of fake programs on PATH."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+
+import pytest
+
+from amd_ctk.image import registry_programs
+from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.reference import find_image, parse_reference
+from amd_ctk.image.registry import read_registry_entries, read_registry_image
+from amd_ctk.image.registry_name import is_registry_name, parse_registry_name
+
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+
+
+def digest(text):
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Return a function that makes a program, which has an answer for some lines of words, and fails with others."""
+    (tmp_path / "bin").mkdir()
+    # None of this machine's answers.
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+
+    def make(name, answers, error="manifest unknown: manifest unknown"):
+        cases = "".join(f"{shlex.quote(words)}) /bin/cat {save(text)} ;;\n" for words, text in answers.items())
+        path = tmp_path / "bin" / name
+        path.write_text(f"#!/bin/sh\ncase $* in\n{cases}*) echo {shlex.quote(error)} >&2; exit 1;;\nesac\n")
+        path.chmod(0o755)
+
+    def save(text):
+        path = tmp_path / hashlib.sha256(text.encode()).hexdigest()
+        path.write_text(text)
+        return path
+
+    return make
+
+
+def index(*entries, kind=OCI_INDEX):
+    return json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": list(entries)})
+
+
+def refusal(name):
+    with pytest.raises(ImageError) as caught:
+        read_registry_entries(name)
+    return str(caught.value)
+
+
+def test_buildx_reads_indexes_and_configurations(program):
+    manifest = '{"layers": []}'
+    raw = "buildx imagetools inspect --raw"
+    at = f"r.example/app@{digest(manifest)}"
+    said = '{"config": {"Env": ["AMD_REQUIRE_GFX=gfx=gfx90a"]}}'
+    program("docker", {
+        "buildx version": "0.13",
+        f"{raw} r.example/app:1": index({"digest": digest(manifest)}),
+        f"{raw} {at}": manifest,
+        f"buildx imagetools inspect --format {{{{json .Image}}}} {at}": said,
+    })  # fmt: skip
+
+    ((name, image),) = read_registry_entries("r.example/app:1")
+
+    assert (name, image.environment) == (at, ("AMD_REQUIRE_GFX=gfx=gfx90a",))
+
+
+def test_podman_5_shows_the_annotations_of_an_index(program):
+    annotated = {"digest": digest("x"), "annotations": {"com.amd.gpu.targets": "gfx90a"}}
+    program("podman", {"manifest inspect r.example/app:1": index(annotated)})
+
+    ((name, image),) = read_registry_entries("r.example/app:1")
+
+    assert (name, image.annotations) == (f"r.example/app@{digest('x')}", {"com.amd.gpu.targets": "gfx90a"})
+
+
+def test_podman_4_turns_an_index_into_a_list_without_annotations_and_is_not_believed(program):
+    program("podman", {"manifest inspect app:1": index({"digest": digest("x")}, kind=DOCKER_LIST)})
+
+    assert refusal("app:1") == "podman leaves out what app:1 says of its images (install skopeo)"
+
+
+def test_layers_are_read_by_skopeo_alone(program):
+    program("podman", {"manifest inspect app:1": '{"layers": []}'})
+
+    with pytest.raises(ImageError) as caught:
+        read_registry_image("app:1", Progress(), deep=False, with_layers=True)
+
+    assert str(caught.value) == (
+        "only skopeo reads layers in a registry (install it, or 'podman pull app:1' and name podman:app:1)"
+    )
+
+
+def test_an_answer_with_another_digest_is_refused(program):
+    program("skopeo", {f"inspect --raw docker://app@{digest('asked')}": "{}"})
+
+    assert refusal(f"app@{digest('asked')}") == (
+        f"app@{digest('asked')} has another digest in the registry: {digest('{}')}"
+    )
+
+
+def test_a_digest_of_an_index_becomes_no_word_of_a_command(program):
+    program("skopeo", {"inspect --raw docker://app:1": index({"digest": "--output=/etc/passwd"})})
+
+    assert refusal("app:1") == "an entry of the index has no sha256 or sha512 digest"
+
+
+def test_an_index_of_ten_thousand_that_say_nothing_ends_in_bounded_questions(program, monkeypatch):
+    monkeypatch.setattr(registry_programs, "MOST_QUESTIONS", 3)
+    entries = [{"digest": digest("{}")} for _ in range(10_000)]
+    program("skopeo", {
+        "inspect --raw docker://app:1": index(*entries),
+        f"inspect --raw docker://app@{digest('{}')}": "{}",
+        f"inspect --config --raw docker://app@{digest('{}')}": "{}",
+    })  # fmt: skip
+
+    assert refusal("app:1").endswith(" takes more than 120 seconds, or 3 questions")
+
+
+def test_a_manifest_of_any_length_is_not_read(program):
+    program("skopeo", {"inspect --raw docker://app:1": "x" * 5_000_000})
+
+    assert refusal("app:1") == "app:1 cannot be read: skopeo printed more than 4 MiB"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ('time="2026-01-01T00:00:00Z" level=fatal msg="Error parsing image name \\"docker://app:1\\": denied"',
+         "app:1 does not exist, or you are not logged in to its registry (skopeo login docker.io)"),
+        ("reading manifest 1 in app: manifest unknown", "there is no image app:1"),
+        ("dial tcp: lookup r.example: no such host",
+         "the registry of app:1 cannot be reached (skopeo: dial tcp: lookup r.example: no such host)"),
+        ("\x1b[31mtoomanyrequests", "app:1 cannot be read (skopeo: ?[31mtoomanyrequests)"),
+    ],
+)  # fmt: skip
+def test_what_skopeo_fails_with_becomes_a_sentence(words, says, program):
+    program("skopeo", {}, error=words)
+
+    assert refusal("app:1") == says
+
+
+def test_a_name_is_found_in_the_store_of_an_engine_first(program):
+    program("podman", {"image inspect --format {{.Id}} rocm/pytorch": "0123"})
+    program("docker", {})
+
+    assert str(find_image(parse_reference("rocm/pytorch"))) == "podman:rocm/pytorch"
+    assert str(find_image(parse_reference("rocm/other"))) == "docker://rocm/other"
+
+
+@pytest.mark.parametrize(
+    ("text", "registry", "whole"),
+    [
+        ("app", "docker.io", "app"),
+        ("rocm/pytorch:latest", "docker.io", "rocm/pytorch:latest"),
+        ("localhost/app", "localhost", "localhost/app"),
+        ("r.example:5000/a/b__c:1.0-x", "r.example:5000", "r.example:5000/a/b__c:1.0-x"),
+        (f"r.example/app:1@sha256:{'a' * 64}", "r.example", f"r.example/app@sha256:{'a' * 64}"),
+    ],
+)
+def test_names_are_read_as_engines_read_them(text, registry, whole):
+    name = parse_registry_name(text)
+
+    assert (name.registry, str(name)) == (registry, whole)
+
+
+@pytest.mark.parametrize("text", ["", "-v", "App", "a//b", "a:", "a@sha256:b", "a b", "a:1\n", "ä", "../a"])
+def test_other_words_are_no_names(text):
+    assert not is_registry_name(text)
