@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
+import tempfile
+import time
 from pathlib import Path
 
-from amd_ctk.job.listing import RunningJob, format_json, format_queue
+import pytest
+
+from amd_ctk.job.listing import RunningJob, format_json, format_queue, print_queue
+from amd_gpu_tracker.history.ended import Ended, note_ended
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.simulate import build_host
 
 NOW = 1_000_000.0
 TRAIN = RunningJob(name="train", person=0, numbers=(0, 1), since=NOW - 125, pid=48213)
@@ -74,3 +84,38 @@ def test_the_list_of_jobs_takes_over_what_amds_toolkit_left(host, amd_ctk):
 
     assert (answer.returncode, answer.stdout) == (0, "No job waits for GPUs\n")
     assert Path(made.path("/var/lib/amd-container-toolkit/gpu-tracker.json")).exists()
+
+
+@pytest.fixture
+def open_directory():
+    """Return a directory that every user may enter."""
+    made = Path(tempfile.mkdtemp())
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+@pytest.mark.parametrize(
+    ("uid", "told"),
+    [
+        (0, "The restart of this machine ended the reservation debug of 40001\n"),
+        (40001, "The restart of this machine ended the reservation debug\n"),
+        (40002, ""),
+    ],
+)
+def test_who_had_a_reservation_is_told_that_a_restart_ended_it(open_directory, capfd, uid, told):
+    host = build_host(open_directory / "host", "mi210-4")
+    state = State(host)
+    state.prepare()
+    note_ended(state, [Ended(job="40001/debug", person=40001, until=time.time() + 3600)])
+
+    if not (pid := os.fork()):
+        os.setresuid(uid, uid, uid)
+        print_queue(host)
+        sys.stdout.flush()
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("No job waits for GPUs\n", told)

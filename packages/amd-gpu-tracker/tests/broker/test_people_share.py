@@ -8,13 +8,13 @@ import signal
 import pytest
 
 from amd_gpu_tracker.broker.client import ask
-from amd_gpu_tracker.broker.protocol import CANCEL, RELEASE, RESERVE, Request
+from amd_gpu_tracker.broker.protocol import CANCEL, KEEP, RELEASE, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.show.table import format_status
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
-from support.shared_host import ALICE, BOB, CAROL, become, run, users, wait_until
+from support.shared_host import ALICE, BOB, CAROL, become, restart_machine, run, users, wait_until
 
 NO_GPUS = "3: you may not reserve GPUs on this host (ask the administrator for 'amd-ctk users allow 40002')"
 
@@ -259,6 +259,38 @@ def test_a_reservation_ends_by_itself_and_the_next_is_served(host, person):
         lines.append(bob.line())
     assert lines[-1] == "got (0, 1, 2, 3, 4, 5, 6, 7)"
     assert users(host)[0] == ["40002/next"]
+
+
+def test_who_had_a_reservation_is_told_that_a_restart_of_the_machine_ended_it(host, broker, person):
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="free:2", seconds=3600)).line()
+    person(BOB, Request(verb=RESERVE, name="debug", gpus="free:2", seconds=3600)).line()
+    broker.kill()
+    restart_machine(host, "40001/debug")
+    broker.start()
+
+    told = "11: the restart of this machine ended the reservation debug (reserve GPUs again)"
+    assert person(ALICE, run("lab", "", reservation="debug")).line() == told
+    assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == told
+    assert person(ALICE, Request(verb=KEEP, name="debug", seconds=7200)).line() == told
+    # Another's of the same name is that person's.
+    assert person(CAROL, Request(verb=RELEASE, name="debug")).line() == (
+        "11: there is no reservation debug (see 'amd-ctk queue list')"
+    )
+    assert [(used.container_id, used.how) for used in Tracker(host).history(since=0, until=1e10)] == [
+        ("40002/debug", "running"),
+        ("40001/debug", "power"),
+    ]
+
+
+def test_a_reservation_whose_time_would_be_over_is_not_told_of(host, broker, person):
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="free:2", seconds=1)).line()
+    broker.kill()
+    restart_machine(host, "40001/debug", earlier=3600)
+    broker.start()
+
+    assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == (
+        "11: there is no reservation debug (see 'amd-ctk queue list')"
+    )
 
 
 def test_a_reservation_and_its_job_count_once(broker, person):

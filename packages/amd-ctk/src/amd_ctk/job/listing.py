@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from amd_ctk.listing import to_json
+from amd_ctk.stderr import say
+from amd_gpu_tracker.history.ended import ended_path, read_ended
 from amd_gpu_tracker.life.people import name_of_person
 from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from amd_gpu_tracker import ContainerUse, Status, Ticket
     from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.host import Host
 
 RUNNING = ("Person", "Name", "GPUs", "Numbers", "Process", "For")
+# Many times what systemd takes to start the service.
+STARTING_SECONDS = 2.0
 # As much of a container's id as Docker and Podman show.
 SHORT_ID = 12
 ENDS, IDLE = "Ends in", "Idle for"
@@ -35,6 +41,22 @@ def print_queue(host: Host, *, as_json: bool = False) -> None:
     status, leases = tracker.status_with_leases()
     tickets, running = tracker.waiting(), running_jobs(status, [lease for lease, _ in leases])
     print(format_json(tickets, running) if as_json else format_queue(tickets, running, time.time()))
+    for sentence in () if as_json else _ended_by_restart(host):
+        say(sentence)
+
+
+def _ended_by_restart(host: Host) -> Iterator[str]:
+    """Yield which of the caller's reservations the restart of this machine ended; root is told those of everybody."""
+    from amd_gpu_tracker.broker.client import find_socket, is_served
+
+    state = State(host)
+    if not os.path.exists(ended_path(state)) and (socket := find_socket(host)):
+        # It notes them when it is started.
+        is_served(socket, STARTING_SECONDS)
+    for each in read_ended(state):
+        if os.geteuid() in (0, each.person):
+            whose = f" of {_person(each.person)}" if each.person != os.geteuid() else ""
+            yield f"The restart of this machine ended the reservation {printable(name_of(each.job))}{whose}"
 
 
 class RunningJob(Value):

@@ -36,6 +36,7 @@ from amd_gpu_tracker.broker.used import Used
 from amd_gpu_tracker.broker.view import View, read_view
 from amd_gpu_tracker.claims.by_name import is_contested, require_nobody_before
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, TrackerDisabled, WaitRefused
+from amd_gpu_tracker.history.files import settle
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.waiting.sentences import format_seconds
@@ -434,6 +435,8 @@ class Desk:
         with suppress(ToolkitError):
             leases = [each for path in self._state.lease_paths() if (each := self._state.read_lease(path))]
             self._hand_down(leases, read_view(self._state, self._processes))
+        with suppress(ToolkitError, OSError):
+            settle(self._book)
         with suppress(ToolkitError), self._book.locked():
             prune_leases(self._state, self._processes, self._state.lease_paths(locked=True))
 

@@ -15,6 +15,7 @@ from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_r
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone
+from amd_gpu_tracker.history.ended import read_ended
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId
 from amdgpu_discovery.choices.rules import ChoiceRules
@@ -26,6 +27,7 @@ from amdgpu_discovery.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Book
+    from amd_gpu_tracker.records.state import State
 
 # The process that no reservation without a process outlives: a host that starts again has none of them.
 FIRST_PROCESS = 1
@@ -98,7 +100,7 @@ class Grants:
         lease = find_reservation(self._state, reservation, self._processes)
         # What holds the GPUs of a job that is ended is part of that job.
         if lease is None or not lease.until or lease.reservation:
-            raise no_reservation(reservation)
+            raise no_reservation(self._state, reservation)
         token = new_token(job)
         claim = Claim(
             holder=Holder(container_id=job, creator=process),
@@ -159,7 +161,7 @@ class Grants:
         """End a reservation that no process holds; NotDone where there is none, ContainerRunning for that of a job."""
         lease = find_reservation(self._state, job, self._processes)
         if lease is None:
-            raise no_reservation(job)
+            raise no_reservation(self._state, job)
         if not lease.until or lease.reservation:
             raise ContainerRunning(f"the job {name_of(job)} is still running", hint="stop it first")
         self.take_back(job)
@@ -227,9 +229,12 @@ def name_of(job: str) -> str:
     return job.rpartition("/")[2]
 
 
-def no_reservation(job: str) -> NotDone:
-    """Return the error for a name that is none of a reservation."""
-    return NotDone(f"there is no reservation {name_of(job)}", hint="see 'amd-ctk queue list'")
+def no_reservation(state: State, job: str, what: str = "reservation") -> NotDone:
+    """Return the error for a name that is none of a reservation, or of no job either."""
+    name = name_of(job)
+    if any(each.job == job for each in read_ended(state)):
+        return NotDone(f"the restart of this machine ended the reservation {name}", hint="reserve GPUs again")
+    return NotDone(f"there is no {what} {name}", hint="see 'amd-ctk queue list'")
 
 
 def nothing_left(person_has: int, limit: int) -> GpusRefused:

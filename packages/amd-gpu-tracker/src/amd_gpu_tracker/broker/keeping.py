@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from amd_gpu_tracker.broker.grants import name_of
+from amd_gpu_tracker.broker.grants import job_id, name_of, no_reservation
 from amd_gpu_tracker.errors import NotDone, NotPermitted
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.lease import BY_API, Lease
@@ -14,6 +14,7 @@ from amd_gpu_tracker.waiting.sentences import format_seconds
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Book
+    from amd_gpu_tracker.records.state import State
 
 MINUTE = 60
 
@@ -27,7 +28,7 @@ def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: floa
     state = book.state
     with book.locked():
         leases = scan_leases(state, book.processes, state.lease_paths(locked=True)).living
-        lease = _find(leases, name, owner)
+        lease = _find(state, leases, name, owner)
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         _require_running(lease, leases, now)
         _require_not_spare(lease)
@@ -50,7 +51,7 @@ def end_now(book: Book, name: str, owner: int | None) -> str:
     state = book.state
     with book.locked():
         leases = scan_leases(state, book.processes, state.lease_paths(locked=True)).living
-        lease = _find(leases, name, owner)
+        lease = _find(state, leases, name, owner)
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         # What is being ended already is ended once, however often somebody asks.
         if not 0 < _end(lease) <= now:
@@ -60,14 +61,14 @@ def end_now(book: Book, name: str, owner: int | None) -> str:
     return lease.container_id
 
 
-def _find(leases: Iterable[Lease], name: str, owner: int | None) -> Lease:
+def _find(state: State, leases: Iterable[Lease], name: str, owner: int | None) -> Lease:
     """Return the reservation or job of this name: that of the owner's own, or one that the owner ran with sudo."""
     found = [each for each in leases if BY_API in each.ways and name_of(each.container_id) == name]
     if owner is not None:
         own = [each for each in found if each.container_id == (f"{owner}/{name}" if owner else name)]
         found = own or [each for each in found if each.person == owner]
     if not found:
-        raise NotDone(f"there is no reservation or job {name}", hint="see 'amd-ctk queue list'")
+        raise no_reservation(state, job_id(owner or 0, name), "reservation or job")
     if len(found) > 1:
         raise NotDone(f"{len(found)} users have a reservation or job {name}", hint="say whose, with --user")
     return found[0]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 from amd_gpu_tracker.errors import needs_root
+from amd_gpu_tracker.history.ended import Ended, ended_path, note_ended, parse_ended
 from amd_gpu_tracker.history.used import Used, parse_line, parse_lines
 from amd_gpu_tracker.records.history import FOUND, LONGEST_LINE, POWER, finish
 from amd_gpu_tracker.records.state import State
@@ -75,16 +76,24 @@ def stop_history(state: State) -> None:
 
 
 def settle(book: Book) -> None:
-    """Write the line of every reservation that has no lease any more: its end was cut off, or the power went."""
+    """Write the line of every reservation that has no lease any more: its end was cut off, or the power went.
+
+    Those that a restart of the machine ended are noted for their owners.
+    """
     state, boot_id = book.state, book.processes.boot_id
+    ended: list[Ended] = []
     with book.locked():
         for name in _names(f"{state.history_directory}/open"):
             path = f"{state.leases_directory}/{name}.json"
-            is_of_this_boot = f'"boot_id":"{boot_id}"'.encode() in _read_open(state, name)
-            if not is_of_this_boot:
+            begun = _read_open(state, name)
+            if f'"boot_id":"{boot_id}"'.encode() not in begun:
+                found = parse_ended(_whole(begun))
+                ended += [found] if found else []
                 finish(state.history_directory, path, POWER)
             elif not os.path.exists(path):
                 finish(state.history_directory, path, FOUND)
+        if ended or not os.path.exists(ended_path(state)):
+            note_ended(state, ended)
 
 
 def read_history(state: State, *, since: float, until: float) -> Iterator[Used | None]:
@@ -109,7 +118,7 @@ def _read_all(state: State) -> Iterator[Used | None]:
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     for name in _names(f"{state.history_directory}/open"):
         if content := _read_open(state, name):
-            yield _parse(content.partition(b"\n")[2].rstrip() + b"}", end=now)
+            yield _parse(_whole(content), end=now)
     for name in sorted(_names(state.history_directory)):
         if name.endswith(ENDING):
             yield from _read_month(f"{state.history_directory}/{name}")
@@ -122,6 +131,11 @@ def _read_month(path: str) -> Iterator[Used | None]:
                 yield from parse_lines(block + file.readline(LONGEST_LINE))
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {reason(error)}") from error
+
+
+def _whole(begun: bytes) -> bytes:
+    """Return the line of a reservation that runs, as JSON."""
+    return begun.partition(b"\n")[2].rstrip() + b"}"
 
 
 def _parse(line: bytes, *, end: float | None = None) -> Used | None:

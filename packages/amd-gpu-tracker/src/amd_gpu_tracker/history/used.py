@@ -124,7 +124,7 @@ def _pattern() -> re.Pattern[str]:
     begun = (
         rf'"version":{VERSION},"boot_id":"{_TEXT}","start":({_SECONDS}),"id":"({_TEXT})","root":"{_TEXT}",'
         rf'"since":({_SECONDS}),"ways":{_TEXTS},"person":(null|0|[1-9][0-9]{{0,8}}),"vram_mb":{_WHOLE},'
-        rf'"part_of":"({_TEXT})","gpus":({_TEXTS})'
+        rf'"part_of":"({_TEXT})","gpus":({_TEXTS})(?:,"until":{_SECONDS})?'
     )
     looked = (
         rf'"last":{_SECONDS},"looks":({_WHOLE}),"busy_sum":({_SECONDS}),"peak_bytes":({_WHOLE}),"name":"({_TEXT})",'

@@ -92,6 +92,9 @@ def format_begun(lease: Lease) -> str:
         "part_of": lease.reservation,
         "gpus": lease.gpus,
     }
+    if lease.until and not lease.reservation:
+        # Who has it is told where a restart ends it.
+        fields["until"] = round(lease.until + lease.boot_offset, 2)
     return dumps(fields).decode()[:-1]
 
 

@@ -1,0 +1,72 @@
+"""The reservations that a restart of the machine ended, for as long as they would have lasted.
+
+The history tells of them after a restart, and only root and some users may read that; so they are noted in `/run`.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from amd_gpu_tracker.records.lease import NEVER
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from amd_gpu_tracker.records.state import State
+
+KEPT_IN = "ended-by-restart.json"
+# Of 64 KiB at most, as of every file that is read here.
+MOST = 200
+
+
+class Ended(Value):
+    """A reservation by hand: its id, whose it was, and when it would have ended, in seconds since 1970 (UTC)."""
+
+    job: str
+    person: int
+    until: float
+
+
+def ended_path(state: State) -> str:
+    """Return where they are noted; the service makes the file in each boot."""
+    return f"{state.run_directory}/{KEPT_IN}"
+
+
+def parse_ended(line: bytes) -> Ended | None:
+    """Return the reservation by hand of a line that the history began; None for anything else."""
+    try:
+        return _made(loads(line), "id")
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return None
+
+
+def read_ended(state: State) -> list[Ended]:
+    """Return the reservations that a restart ended and that would last still."""
+    now = time.time()
+    try:
+        found = [_made(fields, "job") for fields in loads(read_plain_file(ended_path(state))[0])]
+    except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError):
+        return []
+    return [each for each in found if each.until > now]
+
+
+def note_ended(state: State, more: Iterable[Ended]) -> None:
+    """Note the reservations that a restart ended, beside those that are noted; on a full disk nothing is."""
+    noted = [*read_ended(state), *more][-MOST:]
+    with suppress(FileError):
+        replace_file(ended_path(state), dumps([each.as_dict() for each in noted]) + b"\n", mode=0o644)
+
+
+def _made(fields: dict[str, Any], name: str) -> Ended:
+    job, person, until = fields[name], fields["person"] or 0, fields["until"]
+    if type(job) is not str or type(person) is not int or type(until) not in (int, float) or not 0 < until < NEVER:
+        raise ValueError("it is none of ours")
+    return Ended(job=job, person=person, until=float(until))
