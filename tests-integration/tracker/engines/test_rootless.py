@@ -20,7 +20,7 @@ ENGINES = {
     "Podman 4.3, rootless": "bookworm",
     "Podman, experimental, rootless": EXPERIMENTAL,
 }
-EXCLUSIVE = "GPUs [0] are exclusive, which only containers of root can reserve"
+EXCLUSIVE = "GPUs [0] are exclusive, which users get only with a reservation"
 
 
 class Machine:

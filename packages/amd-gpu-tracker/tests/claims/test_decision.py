@@ -107,7 +107,7 @@ def test_a_rootless_claim_gets_exclusive_gpus_that_were_handed_on_only():
     now = situation(is_rootless=True, handed_on=lease("train", 1))
 
     assert isinstance(decide(now, claim(1)), Claim)
-    assert refusal(now, claim(1, 2)) == "GPUs [2] are exclusive, which only containers of root can reserve"
+    assert refusal(now, claim(1, 2)) == "GPUs [2] are exclusive, which users get only with a reservation"
 
 
 def test_a_lease_that_cannot_be_read_refuses_exclusive_gpus_only():

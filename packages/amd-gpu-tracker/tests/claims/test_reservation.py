@@ -319,7 +319,10 @@ def test_rootless_containers_get_no_exclusive_gpu(machine, tmp_path):
     with pytest.raises(GpusRefused) as refused:
         machine.create("exclusive", [0, 1])
 
-    assert str(refused.value) == "GPUs [1] are exclusive, which only containers of root can reserve"
+    assert str(refused.value) == (
+        "GPUs [1] are exclusive, which users get only with a reservation"
+        " ('amd-ctk run' reserves them for users whom 'amd-ctk users allow' names)"
+    )
 
 
 def test_refusals_are_remembered(machine):

@@ -59,7 +59,7 @@ def test_a_rootless_container_is_given_exclusive_gpus_with_the_token_of_roots_se
         )
 
     for request, given in (([0, 2], token), ([0], f"{token}x"), ([0], "")):
-        with pytest.raises(GpusRefused, match="only containers of root can reserve"):
+        with pytest.raises(GpusRefused, match="users get only with a reservation"):
             claim("c0", request, given)
     assert claim("c1", [0, 1])
     with pytest.raises(GpusRefused, match="GPU 0 is in use by container c1"):
@@ -91,7 +91,7 @@ def test_a_gpu_that_becomes_exclusive_under_a_rootless_claim_is_refused(machine,
     written = State.write_lease
     monkeypatch.setattr(State, "write_lease", write_lease_late)
 
-    with pytest.raises(GpusRefused, match=r"^GPUs \[0\] are exclusive, which only containers of root can reserve"):
+    with pytest.raises(GpusRefused, match=r"^GPUs \[0\] are exclusive, which users get only with a reservation"):
         rootless.create("rootless", [0, 1])
 
     assert rootless.lease_files() == []
@@ -204,11 +204,11 @@ def test_a_waiter_is_told_which_user_keeps_it_waiting(machine, rootless):
     assert said == [f"waiting for 1 GPU: 0 free of 4; {hint}"]
 
 
-LET_USERS = "the administrator lets users reserve them with 'amd-ctk users allow'"
+LET_USERS = "'amd-ctk run' reserves them for users whom 'amd-ctk users allow' names"
 ONLY_FOR_ROOT = {
-    "free:1": "free:1: 0-3 are exclusive, which only containers of root can reserve",
-    "auto:2": "auto:2: 0-3 are exclusive, which only containers of root can reserve",
-    "0": "GPUs [0] are exclusive, which only containers of root can reserve",
+    "free:1": "free:1: 0-3 are exclusive, which users get only with a reservation",
+    "auto:2": "auto:2: 0-3 are exclusive, which users get only with a reservation",
+    "0": "GPUs [0] are exclusive, which users get only with a reservation",
 }
 
 
@@ -231,7 +231,7 @@ def test_a_job_of_a_user_gets_a_shared_gpu_beside_exclusive_ones(machine, rootle
 
     with Tracker(machine.host).wait("job", "free:1") as reservation:
         assert reservation.numbers == (3,)
-    with pytest.raises(GpusRefused, match=r"^free:2: 0-2 are exclusive, which only containers of root can reserve"):
+    with pytest.raises(GpusRefused, match=r"^free:2: 0-2 are exclusive, which users get only with a reservation"):
         Tracker(machine.host).wait("job", "free:2")
 
 

@@ -107,7 +107,7 @@ def test_a_user_is_refused_what_version_1_made_exclusive(untracked):
     user = untracked.as_rootless_user()
 
     user.create("shared", [0])
-    with pytest.raises(GpusRefused, match=r"GPUs \[1\] are exclusive, which only containers of root can reserve"):
+    with pytest.raises(GpusRefused, match=r"GPUs \[1\] are exclusive, which users get only with a reservation"):
         user.create("exclusive", [1])
 
 

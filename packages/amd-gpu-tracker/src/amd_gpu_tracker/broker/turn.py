@@ -110,7 +110,7 @@ def _require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[C
     exclusive: list[Any] = list(policy.exclusive_among(wanted)) if state.is_rootless else []
     never = only_for_root(choice, wanted, exclusive) if choice else ""
     if exclusive and (never or not choice):
-        raise GpusRefused(never or rootless_refusal([gpu.number for gpu in exclusive]), hint=LET_USERS)
+        raise GpusRefused(never, hint=LET_USERS) if never else rootless_refusal([gpu.number for gpu in exclusive])
     return choice, wanted
 
 

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_apart, find_blocking_user, why_not
 from amd_gpu_tracker.claims.claim import new_lease, prune_others, read_own_lease
-from amd_gpu_tracker.claims.decision import LET_USERS, find_unreadable, people_of, refuse_unreserved
+from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, people_of, refuse_unreserved
 from amd_gpu_tracker.claims.reservation import find_others, look_again, read_current_policy, recorded
 from amd_gpu_tracker.claims.verdicts import name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu
 
-# Why a rootless container cannot have a GPU: other users would not see its reservation.
-FOR_ROOT_ONLY = "exclusive, which only containers of root can reserve"
 UNREADABLE = "in use by a reservation that cannot be read"
 
 

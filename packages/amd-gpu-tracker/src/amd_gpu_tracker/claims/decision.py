@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 # Of a host on which containers need a reservation.
 RESERVED_ONLY = "containers get reserved GPUs only on this host"
 HOW_TO_RESERVE = "start it with 'amd-ctk run --gpus=1 -- docker run ...'"
-# What lets users reserve them all the same.
-LET_USERS = "the administrator lets users reserve them with 'amd-ctk users allow'"
+# Why exclusive GPUs are refused without root, and how users get them: others would not see a reservation of their own.
+FOR_ROOT_ONLY = "exclusive, which users get only with a reservation"
+LET_USERS = "'amd-ctk run' reserves them for users whom 'amd-ctk users allow' names"
 HINT = "run 'amd-ctk swarm status' to see which containers use the GPUs"
 
 
@@ -90,8 +91,7 @@ def refuse_exclusive(
 ) -> GpusRefused | None:
     """Return the refusal of a rootless claim for GPUs that are exclusive, and that were not `handed_on` to it."""
     numbers = [gpu.number for gpu in exclusive if handed_on is None or gpu.key not in handed_on.gpus]
-    hint = LET_USERS if BY_API in claim.ways else ""
-    return GpusRefused(rootless_refusal(numbers), hint=hint) if numbers else None
+    return rootless_refusal(numbers) if numbers else None
 
 
 def find_unreadable(unreadable: Sequence[StateError], gpus: Iterable[GpuLocation] = ()) -> StateError | None:
@@ -141,9 +141,9 @@ def in_use(title: str, numbers: Sequence[int]) -> str:
     return f"GPUs {_list(numbers)} are in use by {title}"
 
 
-def rootless_refusal(exclusive: Sequence[int]) -> str:
-    """Return the line for a rootless container: other users would not see its reservation."""
-    return f"GPUs {_list(exclusive)} are exclusive, which only containers of root can reserve"
+def rootless_refusal(exclusive: Sequence[int]) -> GpusRefused:
+    """Return the refusal of exclusive GPUs without root."""
+    return GpusRefused(f"GPUs {_list(exclusive)} are {FOR_ROOT_ONLY}", hint=LET_USERS)
 
 
 def _refuse_unreadable(
