@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
+from amd_gpu_tracker.broker.asked import Asked, weigh
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.endings import ENDING, Endings, is_ending
@@ -16,33 +18,35 @@ from amd_gpu_tracker.broker.job_processes import find_container
 from amd_gpu_tracker.broker.keeping import end_now, inside, keep
 from amd_gpu_tracker.broker.line import Line, Log
 from amd_gpu_tracker.broker.opened import Opened
-from amd_gpu_tracker.broker.people import NO_LIMIT, NotAllowed, Permission, find_permission
+from amd_gpu_tracker.broker.people import Permission
 from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Idler, choose
-from amd_gpu_tracker.broker.protocol import CANCEL, DONE, END, KEEP, RELEASE, RESERVE, RUN, Answer, Request, refusal
-from amd_gpu_tracker.broker.scopes import Scopes
-from amd_gpu_tracker.broker.terms import (
-    ROOT,
-    Terms,
-    find_wanted_within,
-    require_in_time,
-    require_permission,
-    require_within,
-    rules_for,
-    rules_heard,
+from amd_gpu_tracker.broker.protocol import (
+    CANCEL,
+    DONE,
+    END,
+    KEEP,
+    PREVIEW,
+    RELEASE,
+    RESERVE,
+    RUN,
+    Answer,
+    Request,
+    refusal,
 )
+from amd_gpu_tracker.broker.scopes import Scopes
+from amd_gpu_tracker.broker.terms import Terms, permission_of, require_in_time, require_permission
 from amd_gpu_tracker.broker.unrecorded import Unrecorded
 from amd_gpu_tracker.broker.used import Used
 from amd_gpu_tracker.broker.view import View, read_view
-from amd_gpu_tracker.claims.by_name import is_contested, require_nobody_before
-from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, TrackerDisabled, WaitRefused
+from amd_gpu_tracker.claims.by_name import require_nobody_before
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
 from amd_gpu_tracker.history.files import settle
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amd_gpu_tracker.waiting.ticket import Ticket, require_name
-from amdgpu_discovery.choices.rules import ChoiceRules
-from amdgpu_discovery.errors import RequestError, ToolkitError
+from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -177,15 +181,13 @@ class Desk:
 
     def _answer(self, client: Client, request: Request) -> Answer | None:
         require_name(request.name)
-        if request.verb in (RUN, RESERVE, END) and request.name.endswith(ENDING):
+        if request.verb in (RUN, PREVIEW, RESERVE, END) and request.name.endswith(ENDING):
             raise WaitRefused(f"names that end in {ENDING} are of jobs that are being ended", hint="choose another")
         # Where the settings cannot be read, GPUs can be given back and no others had.
-        self._read_terms(strict=request.verb in (RUN, RESERVE, KEEP))
+        self._read_terms(strict=request.verb in (RUN, PREVIEW, RESERVE, KEEP))
         request = self._with_written_names(client, request)
-        if request.verb == RUN:
-            return self._run(client, request)
-        if request.verb == RESERVE:
-            return self._reserve(client, request)
+        if request.verb in (RUN, PREVIEW, RESERVE):
+            return {RUN: self._run, PREVIEW: self._preview, RESERVE: self._reserve}[request.verb](client, request)
         owner = _owner(client, request)
         if request.verb == KEEP:
             return self._keep(client, request, owner)
@@ -211,11 +213,7 @@ class Desk:
     def _run(self, client: Client, request: Request) -> Answer | None:
         job = job_id(client.peer.uid, request.name)
         person = client.peer.person(request.behind)
-        terms = self._terms
-        permission = self._require_permission(terms, client, person)
-        if request.spare:
-            # It takes nothing from anybody, so that no limit counts.
-            permission = permission.replace(gpus=NO_LIMIT, seconds=NO_LIMIT)
+        permission = permission_of(self._terms, client.peer, person, is_spare=bool(request.spare))
         if again := self._grants.give_again(job, client.peer.process):
             # A broker that was killed had given them already, and perhaps left the ticket.
             self.line.forget(client.peer.uid, request.name)
@@ -224,32 +222,21 @@ class Desk:
         if client.is_gone():
             return None
         if request.reservation:
-            if request.spare:
-                raise WaitRefused("what is reserved is not spare", hint="leave out --reservation or --preempt=now")
             self._run_inside(client, request, job, person)
             return None
-        rules = rules_for(self._state.host, terms, permission, request.numbers)
-        if terms.hears_rules and request.rules is not None:
-            rules = rules_heard(request.rules, request.numbers)
-        count, among, may_be_taken = self._require_possible(request, rules, permission)
-        require_within(permission, count)
-        must_wait = request.wait and (may_be_taken or self._is_over_limit(permission, person, count))
-        grant = None
-        # What is shared is given at once, unless it is drained or sick.
-        with suppress(*((GpusRefused,) if request.wait else ())):
-            if not must_wait:
-                self._require_turn(among if may_be_taken else (), person, count, permission)
-                process, seconds = client.peer.process, permission.seconds
-                grant = self._grants.give(
-                    *(job, request.gpus, process),
-                    person=person,
-                    rules=rules,
-                    seconds=seconds,
-                    is_spare=bool(request.spare),
-                )
+        asked = weigh(self._state, self._terms, permission, request)
+        give = partial(
+            self._grants.give,
+            *(job, request.gpus, client.peer.process),
+            person=person,
+            rules=asked.rules,
+            seconds=permission.seconds,
+            is_spare=bool(request.spare),
+        )
+        grant = self._give_now(request, asked, person, give)
         if grant is None:
-            place = self._find_place(client, request) or self._new_place(client, request, count, among, person)
-            place.connect(client, request.gpus, rules, permission)
+            place = self._find_place(client, request) or self._new_place(client, request, asked, person)
+            place.connect(client, request.gpus, asked.rules, permission)
             # It is looked at with all others at once, and may have its GPUs without a word.
             self.is_changed = True
             return None
@@ -257,30 +244,44 @@ class Desk:
         self._hand_over(client, job, grant)
         return None
 
+    def _preview(self, client: Client, request: Request) -> Answer:
+        """Answer what `_run` would do now, and do nothing."""
+        job, person = job_id(client.peer.uid, request.name), client.peer.person(request.behind)
+        permission = permission_of(self._terms, client.peer, person, is_spare=bool(request.spare))
+        self._grants.require_free_name(job, request.name)
+        if request.reservation:
+            grant = self._grants.preview_inside(job, _reservation_of(client, request), client.peer.process)
+            return grant.answer().replace(kind=DONE)
+        asked = weigh(self._state, self._terms, permission, request)
+        give = partial(self._grants.preview, job, request.gpus, rules=asked.rules, seconds=permission.seconds)
+        found: Grant | Answer | None = self._give_now(request, asked, person, give)
+        if found is None:
+            self._find_place(client, request)
+            place = self._make_place(client, request, asked, person)
+            place.connect(client, request.gpus, asked.rules, permission)
+            found = self.line.foresee(place, self.look(), self._terms.order, give)
+        return found if isinstance(found, Answer) else found.answer().replace(kind=DONE)
+
     def _hand_over(self, client: Client, job: str, grant: Grant) -> None:
         self._scopes.hand_over(client, job, grant)
         self.is_changed = True
 
     def _run_inside(self, client: Client, request: Request, job: str, person: int) -> None:
-        owner = _owner(client, request)
-        reservation = job_id(client.peer.uid if owner is None else owner, request.reservation)
+        reservation = _reservation_of(client, request)
         grant = self._grants.give_inside(job, reservation, client.peer.process, person=person)
         self._log(f"granted: job {request.name} of user {person}, in {reservation}: GPUs {list(grant.numbers)}")
         self._hand_over(client, job, grant)
 
     def _reserve(self, client: Client, request: Request) -> Answer:
         person = client.peer.person(request.behind)
-        terms = self._terms
-        permission = self._require_permission(terms, client, person)
+        permission = permission_of(self._terms, client.peer, person)
         if request.seconds <= 0:
             raise WaitRefused("a reservation has no end", hint="say how long, as in --for=4h")
-        rules = rules_for(self._state.host, terms, permission, request.numbers)
-        count, among, may_be_taken = self._require_possible(request, rules, permission)
-        require_within(permission, count)
+        asked = weigh(self._state, self._terms, permission, request)
         require_in_time(permission, request.seconds)
-        self._require_turn(among if may_be_taken else (), person, count, permission)
+        self._require_turn(asked, person)
         job = job_id(client.peer.uid, request.name)
-        numbers = self._grants.keep(job, request.gpus, request.seconds, person=person, rules=rules)
+        numbers = self._grants.keep(job, request.gpus, request.seconds, person=person, rules=asked.rules)
         self._log(f"reserved: {request.name} of user {person}: GPUs {list(numbers)} for {request.seconds} s")
         self.is_changed = True
         return Answer(kind=DONE, numbers=numbers)
@@ -324,17 +325,23 @@ class Desk:
             return place
         return None
 
-    def _new_place(self, client: Client, request: Request, count: int, among: Sequence[int], person: int) -> Place:
+    def _new_place(self, client: Client, request: Request, asked: Asked, person: int) -> Place:
+        self._grants.require_free_name(job_id(client.peer.uid, request.name), request.name)
+        place = self._make_place(client, request, asked, person)
+        self.line.add(place)
+        return place
+
+    def _make_place(self, client: Client, request: Request, asked: Asked, person: int) -> Place:
+        """Return a place behind all others that is in no line yet; WaitRefused."""
         owner = client.peer.uid
-        self._grants.require_free_name(job_id(owner, request.name), request.name)
         if len(self.line) >= MOST_WAITING or (owner and self.line.count_of(owner) >= MOST_WAITING_OF_ONE):
             raise WaitRefused("too many jobs wait already", hint="try again later")
         ticket = Ticket(
             number=self.line.next_number(),
             name=request.name,
             request=request.gpus,
-            count=count,
-            among=tuple(among),
+            count=asked.count,
+            among=tuple(asked.among),
             since=time.time(),
             waiter=client.peer.process,
             boot_id=self._processes.boot_id,
@@ -343,44 +350,26 @@ class Desk:
             person=person,
             is_spare=bool(request.spare),
         )
-        place = Place(ticket, job_id(owner, request.name))
-        self.line.add(place)
-        return place
+        return Place(ticket, job_id(owner, request.name))
 
-    def _require_permission(self, terms: Terms, client: Client, person: int) -> Permission:
-        """Return what a process may. Root may everything, but who became root by sudo keeps the own limits."""
-        if client.peer.uid or not person:
-            return require_permission(terms, client.peer)
-        own = find_permission((each for each in terms.permissions if each.number is not None), person, ())
-        if own and own.is_excluded:
-            raise NotAllowed(
-                f"user {person} may not reserve GPUs on this host", hint="run the command as root, without sudo"
-            )
-        return ROOT.replace(gpus=own.gpus, seconds=own.seconds) if own else ROOT
-
-    def _require_possible(
-        self, request: Request, rules: ChoiceRules, permission: Permission
-    ) -> tuple[int, list[int], bool]:
-        """Return how many GPUs are wanted, the numbers of those that fit, and whether these may be another's alone.
-
-        Raise what waiting cannot change.
-        """
-        policy = self._state.read_policy()
-        if not policy.enabled:
-            raise TrackerDisabled
-        choice, wanted = find_wanted_within(self._state.host, request.gpus, rules, permission)
-        if not wanted:
-            raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
-        count = choice.count if choice else len(wanted)
-        return count, [gpu.number for gpu in wanted], is_contested(policy, choice, wanted)
+    def _give_now(self, request: Request, asked: Asked, person: int, give: Callable[[], Grant]) -> Grant | None:
+        """Return what `give` gives, None for who has to wait in line; GpusRefused for who would not wait."""
+        if request.wait and (asked.may_be_taken or self._is_over_limit(asked.permission, person, asked.count)):
+            return None
+        # What is shared is given at once, unless it is drained or sick.
+        with suppress(*((GpusRefused,) if request.wait else ())):
+            self._require_turn(asked, person)
+            return give()
+        return None
 
     def _is_over_limit(self, permission: Permission, person: int, count: int) -> bool:
         return bool(permission.gpus) and self.look().held(person) + count > permission.gpus
 
-    def _require_turn(self, among: Sequence[int], person: int, count: int, permission: Permission) -> None:
+    def _require_turn(self, asked: Asked, person: int) -> None:
         """Raise GpusRefused where others wait for these GPUs, or a person has as many as allowed."""
-        if self._is_over_limit(permission, person, count):
-            raise nothing_left(self._view.held(person), permission.gpus)
+        if self._is_over_limit(asked.permission, person, asked.count):
+            raise nothing_left(self._view.held(person), asked.permission.gpus)
+        among = asked.among if asked.may_be_taken else ()
         if among and len(self.line):
             # A GPU may have been drained since, and a job that waits for it holds up nobody.
             self.look()
@@ -455,3 +444,11 @@ def _owner(client: Client, request: Request) -> int | None:
             raise NotPermitted("only root may name another user", hint="run the command with sudo")
         return client.peer.uid
     return request.owner
+
+
+def _reservation_of(client: Client, request: Request) -> str:
+    """Return the id of the reservation in which a job is to run; WaitRefused for a spare one."""
+    if request.spare:
+        raise WaitRefused("what is reserved is not spare", hint="leave out --reservation or --preempt=now")
+    owner = _owner(client, request)
+    return job_id(client.peer.uid if owner is None else owner, request.reservation)

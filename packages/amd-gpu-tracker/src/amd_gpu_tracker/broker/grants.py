@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from amd_gpu_tracker.broker.job_processes import owner_of_job
 from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.protocol import GRANTED, Answer
-from amd_gpu_tracker.claims.by_name import reserve_by_name
+from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
+from amd_gpu_tracker.claims.preview import preview
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone
@@ -85,6 +86,11 @@ class Grants:
         )
         return self._grant(gpus, token, limit)
 
+    def preview(self, job: str, request: str, *, rules: ChoiceRules, seconds: int = 0) -> Grant:
+        """Return what `give` would give now, or raise what it would raise."""
+        gpus = preview_by_name(self._book, job, request, rules=rules)
+        return self._grant(gpus, "", _now() + seconds if seconds else 0.0)
+
     def keep(self, job: str, request: str, seconds: float, *, person: int, rules: ChoiceRules) -> tuple[int, ...]:
         """Reserve GPUs for some time without a process. Errors as `Tracker.hold`."""
         until = _now() + seconds
@@ -97,24 +103,18 @@ class Grants:
 
         GpusRefused where there is none, or somebody has them.
         """
-        lease = find_reservation(self._state, reservation, self._processes)
-        # What holds the GPUs of a job that is ended is part of that job.
-        if lease is None or not lease.until or lease.reservation:
-            raise no_reservation(self._state, reservation)
         token = new_token(job)
-        claim = Claim(
-            holder=Holder(container_id=job, creator=process),
-            wanted=[gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus],
-            ways=(BY_API,),
-            token_digest=digest_of(token),
-            person=person,
-            limit=lease.until,
-            reservation=reservation,
-        )
+        claim = self._claim_inside(job, reservation, process).replace(token_digest=digest_of(token), person=person)
         if not reserve(self._book, claim):
             raise ContainerRunning(f"{job} has GPUs already", hint="give every job a name of its own")
         self._open(job, claim.wanted)
         return self._grant(claim.wanted, token, claim.limit)
+
+    def preview_inside(self, job: str, reservation: str, process: ProcessId) -> Grant:
+        """Return what `give_inside` would give now, or raise what it would raise."""
+        claim = self._claim_inside(job, reservation, process)
+        preview(self._book, claim)
+        return self._grant(claim.wanted, "", claim.limit)
 
     def give_again(self, job: str, process: ProcessId) -> Grant | None:
         """Give a process what it was given before and was not told; None where it was given nothing."""
@@ -195,6 +195,20 @@ class Grants:
         )
         self._open(job, gpus)
         return gpus
+
+    def _claim_inside(self, job: str, reservation: str, process: ProcessId) -> Claim:
+        """Return the claim of a job for the GPUs of a reservation; NotDone where there is none."""
+        lease = find_reservation(self._state, reservation, self._processes)
+        # What holds the GPUs of a job that is ended is part of that job.
+        if lease is None or not lease.until or lease.reservation:
+            raise no_reservation(self._state, reservation)
+        return Claim(
+            holder=Holder(container_id=job, creator=process),
+            wanted=[gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus],
+            ways=(BY_API,),
+            limit=lease.until,
+            reservation=reservation,
+        )
 
     def _open(self, job: str, gpus: Sequence[GpuLocation]) -> None:
         """Let the owner of a job open what it was given; where that cannot be, it was given nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from amd_gpu_tracker.broker.protocol import RESERVE, RUN, Request
+from amd_gpu_tracker.broker.protocol import PREVIEW, RESERVE, RUN, Request
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.plain_files import read_plain_file
@@ -39,7 +39,7 @@ class JobNames:
         """
         if not self.are_private:
             return request
-        is_new = request.verb in (RUN, RESERVE)
+        is_new = request.verb in (RUN, PREVIEW, RESERVE)
         name = self._name(uid if is_new or owner is None else owner, request.name, is_new=is_new)
         inside = request.reservation and self._name(uid if owner is None else owner, request.reservation, is_new=False)
         return request.replace(name=name, reservation=inside)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from amd_gpu_tracker.broker.grants import Grant, Grants, job_id
 from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, numbers_in, serve, sort_waiters
 from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Wanted
-from amd_gpu_tracker.broker.protocol import WAITING, Answer, refusal
+from amd_gpu_tracker.broker.protocol import DONE, WAITING, Answer, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.used import Used
 from amd_gpu_tracker.broker.view import View
@@ -142,36 +143,61 @@ class Line:
     def serve(self, view: View, order: str, look: Callable[[], View]) -> None:
         """Give GPUs to those whose turn it is. `look` returns the view after something was given."""
         self.has_untold = False
-        views = [view]
-        waiters = sort_waiters((place.waiter for place in self._places.values()), self._used.by_person, order)
-        self._order = [self._places[waiter.number] for waiter in waiters]
-        for each in self._order:
+        self._order = self._sort(self._places, order)
+        view = self._serve(self._order, view, self._try, look)
+        # No event tells that a drain is over, or that a sick GPU is well again.
+        is_untold = any(self._might_have(place, view) or withheld(place, view) for place in self._places.values())
+        self.has_untold = self.has_untold or is_untold
+
+    def foresee(self, place: Place, view: View, order: str, preview: Callable[[], Grant]) -> Grant | Answer:
+        """Return what a job would be given that waits at a place now, by `preview`, or what it would be told."""
+        given: list[Grant] = []
+
+        def try_now(other: Place) -> bool:
+            with suppress(GpusRefused, LockTimeout):
+                # The others were asked when something changed last.
+                given.extend([preview()] if other is place else ())
+            return bool(given)
+
+        places = self._sort({**self._places, place.ticket.number: place}, order)
+        self._serve(places, view, try_now, lambda: view)
+        if given:
+            return given[0]
+        before = [each for each in places[: places.index(place)] if not each.is_passed_over]
+        return self._said_to(place, before, view).replace(kind=DONE)
+
+    def _sort(self, places: Mapping[int, Place], order: str) -> list[Place]:
+        waiters = sort_waiters((place.waiter for place in places.values()), self._used.by_person, order)
+        return [places[waiter.number] for waiter in waiters]
+
+    def _serve(
+        self, places: Sequence[Place], view: View, try_now: Callable[[Place], bool], look: Callable[[], View]
+    ) -> View:
+        """Try to give GPUs at these places, in their order; return the view after all."""
+        by_number = {place.ticket.number: place for place in places}
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        views, outlooks = [view], [_outlook(view, now)]
+        for each in places:
             # Who is held up by others is not asked again, and may have been stopped the last time.
             each.is_passed_over = False
 
         def is_passed_over(waiter: Waiter) -> bool:
-            place = self._places[waiter.number]
+            place = by_number[waiter.number]
             view = views[-1]
             place.is_passed_over = self._is_away(place) or is_over_limit(place, view) or is_impossible(place, view)
             return place.is_passed_over
 
-        def try_now(waiter: Waiter) -> bool:
-            is_over = self._try(self._places[waiter.number])
+        def try_one(waiter: Waiter) -> bool:
+            is_over = try_now(by_number[waiter.number])
             if is_over:
                 views.append(look())
                 outlooks.append(_outlook(views[-1], now))
             return is_over
 
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        outlooks = [_outlook(view, now)]
-
         held_up = as_bits(number for ticket in self._former_tickets() for number in ticket.among)
-        serve(waiters, held_up, is_passed_over=is_passed_over, try_now=try_now, look=lambda: outlooks[-1])
-        # No event tells that a drain is over, or that a sick GPU is well again.
-        is_untold = any(
-            self._might_have(place, views[-1]) or withheld(place, views[-1]) for place in self._places.values()
-        )
-        self.has_untold = self.has_untold or is_untold
+        waiters = [place.waiter for place in places]
+        serve(waiters, held_up, is_passed_over=is_passed_over, try_now=try_one, look=lambda: outlooks[-1])
+        return views[-1]
 
     def tell(self, view: View) -> None:
         """Tell those who wait what for: at once who was told nothing yet, the others after a while."""
@@ -199,6 +225,14 @@ class Line:
         return any(place.client is None for place in self._places.values())
 
     def _tell(self, place: Place, before: list[Place], view: View, now: float) -> None:
+        answer = self._said_to(place, before, view)
+        place.said_at = now
+        if place.client and answer.message != place.said:
+            place.said = answer.message
+            place.client.say(answer)
+
+    def _said_to(self, place: Place, before: Sequence[Place], view: View) -> Answer:
+        """Return what somebody who waits is told."""
         tickets = [other.ticket for other in before if other.waiter.among & place.waiter.among]
         message = waiting_for(
             place.ticket.count,
@@ -211,11 +245,8 @@ class Line:
             hint=_limit_hint(place, view) or ("" if tickets else place.hint),
             title=lambda ticket: _title_for(ticket, place.ticket.person),
         )
-        place.said_at = now
-        if place.client and message != place.said:
-            place.said = message
-            people = tuple({ticket.person for ticket in tickets[:8]} - {place.ticket.person, 0})
-            place.client.say(Answer(kind=WAITING, message=message, people=people))
+        people = tuple({ticket.person for ticket in tickets[:8]} - {place.ticket.person, 0})
+        return Answer(kind=WAITING, message=message, people=people)
 
     def _try(self, place: Place) -> bool:
         """Give a job its GPUs, or end its wait; False where it goes on waiting."""

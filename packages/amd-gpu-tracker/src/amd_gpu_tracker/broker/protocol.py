@@ -29,12 +29,13 @@ MOST_GPUS = 1024
 LARGEST_UID = (1 << 32) - 2
 
 RUN = "run"
+PREVIEW = "preview"
 RESERVE = "reserve"
 RELEASE = "release"
 CANCEL = "cancel"
 KEEP = "keep"
 END = "end"
-VERBS = (RUN, RESERVE, RELEASE, CANCEL, KEEP, END)
+VERBS = (RUN, PREVIEW, RESERVE, RELEASE, CANCEL, KEEP, END)
 
 WAITING = "waiting"
 GRANTED = "granted"
@@ -54,7 +55,8 @@ class Request(Value):
     """What a client asks for.
 
     Attributes:
-        verb: `run` (GPUs for the asking process), `reserve` (for later), `release`, `cancel`, `keep` (for longer).
+        verb: `run` (GPUs for the asking process), `preview` (what that would be given now), `reserve` (for later),
+            `release`, `cancel`, `keep` (for longer).
         name: Name of the job or reservation.
         gpus: Which GPUs, as in AMD_VISIBLE_DEVICES.
         wait: Whether to wait in line.
@@ -85,7 +87,7 @@ class Answer(Value):
 
     Attributes:
         kind: `waiting`, `granted`, `done` or `refused`.
-        message: What a person is told.
+        message: What a person is told; of a preview without GPUs, what the job would wait for.
         hint: What to do next; "" where there is nothing to say.
         exit_code: What the client ends with where it is refused.
         numbers: The GPUs that were granted.

@@ -66,6 +66,22 @@ def require_permission(terms: Terms, peer: Peer) -> Permission:
     return found
 
 
+def permission_of(terms: Terms, peer: Peer, person: int, *, is_spare: bool = False) -> Permission:
+    """Return what a process may for a job of a person; NotAllowed. What is spare takes nothing: no limit counts.
+
+    Root may everything, but who became root by sudo keeps the own limits.
+    """
+    permission = require_permission(terms, peer)
+    if person and not peer.uid:
+        own = find_permission((each for each in terms.permissions if each.number is not None), person, ())
+        if own and own.is_excluded:
+            raise NotAllowed(
+                f"user {person} may not reserve GPUs on this host", hint="run the command as root, without sudo"
+            )
+        permission = ROOT.replace(gpus=own.gpus, seconds=own.seconds) if own else ROOT
+    return permission.replace(gpus=NO_LIMIT, seconds=NO_LIMIT) if is_spare else permission
+
+
 def rules_as_told(rules: ChoiceRules, choice: Choice | None) -> dict[str, Any]:
     """Return what a client says of its rules: all but their numbers, and only the groups that its choice names."""
     named = {each.wanted for each in choice.conditions} if choice else set()

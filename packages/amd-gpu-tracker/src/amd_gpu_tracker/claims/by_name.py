@@ -52,25 +52,17 @@ def reserve_by_name(
     GpusRefused too while those wait in line who come `before` this.
     """
     state, processes = book.state, book.processes
-    choice, wanted = find_wanted(state.host, request, rules)
-    if before and is_contested(state.read_policy(), choice, wanted):
-        _require_no_queue(book, before, wanted)
     creator = processes.myself() if pid is None else processes.find(pid)
     if creator is None:
         raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
-    holder = Holder(container_id=name, creator=creator)
-    claim = Claim(
-        holder=holder,
-        wanted=wanted,
-        ways=(BY_API,),
-        asked=rules.words_behind(request, choice),
+    choice, wanted, claim = _find_claim(book, Holder(container_id=name, creator=creator), request, rules, before)
+    claim = claim.replace(
         token_digest=token_digest,
         person=person,
         until=until,
         limit=limit,
         preemptible=preemptible,
         is_waiting=is_waiting,
-        limits=rules.limits,
     )
     if choice:
         # Most requests name GPUs.
@@ -85,6 +77,22 @@ def reserve_by_name(
     # Asked last: what is enabled or disabled meanwhile is not mistaken for a reservation that holds.
     if wanted and state.read_lease(state.lease_path(("", name))) is None:
         raise TrackerDisabled
+    return wanted
+
+
+def preview_by_name(
+    book: Book, name: str, request: str, *, rules: ChoiceRules, before: Sequence[Tickets] = ()
+) -> Sequence[GpuLocation]:
+    """Return what `reserve_by_name` would reserve now, or raise what it would raise; nothing is reserved or written."""
+    holder = Holder(container_id=name, creator=book.processes.myself())
+    choice, wanted, claim = _find_claim(book, holder, request, rules, before)
+    if choice:
+        from amd_gpu_tracker.claims.choice import preview_choice
+
+        return preview_choice(book, claim, choice, wanted)
+    from amd_gpu_tracker.claims.preview import preview
+
+    preview(book, claim)
     return wanted
 
 
@@ -158,6 +166,17 @@ def is_contested(policy: Policy, choice: Choice | None, wanted: Sequence[Any]) -
     Shared GPUs that it names, it gets beside others that have them.
     """
     return choice is not None or bool(policy.exclusive_among(wanted))
+
+
+def _find_claim(
+    book: Book, holder: Holder, request: str, rules: ChoiceRules, before: Sequence[Tickets]
+) -> tuple[Choice | None, Sequence[Any], Claim]:
+    """Return choice and GPUs as `find_wanted` does, and the claim; GpusRefused while others come `before` it."""
+    choice, wanted = find_wanted(book.state.host, request, rules)
+    if before and is_contested(book.state.read_policy(), choice, wanted):
+        _require_no_queue(book, before, wanted)
+    asked = rules.words_behind(request, choice)
+    return choice, wanted, Claim(holder=holder, wanted=wanted, ways=(BY_API,), asked=asked, limits=rules.limits)
 
 
 def _parse_choice(request: str) -> Choice | None:

@@ -57,7 +57,7 @@ def decide(situation: Situation, claim: Claim) -> Claim | Refused:
     return (
         refuse_unreserved(situation.policy, claim, handed_on)
         or (situation.drained if handed_on is None else None)
-        or (refuse_exclusive(claim, exclusive, handed_on) if situation.is_rootless else None)
+        or (refuse_exclusive(exclusive, handed_on) if situation.is_rootless else None)
         or _refuse_unreadable(claim, exclusive, situation.others.unreadable)
         or _refuse_promised(claim, situation.others.living)
         or _refuse_used(claim, exclusive, situation)
@@ -86,9 +86,7 @@ def refuse_unreserved(policy: Policy, claim: Claim, handed_on: Lease | None = No
     return GpusRefused(RESERVED_ONLY, hint=HOW_TO_RESERVE)
 
 
-def refuse_exclusive(
-    claim: Claim, exclusive: Sequence[GpuLocation], handed_on: Lease | None = None
-) -> GpusRefused | None:
+def refuse_exclusive(exclusive: Sequence[GpuLocation], handed_on: Lease | None = None) -> GpusRefused | None:
     """Return the refusal of a rootless claim for GPUs that are exclusive, and that were not `handed_on` to it."""
     numbers = [gpu.number for gpu in exclusive if handed_on is None or gpu.key not in handed_on.gpus]
     return rootless_refusal(numbers) if numbers else None

@@ -78,8 +78,8 @@ def build_environment(gpus: Sequence[GpuLocation], located: Sequence[GpuLocation
     numbers = ",".join(str(gpu.number) for gpu in gpus)
     left = ",".join(str(position) for position in range(len(gpus)))
     variables = {VISIBLE_DEVICES: numbers, ROCR_FILTER: _rocr_filter(gpus, located), HIP_FILTER: left}
-    # Without a GPU nothing is reserved.
-    return {**variables, TOKEN: token} if gpus else variables
+    # Without a GPU nothing is reserved, and a preview has no token.
+    return {**variables, TOKEN: token} if gpus and token else variables
 
 
 def new_token(name: str) -> str:

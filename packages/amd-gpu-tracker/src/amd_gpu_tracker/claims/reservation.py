@@ -220,7 +220,7 @@ def look_again(state: State, claim: Claim, own: Lease | None, handed_on: Lease |
 
     is_kept = False
     try:
-        refusal = refuse_exclusive(claim, state.read_policy().exclusive_among(claim.wanted), handed_on)
+        refusal = refuse_exclusive(state.read_policy().exclusive_among(claim.wanted), handed_on)
         is_kept = refusal is None
     finally:
         if own and not is_kept:
