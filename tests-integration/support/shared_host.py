@@ -147,7 +147,7 @@ class Person:
 
         try:
             answer = ask(path, request, timeout=timeout, tell=tell)
-            tell(f"got {answer.numbers}" if answer else "nobody listens")
+            tell(answer.message or f"got {answer.numbers}" if answer else "nobody listens")
             if answer and self._command:
                 os.dup2(self._say, 1)
                 os.dup2(self._say, 2)

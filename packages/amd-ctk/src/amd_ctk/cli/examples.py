@@ -13,6 +13,7 @@ EXAMPLES = {
     "explain": (
         "amd-ctk explain -e AMD_VISIBLE_DEVICES=0-2",
         "amd-ctk explain -- docker run --runtime=amd -e AMD_VISIBLE_DEVICES=all IMAGE",
+        "amd-ctk explain -- amd-ctk run --gpus=free:1 --wait -- python3 train.py",
         "amd-ctk explain compose.yaml training",
         "amd-ctk explain pod.yaml main",
         "amd-ctk explain --container web",

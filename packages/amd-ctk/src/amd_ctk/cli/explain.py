@@ -14,9 +14,11 @@ from amd_ctk.explain.explanation import Explanation
 from amd_ctk.wrapped import print_wrapped
 from amdgpu_discovery.host import Host
 
-WORDS = "-- docker run ARGS... | COMPOSE.yaml SERVICE | POD.yaml CONTAINER"
+WORDS = "-- docker run ARGS... | amd-ctk run ARGS... | COMPOSE.yaml SERVICE | POD.yaml CONTAINER"
 # Words of `docker run` look like options of amd-ctk.
 SETTINGS = {"allow_interspersed_args": False}
+# Options of `amd-ctk run` that make many jobs of one command line.
+OF_MANY_JOBS = ("each", "output", "at_once", "from_line")
 
 
 def explain(
@@ -46,8 +48,11 @@ def explain(
     Nothing is started or changed. Give variables and devices, a whole `docker run` or `podman run` after --, a service
     of a Compose file, a container of a pod for `podman kube play`, a running container, or a bundle. Exits with the
     code of the refusal if the container would not start, and with 1 if it would start without a GPU
-    that it asks for.
+    that it asks for. An `amd-ctk run` after -- shows whether its command would start now, and what it waits for.
     """
+    if _is_job(words or []):
+        _explain_job(host_of(context), words or [], as_json=as_json)
+        return
     from amd_ctk.explain.container import Container
     from amd_ctk.explain.text import format_explanation, format_json
 
@@ -61,6 +66,25 @@ def explain(
         raise typer.Exit(explanation.plan.refusals[0].exit_code)
     if explanation.lacks_gpus:
         raise typer.Exit(1)
+
+
+def _is_job(words: list[str]) -> bool:
+    """Return whether words are those of `amd-ctk run`."""
+    return len(words) > 1 and os.path.basename(words[0]) == "amd-ctk" and words[1] == "run"
+
+
+def _explain_job(host: Host, words: list[str], *, as_json: bool) -> None:
+    from amd_ctk.cli.tree import Commands
+    from amd_ctk.job.explain import explain_job, format_job, format_job_as_json
+    from amd_ctk.job.run import plan_job
+
+    options = Commands()["run"].make_context("amd-ctk run", words[2:]).params
+    if any(options.pop(name) for name in OF_MANY_JOBS):
+        raise typer.BadParameter("--each is many jobs; give the words of one")
+    explanation = explain_job(host, plan_job(options.pop("words"), **options))
+    print(format_job_as_json(explanation) if as_json else format_job(explanation))
+    if explanation.refusal:
+        raise typer.Exit(explanation.refusal.exit_code)
 
 
 def _explain(host: Host, words: list[str], described: Container, *, container: str, bundle: str) -> Explanation:
@@ -83,7 +107,8 @@ def _read_words(host: Host, words: list[str]) -> Container:
         return parse_run(words, os.environ)
     if len(words) != 2:
         raise typer.BadParameter(
-            "expected docker run ARGS..., podman run ARGS..., COMPOSE.yaml SERVICE, or POD.yaml CONTAINER"
+            "expected docker run ARGS..., podman run ARGS..., amd-ctk run ARGS..., COMPOSE.yaml SERVICE,"
+            " or POD.yaml CONTAINER"
         )
     from amd_ctk.explain.kube import is_kube_file, read_pod
 

@@ -62,9 +62,9 @@ def _find_run(words: list[str]) -> Callable[[Host], object] | None:
     options: Any = parsed[0]
 
     def run(host: Host) -> None:
-        from amd_ctk.job.run import run_job
+        from amd_ctk.job.run import plan_job, run_job
 
-        run_job(host, parsed[1], **options)
+        run_job(host, plan_job(parsed[1], **options))
 
     return run
 

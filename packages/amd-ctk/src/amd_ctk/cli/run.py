@@ -91,7 +91,7 @@ def run(
     With --each, COMMAND runs once for each line of FILE, with the line in place of {}. The exit code is the number of
     jobs that failed.
     """
-    from amd_ctk.job.run import run_job
+    from amd_ctk.job.run import plan_job, run_job
 
     host = host_of(context)
     options: dict[str, Any] = {
@@ -106,4 +106,4 @@ def run(
 
         chosen = parse_each(each, output, at_once, from_line)
         run_each(host, chosen, words, name=name, wait=wait or "", **options)
-    run_job(host, words, name=name, wait=wait, **options)
+    run_job(host, plan_job(words, name=name, wait=wait, **options))

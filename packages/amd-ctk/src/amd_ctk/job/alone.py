@@ -4,41 +4,81 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import contextmanager
 
 from amd_ctk.stderr import say
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
 from amd_gpu_tracker.broker import keeping
+from amd_gpu_tracker.broker.turn import require_possible
+from amd_gpu_tracker.claims.by_name import preview_by_name
 from amd_gpu_tracker.claims.claim import Book
+from amd_gpu_tracker.claims.handover import build_environment
+from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import CommandLock
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.state import State, open_state
 from amd_gpu_tracker.tracker import Tracker
 from amd_gpu_tracker.waiting.sentences import got, parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
+from amd_gpu_tracker.waiting.tickets import all_tickets
 from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from amd_gpu_tracker.claims.handover import Reservation
+    from amdgpu_discovery.choices.rules import ChoiceRules
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
 
 def reserve(host: Host, name: str, request: str, wait: str | None) -> Reservation:
     """Reserve as everywhere, in a job of Slurm among the job's GPUs."""
-    rules = rules_in_job(choice_rules(read_settings(host)), request, host, os.environ)
-    try:
+    rules = _find_rules(host, request)
+    with _named_with_job(rules):
         return _hold(Tracker(host, rules=rules, lock=CommandLock), name, request, wait)
-    except RequestError as error:
-        if rules.numbers is None:
+
+
+def preview(
+    host: Host, name: str, request: str, *, waits: bool
+) -> tuple[Sequence[GpuLocation], dict[str, str]] | GpusRefused:
+    """Return what `reserve` would reserve now and its variables, or for what it would wait; errors as that."""
+    rules, state, processes = _find_rules(host, request), open_state(host, os.environ), Processes()
+    with _named_with_job(rules):
+        if waits:
+            require_possible(state, request, rules)
+        try:
+            before = all_tickets((state, State(host)), processes)
+            gpus = preview_by_name(Book(state, processes), name, request, rules=rules, before=before)
+        except GpusRefused as error:
+            if waits:
+                return error
             raise
-        raise with_gpus_of_job(error, rules.numbers) from error
+    return gpus, build_environment(gpus, locate_gpus(host), "")
 
 
 def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
     """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
     return keeping.keep(Book(State(host), Processes(), CommandLock), name, owner, seconds)[1]
+
+
+def _find_rules(host: Host, request: str) -> ChoiceRules:
+    return rules_in_job(choice_rules(read_settings(host)), request, host, os.environ)
+
+
+@contextmanager
+def _named_with_job(rules: ChoiceRules) -> Iterator[None]:
+    """In a job of Slurm, name its GPUs where a request cannot be met."""
+    try:
+        yield
+    except RequestError as error:
+        if rules.numbers is None:
+            raise
+        raise with_gpus_of_job(error, rules.numbers) from error
 
 
 def _hold(tracker: Tracker, name: str, request: str, wait: str | None) -> Reservation:

@@ -9,7 +9,7 @@ from collections import deque
 from contextlib import suppress
 from functools import partial
 
-from amd_ctk.job.run import run_job
+from amd_ctk.job.run import PlannedJob, plan_job, run_job
 from amd_ctk.job.start import end_by, require_command
 from amd_ctk.job.words import default_name
 from amd_ctk.parameters import lines_from, parse_lines, read_parameters
@@ -74,7 +74,7 @@ def parse_each(file: str, output: str, at_once: int | None, first: int | None) -
 def run_each(host: Host, each: Each, words: Sequence[str], *, name: str, **options: Any) -> NoReturn:
     """Run a job for each line; end with the number of those that failed, at most 101, or by the signal that came.
 
-    `options` are those of `run_job`. ParametersError, CannotRun and FileError before the first has begun.
+    `options` are those of `plan_job`. ParametersError, CannotRun and FileError before the first has begun.
     """
     lines = lines_from(parse_lines(read_parameters(each.file), each.file), each.first, each.file)
     if PLACE not in words[0]:
@@ -87,11 +87,16 @@ def run_each(host: Host, each: Each, words: Sequence[str], *, name: str, **optio
         while jobs.running or (waiting and not jobs.ended_by):
             if waiting and not jobs.ended_by and len(jobs.running) < at_once:
                 line = waiting.popleft()
-                job = partial(run_job, host, _words_for(line, words), name=f"{name}-{line.number}", **options)
-                jobs.start(line.number, job)
+                plan = partial(plan_job, _words_for(line, words), name=f"{name}-{line.number}", **options)
+                jobs.start(line.number, partial(_plan_and_run, host, plan))
             else:
                 jobs.wait_for_one()
     _end(jobs, [*jobs.unfinished, *(line.number for line in waiting)], len(lines))
+
+
+def _plan_and_run(host: Host, plan: Callable[[], PlannedJob]) -> None:
+    """Run a job whose words are wrong for its line alone, where they are."""
+    run_job(host, plan())
 
 
 def _make_directory(path: str) -> None:

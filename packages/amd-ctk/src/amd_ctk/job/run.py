@@ -12,6 +12,7 @@ from amd_ctk.stderr import say
 from amd_gpu_tracker.errors import NotPermitted, OptionsExcluded, WaitRefused
 from amd_gpu_tracker.node_access.device_filter import read_devices
 from amdgpu_discovery.selection import asks_for_nothing
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +31,23 @@ ONE_FREE_GPU = "auto:1"
 NOW = "now"
 
 
-def run_job(
-    host: Host,
+class PlannedJob(Value):
+    """A command that is to have GPUs, its name and what it asks for; `wait` as in the option, None where it does not.
+
+    With `is_unit` the command can open no other GPU. With `reservation` it has the GPUs of that. What is spare ends as
+    soon as somebody waits for its GPUs.
+    """
+
+    words: tuple[str, ...]
+    name: str
+    request: str
+    wait: str | None
+    reservation: str
+    is_spare: bool
+    is_unit: bool
+
+
+def plan_job(
     words: Sequence[str],
     *,
     gpus: str | None = None,
@@ -41,26 +57,37 @@ def run_job(
     reservation: str = "",
     preempt: str | None = None,
     unit: bool = False,
-) -> None:
-    """Reserve GPUs and become the command of these `words`.
+) -> PlannedJob:
+    """Return what the options of a command line say; raise where waiting would be in vain.
 
-    `gpus` names or chooses them, `count` says how many free ones; OptionsExcluded where both are given. With `wait`
-    stand in line for so long, "" for ever. With `unit` the command can open no other GPU. With `reservation` it has
-    the GPUs of that. With `preempt`, which is "now", it ends as soon as somebody waits for its GPUs.
+    `gpus` names or chooses GPUs, `count` says how many free ones; OptionsExcluded where both are given. With `wait`
+    stand in line for so long, "" for ever. `preempt` is "now" for a spare job.
     """
     is_spare = _is_spare(preempt)
     request = _request_of(gpus, count)
     _require_root_for(unit)
     _check_command(words, wait, unit=unit)
-    options = _find_options(words, host, request)
+    return PlannedJob(
+        words=tuple(words),
+        name=name or default_name(words, os.environ, os.getpid()),
+        request=request,
+        wait=wait,
+        reservation=reservation,
+        is_spare=is_spare,
+        is_unit=unit,
+    )
+
+
+def run_job(host: Host, job: PlannedJob) -> None:
+    """Reserve the GPUs of a job and become its command."""
+    options = _find_options(job.words, host, job.request)
     try:
-        job = name or default_name(words, os.environ, os.getpid())
-        held = _reserve(host, job, request, wait, reservation, is_spare=is_spare)
+        held = _reserve(host, job.name, job.request, job.wait, job.reservation, is_spare=job.is_spare)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
-    command = with_token(words, options.name(held.numbers) if options else ())
+    command = with_token(job.words, options.name(held.numbers) if options else ())
     try:
-        become(in_unit(command, held.gpus, read_devices(host)) if unit else command, held.environment)
+        become(in_unit(command, held.gpus, read_devices(host)) if job.is_unit else command, held.environment)
     except BaseException:
         held.release()
         raise

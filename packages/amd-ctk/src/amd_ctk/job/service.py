@@ -7,7 +7,18 @@ import time
 
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.broker.client import Refused, ServiceGone, ask, find_socket
-from amd_gpu_tracker.broker.protocol import CANCEL, END, KEEP, MOST_SECONDS, RELEASE, RESERVE, RUN, Answer, Request
+from amd_gpu_tracker.broker.protocol import (
+    CANCEL,
+    END,
+    KEEP,
+    MOST_SECONDS,
+    PREVIEW,
+    RELEASE,
+    RESERVE,
+    RUN,
+    Answer,
+    Request,
+)
 from amd_gpu_tracker.errors import NotDone, NotPermitted, WaitRefused
 from amd_gpu_tracker.life.people import behind_sudo
 from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
@@ -76,16 +87,7 @@ def hold(
         said.append(sentence)
         tell(sentence)
 
-    asked = Request(
-        verb=RUN,
-        name=name,
-        gpus=request,
-        wait=wait is not None,
-        reservation=inside,
-        numbers=_numbers_of_job(host, request, os.environ),
-        behind=behind_sudo(os.environ),
-        spare=is_spare or None,
-    )
+    asked = _request_for(RUN, host, name, request, inside, waits=wait is not None, is_spare=is_spare)
     timeout = None if wait is None else parse_duration(wait)
     try:
         answer = ask(path, asked, timeout=timeout, tell=tell_and_remember)
@@ -100,6 +102,14 @@ def hold(
         limit = f" for at most {format_seconds(answer.seconds)}" if answer.seconds else ""
         tell(f"{got(answer.numbers, time.monotonic() - began if said else None)}{limit}")
     return ServiceHold(host, answer.numbers, dict(answer.environment))
+
+
+def preview(host: Host, name: str, request: str, inside: str, *, waits: bool, is_spare: bool) -> Answer | None:
+    """Return what `hold` would be answered now, None where there is no service; Refused."""
+    path = find_socket(host)
+    if not path:
+        return None
+    return ask(path, _request_for(PREVIEW, host, name, request, inside, waits=waits, is_spare=is_spare))
 
 
 def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, ...]:
@@ -153,6 +163,21 @@ def require_service() -> ServiceMissing:
     return ServiceMissing(
         "users cannot reserve GPUs on this host",
         hint="the administrator enables it with 'amd-ctk users allow NAME'",
+    )
+
+
+def _request_for(
+    verb: str, host: Host, name: str, request: str, inside: str, *, waits: bool, is_spare: bool
+) -> Request:
+    return Request(
+        verb=verb,
+        name=name,
+        gpus=request,
+        wait=waits,
+        reservation=inside,
+        numbers=_numbers_of_job(host, request, os.environ),
+        behind=behind_sudo(os.environ),
+        spare=is_spare or None,
     )
 
 

@@ -216,4 +216,4 @@ def with_names(answer: Answer) -> str:
 def _accepted(answer: Answer) -> Answer:
     if answer.kind == REFUSED:
         raise Refused(with_names(answer), hint=answer.hint, exit_code=answer.exit_code)
-    return answer
+    return answer.replace(message=with_names(answer)) if answer.people else answer

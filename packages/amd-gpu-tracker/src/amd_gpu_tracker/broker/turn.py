@@ -54,7 +54,7 @@ def wait_in_line(
     Where nobody waits, it is what `try_now` reserves.
     """
     require_name(name)
-    choice, wanted = _require_possible(state, request, rules)
+    choice, wanted = require_possible(state, request, rules)
     state.prepare()
     tickets = all_tickets((state,), processes)
     _require_free_name(state, name, processes, tickets)
@@ -99,7 +99,7 @@ def _give_up(name: str, tickets: Iterable[Tickets], processes: Processes) -> Non
                 each.drop(ticket)
 
 
-def _require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
+def require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
     """Return the choice and the GPUs that fit as `find_wanted` does; raise what waiting cannot change."""
     policy = state.read_policy()
     if not policy.enabled:
