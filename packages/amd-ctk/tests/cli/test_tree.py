@@ -29,6 +29,14 @@ def all_commands(command, words=()):
                 yield from all_commands(child, (*words, name))
 
 
+@pytest.mark.parametrize(("group", "name"), [("config", "compile"), ("usage", "sample")])
+def test_a_command_that_only_programs_call_is_not_in_the_help(amd_ctk, host, group, name):
+    host()
+
+    assert f" {name} " not in amd_ctk(group, "--help").stdout
+    assert f"{group} {name}" in amd_ctk(group, name, "--help").stdout
+
+
 def test_every_summary_is_whole_in_80_columns():
     summaries = {words: command.get_short_help_str(limit=200) for words, command in all_commands(ROOT)}
 

@@ -93,7 +93,7 @@ def unset(context: typer.Context, key: Key) -> None:
     _save(host_to_change(context), key, None)
 
 
-@app.command("compile")
+@app.command("compile", hidden=True)
 def compile_(context: typer.Context) -> None:
     """Compile config.toml after you edited it.
 

@@ -29,7 +29,6 @@ EXAMPLES = {
         "sudo amd-ctk config set swarm-resources AMD_GPU",
     ),
     "config unset": ("sudo amd-ctk config unset unknown-gpus",),
-    "config compile": ("sudo amd-ctk config compile",),
     "report": (
         "sudo amd-ctk report",
         "sudo amd-ctk report --since=30d --by=gpu",
@@ -37,7 +36,6 @@ EXAMPLES = {
     ),
     "usage enable": ("sudo amd-ctk usage enable", "sudo amd-ctk usage enable --readers=gpu-admins"),
     "usage disable": ("sudo amd-ctk usage disable", "sudo amd-ctk usage disable --history"),
-    "usage sample": ("sudo amd-ctk usage sample",),
     "cdi generate": (
         "sudo amd-ctk cdi generate",
         "amd-ctk cdi generate --output=-",

@@ -41,7 +41,7 @@ def disable(
     print("Reservations are not recorded" if history else "How busy GPUs are is not recorded", file=sys.stderr)
 
 
-@app.command("sample")
+@app.command("sample", hidden=True)
 def sample(context: typer.Context) -> None:
     """Record once, as the timer does."""
     from amd_ctk.report.timer import take_look
