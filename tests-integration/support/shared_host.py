@@ -22,8 +22,8 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import format_begun, open_path
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
-from amd_gpu_tracker.waiting.ticket import VERSION, Ticket, format_ticket
-from amd_gpu_tracker.waiting.tickets import DIRECTORY, Tickets
+from amd_gpu_tracker.waiting.ticket import Ticket, format_ticket
+from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -226,12 +226,10 @@ def put_ticket(
     among: Sequence[int],
     *,
     pid: int = 0,
-    directory: str = DIRECTORY,
-    version: int = VERSION,
     owner: int | None = None,
 ) -> str:
     """Write a ticket for a process, by default this one, that stands behind all others; return its path."""
-    processes, tickets = Processes(), Tickets(State(host), Processes(), directory)
+    processes, tickets = Processes(), Tickets(State(host), Processes())
     waiter = processes.find(pid or os.getpid())
     assert waiter is not None
     ticket = Ticket(
@@ -249,7 +247,7 @@ def put_ticket(
     os.makedirs(tickets.directory, exist_ok=True)
     path = f"{tickets.directory}/{ticket.stem}.json"
     with open(path, "wb") as file:
-        file.write(format_ticket(ticket, version))
+        file.write(format_ticket(ticket))
     return path
 
 

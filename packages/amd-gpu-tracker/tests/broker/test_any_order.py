@@ -60,7 +60,6 @@ def serve_now(model, order, used):
     waiters = [Waiter(number=job["number"], person=job["person"], among=as_bits(job["among"])) for job in model.waiting]
     serve(
         sort_waiters(waiters, used, order),
-        0,
         is_passed_over=lambda waiter: jobs[waiter.number]["away"],
         try_now=try_now,
     )

@@ -50,7 +50,7 @@ def run_line(jobs):
             running.update((gpu, (waiter.number, minute + job.length)) for gpu in free[: job.gpus])
             return True
 
-        serve(sort_waiters(waiters, {}, FIFO), 0, is_passed_over=lambda _: False, try_now=try_now, look=look)
+        serve(sort_waiters(waiters, {}, FIFO), is_passed_over=lambda _: False, try_now=try_now, look=look)
         minute += 1
     return [starts[number] for number in range(len(jobs))]
 
@@ -83,7 +83,7 @@ def serve_at(waiters, *, free, ends):
         return (free & waiter.among).bit_count() >= waiter.count and not served.append(waiter.number)
 
     outlook = Outlook(now=0.0, free=free, ends=ends)
-    serve(waiters, 0, is_passed_over=lambda _: False, try_now=try_now, look=lambda: outlook)
+    serve(waiters, is_passed_over=lambda _: False, try_now=try_now, look=lambda: outlook)
     return served
 
 

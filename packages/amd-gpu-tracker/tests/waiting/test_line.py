@@ -21,7 +21,7 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, RequestError
-from support.shared_host import Broker, put_ticket, wait_until
+from support.shared_host import Broker, wait_until
 
 
 def queue_of(host):
@@ -298,25 +298,6 @@ def test_a_queue_whose_process_is_killed_keeps_its_order(host, job):
         waiter = next(each for each in waiters if each.name == name)
         assert got(waiter) == "got (0,)"
         waiter.end()
-
-
-def test_those_who_waited_before_an_upgrade_are_served_first(host, job):
-    first = job("first", "0")
-    first.line()
-    former = put_ticket(host, "former", "0", (0,), directory="queue", version=1)
-    second = job("second", "0")
-    second.line()
-    assert queue_of(host) == ["former", "second"]
-
-    first.end()
-    assert second.says_nothing()
-    # It has its GPU, and gives it back.
-    Tracker(host).reserve("former", "0")
-    os.unlink(former)
-    assert second.says_nothing()
-    Tracker(host).release("former")
-
-    assert got(second) == "got (0,)"
 
 
 def test_who_waits_goes_to_the_service_once_there_is_one(host, job):

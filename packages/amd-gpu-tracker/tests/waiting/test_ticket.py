@@ -34,13 +34,6 @@ def test_a_ticket_is_a_line_of_json():
     assert parse_ticket(42, "train-3", CONTENT) == TICKET
 
 
-def test_a_ticket_of_the_former_queue_is_read_by_the_version_before():
-    former = CONTENT.replace(b'"version":2', b'"version":1').replace(b',"owner":1000,"person":1001', b"")
-
-    assert format_ticket(TICKET, 1) == former
-    assert parse_ticket(42, "train-3", former) == TICKET.replace(owner=0, person=0)
-
-
 def test_number_and_name_are_those_of_the_file():
     assert TICKET.stem == "00000000000000000042-train-3"
     assert parse_stem(TICKET.stem) == (42, "train-3")

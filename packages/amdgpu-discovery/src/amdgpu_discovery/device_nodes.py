@@ -91,7 +91,7 @@ def _read_nodes(
     host: Host, numbers: Mapping[str, tuple[int, int]], *, optional: Collection[str], subsystem: str
 ) -> list[DeviceNode]:
     """Return the nodes at these paths, which have to have these numbers; `optional` ones may be missing."""
-    found = {path: status for path, status in zip(numbers, host.stats(numbers), strict=True) if status}
+    found = {path: status for path, status in zip(numbers, map(host.stat, numbers), strict=True) if status}
     for path, number in numbers.items():
         if path in found:
             _check_node(path, number, found[path])

@@ -59,7 +59,7 @@ class FoundGpu(Value):
 def find_drm_devices(host: Host, render_minors: Iterable[int]) -> list[DrmDevice]:
     """Return the devices with these render nodes. A host has many more: each MI300X brings seven for partitions."""
     minors = list(render_minors)
-    paths = [_device_of(link) for link in host.links([f"{DRM_CLASS}/renderD{minor}" for minor in minors])]
+    paths = [device_path(host, f"renderD{minor}") for minor in minors]
     minor_by_path = {path: minor for path, minor in zip(paths, minors, strict=True) if path}
     cards = _find_cards(host, minor_by_path)
     addresses = parse_pci_addresses([path.rpartition("/")[2] for path in minor_by_path])
@@ -82,20 +82,15 @@ def _find_cards(host: Host, minor_by_path: Mapping[str, int]) -> dict[str, int |
         card = cards[path] = find_card(host, path)
         if card is not None:
             ahead = {f"card{card + other - minor}": each for each, other in minor_by_path.items() if each not in cards}
-            links = host.links([f"{DRM_CLASS}/{name}" for name in ahead])
-            in_step = [each for each in zip(ahead.items(), links, strict=True) if _device_of(each[1]) == each[0][1]]
-            cards.update({device: int(name.removeprefix("card")) for (name, device), _ in in_step})
+            in_step = {device: name for name, device in ahead.items() if device_path(host, name) == device}
+            cards.update({device: int(name.removeprefix("card")) for device, name in in_step.items()})
     return cards
 
 
 def device_path(host: Host, name: str) -> str:
     """Return the directory in sysfs of the device behind a card or render node, "" where there is none."""
     # /sys/class/drm/renderD128 -> ../../devices/pci0000:00/0000:03:00.0/drm/renderD128
-    return _device_of(host.link(f"{DRM_CLASS}/{name}"))
-
-
-def _device_of(link: str) -> str:
-    device, drm, _ = link.rpartition("/drm/")
+    device, drm, _ = host.link(f"{DRM_CLASS}/{name}").rpartition("/drm/")
     return device.replace("../..", "/sys", 1) if drm else ""
 
 

@@ -19,7 +19,7 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import waiting_for
 from amd_gpu_tracker.waiting.ticket import Ticket
-from amd_gpu_tracker.waiting.tickets import FORMER_DIRECTORY, Tickets
+from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import ToolkitError
 
 Log = Callable[[str], None]
@@ -34,11 +34,6 @@ LOOK_SECONDS = 5.0
 class Line:
     """Everybody who waits on one host."""
 
-    __slots__ = (
-        *("_changed_at", "_former", "_grants", "_log", "_order", "_places", "_tickets"),
-        *("_scopes", "_used", "has_untold"),
-    )
-
     def __init__(
         self, state: State, processes: Processes, grants: Grants, scopes: Scopes, used: Used, *, log: Log
     ) -> None:
@@ -46,7 +41,6 @@ class Line:
         self._scopes = scopes
         self._used = used
         self._log = log
-        self._former = Tickets(state, processes, FORMER_DIRECTORY)
         self._tickets = Tickets(state, processes)
         self._tickets.sweep()
         found = self._tickets.waiting()
@@ -121,9 +115,8 @@ class Line:
     def waits_for(self, among: Iterable[int], view: View) -> int:
         """Return how many jobs wait for one of these GPUs and hold up others."""
         bits = as_bits(among)
-        former = sum(ticket.holds_up(tuple(among)) for ticket in self._former_tickets())
         waiting = (each for each in self._places.values() if each.waiter.among & bits and not each.waiter.is_spare)
-        return former + sum(not (self._is_away(place) or is_impossible(place, view)) for place in waiting)
+        return sum(not (self._is_away(place) or is_impossible(place, view)) for place in waiting)
 
     def wanted(self, view: View) -> list[Wanted]:
         """Return what those want who hold up others and could have it, in the order in which they are served."""
@@ -194,9 +187,8 @@ class Line:
                 outlooks.append(_outlook(views[-1], now))
             return is_over
 
-        held_up = as_bits(number for ticket in self._former_tickets() for number in ticket.among)
         waiters = [place.waiter for place in places]
-        serve(waiters, held_up, is_passed_over=is_passed_over, try_now=try_one, look=lambda: outlooks[-1])
+        serve(waiters, is_passed_over=is_passed_over, try_now=try_one, look=lambda: outlooks[-1])
         return views[-1]
 
     def tell(self, view: View) -> None:
@@ -307,10 +299,6 @@ class Line:
         is_stopped = self._tickets.is_stopped(place.ticket)
         self.has_untold = self.has_untold or is_stopped
         return is_stopped
-
-    def _former_tickets(self) -> list[Ticket]:
-        """Return those who wait in the queue of the version before, and without the broker: they came first."""
-        return [ticket for ticket in self._former.waiting() if not self._former.is_stopped(ticket)]
 
 
 def _outlook(view: View, now: float) -> Outlook:

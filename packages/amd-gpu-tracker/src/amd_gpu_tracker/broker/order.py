@@ -86,7 +86,6 @@ def sort_waiters(waiters: Iterable[Waiter], used: Mapping[int, float], order: st
 
 def serve(
     waiters: Iterable[Waiter],
-    held_up: int,
     *,
     is_passed_over: Callable[[Waiter], bool],
     try_now: Callable[[Waiter], bool],
@@ -95,11 +94,12 @@ def serve(
     """Try to give GPUs to `waiters`, which are in their order; `try_now` returns whether one waits no more.
 
     Nobody is overtaken by one who may get one of the same GPUs, unless `is_passed_over` says that it holds up nobody,
-    or the job that overtakes has ended before all whom it overtakes could start. `held_up` are GPUs for which others
-    wait before all of them. `look` returns what is known at the moment.
+    or the job that overtakes has ended before all whom it overtakes could start. `look` returns what is known
+    at the moment.
     """
     # Before when nobody who is held up, or waits, can have a GPU; by bit. Who came later does not start earlier.
-    starts: dict[int, float] = dict.fromkeys(numbers_in(held_up), 0.0)
+    starts: dict[int, float] = {}
+    held_up = 0
     for waiter in waiters:
         outlook = look()
         common = waiter.among & held_up

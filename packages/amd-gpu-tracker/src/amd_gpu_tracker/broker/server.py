@@ -23,7 +23,7 @@ from amd_gpu_tracker.broker.wakes import Wakes
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.tickets import all_tickets
+from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import ToolkitError
 
 # Where the administrator's settings are.
@@ -45,24 +45,6 @@ SEVERAL_SIGNALS = 4096
 
 class Server:
     """Who is connected, and when to look."""
-
-    __slots__ = (
-        *(
-            "_accepts_at",
-            "_arrivals",
-            "_clients",
-            "_counts",
-            "_desk",
-            "_has_trouble",
-            "_idle_since",
-            "_idle_seconds",
-            "_is_over",
-            "_listener",
-            "_processes",
-            "_subordinates",
-        ),
-        *("_stands_in_for", "_state", "_stop", "_wakes"),
-    )
 
     def __init__(
         self,
@@ -143,7 +125,7 @@ class Server:
         """Yield the directories in which something may change; a user's reservations depend on those of root."""
         yield from (self._state.host.path(SETTINGS_DIRECTORY), os.path.dirname(self._state.policy_path))
         for state in (self._state, State(self._state.host)):
-            yield from (state.leases_directory, *(each.directory for each in all_tickets((state,), self._processes)))
+            yield from (state.leases_directory, Tickets(state, self._processes).directory)
 
     def _poll(self) -> set[int]:
         poll = select.poll()

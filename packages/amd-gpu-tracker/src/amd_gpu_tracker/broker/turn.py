@@ -17,19 +17,18 @@ from amd_gpu_tracker.claims.handover import Reservation
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, LockTimeout, TrackerDisabled, WaitOver, WaitRefused
 from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.waiting.ticket import require_name
-from amd_gpu_tracker.waiting.tickets import all_tickets
+from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from amd_gpu_tracker.broker.protocol import Answer
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
-    from amd_gpu_tracker.waiting.tickets import Tickets
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
 
@@ -56,9 +55,9 @@ def wait_in_line(
     require_name(name)
     choice, wanted = require_possible(state, request, rules)
     state.prepare()
-    tickets = all_tickets((state,), processes)
+    tickets = Tickets(state, processes)
     _require_free_name(state, name, processes, tickets)
-    if not is_contested(state.read_policy(), choice, wanted) or not any(each.stems() for each in tickets):
+    if not is_contested(state.read_policy(), choice, wanted) or not tickets.stems():
         # Another process that keeps the lock must not cost a job its place.
         with suppress(GpusRefused, LockTimeout):
             return try_now()
@@ -91,12 +90,11 @@ def _ask(
     return answer
 
 
-def _give_up(name: str, tickets: Iterable[Tickets], processes: Processes) -> None:
+def _give_up(name: str, tickets: Tickets, processes: Processes) -> None:
     """Take this process's ticket away: the service would do so in a moment, and its name may be used again now."""
-    for each in tickets:
-        for ticket in each.named(name):
-            if ticket.waiter == processes.myself():
-                each.drop(ticket)
+    for ticket in tickets.named(name):
+        if ticket.waiter == processes.myself():
+            tickets.drop(ticket)
 
 
 def require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
@@ -114,10 +112,10 @@ def require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Ch
     return choice, wanted
 
 
-def _require_free_name(state: State, name: str, processes: Processes, tickets: Iterable[Tickets]) -> None:
+def _require_free_name(state: State, name: str, processes: Processes, tickets: Tickets) -> None:
     """Raise ContainerRunning where a job of this name runs or waits: better now than after the wait."""
     lease = state.read_lease(state.lease_path(("", name)))
     if lease is not None and judge(lease, processes).is_alive:
         raise ContainerRunning(f"{name} has GPUs already", hint="give every reservation a name of its own")
-    if any(ticket.owner == os.geteuid() for each in tickets for ticket in each.named(name)):
+    if any(ticket.owner == os.geteuid() for ticket in tickets.named(name)):
         raise ContainerRunning(f"a job {name} waits already", hint="give every job a name of its own")

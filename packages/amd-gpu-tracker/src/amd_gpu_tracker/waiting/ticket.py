@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 2
-# The former queue, of waiters that began before an upgrade, has tickets without persons.
-FORMER_VERSION = 1
 LARGEST_TICKET = 4096
 # As Docker names containers; a name is a part of the file's.
 NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
@@ -82,20 +80,19 @@ def parse_stem(stem: str) -> tuple[int, str] | None:
     return int(digits), name
 
 
-def format_ticket(ticket: Ticket, version: int = VERSION) -> bytes:
+def format_ticket(ticket: Ticket) -> bytes:
     """Return a ticket as the content of its file; number and name are in the file's name."""
     fields = {**ticket.as_dict(), "waiter": ticket.waiter.as_dict(), "request": ticket.request[:LONGEST_REQUEST_SHOWN]}
-    former = ("owner", "person") if version == FORMER_VERSION else ()
-    for name in ("number", "name", *former, *(() if ticket.is_spare else ("is_spare",))):
+    for name in ("number", "name", *(() if ticket.is_spare else ("is_spare",))):
         del fields[name]
-    return dumps({"version": version, **fields}) + b"\n"
+    return dumps({"version": VERSION, **fields}) + b"\n"
 
 
 def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
     """Return what the content of a ticket's file says, None where it is not what `format_ticket` wrote."""
     try:
         fields: dict[str, Any] = loads(content)
-        if fields.pop("version") not in (VERSION, FORMER_VERSION):
+        if fields.pop("version") != VERSION:
             return None
         waiter = ProcessId(**fields.pop("waiter"))
         among = tuple(fields.pop("among"))

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 SUFFIX = ".json"
 DIRECTORY = "waiting"
-# Of waiters that began before an upgrade. They find out by themselves when it is their turn, each from a pipe of the
-# one before it, and would throw a ticket without a pipe out of their queue.
-FORMER_DIRECTORY = "queue"
 # There is no file, or it is none that this toolkit wrote. Anything else, as EMFILE, says nothing about a ticket.
 NO_TICKET = frozenset((errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP))
 
@@ -32,10 +29,8 @@ NO_TICKET = frozenset((errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.EISDIR, er
 class Tickets:
     """The tickets of a host, or of one user of engines without root."""
 
-    __slots__ = ("_processes", "directory")
-
-    def __init__(self, state: State, processes: Processes, directory: str = DIRECTORY) -> None:
-        self.directory = f"{state.run_directory}/{directory}"
+    def __init__(self, state: State, processes: Processes) -> None:
+        self.directory = f"{state.run_directory}/{DIRECTORY}"
         self._processes = processes
 
     def waiting(self) -> list[Ticket]:
@@ -137,6 +132,6 @@ class Tickets:
 
 
 def all_tickets(states: Iterable[State], processes: Processes) -> list[Tickets]:
-    """Return where those stand who wait, in each of these states once; first those of before an upgrade."""
+    """Return the tickets of each of these states once."""
     by_directory = {each.run_directory: each for each in states}
-    return [Tickets(each, processes, name) for name in (FORMER_DIRECTORY, DIRECTORY) for each in by_directory.values()]
+    return [Tickets(each, processes) for each in by_directory.values()]
