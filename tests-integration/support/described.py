@@ -6,6 +6,7 @@ renders as a table.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -47,9 +48,11 @@ def _missing_parameters(name: str, function: Callable[..., Any], text: str) -> I
 
 
 def _fields(offered: type) -> tuple[str, ...]:
-    """Return the fields of a value, and the public slots of any other class."""
-    slots = [slot for slot in getattr(offered, "__slots__", ()) if not slot.startswith("_")]
-    return (*getattr(offered, "_fields", ()), *slots)
+    """Return the fields of a value, and the public attributes that any other class sets when it is made."""
+    if hasattr(offered, "_fields"):
+        return tuple(offered._fields)
+    steps = dis.get_instructions(offered.__init__) if "__init__" in vars(offered) else ()
+    return tuple(step.argval for step in steps if step.opname == "STORE_ATTR" and not step.argval.startswith("_"))
 
 
 def _described_fields(offered: type) -> set[str]:

@@ -32,8 +32,6 @@ class Bundle:
     Errors are FileError and name the file.
     """
 
-    __slots__ = ("_temporary", "path", "spec")
-
     def __init__(self, directory: str, config: str = "config.json") -> None:
         self.path = behind_links(config if config.startswith("/") else f"{directory}/{config}")
         self.spec = read_spec(
@@ -71,8 +69,6 @@ class Bundle:
 
 class Start:
     """One start of a container: what the call says, where it happens, and what is found out on the way."""
-
-    __slots__ = ("bundle", "call", "host", "log", "settings", "spec")
 
     def __init__(self, call: Call, host: Host, settings: Settings, log: Log) -> None:
         self.call = call

@@ -39,8 +39,6 @@ class Log:
     Where the host is simulated each line ends with its directory.
     """
 
-    __slots__ = ("_end", "_files", "_level")
-
     def __init__(self, host: Host, *, level: str = "info", path: str = "", home: str = "") -> None:
         """Log to `path`, by default LOG_FILE of the host and, for those who may not write that, in `home`."""
         self._level = LEVELS.index(level)

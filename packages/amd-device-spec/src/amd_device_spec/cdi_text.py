@@ -33,8 +33,6 @@ class BrokenText(SpecError):
 class SpecText:
     """A text that was read: `tree` is what it says, as dicts, lists and scalars."""
 
-    __slots__ = ("_marked", "_text", "tree")
-
     def __init__(self, text: str, tree: Any) -> None:
         self.tree = tree
         self._text = text

@@ -57,8 +57,6 @@ class Tracker:
     cannot be done; the classes are in `amd_gpu_tracker.errors`.
     """
 
-    __slots__ = ("_book", "_host", "_processes", "_rules", "_state")
-
     def __init__(
         self,
         host: Host,

@@ -34,8 +34,6 @@ class Host:
         root: Absolute path of the directory that is `/` of that machine.
     """
 
-    __slots__ = ("root",)
-
     def __init__(self, root: str | os.PathLike[str] = "/") -> None:
         """Serve the machine whose root directory is `root`; by default this one."""
         self.root = absolute(posix.fspath(root))
@@ -92,20 +90,12 @@ class Host:
         except OSError:
             return ""
 
-    def links(self, paths: Iterable[str]) -> list[str]:
-        """Return what each symbolic link of `paths` says, "" where there is none."""
-        return [self.link(path) for path in paths]
-
     def stat(self, path: str) -> os.stat_result | None:
         """Return what `path` leads to, None where there is nothing."""
         try:
             return posix.stat(self.path(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
-
-    def stats(self, paths: Iterable[str]) -> list[os.stat_result | None]:
-        """Return what each of `paths` leads to, None where there is nothing."""
-        return [self.stat(path) for path in paths]
 
 
 def read_environment() -> dict[str, str]:

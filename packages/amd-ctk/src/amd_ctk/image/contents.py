@@ -32,8 +32,6 @@ SIZE_OF_STRING = 64
 class LayerContents:
     """What one layer says about targets: the files that have code, and what it takes from the layers below."""
 
-    __slots__ = ("_directories", "deleted", "emptied", "hashes", "kept", "targets_by_path")
-
     def __init__(self) -> None:
         self.targets_by_path: dict[str, tuple[str, ...]] = {}
         self.deleted: set[str] = set()

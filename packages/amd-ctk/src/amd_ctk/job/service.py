@@ -44,8 +44,6 @@ class ServiceMissing(ToolkitError):
 class ServiceHold:
     """GPUs that this process has; they are given back when it ends."""
 
-    __slots__ = ("_host", "environment", "numbers")
-
     def __init__(self, host: Host, numbers: tuple[int, ...], environment: dict[str, str]) -> None:
         self._host = host
         self.numbers = numbers

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 class Children:
     """The processes that this one has begun and not collected yet."""
 
-    __slots__ = ("running",)
-
     def __init__(self) -> None:
         self.running: set[int] = set()
 

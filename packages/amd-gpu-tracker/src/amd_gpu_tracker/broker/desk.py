@@ -61,12 +61,6 @@ MOST_WAITING_OF_ONE = 1_000
 class Desk:
     """Where requests are decided. Files are the truth: what is kept here is read again at the next start."""
 
-    __slots__ = (
-        *("_book", "_endings", "_find_terms", "_grants", "_idle", "_log", "_names", "_processes", "_scopes", "_state"),
-        *("_terms", "_unrecorded", "_used", "_view"),
-        *("is_changed", "line", "opened"),
-    )
-
     def __init__(
         self,
         book: Book,

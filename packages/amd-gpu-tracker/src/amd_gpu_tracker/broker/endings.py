@@ -41,8 +41,6 @@ ENDING = ".ending"
 class Endings:
     """Which jobs were warned, and which are being ended."""
 
-    __slots__ = ("_book", "_children", "_ending", "_grace", "_log", "_processes", "_state", "_warned", "asked")
-
     def __init__(self, book: Book, log: Log, children: Children, *, grace: float = GRACE_SECONDS) -> None:
         self._book = book
         self._state = book.state

@@ -49,8 +49,6 @@ class Grant(Value):
 class Grants:
     """What gives GPUs of one host and takes them back."""
 
-    __slots__ = ("_book", "_opened", "_processes", "_state", "given")
-
     def __init__(self, book: Book, opened: Opened) -> None:
         self._book = book
         self._state = book.state

@@ -32,11 +32,6 @@ MOST_BETWEEN = 60.0
 class Idle:
     """What nobody uses, look by look."""
 
-    __slots__ = (
-        *("_book", "_children", "_log", "_look", "_looked_at", "_next_look", "_processes", "_seconds", "_state"),
-        *("_warned", "is_fresh"),
-    )
-
     def __init__(self, book: Book, log: Log, children: Children, *, looked_at: float) -> None:
         """Go on where an earlier broker was at work until `looked_at`, in seconds since boot."""
         self._book = book

@@ -19,8 +19,6 @@ SEVERAL_ANSWERS = 65536
 class IdleLook:
     """One look at a time; of one that hangs nothing is known, and no other is begun before it ends."""
 
-    __slots__ = ("_answer", "_began", "_children", "_host", "_pid", "_reader")
-
     def __init__(self, host: Host, children: Children) -> None:
         self._host = host
         self._children = children

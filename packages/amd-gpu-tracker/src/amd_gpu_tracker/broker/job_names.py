@@ -24,8 +24,6 @@ WORD_BYTES = 5
 class JobNames:
     """What jobs are called in the files of one host; `has` says whether a user has a job or reservation of a name."""
 
-    __slots__ = ("_has", "_secret", "_state", "are_private")
-
     def __init__(self, state: State, has: Callable[[int, str], bool]) -> None:
         self._state = state
         self._has = has

@@ -18,8 +18,6 @@ from amdgpu_discovery.numbering import locate_gpus
 class Opened:
     """The nodes of one host. Nothing is remembered: leases say who may open what, and nodes say who can."""
 
-    __slots__ = ("_host", "is_reserved")
-
     def __init__(self, host: Host) -> None:
         self._host = host
         # Whether only reserved GPUs may be opened; where not, the nodes are their groups' business.

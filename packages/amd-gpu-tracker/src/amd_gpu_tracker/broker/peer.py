@@ -99,8 +99,6 @@ def is_subordinate(uid: int, host: Host) -> bool:
 class Subordinates:
     """The uids that users' containers run with; the file is read again where it has changed."""
 
-    __slots__ = ("_host", "_ranges", "_stamp")
-
     def __init__(self, host: Host) -> None:
         self._host = host
         self._stamp: tuple[int, int] | None = None

@@ -37,8 +37,6 @@ class NoScope(ToolkitError):
 class Scopes:
     """Who was handed GPUs and is being moved to a scope."""
 
-    __slots__ = ("_children", "_host", "_log", "_opened")
-
     def __init__(self, host: Host, opened: Opened, log: Log, children: Children) -> None:
         self._host = host
         self._opened = opened

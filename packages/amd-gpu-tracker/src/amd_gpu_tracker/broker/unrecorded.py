@@ -10,8 +10,6 @@ from amd_gpu_tracker.records.unrecorded import read_failures
 class Unrecorded:
     """What was said last of each record."""
 
-    __slots__ = ("_log", "_said", "_state")
-
     def __init__(self, state: State, log: Log) -> None:
         self._state = state
         self._log = log

@@ -21,8 +21,6 @@ SAVE_SECONDS = 5.0
 class Used:
     """GPU-seconds by person."""
 
-    __slots__ = ("_at", "_holding", "_path", "_saved_at", "by_person", "counted_before")
-
     def __init__(self, state: State) -> None:
         self._path = f"{state.run_directory}/used.json"
         self._at, self.by_person = _read(self._path)

@@ -17,8 +17,6 @@ SEVERAL_EVENTS = 65536
 class Wakes:
     """Descriptors that are readable when something changed."""
 
-    __slots__ = ("_events", "_libc", "_pidfds", "is_blind")
-
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._events: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)

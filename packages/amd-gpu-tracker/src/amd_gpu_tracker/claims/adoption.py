@@ -75,8 +75,6 @@ def take_over_at_start(state: State, processes: Processes) -> None:
 class _Once:
     """Says each sentence once."""
 
-    __slots__ = ("_said", "_tell")
-
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._said: set[str] = set()

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 class Book:
     """What is written down of a host's GPUs, the processes by which that is judged, and the lock for changing it."""
 
-    __slots__ = ("lock", "processes", "state")
-
     def __init__(self, state: State, processes: Processes, lock: Lock = KernelLock) -> None:
         self.state = state
         self.processes = processes

@@ -70,8 +70,6 @@ class ContainerClaim:
         vram_total_mb: How much memory the GPU has of which it reserves a part, in MiB; 0 where it reserves whole GPUs.
     """
 
-    __slots__ = ("_book", "_claim", "_is_reserved", "vram_total_mb")
-
     def __init__(self, book: Book, claim: Claim) -> None:
         """Hold a `claim` on the reservations in `book`; made by `claim_nodes`, `claim_memory` and `claim_choice`."""
         self.vram_total_mb = 0
@@ -130,8 +128,6 @@ class ContainerClaim:
 
 class PrivilegedNote(ContainerClaim):
     """A privileged container that has no GPU: it is written down, claims nothing and is never refused."""
-
-    __slots__ = ()
 
     @property
     def poststop_hooks(self) -> list[dict[str, Any]]:

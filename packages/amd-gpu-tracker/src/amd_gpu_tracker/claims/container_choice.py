@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 class ChosenClaim(ContainerClaim):
     """A claim on GPUs that `reserve` and `preview` choose; both return them, None where the container runs already."""
 
-    __slots__ = ("_choose", "_foresee")
-
     def __init__(self, book: Book, claim: Claim, *, reserve: Choose, preview: Choose) -> None:
         super().__init__(book, claim)
         self._choose = reserve

@@ -41,8 +41,6 @@ class Reservation:
             AMD_CTK_RESERVATION is a secret that lets one container at a time have them.
     """
 
-    __slots__ = ("_release", "environment", "gpus", "name")
-
     def __init__(
         self,
         name: str,

@@ -87,8 +87,6 @@ def docker_directory(spec: Any, container_id: str) -> str:
 class _Reader:
     """Reads what engines keep about the containers of root, or within limits about those of a user."""
 
-    __slots__ = ("_files", "_podman_names")
-
     def __init__(self, user: int | None) -> None:
         self._files = None if user is None else UserFiles(user, most_bytes=MOST_BYTES_OF_A_USER)
         self._podman_names: dict[str, dict[str, str]] = {}

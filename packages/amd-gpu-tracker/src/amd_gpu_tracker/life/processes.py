@@ -24,8 +24,6 @@ class Processes:
     `proc` is another directory only where a test plays a machine of its own.
     """
 
-    __slots__ = ("_boot_id", "_namespace", "_proc")
-
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
         self._boot_id = ""

@@ -117,8 +117,6 @@ def _read_leases_of(user: UserFiles, processes: Processes) -> list[UserLease | D
 class _Proof:
     """What proves leases of one user."""
 
-    __slots__ = ("_own", "_processes", "_user")
-
     def __init__(self, user: UserFiles, processes: Processes) -> None:
         self._user = user
         self._processes = processes

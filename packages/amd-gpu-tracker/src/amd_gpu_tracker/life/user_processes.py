@@ -27,8 +27,6 @@ DEEPEST = 33
 class UserProcesses:
     """The processes of one user, which are looked for once."""
 
-    __slots__ = ("_cgroups", "_namespaces", "_pids", "_processes", "_uid")
-
     def __init__(self, uid: int, processes: Processes) -> None:
         self._uid = uid
         self._processes = processes

@@ -40,8 +40,6 @@ STOPS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 class KernelLock:
     """Holds the lock between `with` and the end of its block, or of the process; LockTimeout says who has it."""
 
-    __slots__ = ("_descriptor", "_path", "_timeout")
-
     def __init__(self, path: str, timeout: float = TIMEOUT_SECONDS) -> None:
         self._path = path
         self._timeout = timeout
@@ -94,8 +92,6 @@ class KernelLock:
 class CommandLock(KernelLock):
     """Holds the lock as `KernelLock` does; a terminal's Ctrl-Z stops the command behind the block."""
 
-    __slots__ = ("_mask",)
-
     def __enter__(self) -> None:
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         try:
@@ -114,8 +110,6 @@ class CommandLock(KernelLock):
 
 class LibraryLock(CommandLock):
     """Holds the lock as `CommandLock` does, in any thread and without a signal."""
-
-    __slots__ = ()
 
     def _wait(self, descriptor: int) -> None:
         deadline = time.monotonic() + self._timeout

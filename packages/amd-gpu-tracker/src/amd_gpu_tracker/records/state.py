@@ -55,11 +55,6 @@ LONGEST_ID_IN_NAME = 100
 class State:
     """Where the tracker of one host keeps its files. `run_directory` is a path of this machine."""
 
-    __slots__ = (
-        *("history_directory", "host", "leases_directory", "lock_path", "policy_path", "refusals_path"),
-        *("run_directory", "stamp_path"),
-    )
-
     def __init__(self, host: Host, run_directory: str = "") -> None:
         self.host = host
         self.run_directory = run_directory or host.path(RUN_DIRECTORY)

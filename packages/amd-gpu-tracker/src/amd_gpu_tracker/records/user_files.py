@@ -42,8 +42,6 @@ class UserFiles:
     `directory` is the user's runtime directory, "" where only files elsewhere are read.
     """
 
-    __slots__ = ("_bytes_left", "directory", "uid")
-
     def __init__(self, uid: int, directory: str = "", *, most_bytes: int = MOST_BYTES) -> None:
         self.uid = uid
         self.directory = directory

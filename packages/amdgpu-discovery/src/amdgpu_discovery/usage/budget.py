@@ -21,8 +21,6 @@ MOST_SECONDS = 5.0
 class Deadline:
     """When a look ends, however much there is."""
 
-    __slots__ = ("_clock", "_end", "_start")
-
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._start = clock()
@@ -39,8 +37,6 @@ class Deadline:
 
 class Budget:
     """What is left of it for one user."""
-
-    __slots__ = ("_bytes", "_links", "_readings")
 
     def __init__(self, *, links: int, readings: int, most_bytes: int) -> None:
         self._links = links

@@ -37,8 +37,6 @@ LEAST_SECONDS = 0.3
 class BrokenHost(Host):
     """A host whose directories may be closed to this user, or links that lead in a circle: nothing is found there."""
 
-    __slots__ = ()
-
     def names(self, path: str) -> list[str]:
         """Return the names in a directory, [] where it cannot be listed."""
         try:
