@@ -51,7 +51,7 @@ def _fields(offered: type) -> tuple[str, ...]:
     """Return the fields of a value, and the public attributes that any other class sets when it is made."""
     if hasattr(offered, "_fields"):
         return tuple(offered._fields)
-    steps = dis.get_instructions(offered.__init__) if "__init__" in vars(offered) else ()
+    steps = dis.get_instructions(vars(offered)["__init__"]) if "__init__" in vars(offered) else ()
     return tuple(step.argval for step in steps if step.opname == "STORE_ATTR" and not step.argval.startswith("_"))
 
 
