@@ -56,7 +56,7 @@ def test_what_is_allowed_again_takes_the_place_of_what_was(served: Host, amd_ctk
     amd_ctk("users", "allow", "1", "--gpus=3")
 
     assert json.loads(amd_ctk("users", "list", "--json").stdout) == {
-        "users": [{"who": "daemon", "number": 1, "gpus": 3, "seconds": None, "groups": []}],
+        "users": [{"who": "daemon", "number": 1, "gpus": 3, "together": False, "seconds": None, "groups": []}],
         "require_reservation": False,
     }
 
@@ -147,6 +147,33 @@ def test_one_user_is_excluded_while_everyone_is_allowed(host, amd_ctk):
         "everyone          2             no limit  all GPUs\n"
         "daemon    1       none          -         -\n"
     )
+
+
+def test_a_group_has_so_many_gpus_together(host, amd_ctk):
+    host()
+
+    allowed = amd_ctk("users", "allow", "@daemon", "--gpus=4", "--together")
+
+    assert allowed.stdout == "@daemon (group 1) may reserve GPUs, at most 4 together\n"
+    assert amd_ctk("users", "list").stdout == (
+        "Who      Number  GPUs at once  Time      Groups\n@daemon  1       4 together    no limit  all GPUs\n"
+    )
+    assert json.loads(amd_ctk("users", "list", "--json").stdout)["users"] == [
+        {"who": "@daemon", "number": 1, "gpus": 4, "together": True, "seconds": None, "groups": []}
+    ]
+
+
+@pytest.mark.parametrize(
+    "words", [("everyone", "--gpus=4"), ("daemon", "--gpus=4"), ("@daemon",), ("@daemon", "--gpus=0")]
+)
+def test_only_a_group_has_a_number_of_gpus_together(host, amd_ctk, words):
+    host()
+
+    answer = amd_ctk("users", "allow", *words, "--together")
+
+    assert answer.returncode == 2
+    assert "--together needs a group and a count" in answer.stderr
+    assert amd_ctk("users", "list").stdout == NOBODY
 
 
 def test_a_rule_for_everyone_still_counts_after_deny(host, amd_ctk):

@@ -68,6 +68,7 @@ EXAMPLES = {
     "users allow": (
         "sudo amd-ctk users allow alice --gpus=2",
         "sudo amd-ctk users allow @gpu",
+        "sudo amd-ctk users allow @lab-a --gpus=4 --together",
         "sudo amd-ctk users allow everyone --gpus=1 --groups=notebooks",
     ),
     "users deny": ("sudo amd-ctk users deny alice", "sudo amd-ctk users deny --all"),

@@ -10,7 +10,7 @@ import typer
 
 from amd_ctk.cli.context import command_group, host_of, host_to_change
 from amd_ctk.cli.numbers import whole_number
-from amd_gpu_tracker.broker.people import MOST_GPUS, NO_LIMIT
+from amd_gpu_tracker.broker.people import GROUP_SIGN, MOST_GPUS, NO_LIMIT
 from amd_gpu_tracker.errors import NotDone, OptionsExcluded
 
 TYPE_CHECKING = False
@@ -36,6 +36,9 @@ def allow(
             metavar="COUNT", parser=whole_number(0, MOST_GPUS), help="How many GPUs at once, at most; 0 for none."
         ),
     ] = None,
+    together: Annotated[
+        bool, typer.Option("--together", help="COUNT is for all members of @GROUP together, not for each.")
+    ] = False,
     duration: Annotated[
         str, typer.Option("--time", metavar="DURATION", help="How long a job may have its GPUs: 30m, 24h or 7d.")
     ] = "",
@@ -55,12 +58,15 @@ def allow(
     from amd_ctk.sharing.listing import format_permission
     from amd_gpu_tracker.broker.people import Permission, parse_limit
 
+    if together and not (gpus and who.startswith(GROUP_SIGN)):
+        raise typer.BadParameter("--together needs a group and a count: 'users allow @GROUP --gpus=4 --together'")
     host, chosen = host_to_change(context), [word for word in groups.split(",") if word]
     rule = Permission(
         who=who,
         gpus=gpus or NO_LIMIT,
         seconds=parse_limit(duration),
         groups=tuple(chosen),
+        is_together=together,
         is_excluded=gpus == 0,
     )
     print(format_permission(permissions.allow(host, rule)))

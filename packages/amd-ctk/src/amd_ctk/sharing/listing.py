@@ -17,7 +17,7 @@ def format_permission(permission: Permission) -> str:
     number = "" if permission.number is None else f" ({_kind(permission)} {permission.number})"
     if permission.is_excluded:
         return f"{permission.who}{number} may not reserve GPUs"
-    gpus = f", at most {permission.gpus} at once" if permission.gpus else ""
+    gpus = f", at most {permission.gpus} {_how(permission)}" if permission.gpus else ""
     time = f", for at most {format_duration(permission.seconds)}" if permission.seconds else ""
     groups = f", of {', '.join(permission.groups)}" if permission.groups else ""
     return f"{permission.who}{number} may reserve GPUs{gpus}{time}{groups}"
@@ -40,12 +40,17 @@ def format_json(permissions: Sequence[Permission], *, requires_reservation: bool
             "who": each.who,
             "number": each.number,
             "gpus": 0 if each.is_excluded else each.gpus or None,
+            "together": each.is_together,
             "seconds": each.seconds or None,
             "groups": list(each.groups),
         }
         for each in permissions
     ]
     return to_json({"users": users, "require_reservation": requires_reservation})
+
+
+def _how(permission: Permission) -> str:
+    return "together" if permission.is_together else "at once"
 
 
 def _kind(permission: Permission) -> str:
@@ -58,4 +63,5 @@ def _row(permission: Permission) -> tuple[str, ...]:
         return permission.who, number, "none", "-", "-"
     time = format_duration(permission.seconds) if permission.seconds else NO_LIMIT
     groups = ", ".join(permission.groups) or "all GPUs"
-    return permission.who, number, str(permission.gpus or NO_LIMIT), time, groups
+    gpus = f"{permission.gpus} together" if permission.is_together else str(permission.gpus or NO_LIMIT)
+    return permission.who, number, gpus, time, groups

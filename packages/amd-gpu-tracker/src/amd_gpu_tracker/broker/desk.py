@@ -11,14 +11,14 @@ from amd_gpu_tracker.broker.asked import Asked, weigh
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.endings import ENDING, Endings, is_ending
-from amd_gpu_tracker.broker.grants import Grant, Grants, job_id, nothing_left
+from amd_gpu_tracker.broker.grants import Grant, Grants, job_id
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.job_processes import find_container
 from amd_gpu_tracker.broker.keeping import end_now, inside, keep
 from amd_gpu_tracker.broker.line import Line, Log
 from amd_gpu_tracker.broker.opened import Opened
-from amd_gpu_tracker.broker.people import Permission
+from amd_gpu_tracker.broker.people import Permission, format_held
 from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Idler, choose
 from amd_gpu_tracker.broker.protocol import (
@@ -223,8 +223,8 @@ class Desk:
             self._grants.give,
             *(job, request.gpus, client.peer.process),
             person=person,
+            permission=permission,
             rules=asked.rules,
-            seconds=permission.seconds,
             is_spare=bool(request.spare),
         )
         grant = self._give_now(request, asked, person, give)
@@ -275,7 +275,9 @@ class Desk:
         require_in_time(permission, request.seconds)
         self._require_turn(asked, person)
         job = job_id(client.peer.uid, request.name)
-        numbers = self._grants.keep(job, request.gpus, request.seconds, person=person, rules=asked.rules)
+        numbers = self._grants.keep(
+            *(job, request.gpus, request.seconds), person=person, permission=permission, rules=asked.rules
+        )
         self._log(f"reserved: {request.name} of user {person}: GPUs {list(numbers)} for {request.seconds} s")
         self.is_changed = True
         return Answer(kind=DONE, numbers=numbers)
@@ -357,12 +359,13 @@ class Desk:
         return None
 
     def _is_over_limit(self, permission: Permission, person: int, count: int) -> bool:
-        return bool(permission.gpus) and self.look().held(person) + count > permission.gpus
+        return bool(permission.gpus) and self.look().is_over(person, count, permission)
 
     def _require_turn(self, asked: Asked, person: int) -> None:
         """Raise GpusRefused where others wait for these GPUs, or a person has as many as allowed."""
         if self._is_over_limit(asked.permission, person, asked.count):
-            raise nothing_left(self._view.held(person), asked.permission.gpus)
+            held = format_held(asked.permission, self._view.held(person, asked.permission))
+            raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
         among = asked.among if asked.may_be_taken else ()
         if among and len(self.line):
             # A GPU may have been drained since, and a job that waits for it holds up nobody.

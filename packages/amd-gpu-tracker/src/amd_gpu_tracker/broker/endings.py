@@ -160,6 +160,7 @@ class Endings:
             wanted=gpus,
             ways=(BY_API,),
             person=lease.person,
+            group=lease.group,
             reservation=lease.container_id,
             until=now + self._grace + AGAIN_SECONDS,
             preemptible=lease.spare_from,

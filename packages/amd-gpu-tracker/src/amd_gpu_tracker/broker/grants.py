@@ -15,7 +15,7 @@ from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_r
 from amd_gpu_tracker.claims.preview import preview
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
-from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone
+from amd_gpu_tracker.errors import ContainerRunning, NotDone
 from amd_gpu_tracker.history.ended import read_ended
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId
@@ -27,6 +27,9 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
+    from amd_gpu_tracker.broker.people import Permission
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.records.state import State
 
@@ -64,22 +67,24 @@ class Grants:
         process: ProcessId,
         *,
         person: int,
+        permission: Permission,
         rules: ChoiceRules,
-        seconds: int = 0,
         is_spare: bool = False,
         is_waiting: bool = False,
     ) -> Grant:
-        """Give the GPUs of a request to a process, under the id of its job; for `seconds`, 0 for as long as it runs.
+        """Give the GPUs of a request to a process, under the id of its job, for as long as a permission allows.
 
         What is spare ends as soon as somebody waits for it. Errors as `Tracker.hold`.
         """
-        token, limit, spare_from = new_token(job), _now() + seconds if seconds else 0.0, _now() if is_spare else 0.0
+        token = new_token(job)
+        limit = _now() + permission.seconds if permission.seconds else 0.0
         gpus = self._reserve(
             *(job, request, process.pid, token),
             person=person,
+            group=permission.group,
             rules=rules,
             limit=limit,
-            preemptible=spare_from,
+            preemptible=_now() if is_spare else 0.0,
             is_waiting=is_waiting,
         )
         return self._grant(gpus, token, limit)
@@ -89,11 +94,17 @@ class Grants:
         gpus = preview_by_name(self._book, job, request, rules=rules)
         return self._grant(gpus, "", _now() + seconds if seconds else 0.0)
 
-    def keep(self, job: str, request: str, seconds: float, *, person: int, rules: ChoiceRules) -> tuple[int, ...]:
+    def keep(
+        self, job: str, request: str, seconds: float, *, person: int, permission: Permission, rules: ChoiceRules
+    ) -> tuple[int, ...]:
         """Reserve GPUs for some time without a process. Errors as `Tracker.hold`."""
-        until = _now() + seconds
-        token = new_token(job)
-        gpus = self._reserve(job, request, FIRST_PROCESS, token, person=person, rules=rules, until=until)
+        gpus = self._reserve(
+            *(job, request, FIRST_PROCESS, new_token(job)),
+            person=person,
+            group=permission.group,
+            rules=rules,
+            until=_now() + seconds,
+        )
         return tuple(gpu.number for gpu in gpus)
 
     def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Grant:
@@ -164,33 +175,9 @@ class Grants:
             raise ContainerRunning(f"the job {name_of(job)} is still running", hint="stop it first")
         self.take_back(job)
 
-    def _reserve(
-        self,
-        job: str,
-        request: str,
-        pid: int,
-        token: str,
-        *,
-        person: int,
-        rules: ChoiceRules,
-        until: float = 0.0,
-        limit: float = 0.0,
-        preemptible: float = 0.0,
-        is_waiting: bool = False,
-    ) -> Sequence[GpuLocation]:
-        gpus = reserve_by_name(
-            self._book,
-            job,
-            request,
-            pid=pid,
-            rules=rules,
-            token_digest=digest_of(token),
-            person=person,
-            until=until,
-            limit=limit,
-            preemptible=preemptible,
-            is_waiting=is_waiting,
-        )
+    def _reserve(self, job: str, request: str, pid: int, token: str, **terms: Any) -> Sequence[GpuLocation]:
+        """Reserve as `reserve_by_name` does, on its `terms`."""
+        gpus = reserve_by_name(self._book, job, request, pid=pid, token_digest=digest_of(token), **terms)
         self._open(job, gpus)
         return gpus
 
@@ -204,6 +191,7 @@ class Grants:
             holder=Holder(container_id=job, creator=process),
             wanted=[gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus],
             ways=(BY_API,),
+            group=lease.group,
             limit=lease.until,
             reservation=reservation,
         )
@@ -247,8 +235,3 @@ def no_reservation(state: State, job: str, what: str = "reservation") -> NotDone
     if any(each.job == job for each in read_ended(state)):
         return NotDone(f"the restart of this machine ended the reservation {name}", hint="reserve GPUs again")
     return NotDone(f"there is no {what} {name}", hint="see 'amd-ctk queue list'")
-
-
-def nothing_left(person_has: int, limit: int) -> GpusRefused:
-    """Return the error for somebody who has as many GPUs as allowed."""
-    return GpusRefused(f"you have {person_has} of {limit} GPUs", hint="'amd-ctk run --wait' waits in line")

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from amd_gpu_tracker.broker.grants import Grant, Grants, job_id
 from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, numbers_in, serve, sort_waiters
+from amd_gpu_tracker.broker.people import format_held
 from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Wanted
 from amd_gpu_tracker.broker.protocol import DONE, WAITING, Answer, refusal
@@ -255,8 +256,8 @@ class Line:
                 place.request,
                 ticket.waiter,
                 person=ticket.person,
+                permission=place.permission,
                 rules=place.rules,
-                seconds=place.seconds,
                 is_spare=place.waiter.is_spare,
                 is_waiting=True,
             )
@@ -307,7 +308,7 @@ def _outlook(view: View, now: float) -> Outlook:
 
 def is_over_limit(place: Place, view: View) -> bool:
     """Return whether somebody would have more GPUs than allowed."""
-    return bool(place.limit) and view.held(place.ticket.person) + place.ticket.count > place.limit
+    return view.is_over(place.ticket.person, place.ticket.count, place.permission)
 
 
 def withheld(place: Place, view: View) -> int:
@@ -323,7 +324,7 @@ def is_impossible(place: Place, view: View) -> bool:
 def _limit_hint(place: Place, view: View) -> str:
     if not is_over_limit(place, view):
         return ""
-    return f"you have {view.held(place.ticket.person)} of {place.limit} GPUs"
+    return format_held(place.permission, view.held(place.ticket.person, place.permission))
 
 
 def _title_for(ticket: Ticket, person: int) -> str:

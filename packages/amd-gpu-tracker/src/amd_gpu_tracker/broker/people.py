@@ -1,7 +1,7 @@
 """Who may reserve GPUs, how many at once, and among which.
 
-The administrator's words, `alice=1001:gpus=2:time=24h:groups=notebooks`, `@gpu=44:gpus=2` and `everyone`, name users
-and groups by number as well, because nobody looks up names when GPUs are given.
+The administrator's words, `alice=1001:gpus=2:time=24h:groups=notebooks`, `@gpu=44:gpus=4:together` and `everyone`,
+name users and groups by number as well, because nobody looks up names when GPUs are given.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 EVERYONE = "everyone"
 GROUP_SIGN = "@"
+TOGETHER = "together"
 NO_LIMIT = 0
 MOST_GPUS = 1024
 LARGEST_ID = (1 << 32) - 2
@@ -40,6 +41,7 @@ class Permission(Value):
         gpus: How many GPUs at once; 0 where that is not limited.
         seconds: For how long each job and reservation may have them; 0 where that is not limited.
         groups: Groups of GPUs among which; () for all GPUs.
+        is_together: Whether all members of the group together have so many GPUs at once, not each of them.
         is_excluded: Whether it allows nothing, whatever rules for groups or everyone say.
     """
 
@@ -48,12 +50,21 @@ class Permission(Value):
     gpus: int = NO_LIMIT
     seconds: int = NO_LIMIT
     groups: tuple[str, ...] = ()
+    is_together: bool = False
     is_excluded: bool = False
+
+    @property
+    def group(self) -> int | None:
+        """Return the group whose members have GPUs by this, None for the user's own rule or everyone's."""
+        return self.number if self.is_of_group else None
 
     @property
     def is_of_group(self) -> bool:
         """Return whether it is about the members of a group."""
         return self.who.startswith(GROUP_SIGN)
+
+
+ROOT = Permission(who="root", number=0)
 
 
 def parse_permission(text: str) -> Permission:
@@ -65,6 +76,8 @@ def parse_permission(text: str) -> Permission:
     permission = Permission(who=who, number=_parse_number(number, LARGEST_ID) if number else None)
     for limit in limits:
         permission = _with_limit(permission, limit)
+    if permission.is_together and not (permission.is_of_group and permission.gpus):
+        raise ValueError(f"{whose} is not a group that has so many GPUs together")
     return permission
 
 
@@ -72,6 +85,7 @@ def format_permission(permission: Permission) -> str:
     """Return a permission as one of the administrator's words."""
     number = "" if permission.number is None else f"={permission.number}"
     gpus = f":gpus={permission.gpus}" if permission.gpus or permission.is_excluded else ""
+    gpus += ":together" if permission.is_together else ""
     time = f":time={format_duration(permission.seconds)}" if permission.seconds else ""
     groups = f":groups={','.join(permission.groups)}" if permission.groups else ""
     return f"{permission.who}{number}{gpus}{time}{groups}"
@@ -95,6 +109,12 @@ def parse_permissions(texts: Sequence[str]) -> tuple[Permission, ...]:
     return tuple(parse_permission(text) for text in texts)
 
 
+def format_held(permission: Permission, held: int) -> str:
+    """Return how many of the GPUs that a permission allows are in use."""
+    who = f"{permission.who} has" if permission.is_together else "you have"
+    return f"{who} {held} of {permission.gpus} GPUs"
+
+
 def is_name(text: str) -> bool:
     """Return whether a user, @group or everyone can be written like this in the settings."""
     name = text.removeprefix(GROUP_SIGN)
@@ -115,9 +135,10 @@ def parse_limit(text: str) -> int:
     return seconds
 
 
-def _generosity(permission: Permission) -> tuple[bool, bool, int, bool, int, bool]:
+def _generosity(permission: Permission) -> tuple[bool | int, ...]:
     gpus, seconds = permission.gpus, permission.seconds
-    return not permission.is_excluded, gpus == NO_LIMIT, gpus, seconds == NO_LIMIT, seconds, not permission.groups
+    of_gpus = (not permission.is_excluded, gpus == NO_LIMIT, gpus, not permission.is_together)
+    return (*of_gpus, seconds == NO_LIMIT, seconds, not permission.groups)
 
 
 def _with_limit(permission: Permission, text: str) -> Permission:
@@ -125,11 +146,13 @@ def _with_limit(permission: Permission, text: str) -> Permission:
     if key == "gpus":
         gpus = _parse_number(value, MOST_GPUS)
         return permission.replace(gpus=gpus, is_excluded=gpus == 0)
+    if text == TOGETHER:
+        return permission.replace(is_together=True)
     if key == "time":
         return permission.replace(seconds=_parse_duration(value))
     if key == "groups" and all(value.split(",")):
         return permission.replace(groups=tuple(value.split(",")))
-    raise ValueError(f"{text!r} is not gpus=N, time=24h or groups=GROUP,...")
+    raise ValueError(f"{text!r} is not gpus=N, together, time=24h or groups=GROUP,...")
 
 
 def _parse_duration(text: str) -> int:

@@ -8,7 +8,7 @@ from typing import Protocol
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.order import Waiter, as_bits
 from amd_gpu_tracker.broker.peer import Peer
-from amd_gpu_tracker.broker.people import Permission
+from amd_gpu_tracker.broker.people import ROOT, Permission
 from amd_gpu_tracker.broker.protocol import Answer
 from amd_gpu_tracker.waiting.ticket import Ticket
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
@@ -47,12 +47,11 @@ class Place:
             "hint",
             "is_passed_over",
             "job",
-            "limit",
+            "permission",
             "request",
             "rules",
             "said",
             "said_at",
-            "seconds",
         ),
         *("ticket", "waiter"),
     )
@@ -64,8 +63,7 @@ class Place:
         self.client: Client | None = None
         self.rules: ChoiceRules = NO_RULES
         self.request = ""
-        self.limit = 0
-        self.seconds = 0
+        self.permission = ROOT
         # Whether it held up nobody when it was looked at last.
         self.is_passed_over = False
         # What can be done about it that there are no GPUs for it.
@@ -91,10 +89,9 @@ class Place:
 
     def allow(self, permission: Permission) -> None:
         """Let a job have what its person may have now."""
-        self.limit = permission.gpus
-        self.seconds = permission.seconds
+        self.permission = permission
         # What is ended has some time left after SIGTERM.
-        self.waiter = self.waiter.replace(seconds=self.seconds and self.seconds + GRACE_SECONDS)
+        self.waiter = self.waiter.replace(seconds=permission.seconds and permission.seconds + GRACE_SECONDS)
 
     def is_absent(self) -> bool:
         """Return whether its client is away for so long that it holds up nobody."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.broker.order import FAIR
-from amd_gpu_tracker.broker.people import NO_LIMIT, NotAllowed, Permission, find_permission, format_duration
+from amd_gpu_tracker.broker.people import NO_LIMIT, ROOT, NotAllowed, Permission, find_permission, format_duration
 from amd_gpu_tracker.broker.protocol import ProtocolError
 from amd_gpu_tracker.claims.by_name import find_wanted
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 # What of the rules of a client is true or false.
 SWITCHES = ("integrated", "skips_drained", "gives_sick")
-ROOT = Permission(who="root", number=0)
 
 
 class Terms(Value):
@@ -129,7 +128,8 @@ def require_within(permission: Permission, count: int) -> None:
     """Raise NotAllowed where somebody asks for more GPUs than ever allowed."""
     if permission.gpus != NO_LIMIT and count > permission.gpus:
         most = f"{permission.gpus} GPU{'' if permission.gpus == 1 else 's'}"
-        raise NotAllowed(f"you may have {most} at once, and this asks for {count}", hint="ask for fewer")
+        who = permission.who if permission.is_together else "you"
+        raise NotAllowed(f"{who} may have {most} at once, and this asks for {count}", hint="ask for fewer")
 
 
 def require_in_time(permission: Permission, seconds: int) -> None:

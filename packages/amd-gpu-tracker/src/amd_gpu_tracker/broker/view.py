@@ -21,6 +21,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.people import Permission
     from amd_gpu_tracker.life.user_leases import UserLease
     from amdgpu_discovery.gpu import GpuLocation
 
@@ -52,18 +53,20 @@ class View(Value):
     numbers: dict[str, int] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
     ends: dict[int, float] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
 
-    def held(self, person: int) -> int:
-        """Return how many GPUs a person has."""
+    def held(self, person: int, permission: Permission) -> int:
+        """Return how many GPUs count for a permission: those that a person has, or that a group has together."""
+        if permission.is_together:
+            return _count((lease.group, lease) for lease in self.leases).get(permission.number or 0, 0)
         return self.holding.get(person, 0)
+
+    def is_over(self, person: int, count: int, permission: Permission) -> bool:
+        """Return whether somebody who gets so many GPUs more has more than allowed."""
+        return bool(permission.gpus) and self.held(person, permission) + count > permission.gpus
 
     @property
     def holding(self) -> dict[int, int]:
-        """Return how many GPUs each person has; a reservation and the job in it have them once, spare jobs none."""
-        keys: dict[int, set[str]] = {}
-        for lease in self.leases:
-            if lease.person is not None and not lease.is_spare:
-                keys.setdefault(lease.person, set()).update(lease.gpus)
-        return {person: len(theirs) for person, theirs in keys.items()}
+        """Return how many GPUs each person has."""
+        return _count((lease.person, lease) for lease in self.leases)
 
     @property
     def reservations(self) -> list[Lease]:
@@ -84,6 +87,15 @@ class View(Value):
     def next_end(self) -> float | None:
         """Return when the next reservation ends by itself, in seconds since boot."""
         return min((lease.until for lease in self.leases if lease.until), default=None)
+
+
+def _count(leases: Iterable[tuple[int | None, Lease]]) -> dict[int, int]:
+    """Return how many GPUs each has; a reservation and the job in it have them once, spare jobs none."""
+    keys: dict[int, set[str]] = {}
+    for number, lease in leases:
+        if number is not None and not lease.is_spare:
+            keys.setdefault(number, set()).update(lease.gpus)
+    return {number: len(theirs) for number, theirs in keys.items()}
 
 
 def read_view(state: State, processes: Processes) -> View:

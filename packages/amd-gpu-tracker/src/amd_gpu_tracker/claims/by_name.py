@@ -39,6 +39,7 @@ def reserve_by_name(
     rules: ChoiceRules,
     token_digest: str = "",
     person: int | None = None,
+    group: int | None = None,
     until: float = 0.0,
     limit: float = 0.0,
     preemptible: float = 0.0,
@@ -47,8 +48,8 @@ def reserve_by_name(
 ) -> Sequence[GpuLocation]:
     """Reserve the GPUs of a request for the process `pid`, None for the calling one. Errors as `Tracker.reserve`.
 
-    A container that has the token of this digest is given them. `person`, `until`, `limit` and `preemptible` are as in
-    the lease.
+    A container that has the token of this digest is given them. `person`, `group`, `until`, `limit` and `preemptible`
+    are as in the lease.
     GpusRefused too while those wait in line who come `before` this.
     """
     state, processes = book.state, book.processes
@@ -59,6 +60,7 @@ def reserve_by_name(
     claim = claim.replace(
         token_digest=token_digest,
         person=person,
+        group=group,
         until=until,
         limit=limit,
         preemptible=preemptible,

@@ -59,8 +59,10 @@ class Claim(Value):
     token_digest: str = ""
     reservation: str = ""
     reservation_digest: str = ""
-    # Whose it is, when it ends by itself, when it is ended, and from when on for others; as in the lease.
+    # Whose it is, by the rule for which group, when it ends by itself, when it is ended, and from when on for others;
+    # as in the lease.
     person: int | None = None
+    group: int | None = None
     until: float = 0.0
     limit: float = 0.0
     preemptible: float = 0.0
@@ -128,6 +130,7 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
         reservation=claim.reservation,
         reservation_digest=claim.reservation_digest,
         person=claim.person,
+        group=claim.group,
         until=claim.until,
         limit=claim.limit,
         preemptible=claim.preemptible,

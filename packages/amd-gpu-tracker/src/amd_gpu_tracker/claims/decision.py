@@ -71,6 +71,7 @@ def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
         reservation=handed_on.container_id,
         reservation_digest=handed_on.token_digest,
         person=handed_on.person,
+        group=handed_on.group,
         # A container may outlive the job that started it: its time is that of the job, and it is as spare.
         limit=claim.limit if BY_API in claim.ways else handed_on.limit,
         preemptible=handed_on.spare_from or claim.preemptible,

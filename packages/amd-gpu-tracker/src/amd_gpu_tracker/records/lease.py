@@ -105,6 +105,8 @@ class Lease(Holder):
     reservation_digest: str = ""
     # Whose job it is, by the number of the user; None where nobody said so.
     person: int | None = None
+    # By the rule for which group that person has it; None for another rule.
+    group: int | None = None
     # When it ends without a process, in seconds since boot: a reservation by hand, or what is kept for a container that
     # is started again, whose `bundle` is then where its engine keeps it. 0 where processes say when.
     until: float = 0.0
@@ -205,9 +207,9 @@ def _check_text(text: Any, name: str) -> None:
         text.encode("utf-8", "surrogateescape")
 
 
-def _check_person(person: Any, *times: Any) -> None:
-    if type(person) not in (int, type(None)):
-        raise ValueError("person is not a number")
+def _check_people(person: Any, group: Any, *times: Any) -> None:
+    if type(person) not in (int, type(None)) or type(group) not in (int, type(None)):
+        raise ValueError("person or group is not a number")
     if not all(type(time) in (int, float) and 0 <= time < NEVER for time in times):
         raise ValueError(f"{', '.join(TIMES_SINCE_BOOT)}: one is not a time")
 
@@ -230,7 +232,7 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
         if type(items) is not list or not all(type(item) is str for item in items):
             raise ValueError(f"{name} is not a list of text")
         fields[name] = tuple(items)
-    _check_person(fields.get("person"), *(fields.get(name, 0) for name in TIMES_SINCE_BOOT))
+    _check_people(fields.get("person"), fields.get("group"), *(fields.get(name, 0) for name in TIMES_SINCE_BOOT))
     if type(fields.get("vram_mb", 0)) is not int:
         raise ValueError("vram_mb is not a number")
     for name in ("is_privileged", "is_preempted"):
