@@ -1,10 +1,11 @@
-"""The right image on the right host: `matrix` names images, `pick` chooses, and engines refuse the wrong ones."""
+"""The right image on the right host: `pick` chooses among many, and engines refuse the wrong ones."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,7 @@ pytestmark = pytest.mark.e2e
 # Three hosts that nobody should give the same image: their GPUs, drivers and processors are not alike.
 PROCESSORS = {"mi210-4": "x86-64-v4", "mi300x-8": "x86-64-v3", "strix-halo": "x86-64-v4"}
 ENGINES = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("docker", "podman")]
-MATRIX = ("--template=app:{rocm}-{gfx}-{cpu}", "--rocm=6.4,7.2", "--gfx=gfx90a,gfx942,gfx1151")
-LEVELS = "--cpu=x86-64-v3,x86-64-v4"
+MATRIX = list(product(("6.4", "7.2"), ("gfx90a", "gfx942", "gfx1151"), ("x86-64-v3", "x86-64-v4")))
 # An image that would waste what the processor has, and says so.
 SLOW = "app:slow"
 SLOW_REQUIRES = "cpu>=x86-64-v3,cpu<x86-64-v4"
@@ -46,6 +46,29 @@ PICKS = [
 NEEDED = {*(failure[:2] for failure in FAILURES), *PICKS}
 
 
+REQUIREMENTS = {
+    **{f"app:{rocm}-{gfx}-{cpu}": {"rocm": f"rocm={rocm}", "gfx": f"gfx={gfx}", "cpu": f"cpu>={cpu}"}
+       for rocm, gfx, cpu in MATRIX},
+    SLOW: {"cpu": SLOW_REQUIRES},
+}  # fmt: skip
+
+
+def index_of_all(path):
+    """Write an index of all images but one, by their names."""
+    entries = [
+        {
+            "annotations": {
+                "org.opencontainers.image.ref.name": image,
+                **{f"com.amd.gpu.require.{name}": value for name, value in requirements.items()},
+            }
+        }
+        for image, requirements in REQUIREMENTS.items()
+        if image != SLOW
+    ]
+    path.write_text(json.dumps({"manifests": entries}))
+    return path
+
+
 class Server:
     """A simulated host with its processor, and an engine on it that has the images of the matrix."""
 
@@ -56,25 +79,19 @@ class Server:
         self._needed = {image for where, image in NEEDED if where == profile}
         self._directory = directory
         self.engine = make_engine(self.program("amd-container-runtime"), self.host.root, directory)
-        for image, requirements in self._matrix().items():
-            variables = [f"--change=ENV {name}={value}" for name, value in requirements.items()]
+        wanted = {image: REQUIREMENTS[image] for image in sorted(self._needed)}
+        for image, requirements in wanted.items():
+            variables = [f"--change=ENV AMD_REQUIRE_{name.upper()}={value}" for name, value in requirements.items()]
             command = '--change=CMD ["test", "-e", "/dev/kfd"]'
             self.engine("import", *variables, command, os.fspath(image_archive), image)
 
     def program(self, name):
         return with_processor(self._level, our_program(name), self._directory)
 
-    def amd_ctk(self, *words, text=""):
+    def amd_ctk(self, *words):
         environment = {**os.environ, "AMD_CTK_HOST_ROOT": self.host.root}
         words = (self.program("amd-ctk"), *words)
-        return subprocess.run(words, env=environment, input=text, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-    def _matrix(self):
-        made = json.loads(self.amd_ctk("image", "matrix", *MATRIX, LEVELS))["target"].values()
-        by_tag = {image["tags"][0]: image["args"] for image in made}
-        self.tags = list(by_tag)
-        by_tag[SLOW] = {"AMD_REQUIRE_CPU": SLOW_REQUIRES}
-        return {tag: requirements for tag, requirements in by_tag.items() if tag in self._needed}
+        return subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -122,13 +139,13 @@ def test_an_engine_shows_why_an_image_is_the_wrong_one(server, profile, image, s
 
 
 @pytest.mark.parametrize(("profile", "image"), PICKS)
-def test_the_image_that_is_picked_is_the_one_that_starts(server, profile, image):
-    here = server(profile)
+def test_the_image_that_is_picked_is_the_one_that_starts(server, tmp_path, profile, image):
+    here, index = server(profile), index_of_all(tmp_path / "index.json")
 
-    picked = here.amd_ctk("image", "pick", "--tags=-", MATRIX[0], text="\n".join(here.tags))
-    started = run(here.engine, picked.strip())
+    picked = here.amd_ctk("image", "pick", index)
+    started = run(here.engine, picked.strip().removeprefix(f"{index}:"))
 
-    assert picked == f"{image}\n"
+    assert picked == f"{index}:{image}\n"
     assert started.returncode == 0, started.stderr
 
 

@@ -14,6 +14,7 @@ from support.registry import Registry, free_port, log_in
 
 pytestmark = pytest.mark.e2e
 
+TOLD = {"com.amd.gpu.targets": "gfx942"}
 AMD64 = {"architecture": "amd64", "os": "linux"}
 
 
@@ -159,6 +160,63 @@ def test_an_index_of_several_is_not_checked_but_picked_from(registry, amd_ctk):
         f"{registry.address}/app:1 has 2 images"
         f" ('amd-ctk image pick {registry.address}/app:1' names the one that fits by its digest)\n"
     )
+
+
+def test_images_that_were_joined_are_found_by_one_name(registry, amd_ctk):
+    name = f"{registry.address}/app"
+    needs = {"Env": ["AMD_REQUIRE_ROCM=rocm>=6.0", "AMD_REQUIRE_CPU=cpu>=x86-64-v1"]}
+    other = registry.push("elsewhere:gfx942", archive("opt/x_gfx942.co"), config={**needs, "Labels": TOLD})
+
+    joined = amd_ctk(
+        *("index", f"{name}:joined", f"--from={name}:1-gfx90a", f"--from={registry.address}/elsewhere:gfx942")
+    )
+
+    assert joined.returncode == 0
+    assert (
+        joined.stderr
+        == f"""\
+reading the layers of {name}@{registry.first["digest"]}: 0.0 GiB
+{name}:1-gfx90a: com.amd.gpu.targets=gfx90a
+{registry.address}/elsewhere:gfx942: com.amd.gpu.targets=gfx942 com.amd.gpu.require.rocm=rocm>=6.0 \
+com.amd.gpu.require.cpu=cpu>=x86-64-v1
+"""
+    )
+    assert joined.stdout.startswith(f"{name}@sha256:")
+    assert amd_ctk("pick", f"{name}:joined").stdout == f"{name}@{registry.first['digest']}\n"
+    assert amd_ctk("pick", joined.stdout.strip(), profile="mi300x-8").stdout == f"{name}@{other['digest']}\n"
+    assert amd_ctk("pick", f"{name}:joined", profile="strix-halo").returncode == 1
+
+
+def test_an_image_that_says_nothing_cannot_be_joined(registry, amd_ctk):
+    registry.push("silent:1", archive("bin/sh"))
+
+    answer = amd_ctk("index", f"{registry.address}/app:refused", f"--from={registry.address}/silent:1")
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.splitlines()[-1] == (
+        f"{registry.address}/silent:1 says nothing about what it is for, and no file name tells a target"
+        " (build it with ENV AMD_REQUIRE_GFX=gfx=..., or look into its programs with --deep)"
+    )
+    assert amd_ctk("pick", f"{registry.address}/app:refused").returncode == 2
+
+
+def test_a_requirement_without_meaning_cannot_be_joined(registry, amd_ctk):
+    registry.push("wrong:1", config={"Env": ["AMD_REQUIRE_X=colour=red"]})
+
+    answer = amd_ctk("index", f"{registry.address}/app:refused", f"--from={registry.address}/wrong:1")
+
+    assert answer.returncode == 2
+    assert answer.stderr == (
+        f"{registry.address}/wrong:1 cannot be in an index: com.amd.gpu.require.x=colour=red: there is no property"
+        " 'colour'; the properties are cpu, driver, gfx, gpus, kernel, partition, rocm, vram\n"
+    )
+
+
+def test_an_index_is_written_by_skopeo_alone(registry, amd_ctk):
+    answer = amd_ctk("index", f"{registry.address}/app:2", "--from=app:1", program="podman")
+
+    assert answer.returncode == 2
+    assert answer.stderr == "an index is written by skopeo, and it is not installed (install skopeo)\n"
 
 
 def test_a_name_that_the_registry_does_not_have_is_said_to_be_missing(registry, amd_ctk):

@@ -115,30 +115,14 @@ def test_an_image_that_cannot_be_read_ends_with_2(host, amd_ctk, tmp_path):
 )
 def test_a_host_that_cannot_be_judged_by_ends_with_2(profile, words, says, host, amd_ctk, image, tmp_path):
     host(profile)
-    (tmp_path / "tags").write_text("app:gfx90a\n")
+    (tmp_path / "index.json").write_text('{"manifests": [{}]}')
 
     checked = amd_ctk("image", "check", image("gfx90a"), *words)
-    picked = amd_ctk("image", "pick", f"--tags={tmp_path}/tags", "--template=app:{gfx}", *words)
+    picked = amd_ctk("image", "pick", tmp_path / "index.json", *words)
 
     assert (checked.returncode, checked.stdout) == (picked.returncode, picked.stdout) == (2, "")
     assert says in checked.stderr
     assert checked.stderr == picked.stderr
-
-
-@pytest.mark.parametrize(
-    ("tags", "says"),
-    [
-        ("other:latest\nother:1\n", "no tag is of the template app:{gfx}: the first is other:latest\n"),
-        ("", "there is no tag to pick from\n"),
-    ],
-)
-def test_tags_of_which_none_is_of_the_template_are_no_answer(tags, says, host, amd_ctk, tmp_path):
-    host("mi210-4")
-    (tmp_path / "tags").write_text(tags)
-
-    answer = amd_ctk("image", "pick", f"--tags={tmp_path}/tags", "--template=app:{gfx}")
-
-    assert (answer.returncode, answer.stdout, answer.stderr) == (2, "", says)
 
 
 def test_an_index_without_images_is_no_answer(host, amd_ctk, tmp_path):
@@ -151,15 +135,25 @@ def test_an_index_without_images_is_no_answer(host, amd_ctk, tmp_path):
     assert answer.stderr == f"{tmp_path}/index.json has no image for amd64\n"
 
 
-def test_the_best_tag_is_the_answer_and_why_not_the_others_is_conversation(host, amd_ctk, tmp_path):
+def test_the_best_image_is_the_answer_and_why_not_the_others_is_conversation(host, amd_ctk, tmp_path):
     host("mi210-4")
-    tags = tmp_path / "tags"
-    tags.write_text("app:1-gfx90a\napp:2-gfx90a\napp:2-gfx942\nother:latest\n")
+    index = tmp_path / "index.json"
+    targets = {"sha256:aa": "gfx942", "sha256:bb": "gfx90a"}
+    index.write_text(
+        json.dumps(
+            {
+                "manifests": [
+                    {"digest": digest, "annotations": {"com.amd.gpu.targets": target}}
+                    for digest, target in targets.items()
+                ]
+            }
+        )
+    )
 
-    answer = amd_ctk("image", "pick", "--tags", tags, "--template", "app:{version}-{gfx}")
+    answer = amd_ctk("image", "pick", index)
 
-    assert (answer.returncode, answer.stdout) == (0, "app:2-gfx90a\n")
-    assert answer.stderr == "app:2-gfx942: GPU 0 is gfx90a\n"
+    assert (answer.returncode, answer.stdout) == (0, f"{index}@sha256:bb\n")
+    assert answer.stderr == f"{index}@sha256:aa: GPU 0 is gfx90a, the image says it is for gfx942\n"
 
 
 def test_an_index_without_an_image_that_fits_ends_with_1_and_all_reasons(host, amd_ctk, tmp_path):
@@ -181,26 +175,31 @@ def test_an_index_without_an_image_that_fits_ends_with_1_and_all_reasons(host, a
     )
 
 
-@pytest.mark.parametrize("words", [[], ["x", "--tags=y"], ["--tags=y"], ["--template=app:{gfx}"]])
-def test_to_pick_from_nothing_or_from_two_things_is_refused(words, host, amd_ctk):
+def test_to_pick_from_nothing_is_refused(host, amd_ctk):
     host()
 
-    answer = amd_ctk("image", "pick", *words)
+    answer = amd_ctk("image", "pick")
 
     assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr == "there is nothing to pick from (give INDEX, or --tags and --template)\n"
+    assert answer.stderr == "there is nothing to pick from (give INDEX, such as registry.example/app:1.0)\n"
 
 
-def test_a_matrix_is_printed_as_json(host, amd_ctk):
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["pick", "--tags=tags", "--template=app:{gfx}"], "images are no longer picked by the form of their tags"),
+        (["matrix", "--template=app:{gfx}", "--gfx", "gfx90a"], "image matrix is no longer a command"),
+    ],
+)
+def test_what_was_there_before_names_what_to_type(words, says, host, amd_ctk):
     host()
 
-    answer = amd_ctk("image", "matrix", "--template", "app:{gfx}", "--gfx", "gfx90a,gfx942")
+    answer = amd_ctk("image", *words)
 
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert [target["tags"] for target in json.loads(answer.stdout)["target"].values()] == [
-        ["app:gfx90a"],
-        ["app:gfx942"],
-    ]
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == (
+        f"{says} (join images under one name: amd-ctk image index registry/app:1.0 --from IMAGE --from IMAGE)\n"
+    )
 
 
 @pytest.mark.parametrize(

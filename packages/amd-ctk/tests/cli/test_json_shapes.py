@@ -75,19 +75,21 @@ def test_lists_of_gpus_have_their_shape_on_every_kind_of_host(host, amd_ctk, nam
 
 def test_images_have_their_shapes(host, amd_ctk, tmp_path):
     host()
-    root, tags = tmp_path / "root", tmp_path / "tags"
+    root, index = tmp_path / "root", tmp_path / "index.json"
     root.mkdir()
     (root / "x_gfx90a.co").touch()
-    tags.write_text("app:gfx90a\napp:gfx942\n", encoding="utf-8")
+    entries = [{"digest": target, "annotations": {"com.amd.gpu.targets": target}} for target in ("gfx90a", "gfx942")]
+    index.write_text(json.dumps({"manifests": entries}), encoding="utf-8")
 
     targets = check(amd_ctk, "image-targets", f"dir:{root}", f"dir:{root}")
     judged = check(amd_ctk, "image-check", f"dir:{root}")
-    picked = check(amd_ctk, "image-pick", "--tags", tags, "--template=app:{gfx}")
+    picked = check(amd_ctk, "image-pick", index)
 
     assert targets["images"] == [{"image": f"dir:{root}", "targets": ["gfx90a"], "unreadable": []}] * 2
     assert judged == {"image": f"dir:{root}", "fits": True, "targets": ["gfx90a"], "reasons": [], "notes": []}
-    assert picked["picked"] == "app:gfx90a"
-    assert picked["images"][1] == {"image": "app:gfx942", "fits": False, "reason": "GPU 0 is gfx90a"}
+    assert picked["picked"] == f"{index}@gfx90a"
+    reason = "GPU 0 is gfx90a, the image says it is for gfx942"
+    assert picked["images"][1] == {"image": f"{index}@gfx942", "fits": False, "reason": reason}
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if not name.startswith("image-")])

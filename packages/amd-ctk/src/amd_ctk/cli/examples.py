@@ -51,7 +51,7 @@ EXAMPLES = {
     "image targets": ("amd-ctk image targets rocm/pytorch",),
     "image check": ("amd-ctk image check rocm/pytorch", "amd-ctk image check rocm/pytorch --gpus=0-1"),
     "image pick": ("amd-ctk image pick registry.example/app:1.0", "amd-ctk image pick oci:images"),
-    "image matrix": ("amd-ctk image matrix --template='app:{version}-{gfx}' --version=1.0 --gfx=gfx90a,gfx942",),
+    "image index": ("amd-ctk image index registry/app:1.0 --from registry/app:1.0-a --from registry/app:1.0-b",),
     "run": (
         "sudo amd-ctk run --gpus=auto:1 -- python3 train.py",
         "sudo amd-ctk run --gpus=auto:2 --wait -- docker run --rm --runtime=amd rocm/pytorch python3 train.py",

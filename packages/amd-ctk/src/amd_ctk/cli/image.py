@@ -25,14 +25,14 @@ app = command_group("Image related commands")
 FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH."
 Deep = Annotated[bool, typer.Option("--deep", help="Also look into programs and libraries, not only at file names.")]
 Gpus = Annotated[str, typer.Option(help="Which GPUs the container gets, as in AMD_VISIBLE_DEVICES.")]
-Names = Annotated[str, typer.Option(metavar="TEMPLATE", help="Pattern of image names: app:{version}-{gfx}-{cpu}.")]
+INDEXES = "A name in a registry, oci:DIR[:TAG], or the file of an index."
+# What replaces naming schemes.
+JOIN_THEM = "join images under one name: amd-ctk image index registry/app:1.0 --from IMAGE --from IMAGE"
 Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 # Of the files about which there is a note.
 MOST_PATHS = 8
 LOOK_DEEP = "--deep looks into programs and libraries"
 WITHOUT_WORDS = "says what it is for"
-# Of a tag that is repeated.
-MOST_TAG = 256
 MOST_TEXT = 16 * 1024 * 1024
 
 
@@ -96,16 +96,12 @@ def check(
 @app.command("pick")
 def pick(
     context: typer.Context,
-    index: Annotated[
-        str, typer.Argument(metavar="[INDEX]", help="A name in a registry, oci:DIR[:TAG], or the file of an index.")
-    ] = "",
+    index: Annotated[str, typer.Argument(metavar="INDEX", help=INDEXES)] = "",
     *,
-    tags: Annotated[
-        str, typer.Option(metavar="FILE", help="File with one tag on each line; - is standard input.")
-    ] = "",
-    template: Names = "",
     gpus: Gpus = "all",
     as_json: Json = False,
+    tags: Annotated[str, typer.Option(hidden=True)] = "",
+    template: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Print the image that fits this host best.
 
@@ -116,10 +112,11 @@ def pick(
     from amd_ctk.image.check import read_host
     from amd_ctk.image.pick import best
 
-    if bool(index) is bool(tags) or bool(tags) is not bool(template):
-        raise ImageError("there is nothing to pick from", hint="give INDEX, or --tags and --template")
-    facts = read_host(host_of(context), gpus)
-    candidates = _judge_tags(tags, template, facts) if tags else _judge_index(index, facts)
+    if tags or template:
+        raise ImageError("images are no longer picked by the form of their tags", hint=JOIN_THEM)
+    if not index:
+        raise ImageError("there is nothing to pick from", hint="give INDEX, such as registry.example/app:1.0")
+    candidates = _judge_index(index, read_host(host_of(context), gpus))
     chosen, is_known = best(candidates), any(each.is_known for each in candidates)
     if as_json:
         images = [{"image": each.name, "fits": not each.reason, "reason": each.reason} for each in candidates]
@@ -131,24 +128,37 @@ def pick(
     raise typer.Exit(0 if chosen else 1 if is_known else 2)
 
 
-@app.command("matrix")
-def matrix(
+@app.command("index")
+def index(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name in a registry that the images share.")],
     *,
-    template: Names,
-    gfx: Annotated[str, typer.Option(metavar="LIST", help="Targets, such as gfx90a,gfx942.")] = "",
-    family: Annotated[str, typer.Option(metavar="LIST", help="Families, such as gfx94X,gfx110X.")] = "",
-    cpu: Annotated[str, typer.Option(metavar="LIST", help="Levels, such as x86-64-v3,x86-64-v4.")] = "",
-    rocm: Annotated[str, typer.Option(metavar="LIST", help="Releases of ROCm, such as 6.4,7.2.")] = "",
-    version: Annotated[str, typer.Option(metavar="LIST", help="Versions of the image.")] = "",
+    images: Annotated[list[str], typer.Option("--from", metavar="IMAGE", help="One of the images; repeat it.")],
+    deep: Deep = False,
 ) -> None:
-    """Print a docker-bake.json for many GPU models."""
-    import json
+    """Join images in a registry under one name.
 
-    from amd_ctk.image.matrix import build_matrix, parse_template
+    Writes an OCI index that says what each image is for: its targets and its AMD_REQUIRE_*. 'amd-ctk image pick' then
+    finds the one for a host.
+    """
+    from amd_ctk.image.bounds import Progress
+    from amd_ctk.image.registry_index import read_entries, write_index
 
-    lists = {"gfx": gfx, "family": family, "cpu": cpu, "rocm": rocm, "version": version}
-    values = {option: [word for word in text.split(",") if word] for option, text in lists.items()}
-    print(json.dumps(build_matrix(parse_template(template), values), indent=2))
+    progress = Progress()
+    try:
+        entries = read_entries(images, progress, deep=deep)
+    finally:
+        progress.finish()
+    for text, entry in zip(images, entries, strict=True):
+        _print_notes([" ".join([f"{text}:", *(f"{key}={value}" for key, value in entry.annotations.items())])])
+    print(write_index(name, entries))
+
+
+@app.command("matrix", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def matrix() -> None:
+    """Refuse what was a command before images had one name."""
+    from amd_ctk.image.bounds import ImageError
+
+    raise ImageError("image matrix is no longer a command", hint=JOIN_THEM)
 
 
 def _print_json(printed: dict[str, object]) -> None:
@@ -199,27 +209,6 @@ def _read(reference: Reference, *, deep: bool, with_layers: bool = True) -> Imag
         return read_image(reference, progress, deep=deep, with_layers=with_layers)
     finally:
         progress.finish()
-
-
-def _judge_tags(tags: str, template: str, facts: ContainerFacts) -> list[Candidate]:
-    from amd_ctk.image.bounds import ImageError
-    from amd_ctk.image.matrix import parse_template
-    from amd_ctk.image.pick import judge_tags
-
-    lines = _read_text(tags).splitlines()
-    candidates = judge_tags(lines, parse_template(template), facts)
-    if not candidates:
-        raise ImageError(_why_no_tag(lines, template))
-    return candidates
-
-
-def _why_no_tag(lines: Sequence[str], template: str) -> str:
-    first = next(filter(None, map(str.strip, lines)), "")
-    return (
-        f"no tag is of the template {template}: the first is {first[:MOST_TAG]}"
-        if first
-        else "there is no tag to pick from"
-    )
 
 
 def _judge_index(index: str, facts: ContainerFacts) -> list[Candidate]:

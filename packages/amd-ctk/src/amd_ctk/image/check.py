@@ -12,6 +12,7 @@ from amd_ctk.image.contents import Image, targets_of
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.requirements.check import check_requirements
 from amdgpu_discovery.requirements.facts import ContainerFacts, RequirementError, read_facts
 from amdgpu_discovery.requirements.grammar import find_requirements
@@ -21,6 +22,8 @@ from amdgpu_discovery.value import Value
 
 # In labels and annotations of images: targets, with white space or commas between them.
 TARGETS_ANNOTATION = "com.amd.gpu.targets"
+# In annotations: com.amd.gpu.require.rocm is what AMD_REQUIRE_ROCM is in the environment.
+REQUIRE_ANNOTATION = "com.amd.gpu.require."
 # Of what an annotation says; a manifest may have 4 MiB.
 MOST_CHARACTERS = 4096
 
@@ -58,9 +61,7 @@ def judge_image(image: Image, facts: ContainerFacts) -> Verdict:
     if told and not code:
         missing = missing_code(told, facts, "the image says it is for")
     reasons = [missing] if missing else []
-    requirements = find_requirements(image.environment)
-    if image.cpu:
-        requirements = {"platform.variant": f"cpu>={image.cpu}", **requirements}
+    requirements = requirements_of(image)
     notes: list[str] = []
     for variable, value in requirements.items():
         try:
@@ -79,6 +80,17 @@ def missing_code(targets: Sequence[str], facts: ContainerFacts, words: str) -> s
             is_what = f"GPU {gpu.number} is {gpu.target or 'of an unknown target'}"
             return f"{is_what}, {words} {' '.join(targets)}"
     return ""
+
+
+def requirements_of(image: Image) -> dict[str, str]:
+    """Return the requirements in an image's environment, annotations and platform, by the names to show."""
+    told = {
+        f"{REQUIREMENT_PREFIX}{name.removeprefix(REQUIRE_ANNOTATION).upper()}": value
+        for name, value in image.annotations.items()
+        if name.startswith(REQUIRE_ANNOTATION)
+    }
+    platform = {"platform.variant": f"cpu>={image.cpu}"} if image.cpu else {}
+    return {**platform, **told, **find_requirements(image.environment)}
 
 
 def told_targets(image: Image) -> list[str]:

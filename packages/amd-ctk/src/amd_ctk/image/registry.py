@@ -10,11 +10,21 @@ from amd_ctk.image.contents import Image
 from amd_ctk.image.docker_archive import read_printed
 from amd_ctk.image.oci_layout import DIGEST, INDEX, Entry, Walk, cpu_of
 from amd_ctk.image.registry_name import RegistryName, parse_registry_name
-from amd_ctk.image.registry_programs import SKOPEO, Questions, find_program
+from amd_ctk.image.registry_programs import SKOPEO, Manifest, Questions, find_program
 from amd_ctk.stderr import say
+from amdgpu_discovery.value import Value
 
 # What annotations of ours begin with.
 OURS = "com.amd.gpu."
+
+
+class Found(Value):
+    """One image in a registry: its name by digest where that is known, its manifest, and what it says."""
+
+    name: RegistryName
+    manifest: Manifest
+    image: Image
+    platform: dict[str, Any]
 
 
 def read_registry_entries(text: str) -> list[tuple[str, Image]]:
@@ -24,46 +34,62 @@ def read_registry_entries(text: str) -> list[tuple[str, Image]]:
     """
     name = parse_registry_name(text)
     questions = Questions(find_program())
-    document, digest = questions.read_manifest(name)
-    if not _is_index(document):
-        whole = name.at(digest) if digest else name
-        return [(str(whole), _described(questions, whole, document, {}))]
+    manifest = questions.read_manifest(name)
+    if not _is_index(manifest):
+        found = _find(questions, _exact(name, manifest), manifest, {})
+        return [(str(found.name), found.image)]
     return [
-        (entry.reference, _of_entry(questions, name, entry.descriptor))
-        for entry in _entries(questions, name, document, digest)
+        (entry.reference, _of_entry(questions, name, entry.descriptor)) for entry in _entries(questions, name, manifest)
     ]
 
 
 def read_registry_image(text: str, progress: Progress, *, deep: bool, with_layers: bool) -> Image:
     """Return an image, of whose layers skopeo makes a stream; an index must have one for amd64. ImageError."""
-    name = parse_registry_name(text)
     questions = Questions(find_program())
-    document, digest = questions.read_manifest(name)
-    name, descriptor = (name.at(digest) if digest else name), {}
-    if _is_index(document):
-        descriptor = _only(_entries(questions, name, document, digest), text)
-        name = name.at(str(descriptor["digest"]))
-        document, _ = questions.read_manifest(name)
-    image = _described(questions, name, document, descriptor)
-    if not with_layers:
-        return image
-    say(f"reading the layers of {name}: {_size_of(document) / GIBIBYTE:.1f} GiB")
-    return image.replace(layers=_read_layers(questions, name, progress, deep=deep).layers)
+    found = find_one(questions, text)
+    return read_with_layers(questions, found, progress, deep=deep) if with_layers else found.image
 
 
-def _is_index(document: dict[str, Any]) -> bool:
-    return document.get("mediaType") in INDEX or "manifests" in document
+def find_one(questions: Questions, text: str) -> Found:
+    """Return the image that a name stands for; of an index the only one for amd64. ImageError."""
+    name = parse_registry_name(text)
+    manifest = questions.read_manifest(name)
+    if not _is_index(manifest):
+        return _find(questions, _exact(name, manifest), manifest, {})
+    descriptor = _only(_entries(questions, name, manifest), text)
+    name = name.at(_digest_in(descriptor))
+    return _find(questions, name, questions.read_manifest(name), descriptor)
 
 
-def _entries(questions: Questions, name: RegistryName, document: dict[str, Any], digest: str) -> list[Entry]:
+def read_with_layers(questions: Questions, found: Found, progress: Progress, *, deep: bool) -> Image:
+    """Return an image with its layers, which are downloaded; ImageError."""
+    if questions.program is not SKOPEO:
+        engine = questions.program.name.partition(" ")[0]
+        hint = f"install it, or '{engine} pull {found.name}' and name {engine}:{found.name}"
+        raise ImageError("only skopeo reads layers in a registry", hint=hint)
+    say(f"reading the layers of {found.name}: {_size_of(found.manifest.content) / GIBIBYTE:.1f} GiB")
+    words = ["skopeo", "copy", "--quiet", f"docker://{found.name}", "docker-archive:/dev/stdout"]
+    read = read_printed(words, f"docker://{found.name}", progress, deep=deep)
+    return found.image.replace(layers=read.layers)
+
+
+def _is_index(manifest: Manifest) -> bool:
+    return manifest.content.get("mediaType") in INDEX or "manifests" in manifest.content
+
+
+def _exact(name: RegistryName, manifest: Manifest) -> RegistryName:
+    return name.at(manifest.digest) if manifest.digest else name
+
+
+def _entries(questions: Questions, name: RegistryName, index: Manifest) -> list[Entry]:
     """Return the images of an index, and of those in it, by repository and digest; ImageError."""
 
     def read(descriptor: dict[str, Any]) -> dict[str, Any]:
         if descriptor is whole:
-            return document
-        return questions.read_manifest(name.at(_digest_in(descriptor)))[0]
+            return index.content
+        return questions.read_manifest(name.at(_digest_in(descriptor))).content
 
-    whole = {"mediaType": INDEX[0], "digest": digest}
+    whole = {"mediaType": INDEX[0], "digest": index.digest}
     entries = Walk(read).entries({"manifests": [whole]}, name.repository)
     for entry in entries:
         _digest_in(entry.descriptor)
@@ -83,18 +109,25 @@ def _of_entry(questions: Questions, name: RegistryName, descriptor: dict[str, An
     if any(key.startswith(OURS) for key in annotations):
         return Image(layers=(), annotations=annotations, cpu=cpu_of(descriptor))
     at = name.at(_digest_in(descriptor))
-    return _described(questions, at, questions.read_manifest(at)[0], descriptor)
+    return _find(questions, at, questions.read_manifest(at), descriptor).image
 
 
-def _described(questions: Questions, name: RegistryName, manifest: dict[str, Any], descriptor: dict[str, Any]) -> Image:
+def _find(questions: Questions, name: RegistryName, manifest: Manifest, descriptor: dict[str, Any]) -> Found:
     configuration = questions.read_configuration(name)
-    return Image(
+    image = Image(
         layers=(),
         environment=environment_of(configuration),
         labels=labels_of(configuration),
-        annotations={**texts_in(manifest, "annotations"), **texts_in(descriptor, "annotations")},
+        annotations={**texts_in(manifest.content, "annotations"), **texts_in(descriptor, "annotations")},
         cpu=cpu_of(descriptor),
     )
+    platform = texts_in(descriptor, "platform") or _platform_of(configuration)
+    return Found(name=name, manifest=manifest, image=image, platform=platform)
+
+
+def _platform_of(configuration: dict[str, Any]) -> dict[str, str]:
+    names = ("architecture", "os", "variant")
+    return {name: value for name in names if isinstance(value := configuration.get(name), str)}
 
 
 def _only(entries: list[Entry], text: str) -> dict[str, Any]:
@@ -109,12 +142,3 @@ def _only(entries: list[Entry], text: str) -> dict[str, Any]:
 def _size_of(manifest: dict[str, Any]) -> int:
     sizes = [layer.get("size") for layer in objects_in(manifest, "layers")]
     return sum(size for size in sizes if isinstance(size, int))
-
-
-def _read_layers(questions: Questions, name: RegistryName, progress: Progress, *, deep: bool) -> Image:
-    if questions.program is not SKOPEO:
-        engine = questions.program.name.partition(" ")[0]
-        hint = f"install it, or '{engine} pull {name}' and name {engine}:{name}"
-        raise ImageError("only skopeo reads layers in a registry", hint=hint)
-    words = ["skopeo", "copy", "--quiet", f"docker://{name}", "docker-archive:/dev/stdout"]
-    return read_printed(words, f"docker://{name}", progress, deep=deep)

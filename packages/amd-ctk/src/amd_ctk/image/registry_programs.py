@@ -65,6 +65,14 @@ def find_program() -> Program:
     raise ImageError("no program here reads registries", hint="install skopeo, or Docker with buildx, or Podman 5")
 
 
+class Manifest(Value):
+    """A manifest or an index as a registry has it: its content, and its digest ("" where that is not shown)."""
+
+    content: dict[str, Any]
+    digest: str
+    text: str
+
+
 class Questions:
     """What one command asks a registry, in bounded time."""
 
@@ -73,18 +81,18 @@ class Questions:
         self._asked = 0
         self._end = time.monotonic() + PATIENCE
 
-    def read_manifest(self, name: RegistryName) -> tuple[dict[str, Any], str]:
-        """Return a manifest or an index, and its digest, "" where the program does not show it; ImageError."""
+    def read_manifest(self, name: RegistryName) -> Manifest:
+        """Return a manifest or an index; ImageError."""
         text = self._ask(self.program.manifest, name)
-        document = parse_document(text.encode(), str(name))
+        content = parse_document(text.encode(), str(name))
         if not self.program.is_exact:
-            if document.get("mediaType") == DOCKER_LIST:
+            if content.get("mediaType") == DOCKER_LIST:
                 raise ImageError(f"podman leaves out what {name} says of its images", hint="install skopeo")
-            return document, name.digest
-        found = digest_of(text.encode())
-        if name.digest.startswith("sha256:") and found != name.digest:
-            raise ImageError(f"{name} has another digest in the registry: {found}")
-        return document, found
+            return Manifest(content=content, digest=name.digest, text=text)
+        digest = digest_of(text.encode())
+        if name.digest.startswith("sha256:") and digest != name.digest:
+            raise ImageError(f"{name} has another digest in the registry: {digest}")
+        return Manifest(content=content, digest=digest, text=text)
 
     def read_configuration(self, name: RegistryName) -> dict[str, Any]:
         """Return the configuration of an image, {} where the program does not show it; ImageError."""

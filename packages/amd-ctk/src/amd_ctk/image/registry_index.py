@@ -1,0 +1,131 @@
+"""Join images in a registry under one name: an OCI index whose annotations say what each is for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.check import REQUIRE_ANNOTATION, TARGETS_ANNOTATION, requirements_of, told_targets
+from amd_ctk.image.contents import Image, targets_of
+from amd_ctk.image.oci_layout import INDEX
+from amd_ctk.image.registry import Found, find_one, read_with_layers
+from amd_ctk.image.registry_name import RegistryName, digest_of, parse_registry_name
+from amd_ctk.image.registry_programs import SKOPEO, Questions, last_words
+from amd_ctk.programs import ask
+from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
+from amdgpu_discovery.requirements.facts import RequirementError
+from amdgpu_discovery.requirements.grammar import parse_requirement
+from amdgpu_discovery.value import Value
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+TAG = "index"
+# For a copy from another repository, which may move 20 GB.
+SECONDS = 6 * 3600.0
+
+
+class Entry(Value):
+    """One image of an index: where it is, and its descriptor there."""
+
+    found: Found
+    descriptor: dict[str, Any]
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Return what the index says of the image."""
+        annotations: dict[str, str] = self.descriptor["annotations"]
+        return annotations
+
+
+def read_entries(texts: Sequence[str], progress: Progress, *, deep: bool = False) -> list[Entry]:
+    """Return the entries of an index of images; ImageError where one says nothing about what it is for."""
+    if not shutil.which("skopeo"):
+        raise ImageError("an index is written by skopeo, and it is not installed", hint="install skopeo")
+    return [_read_entry(Questions(SKOPEO), text, progress, deep=deep) for text in texts]
+
+
+def write_index(text: str, entries: Sequence[Entry]) -> RegistryName:
+    """Write the index of images that is to have a name, and return its name by digest; ImageError.
+
+    Images of other repositories are copied into that of the name first, as registries want it.
+    """
+    name = parse_registry_name(text)
+    for entry in entries:
+        if entry.found.name.repository != name.repository:
+            _copy(f"docker://{entry.found.name}", f"docker://{name.at(entry.found.name.digest)}")
+    content = build_index([entry.descriptor for entry in entries])
+    with TemporaryDirectory() as directory:
+        _write_layout(directory, content)
+        _copy("--multi-arch=index-only", f"oci:{directory}:{TAG}", f"docker://{name}")
+    return name.at(digest_of(content))
+
+
+def annotations_for(image: Image) -> dict[str, str]:
+    """Return the annotations that say what an image is for: targets, and one for each requirement."""
+    targets = targets_of(image.layers) or told_targets(image)
+    requirements = {
+        f"{REQUIRE_ANNOTATION}{name.removeprefix(REQUIREMENT_PREFIX).lower()}": value
+        for name, value in requirements_of(image).items()
+        if name.startswith(REQUIREMENT_PREFIX)
+    }
+    return {**({TARGETS_ANNOTATION: " ".join(targets)} if targets else {}), **requirements}
+
+
+def build_index(descriptors: Sequence[dict[str, Any]]) -> bytes:
+    """Return an index of these images."""
+    return json.dumps({"schemaVersion": 2, "mediaType": INDEX[0], "manifests": list(descriptors)}).encode()
+
+
+def _read_entry(questions: Questions, text: str, progress: Progress, *, deep: bool) -> Entry:
+    found = find_one(questions, text)
+    if deep or not annotations_for(found.image):
+        found = found.replace(image=read_with_layers(questions, found, progress, deep=deep))
+    annotations = annotations_for(found.image)
+    if not annotations:
+        hint = "build it with ENV AMD_REQUIRE_GFX=gfx=..., or look into its programs with --deep"
+        raise ImageError(f"{text} says nothing about what it is for, and no file name tells a target", hint=hint)
+    _require_meaning(text, annotations)
+    descriptor = {
+        # OCI's manifests may lack it, Docker's may not.
+        "mediaType": found.manifest.content.get("mediaType", MANIFEST),
+        "digest": found.manifest.digest,
+        "size": len(found.manifest.text.encode()),
+        "platform": found.platform,
+        "annotations": annotations,
+    }
+    return Entry(found=found, descriptor=descriptor)
+
+
+def _require_meaning(text: str, annotations: dict[str, str]) -> None:
+    for name, value in annotations.items():
+        try:
+            parse_requirement(value if name.startswith(REQUIRE_ANNOTATION) else "")
+        except RequirementError as error:
+            raise ImageError(f"{text} cannot be in an index: {name}={value}: {error.message}") from error
+
+
+def _write_layout(directory: str, index: bytes) -> None:
+    """Write a layout that has the index alone: its images are in the registry."""
+    digest = digest_of(index)
+    os.makedirs(f"{directory}/blobs/sha256")
+    names = {"org.opencontainers.image.ref.name": TAG}
+    top = {"mediaType": INDEX[0], "digest": digest, "size": len(index), "annotations": names}
+    files = {
+        "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
+        "index.json": json.dumps({"schemaVersion": 2, "manifests": [top]}).encode(),
+        f"blobs/{digest.replace(':', '/')}": index,
+    }
+    for path, content in files.items():
+        with open(f"{directory}/{path}", "wb") as file:
+            file.write(content)
+
+
+def _copy(*words: str) -> None:
+    answer = ask(["skopeo", "copy", "--quiet", "--preserve-digests", *words], seconds=SECONDS)
+    if not answer.succeeded:
+        reason = answer.problem or last_words(answer.errors)
+        raise ImageError(f"{words[-1].removeprefix('docker://')} cannot be written: {reason}")
