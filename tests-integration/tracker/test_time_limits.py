@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import time
 
 import pytest
 
-from amd_gpu_tracker.broker.protocol import KEEP, Request
+from amd_gpu_tracker.broker.protocol import END, KEEP, Request
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import TOKEN
 from amd_gpu_tracker.tracker import Tracker
@@ -17,6 +18,7 @@ from support.docker import IMAGE
 from support.installed import engine_program, our_program, require_root
 from support.podman import Podman
 from support.shared_host import ALICE, BOB, Broker, Person, run, users, wait_until
+from support.simulated import run_amd_ctk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.docker, pytest.mark.podman]
 
@@ -89,6 +91,41 @@ def test_a_container_that_nobody_uses_is_stopped_for_who_waits_and_not_before(en
         assert state_of(container, engine) == "exited"
         assert users(host) == {0: ["next"]}
         assert f"time is over: container {container}: {engine_name(engine)} stop" in broker.lines()
+    finally:
+        for each in people:
+            each.close()
+        broker.kill()
+
+
+def test_a_container_that_its_command_left_detached_is_a_job_that_is_kept_and_ended(engine, host):
+    broker = Broker(host)
+    broker.say("fifo", "alice=40001:time=1h")
+    broker.start()
+    job = Person(broker, 0, run("train", "0", behind=ALICE), command=JOB)
+    people = [job]
+    try:
+        container = start_in(job, engine)
+        job.kill()
+        job.ended_by()
+        wait_until(lambda: users(host) == {0: [container]})
+        listed = json.loads(run_amd_ctk(host.root, "queue", "list", "--json"))["running"]
+        assert [(each["name"], each["person"], each["gpus"], each["pid"], each["containers"]) for each in listed] == [
+            ("train", ALICE, [0], None, [container])
+        ]
+        until = listed[0]["until"]
+
+        people.append(Person(broker, 0, Request(verb=END, name="train", owner=BOB)))
+        assert people[-1].line() == "11: there is no reservation or job train (see 'amd-ctk queue list')"
+        people.append(Person(broker, 0, Request(verb=KEEP, name="train", seconds=7200)))
+        assert people[-1].line() == "got ()"
+        assert json.loads(run_amd_ctk(host.root, "queue", "list", "--json"))["running"][0]["until"] > until + 3000
+        assert state_of(container, engine) == "running"
+
+        people.append(Person(broker, 0, Request(verb=END, name="train", owner=ALICE)))
+
+        assert people[-1].line() == "got ()"
+        wait_until(lambda: users(host) == {})
+        assert state_of(container, engine) == "exited"
     finally:
         for each in people:
             each.close()

@@ -8,8 +8,10 @@ import time
 
 import pytest
 
-from amd_gpu_tracker.broker.protocol import KEEP, RESERVE, Request
+from amd_gpu_tracker.broker.protocol import END, KEEP, RESERVE, Request
+from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 
 WARNING = r"amd-ctk: the time of job train is over in \d+ (s|min \d+ s); it then gets SIGTERM, then SIGKILL"
@@ -53,6 +55,25 @@ def test_what_runs_in_a_reservation_lasts_as_long(host, person):
     person(ALICE, keep("debug", 3 * 3600)).line()
 
     assert seconds_left(host) == [3, 3]
+
+
+def test_only_its_owner_keeps_and_ends_a_container_whose_job_has_ended(host, broker, person):
+    broker.say("fifo", "everyone:time=4h")
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600"))
+    alice.line()
+    spec = {"process": {"env": [f"AMD_CTK_RESERVATION={alice.line()}"]}}
+    container = StartingContainer(container_id="c1", spec=spec, bundle="/b")
+    assert claim_nodes(host, container, granted=locate_gpus(host)[:1]).reserve()
+    alice.kill()
+    alice.ended_by()
+
+    nothing = "11: there is no reservation or job train (see 'amd-ctk queue list')"
+    assert person(BOB, keep("train", 3600)).line() == nothing
+    assert person(BOB, Request(verb=END, name="train")).line() == nothing
+    assert person(ALICE, keep("c1", 3600)).line() == "11: there is no reservation or job c1 (see 'amd-ctk queue list')"
+    assert person(ALICE, keep("train", 9 * 3600)).line().startswith("3: your limit is 4 h 0 min; train has used ")
+    assert person(ALICE, keep("train", 3600)).line() == "got ()"
+    assert users(host) == {0: ["c1"]}
 
 
 def test_a_job_that_root_keeps_is_warned_again_and_ended_later(broker, person):

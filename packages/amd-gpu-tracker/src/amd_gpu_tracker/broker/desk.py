@@ -201,8 +201,10 @@ class Desk:
 
     def _has(self, owner: int, name: str) -> bool:
         """Return whether a user has a job or reservation of this name, or one that waits."""
-        path = self._state.lease_path(("", job_id(owner, name)))
-        return self._state.read_lease(path) is not None or bool(self.line.find(owner, name))
+        job = job_id(owner, name)
+        path = self._state.lease_path(("", job))
+        has_lease = self._state.read_lease(path) is not None
+        return has_lease or bool(self.line.find(owner, name)) or any(each.job == job for each in self._view.leases)
 
     def _run(self, client: Client, request: Request) -> Answer | None:
         job = job_id(client.peer.uid, request.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from amd_gpu_tracker.broker.grants import job_id, name_of, no_reservation
 from amd_gpu_tracker.errors import NotDone, NotPermitted
@@ -43,7 +43,7 @@ def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: floa
         lease = lease.replace(idle_since=0.0, preemptible=0.0)
         state.write_lease(_with_end(lease, end) if end else lease)
     # What is added to a clock and taken off again may lack a part of a microsecond, and 2 h would be 1 h 59 min.
-    return lease.container_id, round(end - now, 3) if end else 0.0
+    return lease.job, round(end - now, 3) if end else 0.0
 
 
 def end_now(book: Book, name: str, owner: int | None) -> str:
@@ -58,14 +58,19 @@ def end_now(book: Book, name: str, owner: int | None) -> str:
             for each in inside(lease, leases):
                 state.write_lease(each.replace(limit=now))
             state.write_lease(_with_end(lease, now))
-    return lease.container_id
+    return lease.job
 
 
-def _find(state: State, leases: Iterable[Lease], name: str, owner: int | None) -> Lease:
-    """Return the reservation or job of this name: that of the owner's own, or one that the owner ran with sudo."""
-    found = [each for each in leases if BY_API in each.ways and name_of(each.container_id) == name]
+def _find(state: State, leases: Sequence[Lease], name: str, owner: int | None) -> Lease:
+    """Return the reservation or job of this name, the owner's own or one that the owner ran with sudo.
+
+    Of a job whose command has ended, it is the container that goes on: an engine's client is no container's parent.
+    """
+    jobs = [each for each in leases if BY_API in each.ways]
+    named = [each for each in (*jobs, *find_left(leases)) if each.job and name_of(each.job) == name]
+    found = list({each.job: each for each in reversed(named)}.values())
     if owner is not None:
-        own = [each for each in found if each.container_id == (f"{owner}/{name}" if owner else name)]
+        own = [each for each in found if each.job == (f"{owner}/{name}" if owner else name)]
         found = own or [each for each in found if each.person == owner]
     if not found:
         raise no_reservation(state, job_id(owner or 0, name), "reservation or job")
@@ -74,18 +79,24 @@ def _find(state: State, leases: Iterable[Lease], name: str, owner: int | None) -
     return found[0]
 
 
+def find_left(leases: Sequence[Lease]) -> list[Lease]:
+    """Return the containers that were given the GPUs of a job which has ended since."""
+    living = {each.token_digest for each in leases if BY_API in each.ways}
+    return [each for each in leases if BY_API not in each.ways and each.reservation_digest not in {*living, ""}]
+
+
 def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:
-    name = name_of(lease.container_id)
-    if lease.reservation and any(each.container_id == lease.reservation for each in leases):
-        reservation = name_of(lease.reservation)
+    name, inside = name_of(lease.job), lease.reservation if BY_API in lease.ways else ""
+    if inside and any(each.container_id == inside for each in leases):
+        reservation = name_of(inside)
         raise NotDone(f"{name} lasts as long as {reservation}", hint=f"name that: 'amd-ctk keep {reservation}'")
-    if lease.reservation or lease.is_preempted or (lease.limit and lease.limit <= now):
+    if inside or lease.is_preempted or (lease.limit and lease.limit <= now):
         raise NotDone(f"the time of {name} is over", hint="reserve GPUs again")
 
 
 def _require_not_spare(lease: Lease) -> None:
     if lease.is_spare:
-        name = name_of(lease.container_id)
+        name = name_of(lease.job)
         raise NotDone(f"{name} lasts until somebody waits for its GPUs", hint="run it without --preempt=now")
 
 
@@ -93,7 +104,7 @@ def _require_within(lease: Lease, seconds: float, most: float, now: float) -> No
     had = now - (lease.since - lease.boot_offset)
     if not most or had + seconds <= most:
         return
-    name, left = name_of(lease.container_id), int(most - had)
+    name, left = name_of(lease.job), int(most - had)
     raise NotPermitted(
         f"your limit is {format_seconds(most)}; {name} has used {format_seconds(had)}",
         hint=f"write 'amd-ctk keep {name} {left // MINUTE}m', or less" if left >= MINUTE else "ask the administrator",
@@ -113,5 +124,6 @@ def inside(lease: Lease, leases: Iterable[Lease]) -> list[Lease]:
     """Return what runs with the GPUs of a reservation or job and ends with it: jobs and containers."""
     # What has the same name and another end is of an earlier one, and is being ended.
     jobs = [each for each in leases if each.reservation == lease.container_id and each.limit == lease.until > 0]
-    digests = {each.token_digest for each in (lease, *jobs) if each.token_digest}
-    return jobs + [each for each in leases if each.reservation_digest in digests and each not in jobs]
+    own = lease.token_digest if BY_API in lease.ways else lease.reservation_digest
+    digests = {own, *(each.token_digest for each in jobs)} - {""}
+    return jobs + [each for each in leases if each.reservation_digest in digests and each not in (lease, *jobs)]

@@ -123,6 +123,11 @@ class Lease(Holder):
     # Keys of later versions with what they say.
     unknown: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def job(self) -> str:
+        """Return the id of the job or reservation: the own, or of a container the one whose GPUs it was given."""
+        return self.container_id if BY_API in self.ways else self.reservation
+
     def is_preemptible(self, now: float) -> bool:
         """Return whether it is ended for those who wait: it is spare, or was idle for long enough."""
         return 0 < self.preemptible <= now and not self.is_preempted
