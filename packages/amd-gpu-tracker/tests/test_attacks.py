@@ -201,9 +201,9 @@ def test_a_made_up_pid_namespace_keeps_nothing_shared(tracker, attack, look):
             "container_id=chr(0xd800)",
             "'utf-8' codec can't encode character '\\ud800' in position 0: surrogates not allowed",
         ),
-        ("gpus=5", "gpus is not a list of text"),
-        ("since=None", "since is not a time"),
-        ("creator=5", "'int' object is not subscriptable"),
+        ("gpus=5", "gpus is a list, not 5"),
+        ("since=None", "since is a number, not None"),
+        ("creator=5", "ProcessId is an object, not 5"),
     ],
 )
 def test_a_lease_that_means_nothing_is_a_line(tracker, attack, look, leases, changes, reason):

@@ -145,7 +145,7 @@ def test_a_damaged_lease_of_known_gpus_refuses_these_only(machine):
     path.write_text('{"version":1,"container_id":"damaged","gpus":["0000:26:00.0/0"]}')
 
     machine.create("c0", [0])
-    with pytest.raises(StateError, match=r"the lease .* cannot be understood: 'creator'"):
+    with pytest.raises(StateError, match=r"the lease .* cannot be understood: bundle, cgroup, .* is missing"):
         machine.create("c1", [1])
 
 

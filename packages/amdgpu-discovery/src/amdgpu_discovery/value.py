@@ -8,6 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from typing_extensions import Self, dataclass_transform
@@ -18,6 +19,13 @@ else:
         return lambda decorated: decorated
 
 
+OR_NONE = " | None"
+AND_MORE = ", ..."
+# By annotation, the types that a plain field of JSON may have: True is an int to Python, and no number.
+PLAIN: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
+WORDS = {"int": "a number", "float": "a number", "str": "text", "bool": "true or false"}
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=True)
 class ValueType(type):
     """Turns the annotations of a class body into fields, and its assignments into defaults."""
@@ -25,14 +33,14 @@ class ValueType(type):
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> ValueType:
         """Make the class; fields of its base, of which it has one, come first."""
         made = super().__new__(cls, name, bases, namespace)
-        own = tuple(namespace.get("__annotations__", ()))
+        own: dict[str, str] = namespace.get("__annotations__", {})
         base: Any = bases[0] if bases else None
-        made._fields = base._fields + own if base else own
+        made._fields = {**base._fields, **own} if base else own
         made._names = frozenset(made._fields)
         return made
 
-    # Set on every class above; named here for the type checker.
-    _fields: tuple[str, ...]
+    # Annotations by name. Set on every class above; named here for the type checker.
+    _fields: dict[str, str]
     _names: frozenset[str]
 
 
@@ -75,12 +83,67 @@ class Value(metaclass=ValueType):
         """Return the fields in the order they are declared; nested values stay values."""
         return {field: self.__dict__[field] for field in type(self)._fields}
 
+    @classmethod
+    def from_json(cls, fields: Any, types: Mapping[str, type[Value]] = {}) -> Self:
+        """Return the value of JSON's fields, each as its annotation says; ValueError. `types` are its values, by name.
 
-def split_unknown(fields: dict[str, Any], value_type: type[Value]) -> dict[str, Any]:
-    """Move those of some fields that a class of values does not have into its field `unknown`, and return all."""
-    names = fields.keys() - value_type._names
-    fields["unknown"] = tuple([(name, fields.pop(name)) for name in [*fields] if name in names]) if names else ()
-    return fields
+        What the class does not know is of a later version, and goes into its field `unknown`, if it has one.
+        """
+        if type(fields) is not dict:
+            raise ValueError(f"{cls.__name__} is an object, not {fields!r:.80}")
+        kinds = cls._fields
+        # Most are plain, and a start reads the leases of all containers.
+        known = {
+            name: field if type(field := fields[name]) in PLAIN.get(kind, ()) else parse_field(name, kind, field, types)
+            for name, kind in kinds.items()
+            if name in fields
+        }
+        if "unknown" in kinds:
+            known["unknown"] = tuple([each for each in fields.items() if each[0] not in kinds])
+        try:
+            return cls(**known)
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+
+
+def parse_field(name: str, annotation: str, field: Any, types: Mapping[str, type[Value]]) -> Any:
+    """Return a field of JSON as an annotation says; ValueError names it."""
+    if annotation in PLAIN:
+        if type(field) in PLAIN[annotation]:
+            return field
+        raise ValueError(f"{name} is {WORDS[annotation]}, not {field!r:.80}")
+    if annotation.endswith(OR_NONE):
+        return None if field is None else parse_field(name, annotation[: -len(OR_NONE)], field, types)
+    if annotation in types:
+        return types[annotation].from_json(field, types)
+    kind, _, inside = annotation.removesuffix("]").partition("[")
+    if kind == "tuple":
+        return tuple(_parse_items(name, inside, field, types))
+    if kind == "dict":
+        return dict(_parse_pairs(name, inside, field, types))
+    if annotation != "Any":
+        raise TypeError(f"{name}: JSON has no {annotation}")
+    return field
+
+
+def _parse_items(name: str, inside: str, field: Any, types: Mapping[str, type[Value]]) -> Iterable[Any]:
+    if type(field) is not list:
+        raise ValueError(f"{name} is a list, not {field!r:.80}")
+    if inside.endswith(AND_MORE):
+        return [parse_field(name, inside[: -len(AND_MORE)], item, types) for item in field]
+    kinds = inside.split(", ")
+    if len(field) != len(kinds):
+        raise ValueError(f"{name} is a list of {len(kinds)}, not {field!r:.80}")
+    return [parse_field(name, kind, item, types) for kind, item in zip(kinds, field, strict=True)]
+
+
+def _parse_pairs(name: str, inside: str, field: Any, types: Mapping[str, type[Value]]) -> Iterable[tuple[Any, Any]]:
+    if type(field) is not dict:
+        raise ValueError(f"{name} is an object, not {field!r:.80}")
+    key_kind, _, kind = inside.partition(", ")
+    # The keys of JSON are text.
+    key_of = int if key_kind == "int" else str
+    return [(key_of(key), parse_field(name, kind, item, types)) for key, item in field.items()]
 
 
 def _completed(value_type: type[Value], fields: dict[str, Any]) -> dict[str, Any]:

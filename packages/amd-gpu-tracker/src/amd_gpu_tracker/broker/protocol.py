@@ -118,10 +118,8 @@ def format_request(request: Request) -> bytes:
 
 def parse_request(line: bytes) -> Request:
     """Return what a line asks for; ProtocolError for everything that `format_request` does not write."""
-    fields = _parse(line)
-    if fields.get("numbers") is not None:
-        fields["numbers"] = _numbers(fields["numbers"])
-    request: Request = _made(Request, fields)
+    request: Request = _parse(line, Request)
+    _require_numbers(request.numbers or ())
     if not _is_sound(request):
         raise ProtocolError("the request cannot be understood")
     return request
@@ -135,14 +133,8 @@ def format_answer(answer: Answer) -> bytes:
 
 def parse_answer(line: bytes) -> Answer:
     """Return what the broker says; ProtocolError where it is no answer."""
-    fields = _parse(line)
-    fields["numbers"] = _numbers(fields.get("numbers", []))
-    fields["people"] = tuple(uid for uid in fields.get("people", ()) if type(uid) is int)
-    answer: Answer = _made(Answer, fields)
-    texts = (answer.kind, answer.message, answer.hint, *answer.environment, *answer.environment.values())
-    numbers = (answer.exit_code, answer.seconds)
-    if not all(type(text) is str for text in texts) or not all(type(number) is int for number in numbers):
-        raise ProtocolError("the answer cannot be understood")
+    answer: Answer = _parse(line, Answer)
+    _require_numbers(answer.numbers)
     return answer
 
 
@@ -152,7 +144,7 @@ def refusal(error: ToolkitError) -> Answer:
     return Answer(kind=REFUSED, message=template, hint=error.hint, exit_code=error.exit_code, people=people)
 
 
-def _parse(line: bytes) -> dict[str, Any]:
+def _parse(line: bytes, kind: type[Any]) -> Any:
     try:
         fields = loads(line)
     except (RecursionError, ValueError) as error:
@@ -161,32 +153,24 @@ def _parse(line: bytes) -> dict[str, Any]:
         raise ProtocolError("the line is not an object")
     if fields.pop("version", None) != VERSION:
         raise ProtocolError(f"this is not version {VERSION} of the protocol", hint=SAME_VERSION)
-    return fields
-
-
-def _made(kind: Any, fields: dict[str, Any]) -> Any:
+    if not fields.keys() <= kind._names:
+        raise ProtocolError("the line has other fields than it should", hint=SAME_VERSION)
     try:
-        return kind(**fields)
-    except TypeError as error:
-        raise ProtocolError("the line has other fields than it should", hint=SAME_VERSION) from error
+        return kind.from_json(fields)
+    except ValueError as error:
+        raise ProtocolError(f"the {kind.__name__.lower()} cannot be understood") from error
 
 
-def _numbers(values: object) -> tuple[int, ...]:
-    is_list = type(values) is list and len(values) <= MOST_GPUS
-    if not is_list or not all(type(value) is int and 0 <= value < MOST_GPUS for value in values):  # type: ignore[attr-defined]
+def _require_numbers(numbers: tuple[int, ...]) -> None:
+    if len(numbers) > MOST_GPUS or not all(0 <= number < MOST_GPUS for number in numbers):
         raise ProtocolError("the numbers of GPUs cannot be understood")
-    return tuple(values)  # type: ignore[arg-type]
 
 
 def _is_sound(request: Request) -> bool:
     texts = (request.verb, request.name, request.gpus, request.reservation)
-    if not all(type(text) is str and text.isprintable() for text in texts) or type(request.wait) is not bool:
+    if not all(text.isprintable() for text in texts):
         return False
-    if type(request.rules) not in (dict, type(None)) or type(request.spare) not in (bool, type(None)):
-        return False
-    if not all(
-        uid is None or (type(uid) is int and 0 <= uid <= LARGEST_UID) for uid in (request.owner, request.behind)
-    ):
+    if not all(uid is None or 0 <= uid <= LARGEST_UID for uid in (request.owner, request.behind)):
         return False
     is_short = len(request.gpus) <= LONGEST_REQUEST and max(len(request.name), len(request.reservation)) <= LONGEST_NAME
-    return is_short and request.verb in VERBS and type(request.seconds) is int and 0 <= request.seconds <= MOST_SECONDS
+    return is_short and request.verb in VERBS and 0 <= request.seconds <= MOST_SECONDS

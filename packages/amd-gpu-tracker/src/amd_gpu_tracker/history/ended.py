@@ -67,6 +67,7 @@ def note_ended(state: State, more: Iterable[Ended]) -> None:
 
 def _made(fields: dict[str, Any], name: str) -> Ended:
     job, person, until = fields[name], fields["person"] or 0, fields["until"]
-    if type(job) is not str or type(person) is not int or type(until) not in (int, float) or not 0 < until < NEVER:
-        raise ValueError("it is none of ours")
-    return Ended(job=job, person=person, until=float(until))
+    ended = Ended.from_json({"job": job, "person": person, "until": until})
+    if not 0 < ended.until < NEVER:
+        raise ValueError("until is not a time")
+    return ended

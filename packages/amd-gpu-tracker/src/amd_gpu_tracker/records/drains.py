@@ -14,7 +14,7 @@ from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import make_directories, read_file, replace_file
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import dumps, loads
-from amdgpu_discovery.value import Value, split_unknown
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,10 +117,7 @@ def _parse(document: dict[str, Any]) -> list[Drain]:
 
 
 def _parse_drain(fields: dict[str, Any]) -> Drain:
-    drain = Drain(**split_unknown(fields, Drain))
-    times = (drain.since, drain.until)
-    is_sound = all(type(each) is str for each in (drain.key, drain.reason, drain.boot_id))
-    is_sound = is_sound and type(drain.by) in (int, type(None))
-    if not is_sound or not all(type(each) in (int, float) and 0 <= each < NEVER for each in times):
-        raise ValueError("a field of a drained GPU is not of the right kind")
+    drain = Drain.from_json(fields)
+    if not (0 <= drain.since < NEVER and 0 <= drain.until < NEVER):
+        raise ValueError("since, until: one is not a time")
     return drain

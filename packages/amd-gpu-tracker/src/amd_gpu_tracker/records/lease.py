@@ -6,7 +6,7 @@ import posix
 import time
 
 from amdgpu_discovery.plain_json import dumps, loads
-from amdgpu_discovery.value import Value, split_unknown
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ LARGEST_START = (1 << 64) - 1
 # In seconds, and later than anything that a calendar can show.
 NEVER = 1e13
 
+# What the first version wrote already, also as "" or null.
+ALWAYS_THERE = frozenset(("root", "bundle", "init", "pid_file", "cgroup"))
 TIMES_SINCE_BOOT = ("until", "limit", "idle_since", "preemptible")
 
 # By which way a container came to a GPU.
@@ -148,6 +150,9 @@ class Lease(Holder):
         return self.until > 0 and BY_API not in self.ways
 
 
+TYPES = {"ProcessId": ProcessId}
+
+
 def boot_offset() -> float:
     """Return what must be added to a time since boot to make it a time of the wall clock, as that goes now."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -168,7 +173,7 @@ def parse_lease(content: bytes) -> Lease:
     LaterVersion, a ValueError, where a later version of the toolkit wrote it for itself only.
     """
     try:
-        return Lease(**_checked(loads(content)))
+        return _parse(loads(content))
     except (AttributeError, KeyError, RecursionError, TypeError) as error:
         raise ValueError(str(error)) from error
 
@@ -192,55 +197,29 @@ def require_version(version: object) -> None:
     raise ValueError(f"it is not version {VERSION}")
 
 
-def _parse_process(fields: Any) -> ProcessId:
-    process = ProcessId(pid=fields["pid"], start=fields["start"])
-    if type(process.pid) is not int or type(process.start) is not int:
-        raise ValueError("a process id is not a number")
-    if not (0 < process.pid <= LARGEST_PID and 0 <= process.start <= LARGEST_START):
-        raise ValueError("a process id is not one of the kernel's")
-    return process
-
-
-def _check_text(text: Any, name: str) -> None:
-    """Refuse what no path and no program can be called; ValueError."""
-    if type(text) is not str:
-        raise ValueError(f"{name} is not text")
+def _require_sound(lease: Lease) -> None:
+    """Raise ValueError where a field is of the right type and not what it must be."""
+    for process in (lease.creator, lease.init or lease.creator):
+        if not (0 < process.pid <= LARGEST_PID and 0 <= process.start <= LARGEST_START):
+            raise ValueError("a process id is not one of the kernel's")
+    text = "".join([field for field in vars(lease).values() if type(field) is str])
+    # No path and no program can be called so.
     if "\0" in text:
+        name = next(name for name, field in vars(lease).items() if type(field) is str and "\0" in field)
         raise ValueError(f"{name} has a null byte")
     if not text.isascii():
         # As paths are encoded; UnicodeEncodeError, a ValueError, for half of a surrogate pair.
         text.encode("utf-8", "surrogateescape")
-
-
-def _check_people(person: Any, group: Any, *times: Any) -> None:
-    if type(person) not in (int, type(None)) or type(group) not in (int, type(None)):
-        raise ValueError("person or group is not a number")
-    if not all(type(time) in (int, float) and 0 <= time < NEVER for time in times):
+    if not max(abs(lease.since), abs(lease.boot_offset)) < NEVER:
+        raise ValueError("since, boot_offset: one is not a time")
+    if not all(0 <= getattr(lease, name) < NEVER for name in TIMES_SINCE_BOOT):
         raise ValueError(f"{', '.join(TIMES_SINCE_BOOT)}: one is not a time")
 
 
-def _checked(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields as values; ValueError, TypeError or KeyError where one is not what it must be."""
+def _parse(fields: dict[str, Any]) -> Lease:
     require_version(fields.pop("version"))
-    fields["creator"] = _parse_process(fields["creator"])
-    fields["init"] = None if fields["init"] is None else _parse_process(fields["init"])
-    for name in ("container_id", "root", "bundle", "pid_file", "cgroup", "boot_id", "namespace"):
-        _check_text(fields[name], name)
-    for name in ("token_digest", "reservation", "reservation_digest", "unit"):
-        _check_text(fields.get(name, ""), name)
-    for name in ("since", "boot_offset"):
-        if type(fields[name]) not in (int, float) or not abs(fields[name]) < NEVER:
-            raise ValueError(f"{name} is not a time")
-    for name in ("gpus", "ways", "kinds"):
-        # Leases of versions before Swarm was served have no kinds.
-        items = fields.get(name, []) if name == "kinds" else fields[name]
-        if type(items) is not list or not all(type(item) is str for item in items):
-            raise ValueError(f"{name} is not a list of text")
-        fields[name] = tuple(items)
-    _check_people(fields.get("person"), fields.get("group"), *(fields.get(name, 0) for name in TIMES_SINCE_BOOT))
-    if type(fields.get("vram_mb", 0)) is not int:
-        raise ValueError("vram_mb is not a number")
-    for name in ("is_privileged", "is_preempted"):
-        if type(fields.get(name, False)) is not bool:
-            raise ValueError(f"{name} is not true or false")
-    return split_unknown(fields, Lease)
+    if not fields.keys() >= ALWAYS_THERE:
+        raise ValueError(f"{', '.join(sorted(ALWAYS_THERE - fields.keys()))} is missing")
+    lease = Lease.from_json(fields, TYPES)
+    _require_sound(lease)
+    return lease

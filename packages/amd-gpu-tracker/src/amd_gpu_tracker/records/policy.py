@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_gpu_tracker.records.lease import NEVER, VERSION, require_version
 from amdgpu_discovery.gpu import HEXADECIMAL
 from amdgpu_discovery.plain_json import dumps, loads
-from amdgpu_discovery.value import Value, split_unknown
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ RESTART_GRACE = 15
 LONGEST_GRACE = 3600
 # Digits of 64 bits.
 LONGEST_ID = 16
-_GPU_FIELDS = {"key": str, "unique_id": str, "partition": str, "partition_total": int, "exclusive": bool}
 
 
 class TrackedGpu(Value):
@@ -118,24 +117,18 @@ def _gpu_fields(gpu: TrackedGpu) -> dict[str, Any]:
 
 def _parse(document: dict[str, Any]) -> Policy:
     require_version(document.pop("version", None))
-    if type(document["enabled"]) is not bool:
-        raise ValueError("'enabled' is not true or false")
-    if type(document.get("require_reservation", False)) is not bool:
-        raise ValueError("'require_reservation' is not true or false")
-    grace = document.get("restart_grace", RESTART_GRACE)
-    if type(grace) is not int or not 0 <= grace <= LONGEST_GRACE:
+    # What was written always is not taken for its default.
+    if not {"enabled", "gpus"} <= document.keys() or not all("exclusive" in fields for fields in document["gpus"]):
+        raise ValueError("'enabled', 'gpus' or 'exclusive' is missing")
+    policy = Policy.from_json(document, {"TrackedGpu": TrackedGpu})
+    if not 0 <= policy.restart_grace <= LONGEST_GRACE:
         raise ValueError("'restart_grace' is not a number of seconds")
-    for fields in document["gpus"]:
-        for name, expected in _GPU_FIELDS.items():
-            if type(fields[name]) is not expected:
-                raise ValueError(f"'{name}' of a GPU is not of the right kind")
-        if not _is_unique_id(fields["unique_id"]):
+    for gpu in policy.gpus:
+        if not _is_unique_id(gpu.unique_id):
             raise ValueError("'unique_id' of a GPU is not an id")
-        lost_since = fields.get("lost_since", 0)
-        if type(lost_since) not in (int, float) or not 0 <= lost_since < NEVER:
+        if not 0 <= gpu.lost_since < NEVER:
             raise ValueError("'lost_since' of a GPU is not a time")
-    gpus = tuple([TrackedGpu(**split_unknown(fields, TrackedGpu)) for fields in document.pop("gpus")])
-    return Policy(**split_unknown(document, Policy), gpus=gpus)
+    return policy
 
 
 def _is_unique_id(text: str) -> bool:

@@ -94,22 +94,12 @@ def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
         fields: dict[str, Any] = loads(content)
         if fields.pop("version") != VERSION:
             return None
-        waiter = ProcessId(**fields.pop("waiter"))
-        among = tuple(fields.pop("among"))
-        # Later versions may say more.
-        known = {key: fields[key] for key in ("request", "count", "since", "boot_id", "namespace")}
-        known |= {key: fields.get(key, 0) for key in ("owner", "person")}
-        is_spare = fields.get("is_spare") is True
-        ticket = Ticket(number=number, name=name, waiter=waiter, among=among, is_spare=is_spare, **known)
+        ticket = Ticket.from_json({**fields, "number": number, "name": name}, {"ProcessId": ProcessId})
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
     return ticket if _is_sound(ticket) else None
 
 
 def _is_sound(ticket: Ticket) -> bool:
-    numbers = (ticket.waiter.pid, ticket.waiter.start, ticket.count, ticket.owner, ticket.person, *ticket.among)
-    texts = (ticket.request, ticket.boot_id, ticket.namespace)
-    if not all(type(number) is int for number in numbers) or not all(type(text) is str for text in texts):
-        return False
     in_bounds = 0 < ticket.waiter.pid <= LARGEST_PID and 0 <= ticket.waiter.start <= LARGEST_START
-    return in_bounds and type(ticket.since) in (int, float) and 0 <= ticket.since < NEVER and 0 < ticket.count < NEVER
+    return in_bounds and 0 <= ticket.since < NEVER and 0 < ticket.count < NEVER

@@ -65,7 +65,7 @@ class PciFunction(Value):
     # The root bus and the bridges above it; () for a root port that the address suggests.
     upstream: tuple[str, ...] = ()
     # Of the function, then of its partitions' platform devices; () for the next free ones.
-    minors: tuple[Minors, ...] = ()
+    minors: tuple[tuple[int | None, int | None], ...] = ()
     connectors: tuple[str, ...] = ()
 
 
@@ -140,7 +140,7 @@ class OtherDrm(Value):
 
     # Its directory below /sys/devices.
     path: str
-    minors: Minors
+    minors: tuple[int | None, int | None]
     connectors: tuple[str, ...] = ()
 
 

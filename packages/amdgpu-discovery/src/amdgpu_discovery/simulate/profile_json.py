@@ -20,7 +20,7 @@ from amdgpu_discovery.simulate.profile import (
     SimulatedProcess,
     SimulatedUse,
 )
-from amdgpu_discovery.value import Value
+from amdgpu_discovery.value import Value, parse_field
 
 # Numbers that people know in hexadecimal, or in octal; JSON has them as text.
 HEXADECIMAL = frozenset(
@@ -31,13 +31,6 @@ HEXADECIMAL = frozenset(
 )
 OCTAL = frozenset(("card_mode", "render_mode"))
 
-WORDS_BY_TYPE: dict[str, tuple[type, str]] = {
-    "int": (int, "a number"),
-    "str": (str, "text"),
-    "bool": (bool, "true or false"),
-    "tuple": (tuple, "a list"),
-    "dict": (dict, "an object"),
-}
 HERE = os.path.dirname(__file__)
 PROFILES = os.path.join(HERE, "profiles")
 # The GPUs that profiles name without describing them.
@@ -46,10 +39,8 @@ MODELS = os.path.join(HERE, "gpu-models.json")
 
 def read_fields(value_type: type[Value], fields: dict[str, Any]) -> dict[str, Any]:
     """Return JSON's fields as those of a value of this type; ValueError for one of a wrong type."""
-    annotations: dict[str, str] = {}
-    for base in reversed(value_type.__mro__):
-        annotations |= vars(base).get("__annotations__", {})
-    return {name: _checked(name, _read(name, field), annotations.get(name, "")) for name, field in fields.items()}
+    kinds = value_type._fields
+    return {name: parse_field(name, kinds.get(name, "Any"), _read(name, field), {}) for name, field in fields.items()}
 
 
 def plain_fields(value: Value) -> dict[str, Any]:
@@ -63,24 +54,9 @@ def plain_fields(value: Value) -> dict[str, Any]:
     }
 
 
-def require(field: Any, wanted: type[Any], sentence: str) -> Any:
-    """Return a field if it is of the wanted type; else the sentence says what it should be in a ValueError."""
-    if not isinstance(field, wanted):
-        raise ValueError(f"{sentence}, not {field!r}")  # noqa: TRY004 - said like every other mistake in a profile
-    return field
-
-
-def _checked(name: str, field: Any, annotation: str) -> Any:
-    if field is None and annotation.endswith("None"):
-        return None
-    # "tuple[int, ...]" is a tuple, "int | None" a number.
-    wanted, words = WORDS_BY_TYPE.get(annotation.partition("[")[0].partition(" ")[0], (object, ""))
-    return require(field, wanted, f"{name} is {words}")
-
-
 def _read(name: str, field: Any) -> Any:
     if isinstance(field, list):
-        return tuple(_read(name, item) for item in field)
+        return [_read(name, item) for item in field]
     if isinstance(field, str) and name in HEXADECIMAL:
         return int(field, 16)
     if isinstance(field, str) and name in OCTAL:
@@ -99,7 +75,7 @@ def _plain(name: str, field: Any) -> Any:
 def parse_profile(document: Any, *, name: str, models: dict[str, Any]) -> Profile:
     """Return what a document describes, with `models` for those it does not define; ProfileError where it is none."""
     try:
-        return _profile(require(document, dict, "a profile is an object"), name, models)
+        return _profile(parse_field("a profile", "dict[str, Any]", document, {}), name, models)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"profile {name} cannot be understood: {error}"
         raise ProfileError(message, hint="compare it with a recorded one") from error
