@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.show.prometheus import format_metrics
 from amd_gpu_tracker.states.state import STATES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from amd_gpu_tracker.show.prometheus import Sample
     from amd_gpu_tracker.states.state import GpuState
 
 HELP = {
@@ -25,36 +26,21 @@ HELP = {
 
 def format_state_metrics(states: Sequence[GpuState], *, waiting_since: Sequence[float], now: float) -> str:
     """Return the metrics of the GPUs, and of the jobs that wait since these times."""
-    samples: dict[str, list[str]] = {name: [] for name in HELP}
-    for gpu in states:
-        for name, labels, value in _samples(gpu, now):
-            samples[name].append(f"{name}{{{labels}}} {value:g}")
     longest = max((now - since for since in waiting_since), default=0.0)
-    samples["amd_gpu_queue_jobs"] = [f"amd_gpu_queue_jobs {len(waiting_since)}"]
-    samples["amd_gpu_queue_longest_wait_seconds"] = [f"amd_gpu_queue_longest_wait_seconds {max(0.0, longest):g}"]
-    return "\n".join(line for name, lines in samples.items() if lines for line in _metric(name, lines))
+    queue: list[Sample] = [
+        ("amd_gpu_queue_jobs", {}, len(waiting_since)),
+        ("amd_gpu_queue_longest_wait_seconds", {}, max(0.0, longest)),
+    ]
+    return format_metrics([*queue, *(sample for gpu in states for sample in _samples(gpu, now))], HELP)
 
 
-def _samples(gpu: GpuState, now: float) -> Iterator[tuple[str, str, float]]:
-    place = f'gpu_id="{gpu.number}",pci_address="{_escaped(gpu.pci_address)}"'
-    yield from (("amd_gpu_state", f'{place},state="{state}"', float(gpu.state == state)) for state in STATES)
+def _samples(gpu: GpuState, now: float) -> Iterator[Sample]:
+    place = {"gpu_id": str(gpu.number), "pci_address": gpu.pci_address}
+    yield from (("amd_gpu_state", {**place, "state": state}, int(gpu.state == state)) for state in STATES)
     if gpu.containers and gpu.since is not None:
-        yield "amd_gpu_reserved_seconds", f'{place},person="{_escaped(gpu.person)}"', max(0.0, now - gpu.since)
-    if gpu.temperature is not None:
-        yield "amd_gpu_temperature_celsius", place, gpu.temperature
-    if gpu.watts is not None:
-        yield "amd_gpu_power_watts", place, gpu.watts
+        yield "amd_gpu_reserved_seconds", {**place, "person": gpu.person}, max(0.0, now - gpu.since)
+    yield "amd_gpu_temperature_celsius", place, gpu.temperature
+    yield "amd_gpu_power_watts", place, gpu.watts
     for kind, count in gpu.health.measured.errors:
-        yield "amd_gpu_errors_total", f'{place},kind="{_escaped(kind)}"', float(count)
-    if gpu.health.measured.bad_pages is not None:
-        yield "amd_gpu_bad_pages", place, float(gpu.health.measured.bad_pages)
-
-
-def _metric(name: str, lines: Iterable[str]) -> Iterator[str]:
-    yield f"# HELP {name} {HELP[name]}"
-    yield f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"
-    yield from lines
-
-
-def _escaped(text: str) -> str:
-    return printable(text).replace("\\", "\\\\").replace('"', '\\"')
+        yield "amd_gpu_errors_total", {**place, "kind": kind}, count
+    yield "amd_gpu_bad_pages", place, gpu.health.measured.bad_pages

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.records.plain_text import printable
+from amd_gpu_tracker.show.prometheus import format_metrics
 from amdgpu_discovery.gpu import MEBIBYTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from amd_gpu_tracker.show.prometheus import Sample
     from amd_gpu_tracker.usage.peaks import Peak
     from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
-
-    # Values by the text of their labels.
-    Samples = dict[str, int]
 
 # For what is summed, instead of an id or a uid.
 OTHERS = "(others)"
@@ -55,18 +53,14 @@ def format_usage_json(usage: Usage) -> str:
 
 def format_prometheus(usage: Usage) -> str:
     """Return the usage in the text format of Prometheus, as the textfile collector of its node exporter takes it."""
-    samples: dict[str, Samples] = {name: {} for name in HELP}
-    samples["gpu_nodes_total"][""] = len(usage.gpus)
-    samples["amd_gpu_processes_not_shown"][""] = usage.not_shown
-    samples["amd_gpu_processes_incomplete"][""] = usage.incomplete
+    samples: list[Sample] = [
+        ("gpu_nodes_total", {}, len(usage.gpus)),
+        ("amd_gpu_processes_not_shown", {}, usage.not_shown),
+        ("amd_gpu_processes_incomplete", {}, usage.incomplete),
+    ]
     for gpu in usage.gpus:
-        for name, labels, value in (
-            *_gpu_samples(gpu),
-            *(each for user in gpu.users for each in _user_samples(gpu, user)),
-        ):
-            if value is not None:
-                _add(samples[name], labels, value)
-    return "\n".join(line for name, of_name in samples.items() if of_name for line in _metric(name, of_name))
+        samples += [*_gpu_samples(gpu), *(each for user in gpu.users for each in _user_samples(gpu, user))]
+    return format_metrics(samples, HELP)
 
 
 def _peak_fields(peak: Peak) -> dict[str, object]:
@@ -90,7 +84,7 @@ def _user_fields(user: GpuUser) -> dict[str, object]:
     return {**fields, **texts, "vram_bytes": user.vram_bytes, "gtt_bytes": user.gtt_bytes, "processes": processes}
 
 
-def _gpu_samples(gpu: GpuUsage) -> Iterator[tuple[str, dict[str, str], int | None]]:
+def _gpu_samples(gpu: GpuUsage) -> Iterator[Sample]:
     labels = {**_place(gpu), "model": gpu.model, "uuid": gpu.uuid, "pci_address": gpu.pci_address}
     for memory, total, used in (("vram", gpu.vram_total, gpu.vram_used), ("gtt", gpu.gtt_total, gpu.gtt_used)):
         yield f"gpu_total_{memory}", labels, None if total is None else total // MEBIBYTE
@@ -99,7 +93,7 @@ def _gpu_samples(gpu: GpuUsage) -> Iterator[tuple[str, dict[str, str], int | Non
     yield "gpu_gfx_activity", labels, gpu.busy_percent
 
 
-def _user_samples(gpu: GpuUsage, user: GpuUser) -> Iterator[tuple[str, dict[str, str], int | None]]:
+def _user_samples(gpu: GpuUsage, user: GpuUser) -> Iterator[Sample]:
     labels = {
         **_place(gpu),
         "container_id": user.container_id or (OTHERS if user.others and user.user is not None else ""),
@@ -117,21 +111,3 @@ def _user_samples(gpu: GpuUsage, user: GpuUser) -> Iterator[tuple[str, dict[str,
 
 def _place(gpu: GpuUsage) -> dict[str, str]:
     return {"gpu_id": str(gpu.number), "gpu_partition_id": str(gpu.partition_rank)}
-
-
-def _add(samples: Samples, labels: dict[str, str], value: int) -> None:
-    """Add a sample; two whose ids differ in control characters alone are one, because the collector refuses doubles."""
-    text = ",".join(f'{label}="{_escaped(content)}"' for label, content in labels.items())
-    samples[text] = samples.get(text, 0) + value
-
-
-def _metric(name: str, samples: Samples) -> Iterator[str]:
-    yield f"# HELP {name} {HELP[name]}"
-    yield f"# TYPE {name} gauge"
-    for labels, value in samples.items():
-        yield f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"
-
-
-def _escaped(text: str) -> str:
-    """Return a label as Prometheus's text format has it; names of containers may hold anything."""
-    return printable(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,41 @@
+"""The text format of Prometheus."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.records.plain_text import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    # A metric's name, its labels, and its value; None where that is not known.
+    Sample = tuple[str, Mapping[str, str], float | None]
+
+# All others are gauges, `gpu_nodes_total` too: it is called as in ROCm's exporter.
+COUNTERS = ("amd_gpu_errors_total",)
+
+
+def format_metrics(samples: Iterable[Sample], help_by_name: Mapping[str, str]) -> str:
+    """Return samples as a collector reads them, those of a metric together, in the order of `help_by_name`.
+
+    Two whose labels differ in control characters alone are one, because the collector refuses doubles.
+    """
+    found: dict[str, dict[str, float]] = {name: {} for name in help_by_name}
+    for name, labels, value in samples:
+        if value is not None:
+            text = ",".join(f'{label}="{_escaped(content)}"' for label, content in labels.items())
+            found[name][text] = found[name].get(text, 0) + value
+    return "\n".join(line for name, values in found.items() if values for line in _metric(name, help_by_name, values))
+
+
+def _metric(name: str, help_by_name: Mapping[str, str], values: Mapping[str, float]) -> Iterator[str]:
+    yield f"# HELP {name} {help_by_name[name]}"
+    yield f"# TYPE {name} {'counter' if name in COUNTERS else 'gauge'}"
+    for labels, value in values.items():
+        number = f"{value:g}" if type(value) is float else f"{value}"
+        yield f"{name}{{{labels}}} {number}" if labels else f"{name} {number}"
+
+
+def _escaped(text: str) -> str:
+    """Return a label as the format has it; names of containers may hold anything."""
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"')
