@@ -30,6 +30,7 @@ COMMANDS = {
     "queue-list": "queue list",
     "report": "report",
     "slurm-status": "slurm status",
+    "status": "status",
     "swarm-status": "swarm status",
     "version": "version",
 }
@@ -124,10 +125,17 @@ def test_uses_and_refusals_have_their_shape(host, amd_ctk):
         tracker.reserve("other-job", "2")
 
     status = check(amd_ctk, "gpu-tracker-status")
+    states = check(amd_ctk, "status")["gpus"]
     refusals = check(amd_ctk, "gpu-tracker-refusals")
 
     assert [use["container_id"] for use in status["gpus"][2]["containers"]] == ["nightly-job"]
     assert [refusal["container_id"] for refusal in refusals] == ["other-job"]
+    assert [(gpu["state"], gpu["accessibility"], gpu["what"]) for gpu in states] == [
+        ("reserved", "shared", "nightly-job"),
+        ("free", "shared", None),
+        ("reserved", "exclusive", "nightly-job"),
+        ("free", "shared", None),
+    ]
 
 
 def test_a_lost_gpu_has_its_shape(host, amd_ctk, tmp_path):
@@ -137,7 +145,9 @@ def test_a_lost_gpu_has_its_shape(host, amd_ctk, tmp_path):
     Path(made.path(f"/sys/class/kfd/kfd/topology/nodes/{gpu.kfd_node}")).rename(tmp_path / "lost")
 
     status = check(amd_ctk, "gpu-tracker-status")
+    states = check(amd_ctk, "status")["gpus"]
 
+    assert [gpu["state"] for gpu in states] == ["free", "free", "free", "lost"]
     assert [lost["pci_address"] for lost in status["lost"]] == [str(gpu.pci_address)]
 
 
@@ -154,10 +164,12 @@ def test_usage_has_its_shape(host, amd_ctk):
     tracker.reserve("nightly-job", "2")
 
     printed = check(amd_ctk, "gpu-tracker-usage")
+    states = check(amd_ctk, "status")["gpus"]
 
     assert [user["container_id"] for user in printed["gpus"][0]["users"]] == ["36b0" * 16, None]
     assert [user["container_id"] for user in printed["gpus"][2]["users"]] == ["nightly-job"]
     assert len(printed["peaks"]) == 1
+    assert [process["pid"] for process in states[0]["processes"]] == [3121, 811]
 
 
 def test_jobs_that_wait_have_their_shape(host, amd_ctk):

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.tracker import Tracker
 
 
+def print_states_json(tracker: Tracker) -> None:
+    """Print the states of all GPUs as they are now, for programs."""
+    from amd_gpu_tracker.states.document import format_states_json
+
+    print(format_states_json(tracker.states(), [ticket.since for ticket in tracker.waiting()]))
+
+
 def print_states(tracker: Tracker) -> None:
     """Print the states of all GPUs as they are now: on a terminal drawn to its width, elsewhere whole."""
     states, now = tracker.states(), time.time()
