@@ -172,15 +172,15 @@ WRONG_FIELDS = [
     ({"creator": {"pid": LONG_PID, "start": 1}}, "a process id is not one of the kernel's"),
     ({"init": {"pid": 0, "start": 1}}, "a process id is not one of the kernel's"),
     ({"init": {"pid": 1, "start": -1}}, "a process id is not one of the kernel's"),
-    ({"init": {"pid": True, "start": 1}}, "a process id is not a number"),
+    ({"init": {"pid": True, "start": 1}}, "pid is a number, not True"),
     ({"pid_file": "/tmp/\0"}, "pid_file has a null byte"),
     ({"container_id": "a\0b"}, "container_id has a null byte"),
     ({"bundle": "\ud800"}, "'utf-8' codec can't encode character '\\ud800' in position 0: surrogates not allowed"),
-    ({"gpus": "0000:03:00.0/0"}, "gpus is not a list of text"),
+    ({"gpus": "0000:03:00.0/0"}, "gpus is a list, not '0000:03:00.0/0'"),
     ({"gpus": ["0000:03:00.0/0"] * (MOST_GPUS + 1)}, "it names more than 256 GPUs"),
     ({"container_id": "c" * 1025}, "its container id is longer than 1024 characters"),
     ({"since": 1e308 * 10}, "Infinity is not JSON"),
-    ({"\x1b[2J": 1, "bundle": 3}, "bundle is not text"),
+    ({"\x1b[2J": 1, "bundle": 3}, "bundle is text, not 3"),
 ]
 
 

@@ -202,16 +202,18 @@ def _require_sound(lease: Lease) -> None:
     for process in (lease.creator, lease.init or lease.creator):
         if not (0 < process.pid <= LARGEST_PID and 0 <= process.start <= LARGEST_START):
             raise ValueError("a process id is not one of the kernel's")
-    text = "".join([field for field in vars(lease).values() if type(field) is str])
+    texts = [field for field in vars(lease).values() if type(field) is str]
+    text = "".join(texts)
     # No path and no program can be called so.
     if "\0" in text:
         name = next(name for name, field in vars(lease).items() if type(field) is str and "\0" in field)
         raise ValueError(f"{name} has a null byte")
-    if not text.isascii():
+    for each in () if text.isascii() else texts:
         # As paths are encoded; UnicodeEncodeError, a ValueError, for half of a surrogate pair.
-        text.encode("utf-8", "surrogateescape")
-    if not max(abs(lease.since), abs(lease.boot_offset)) < NEVER:
-        raise ValueError("since, boot_offset: one is not a time")
+        each.encode("utf-8", "surrogateescape")
+    for name in ("since", "boot_offset"):
+        if not abs(getattr(lease, name)) < NEVER:
+            raise ValueError(f"{name} is not a time")
     if not all(0 <= getattr(lease, name) < NEVER for name in TIMES_SINCE_BOOT):
         raise ValueError(f"{', '.join(TIMES_SINCE_BOOT)}: one is not a time")
 
