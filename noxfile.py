@@ -75,13 +75,14 @@ TYPED = (
 
 @nox.session(reuse_venv=True)
 def lint(session: nox.Session) -> None:
-    """Check style, formatting, imports, and that no code looks into a message. Example: nox -s lint -- --fix"""
+    """Check style, imports and names, and that no code looks into a message. Example: nox -s lint -- --fix"""
     session.install(LINTER, FORGE_TOOL)
     session.run("ruff", "check", *session.posargs, ".")
     session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]), ".")
     session.run("python", "checks/import_circles.py", *(f"packages/{name}/src" for name in NEEDS))
     check_forge(session)
     session.run("python", "checks/messages.py", *(f"packages/{name}/src" for name in NEEDS))
+    session.run("python", "checks/rooms.py", *(f"packages/{name}/src" for name in NEEDS))
 
 
 @nox.session(reuse_venv=True)

@@ -17,7 +17,7 @@ class ParametersError(ToolkitError):
     """A file of parameters that cannot be used."""
 
 
-class Line(Value):
+class ParameterLine(Value):
     """A line with parameters.
 
     Attributes:
@@ -49,10 +49,10 @@ def read_parameters(path: str) -> str:
         raise ParametersError(f"{path} is not text in UTF-8") from error
 
 
-def parse_lines(text: str, where: str) -> list[Line]:
+def parse_lines(text: str, where: str) -> list[ParameterLine]:
     """Return the lines that are neither empty nor a comment (#); ParametersError."""
     lines = [
-        Line(number=number, text=line.strip(), words=_split(line, number, where))
+        ParameterLine(number=number, text=line.strip(), words=_split(line, number, where))
         for number, line in enumerate(text.split("\n"), 1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
@@ -61,7 +61,7 @@ def parse_lines(text: str, where: str) -> list[Line]:
     return lines
 
 
-def lines_from(lines: Sequence[Line], first: int, where: str) -> list[Line]:
+def lines_from(lines: Sequence[ParameterLine], first: int, where: str) -> list[ParameterLine]:
     """Return the lines from a number on; ParametersError where there is none."""
     chosen = [line for line in lines if line.number >= first]
     if not chosen:

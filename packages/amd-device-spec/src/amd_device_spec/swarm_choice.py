@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LONGEST_AMOUNT = 19
 
 
-class Choice(Value):
+class SwarmChoice(Value):
     """What counts of a request in which Swarm may have had a say: `variables` that name GPUs, with their values.
 
     `kinds` are the resource kinds by which Swarm chose, `vram` is memory that it gave, and `notes` say what is ignored.
@@ -43,7 +43,7 @@ class Choice(Value):
     notes: tuple[str, ...] = ()
 
 
-def read_choice(request: GpuRequest, node: Node) -> Choice:
+def read_choice(request: GpuRequest, node: Node) -> SwarmChoice:
     """Return what Swarm chose; where it chose nothing, what the user asks for. RequestError."""
     _refuse_unadvertised_memory(request)
     vram = _vram(request, node.settings)
@@ -59,16 +59,18 @@ def read_choice(request: GpuRequest, node: Node) -> Choice:
     # A task must not start without the GPUs it reserved, unless it asked for others.
     if problems and request.visible is None and node.settings.unknown_gpus == "error":
         raise problems[0]
-    return Choice(variables=by_user(request), notes=notes)
+    return SwarmChoice(variables=by_user(request), notes=notes)
 
 
-def _choice(request: GpuRequest, chosen: dict[str, str], vram: VramRequest | None, notes: tuple[str, ...]) -> Choice:
+def _choice(
+    request: GpuRequest, chosen: dict[str, str], vram: VramRequest | None, notes: tuple[str, ...]
+) -> SwarmChoice:
     variables = [f"{SWARM_PREFIX}{vram.kind}"] if vram else list(chosen)
     kinds = tuple(variable.removeprefix(SWARM_PREFIX) for variable in variables)
     if request.visible is not None:
         reason = f"{' and '.join(variables)} {'reserves memory' if vram else 'names GPUs'}"
         notes = (f"{VISIBLE_DEVICES}={shown(request.visible)} is ignored because {reason}", *notes)
-    return Choice(variables=chosen, kinds=kinds, vram=vram, notes=notes)
+    return SwarmChoice(variables=chosen, kinds=kinds, vram=vram, notes=notes)
 
 
 def _split_by_author(request: GpuRequest, node: Node) -> tuple[dict[str, str], list[RequestError]]:

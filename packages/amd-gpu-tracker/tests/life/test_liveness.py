@@ -12,7 +12,7 @@ import time
 import pytest
 
 from amd_gpu_tracker.life import cgroup, liveness
-from amd_gpu_tracker.life.liveness import ALIVE, DEAD, UNKNOWN, Verdict, is_known_to_runtime, judge
+from amd_gpu_tracker.life.liveness import ALIVE, DEAD, UNKNOWN, Liveness, is_known_to_runtime, judge
 from amd_gpu_tracker.life.processes import Processes
 from amdgpu_discovery.plain_files import read_plain_file
 
@@ -148,7 +148,7 @@ def test_without_a_pid_file_the_runtimes_state_proves_life(machine, lease_of, na
     (root / "c1" / name).write_text(json.dumps({pid_field: init.pid, start_field: init.start}))
     lease = lease_of(root=str(root))
 
-    assert judge(lease, machine.processes) == Verdict(is_alive=True, found_init=init)
+    assert judge(lease, machine.processes) == Liveness(is_alive=True, found_init=init)
 
     machine.kill(init.pid)
     assert judge(lease, machine.processes) == DEAD

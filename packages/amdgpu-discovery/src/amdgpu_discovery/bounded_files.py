@@ -30,16 +30,16 @@ MOST_DESCRIPTORS = 1024 * 1024
 LEFT_BEHIND: list[int] = []
 
 
-class Answer(Value):
+class FileAnswer(Value):
     """What reading a file gave: its text, or the number of the error (`errno`); ETIMEDOUT where it did not answer."""
 
     text: str = ""
     error: int = 0
 
 
-def read_in_child(groups: Sequence[Sequence[str]], *, seconds: float) -> dict[str, Answer]:
+def read_in_child(groups: Sequence[Sequence[str]], *, seconds: float) -> dict[str, FileAnswer]:
     """Return what each file says, of at most `seconds` in all; of a group no more is read when one of it hangs."""
-    answers: dict[str, Answer] = {}
+    answers: dict[str, FileAnswer] = {}
     left = [list(group) for group in groups if group]
     until = time.monotonic() + seconds
     while left:
@@ -49,7 +49,7 @@ def read_in_child(groups: Sequence[Sequence[str]], *, seconds: float) -> dict[st
             # The child ended before it read anything.
             break
         if hanging is not None:
-            answers[hanging] = Answer(error=errno.ETIMEDOUT)
+            answers[hanging] = FileAnswer(error=errno.ETIMEDOUT)
             left = [group for group in left if hanging not in group]
         left = [[path for path in group if path not in answers] for group in left]
         left = [group for group in left if group]
@@ -59,7 +59,7 @@ def read_in_child(groups: Sequence[Sequence[str]], *, seconds: float) -> dict[st
     return answers
 
 
-def _read_with_one_child(paths: Sequence[str], answers: dict[str, Answer], until: float) -> str | None:
+def _read_with_one_child(paths: Sequence[str], answers: dict[str, FileAnswer], until: float) -> str | None:
     """Add the answers of one child; return the path at which it hangs, None where it is done."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
@@ -126,7 +126,7 @@ def _read(path: str) -> list[object]:
     return [0, content[:LARGEST_ATTRIBUTE].decode("utf-8", "replace").strip()]
 
 
-def _collect(reader: int, pid: int, paths: Sequence[str], answers: dict[str, Answer], until: float) -> str | None:
+def _collect(reader: int, pid: int, paths: Sequence[str], answers: dict[str, FileAnswer], until: float) -> str | None:
     count, rest = 0, b""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
@@ -145,7 +145,7 @@ def _collect(reader: int, pid: int, paths: Sequence[str], answers: dict[str, Ans
         *lines, rest = (rest + more).split(b"\n")
         for line in lines:
             error, text = loads(line)
-            answers[paths[count]] = Answer(text=text, error=error)
+            answers[paths[count]] = FileAnswer(text=text, error=error)
             count += 1
     return None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.bounded_files import LEFT_BEHIND, Answer, read_in_child
+from amdgpu_discovery.bounded_files import LEFT_BEHIND, FileAnswer, read_in_child
 from amdgpu_discovery.health.attributes import Measured
 from amdgpu_discovery.health.reading import Health, judge, read_health
 from amdgpu_discovery.plain_json import loads
@@ -168,8 +168,8 @@ def test_an_answer_is_a_text_or_an_error(tmp_path):
     paths = [f"{tmp_path}/{name}" for name in ("text", "missing")]
 
     assert read_in_child([paths], seconds=5) == {
-        paths[0]: Answer(text="16"),
-        paths[1]: Answer(error=errno.ENOENT),
+        paths[0]: FileAnswer(text="16"),
+        paths[1]: FileAnswer(error=errno.ENOENT),
     }
 
 

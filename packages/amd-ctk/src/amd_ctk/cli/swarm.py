@@ -14,7 +14,7 @@ from amd_ctk.cli.context import announce, command_group, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
 from amd_ctk.cli.numbers import whole_number
 from amd_ctk.swarm.errors import SwarmError
-from amd_ctk.swarm.resources import Plan, Resource, build_resources
+from amd_ctk.swarm.resources import Resource, ResourcePlan, build_resources
 from amd_device_spec.request import VRAM_KIND
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import BY_PCI, BY_UUID
@@ -122,7 +122,7 @@ def setup(
         return
     from amdgpu_discovery.numbering import require_all_gpus
 
-    plan = Plan(
+    plan = ResourcePlan(
         kind=kind,
         by=named_by.value,
         also_by_model=also_by_model,
@@ -275,7 +275,9 @@ class NodeSetup:
         self._show_diff = show_diff
         self._validate = validate
 
-    def advertise(self, gpus: Sequence[Gpu], plan: Plan, resources: list[Resource], *, set_as_default: bool) -> None:
+    def advertise(
+        self, gpus: Sequence[Gpu], plan: ResourcePlan, resources: list[Resource], *, set_as_default: bool
+    ) -> None:
         """Advertise these resources, and prepare the runtime and the tracker for them."""
         from amd_ctk.configuration.runtime_program import find_runtime_program
         from amd_ctk.swarm.advertisement import declare
@@ -295,7 +297,7 @@ class NodeSetup:
         for obstacle in find_obstacles(read_node_settings(self._target, edited.new)):
             print(obstacle, file=sys.stderr)
 
-    def _find_given_budget(self, gpus: Sequence[Gpu], plan: Plan) -> list[Resource]:
+    def _find_given_budget(self, gpus: Sequence[Gpu], plan: ResourcePlan) -> list[Resource]:
         """Return what stands on the daemon's command line and concerns GPUs, if their memory does, and say so."""
         from amd_ctk.swarm.node_settings import read_given_budget
         from amd_ctk.swarm.resources import gpus_named_by

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, read_path
-from amd_ctk.documents.json_spans import Member, Node, find_spans
+from amd_ctk.documents.json_spans import JsonNode, Member, find_spans
 
 # What a text that shows no indentation of its own gets; the original writes it too.
 INDENT = "    "
@@ -75,7 +75,7 @@ class JsonDocument:
         before_closing = newline + indent.removesuffix(self._unit) if newline else ""
         return self._replace(node.start + 1, node.end - 1, f"{newline}{indent}{member}{before_closing}")
 
-    def _find_node(self, path: KeyPath) -> Node:
+    def _find_node(self, path: KeyPath) -> JsonNode:
         """Return the node of a value; DocumentError for a duplicate name, of which readers use only one."""
         node = self._root
         for key in path:

@@ -12,7 +12,7 @@ STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 NUMBER_OR_WORD = re.compile(r"[^ \t\r\n,\]}]+")
 
 
-class Node(Value):
+class JsonNode(Value):
     """The span of a value, and the members if it is an object."""
 
     start: int
@@ -25,17 +25,17 @@ class Member(Value):
 
     name: str
     start: int
-    value: Node
+    value: JsonNode
 
 
-def find_spans(text: str) -> Node:
+def find_spans(text: str) -> JsonNode:
     """Return the node of the outermost value of a text that `json` accepts."""
     return _find(text, _skip(text, 0))
 
 
-def _find(text: str, start: int) -> Node:
+def _find(text: str, start: int) -> JsonNode:
     if text[start] not in "{[":
-        return Node(start=start, end=_end(STRING if text[start] == '"' else NUMBER_OR_WORD, text, start))
+        return JsonNode(start=start, end=_end(STRING if text[start] == '"' else NUMBER_OR_WORD, text, start))
     members: list[Member] = []
     at = _skip(text, start + 1)
     while text[at] not in "}]":
@@ -45,7 +45,7 @@ def _find(text: str, start: int) -> Node:
         at = _skip(text, last.end)
         if text[at] == ",":
             at = _skip(text, at + 1)
-    return Node(start=start, end=at + 1, members=tuple(members))
+    return JsonNode(start=start, end=at + 1, members=tuple(members))
 
 
 def _find_member(text: str, start: int) -> Member:

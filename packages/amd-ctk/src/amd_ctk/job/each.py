@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, NoReturn
 
-    from amd_ctk.parameters import Line
+    from amd_ctk.parameters import ParameterLine
     from amdgpu_discovery.host import Host
 
 # Where a line stands in the command.
@@ -108,7 +108,7 @@ def _make_directory(path: str) -> None:
         ) from error
 
 
-def _words_for(line: Line, words: Sequence[str]) -> list[str]:
+def _words_for(line: ParameterLine, words: Sequence[str]) -> list[str]:
     """Return the words of a job: the line in place of each {}, or its words at the end where there is none."""
     if any(PLACE in word for word in words):
         return [word.replace(PLACE, line.text) for word in words]

@@ -12,10 +12,10 @@ from amd_ctk.settings_file import read_settings_file, set_setting, unset_setting
 from amd_ctk.swarm.docker import DockerInfo, TaskName, read_docker_info, read_task_names, read_tasks
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.node_settings import NodeSettings, find_obstacles, read_node_settings
-from amd_ctk.swarm.resources import Plan, Resource
+from amd_ctk.swarm.resources import Resource, ResourcePlan
 from amd_ctk.swarm.status import (
     Advertisement,
-    Reservation,
+    SwarmReservation,
     build_advertisement,
     name_tasks,
     reservations_of_leases,
@@ -80,7 +80,7 @@ def _find_docker_info(host: Host) -> DockerInfo | None:
 
 def _read_reservations(
     host: Host, gpus: Sequence[Gpu], docker_info: DockerInfo | None, *, is_tracking: bool
-) -> dict[int, list[Reservation]]:
+) -> dict[int, list[SwarmReservation]]:
     if is_tracking:
         reservations = reservations_of_leases(Tracker(host).status())
     else:
@@ -103,7 +103,7 @@ def _find_lag(docker_info: DockerInfo | None, settings: NodeSettings) -> list[st
     return [f"docker does not advertise what {settings.resources_from} says until it is restarted"]
 
 
-def declare(host: Host, resources: Collection[Resource], plan: Plan) -> bool:
+def declare(host: Host, resources: Collection[Resource], plan: ResourcePlan) -> bool:
     """Write the settings for these resources; return whether they changed."""
     settings = _read(host)
     naming = tuple(dict.fromkeys(resource.kind for resource in resources if resource.kind != plan.vram_kind))

@@ -97,7 +97,7 @@ def _wanted(mode: dict[str, Any]) -> int:
     return replicas or completions or 1
 
 
-class Job(Value):
+class SwarmJob(Value):
     """One job.
 
     Attributes:
@@ -127,7 +127,7 @@ class Template(Value):
     command: tuple[str, ...]
 
 
-def parse_jobs(name: str, text: str, where: str, *, first: int = 1) -> list[Job]:
+def parse_jobs(name: str, text: str, where: str, *, first: int = 1) -> list[SwarmJob]:
     """Return a job for each line with parameters, from the line `first` on; ParametersError, SwarmError."""
     lines = parse_lines(text, where)
     if len(lines) > MOST_JOBS:
@@ -136,10 +136,10 @@ def parse_jobs(name: str, text: str, where: str, *, first: int = 1) -> list[Job]
         )
     _require_name(f"{name}-{lines[-1].number}")
     chosen = lines_from(lines, first, where)
-    return [Job(name=f"{name}-{line.number}", line=line.number, words=line.words) for line in chosen]
+    return [SwarmJob(name=f"{name}-{line.number}", line=line.number, words=line.words) for line in chosen]
 
 
-def require_new_names(jobs: Sequence[Job]) -> None:
+def require_new_names(jobs: Sequence[SwarmJob]) -> None:
     """Raise SwarmError if a service of one of these names exists; so nothing is half done by a second call."""
     taken = set(docker("service", "ls", "--format", "{{.Name}}").split())
     if both := [job.name for job in jobs if job.name in taken]:
@@ -149,7 +149,7 @@ def require_new_names(jobs: Sequence[Job]) -> None:
         )
 
 
-def submit(jobs: Sequence[Job], template: Template, where: str) -> Iterator[Job]:
+def submit(jobs: Sequence[SwarmJob], template: Template, where: str) -> Iterator[SwarmJob]:
     """Make the services, and yield each job when its service is made; SwarmError says what was made before."""
     for position, job in enumerate(jobs):
         try:
@@ -162,7 +162,7 @@ def submit(jobs: Sequence[Job], template: Template, where: str) -> Iterator[Job]
         yield job
 
 
-def service_command(job: Job, template: Template) -> list[str]:
+def service_command(job: SwarmJob, template: Template) -> list[str]:
     """Return the command that makes the service of a job."""
     options = [f"--name={job.name}", "--detach", "--restart-condition=none", f"--label={LABEL}=true"]
     options += [f"--generic-resource={resource}" for resource in template.resources]
@@ -179,7 +179,7 @@ def _require_name(longest: str) -> None:
         )
 
 
-def _made(jobs: Sequence[Job]) -> str:
+def _made(jobs: Sequence[SwarmJob]) -> str:
     if not jobs:
         return "nothing was submitted"
     names = jobs[0].name if len(jobs) == 1 else f"{jobs[0].name} to {jobs[-1].name}"

@@ -16,7 +16,7 @@ from amdgpu_discovery.value import Value
 KIND_CHARACTERS = frozenset(string.ascii_letters + string.digits + "_-.")
 
 
-class Plan(Value):
+class ResourcePlan(Value):
     """What to advertise: GPUs as `kind`, named by uuid or pci; also by model; VRAM as `vram_kind`, "" for none.
 
     `vram_mib` is how much of it, 0 for all; `headroom_mib` is how much of a task's memory its fraction leaves out.
@@ -51,7 +51,7 @@ def parse_resource(text: str) -> Resource:
     return Resource(kind=kind.strip(), value=value.strip())
 
 
-def build_resources(gpus: Sequence[Gpu], plan: Plan) -> list[Resource]:
+def build_resources(gpus: Sequence[Gpu], plan: ResourcePlan) -> list[Resource]:
     """Return what a node with these GPUs advertises; SwarmError for a GPU without a name or an invalid kind."""
     names = [_name_of(gpus, gpu, plan.by) for gpu in gpus]
     resources = [Resource(kind=plan.kind, value=name) for name in names]
@@ -109,7 +109,7 @@ def _name_of(gpus: Sequence[Gpu], gpu: Gpu, by: str) -> str:
     return name if list(select_gpus(gpus, name)) == [gpu] else f"{name}:p{gpu.partition_rank}"
 
 
-def _check_kinds(plan: Plan, kinds: set[str]) -> None:
+def _check_kinds(plan: ResourcePlan, kinds: set[str]) -> None:
     for kind in sorted(kinds):
         if not kind or not kind[0].isalpha() or not set(kind) <= KIND_CHARACTERS:
             raise SwarmError(f"{kind!r} is not a valid resource kind", hint="use letters, digits and _, as in AMD_GPU")

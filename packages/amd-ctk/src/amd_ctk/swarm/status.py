@@ -24,7 +24,7 @@ COLUMNS = (
 )
 
 
-class Reservation(Value):
+class SwarmReservation(Value):
     """What a container has reserved of a GPU: all of it, or `vram_mb` MiB.
 
     Attributes:
@@ -51,7 +51,7 @@ class AdvertisedGpu(Value):
     model: str
     vram_mb: int
     resources: tuple[Resource, ...]
-    reservations: tuple[Reservation, ...]
+    reservations: tuple[SwarmReservation, ...]
 
 
 class Pool(Value):
@@ -75,7 +75,7 @@ def build_advertisement(
     resources: Sequence[Resource],
     settings: Settings,
     *,
-    reservations: dict[int, list[Reservation]],
+    reservations: dict[int, list[SwarmReservation]],
     is_tracking: bool,
 ) -> Advertisement:
     """Join the advertised resources, the GPUs, and the reservations by GPU number."""
@@ -103,11 +103,11 @@ def build_advertisement(
     return Advertisement(gpus=advertised, pools=pools, problems=tuple(problems))
 
 
-def reservations_of_leases(status: Status) -> dict[int, list[Reservation]]:
+def reservations_of_leases(status: Status) -> dict[int, list[SwarmReservation]]:
     """Return the reservations of Swarm's tasks that the GPU Tracker knows, by GPU number."""
     return {
         gpu.number: [
-            Reservation(container_id=use.container_id, kinds=use.kinds, vram_mb=use.vram_mb)
+            SwarmReservation(container_id=use.container_id, kinds=use.kinds, vram_mb=use.vram_mb)
             for use in gpu.containers
             if use.kinds
         ]
@@ -115,20 +115,20 @@ def reservations_of_leases(status: Status) -> dict[int, list[Reservation]]:
     }
 
 
-def reservations_of_tasks(tasks: Sequence[Task], gpus: Sequence[Gpu]) -> dict[int, list[Reservation]]:
+def reservations_of_tasks(tasks: Sequence[Task], gpus: Sequence[Gpu]) -> dict[int, list[SwarmReservation]]:
     """Return the reservations that Swarm knows, by GPU number; whole GPUs only. For hosts without the GPU Tracker."""
-    reserved: dict[int, list[Reservation]] = {}
+    reserved: dict[int, list[SwarmReservation]] = {}
     for task in tasks:
         for resource in task.resources:
             for number in gpus_named_by(resource, gpus):
-                reservation = Reservation(container_id=task.container_id, kinds=(resource.kind,))
+                reservation = SwarmReservation(container_id=task.container_id, kinds=(resource.kind,))
                 reserved.setdefault(number, []).append(reservation)
     return reserved
 
 
 def name_tasks(
-    reservations: dict[int, list[Reservation]], names: Mapping[str, TaskName]
-) -> dict[int, list[Reservation]]:
+    reservations: dict[int, list[SwarmReservation]], names: Mapping[str, TaskName]
+) -> dict[int, list[SwarmReservation]]:
     """Return the reservations with the names of tasks and services, by the id of the container."""
     return {
         number: [
@@ -213,7 +213,7 @@ def format_json(advertisement: Advertisement) -> str:
     return to_json({"gpus": gpus, "pools": pools, "problems": list(advertisement.problems)})
 
 
-def _reservation_fields(reservation: Reservation) -> dict[str, object]:
+def _reservation_fields(reservation: SwarmReservation) -> dict[str, object]:
     return {**reservation.as_dict(), "service": reservation.service or None, "task": reservation.task or None}
 
 
@@ -228,14 +228,14 @@ def _rows(gpu: AdvertisedGpu, *, no_trunc: bool) -> list[tuple[str, ...]]:
     ]
 
 
-def _reservation(reservation: Reservation, *, no_trunc: bool) -> str:
+def _reservation(reservation: SwarmReservation, *, no_trunc: bool) -> str:
     what = f"{reservation.vram_mb} MiB" if reservation.vram_mb else "whole"
     if no_trunc:
         return " ".join(filter(None, (reservation.task, reservation.container_id, what)))
     return f"{_task_name(reservation) or cut_id(reservation.container_id)} {what}"
 
 
-def _task_name(reservation: Reservation) -> str:
+def _task_name(reservation: SwarmReservation) -> str:
     """Return what tells a task from the others on this node.
 
     It is called SERVICE.SLOT.ID, or, of a service with one task on each node, SERVICE.NODE.ID.

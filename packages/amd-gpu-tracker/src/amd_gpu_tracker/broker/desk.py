@@ -37,7 +37,7 @@ from amd_gpu_tracker.broker.protocol import (
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.terms import Terms, permission_of, require_in_time, require_permission
 from amd_gpu_tracker.broker.unrecorded import Unrecorded
-from amd_gpu_tracker.broker.used import Used
+from amd_gpu_tracker.broker.used import RecentUse
 from amd_gpu_tracker.broker.view import View, read_view
 from amd_gpu_tracker.claims.by_name import require_nobody_before
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
@@ -78,7 +78,7 @@ class Desk:
         self._terms = Terms()
         self._log = log
         state.prepare()
-        self._used = Used(state)
+        self._used = RecentUse(state)
         self.opened = Opened(state.host)
         self._grants = Grants(book, self.opened)
         children = Children()

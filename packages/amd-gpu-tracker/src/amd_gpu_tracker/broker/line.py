@@ -13,7 +13,7 @@ from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Wanted
 from amd_gpu_tracker.broker.protocol import DONE, WAITING, Answer, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
-from amd_gpu_tracker.broker.used import Used
+from amd_gpu_tracker.broker.used import RecentUse
 from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
 from amd_gpu_tracker.life.processes import Processes
@@ -36,7 +36,7 @@ class Line:
     """Everybody who waits on one host."""
 
     def __init__(
-        self, state: State, processes: Processes, grants: Grants, scopes: Scopes, used: Used, *, log: Log
+        self, state: State, processes: Processes, grants: Grants, scopes: Scopes, used: RecentUse, *, log: Log
     ) -> None:
         self._grants = grants
         self._scopes = scopes

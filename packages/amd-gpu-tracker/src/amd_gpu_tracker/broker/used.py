@@ -18,7 +18,7 @@ from amdgpu_discovery.plain_json import dumps, loads
 SAVE_SECONDS = 5.0
 
 
-class Used:
+class RecentUse:
     """GPU-seconds by person."""
 
     def __init__(self, state: State) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.claims.choosing import Candidate
     from amd_gpu_tracker.records.drains import Drain
-    from amd_gpu_tracker.states.use import GpuUse
+    from amd_gpu_tracker.states.use import GpuLoad
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
@@ -24,7 +24,7 @@ class Verdict(Value):
     """How a GPU is, and how much of it is used."""
 
     health: Health
-    use: GpuUse
+    use: GpuLoad
 
 
 def read_verdicts(host: Host, gpus: Sequence[Gpu], limits: HealthLimits | None = None) -> dict[int, Verdict]:

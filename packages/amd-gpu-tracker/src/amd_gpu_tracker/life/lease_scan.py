@@ -11,13 +11,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from amd_gpu_tracker.life.liveness import Verdict
+    from amd_gpu_tracker.life.liveness import Liveness
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.state import State
 
     # Takes a lease, the path of its file, and whether it is alive; gives the lease that counts, None where it is over.
-    Count = Callable[[str, Lease, Verdict], Lease | None]
+    Count = Callable[[str, Lease, Liveness], Lease | None]
 
 
 class LeaseScan(Value):
@@ -64,7 +64,7 @@ def foresee_leases(state: State, processes: Processes, paths: Iterable[str]) -> 
     """Return what `prune_leases` would return now, with what is kept for a restart, and change nothing."""
     from amd_gpu_tracker.life.restarts import find_kept
 
-    def foresee(_: str, lease: Lease, verdict: Verdict) -> Lease | None:
+    def foresee(_: str, lease: Lease, verdict: Liveness) -> Lease | None:
         return lease if verdict.is_alive else find_kept(state, lease, processes)
 
     return _scan(state, processes, paths, foresee)
@@ -76,7 +76,7 @@ def prune_leases(state: State, processes: Processes, paths: Iterable[str]) -> Le
     The caller holds the lock.
     """
 
-    def write_down(path: str, lease: Lease, verdict: Verdict) -> Lease | None:
+    def write_down(path: str, lease: Lease, verdict: Liveness) -> Lease | None:
         return _write_down(state, path, lease, verdict, processes)
 
     return _scan(state, processes, paths, write_down)
@@ -97,7 +97,7 @@ def _scan(state: State, processes: Processes, paths: Iterable[str], count: Count
     return LeaseScan(living=tuple(living), unreadable=tuple(unreadable))
 
 
-def _write_down(state: State, path: str, lease: Lease, verdict: Verdict, processes: Processes) -> Lease | None:
+def _write_down(state: State, path: str, lease: Lease, verdict: Liveness, processes: Processes) -> Lease | None:
     """Write down what was found out, and return the lease that counts from now on, None where it is over."""
     if not verdict.is_alive:
         # Few claims find one.

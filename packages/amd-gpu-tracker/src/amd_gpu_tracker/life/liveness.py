@@ -41,7 +41,7 @@ LARGEST_STATE = 1024 * 1024
 CLOCK_SLACK_SECONDS = 1.0
 
 
-class Verdict(Value):
+class Liveness(Value):
     """Whether a lease is alive, and the container's init where that was found out only now."""
 
     is_alive: bool
@@ -50,12 +50,12 @@ class Verdict(Value):
     is_proved: bool = True
 
 
-ALIVE = Verdict(is_alive=True)
-DEAD = Verdict(is_alive=False)
-UNKNOWN = Verdict(is_alive=True, is_proved=False)
+ALIVE = Liveness(is_alive=True)
+DEAD = Liveness(is_alive=False)
+UNKNOWN = Liveness(is_alive=True, is_proved=False)
 
 
-def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) -> Verdict:
+def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) -> Liveness:
     """Return whether the container of a lease lives.
 
     With `creator_is_done` the process that made the container no longer counts, because it is the one that says so.
@@ -73,7 +73,7 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
     except OSError:
         return UNKNOWN
     if init is not None:
-        return Verdict(is_alive=True, found_init=init)
+        return Liveness(is_alive=True, found_init=init)
     return _judge_others(lease, processes)
 
 
@@ -104,7 +104,7 @@ def _is_there(path: str) -> bool:
     return True
 
 
-def _judge_others(lease: Lease, processes: Processes) -> Verdict:
+def _judge_others(lease: Lease, processes: Processes) -> Liveness:
     """Return whether a container without an init lives by its other processes."""
     if not processes.sees_others():
         return UNKNOWN

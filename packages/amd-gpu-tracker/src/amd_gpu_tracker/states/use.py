@@ -25,7 +25,7 @@ LEAST_SHARE_OF_VRAM = 100
 LEAST_BUSY = 10
 
 
-class GpuUse(Value):
+class GpuLoad(Value):
     """How much of a GPU is used.
 
     Attributes:
@@ -51,13 +51,13 @@ class GpuUse(Value):
         return has_memory or self.compute_units > 0 or (self.totals.busy_percent or 0) >= LEAST_BUSY
 
 
-def read_gpu_uses(host: Host, gpus: Sequence[Gpu], health: Mapping[str, Health]) -> dict[int, GpuUse]:
+def read_gpu_uses(host: Host, gpus: Sequence[Gpu], health: Mapping[str, Health]) -> dict[int, GpuLoad]:
     """Return by number how much of each GPU is used, by what sysfs says alone: `health`, by PCI address, and KFD."""
     uses: dict[int, list[KfdUse]] = {}
     for use in read_kfd_uses(host, [gpu.gpu_id for gpu in gpus if gpu.gpu_id]):
         uses.setdefault(use.gpu_id, []).append(use)
     return {
-        gpu.number: GpuUse(
+        gpu.number: GpuLoad(
             totals=_totals(gpu, health),
             kfd_vram=sum(use.vram_bytes for use in uses.get(gpu.gpu_id, ())),
             compute_units=sum(use.compute_units for use in uses.get(gpu.gpu_id, ())),
@@ -91,7 +91,7 @@ def find_gpu_processes(host: Host, gpus: Sequence[Gpu], *, proc: str = "") -> di
     return {number: _sorted(processes) for number, processes in found.items()}
 
 
-def format_use(use: GpuUse, processes: Sequence[GpuProcess]) -> str:
+def format_use(use: GpuLoad, processes: Sequence[GpuProcess]) -> str:
     """Return who uses a GPU without a reservation, or how much of it is used where that is not known."""
     if processes:
         first = processes[0]

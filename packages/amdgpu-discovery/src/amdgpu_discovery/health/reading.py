@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from amdgpu_discovery.bounded_files import Answer
+    from amdgpu_discovery.bounded_files import FileAnswer
     from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
@@ -116,7 +116,7 @@ def judge(measured: Measured) -> tuple[str, list[str]]:
     return (SUSPECT if reasons else ""), reasons
 
 
-def _health(known: Mapping[str, Answer], bad_page_threshold: str, limits: HealthLimits) -> Health:
+def _health(known: Mapping[str, FileAnswer], bad_page_threshold: str, limits: HealthLimits) -> Health:
     if not known:
         return Health(is_unknown=True)
     texts = {name: answer.text for name, answer in known.items() if not answer.error}

@@ -19,7 +19,7 @@ usage: python -m amdgpu_discovery.simulate COMMAND | --version
 """
 
 
-class UsageError(ToolkitError):
+class WrongWords(ToolkitError):
     """A command line that means nothing."""
 
     exit_code = 2
@@ -50,7 +50,7 @@ def _answer(arguments: list[str]) -> str:
         case ["record", file] if not file.startswith("-"):
             return record(host_from_environment(os.environ), file, with_serials=False)
     given = " ".join(arguments) or "nothing"
-    raise UsageError(f"expected list, build PROFILE DIR or record FILE, got {given}", hint="--help says more")
+    raise WrongWords(f"expected list, build PROFILE DIR or record FILE, got {given}", hint="--help says more")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import errno
 import os
 from typing import Any
 
-from amdgpu_discovery.bounded_files import Answer, read_in_child
+from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
 from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, FoundGpu, amdgpu_pci_addresses, find_owners
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
@@ -238,7 +238,7 @@ def _record_health(host: Host, gpu: GatheredGpu) -> dict[str, Any]:
     return {"health": {name: text for name, text in texts.items() if text and text != "0"}}
 
 
-def _told(answer: Answer) -> str:
+def _told(answer: FileAnswer) -> str:
     return ERRORS.get(answer.error, "") or answer.text
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 
-from amdgpu_discovery.bounded_files import Answer, read_in_child
+from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.usage.amounts import parse_optional
 from amdgpu_discovery.value import Value
@@ -56,7 +56,7 @@ def read_totals(host: Host, gpus: Sequence[Gpu], *, hanging: Container[str] = ()
         gpu.number: [host.path(f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/{name}") for name in FILES] for gpu in asked
     }
     answers = read_in_child(list(paths.values()), seconds=MOST_SECONDS)
-    told = {number: [answers.get(path, Answer()) for path in of_gpu] for number, of_gpu in paths.items()}
+    told = {number: [answers.get(path, FileAnswer()) for path in of_gpu] for number, of_gpu in paths.items()}
     return tuple(
         _totals(gpu, told[gpu.number])
         if gpu.number in told
@@ -65,7 +65,7 @@ def read_totals(host: Host, gpus: Sequence[Gpu], *, hanging: Container[str] = ()
     )
 
 
-def _totals(gpu: Gpu, answers: Sequence[Answer]) -> GpuTotals:
+def _totals(gpu: Gpu, answers: Sequence[FileAnswer]) -> GpuTotals:
     vram_total, vram_used, gtt_total, gtt_used, busy = (parse_optional(answer.text) for answer in answers)
     return GpuTotals(
         vram_total=vram_total or gpu.vram_bytes,
