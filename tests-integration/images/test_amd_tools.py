@@ -264,7 +264,7 @@ def test_the_list_and_the_usage_have_the_numbers_of_rocm_smi_on_the_host(busy, o
     told = cards(on_host, "--showuniqueid", "--showuse", "--showmeminfo vram gtt")
 
     gpus = json.loads(ours(busy, "gpu", "list", "--json"))["gpus"]
-    used = json.loads(ours(busy, "gpu-tracker", "status", "--usage", "--json"))["gpus"]
+    used = json.loads(ours(busy, "status", "--usage", "--json"))["gpus"]
 
     assert [(gpu["pci_address"], gpu["kfd_unique_id"], gpu["vram_bytes"]) for gpu in gpus] == [
         (card["PCI Bus"].lower(), card["Unique ID"], int(card["VRAM Total Memory (B)"])) for card in told
@@ -304,7 +304,7 @@ def test_the_usage_has_the_processes_of_rocm_smi_on_the_host(busy, on_host):
     said = on_host("sh", "-c", "rocm-smi --showpids 2>/dev/null || :")
     told = {int(pid): int(used) for pid, used in re.findall(r"^(\d+)\s+\S+\s+\S+\s+(\d+)", said, re.MULTILINE)}
 
-    used = json.loads(ours(busy, "gpu-tracker", "status", "--usage", "--json"))["gpus"]
+    used = json.loads(ours(busy, "status", "--usage", "--json"))["gpus"]
 
     by_process = {}
     for process in [each for gpu in used for user in gpu["users"] for each in user["processes"]]:
@@ -318,7 +318,7 @@ def test_the_usage_has_the_processes_of_amd_smi_on_the_host(release, busy, on_ho
     told = json.loads(on_host("sh", "-c", "amd-smi process --json 2>/dev/null || :"))
     told = told if isinstance(told, list) else told["gpu_data"]
 
-    used = json.loads(ours(busy, "gpu-tracker", "status", "--usage", "--json"))["gpus"]
+    used = json.loads(ours(busy, "status", "--usage", "--json"))["gpus"]
 
     assert [
         (gpu["number"], process["pid"], process["vram_bytes"])

@@ -54,7 +54,7 @@ def test_open_nodes_of_other_drivers_are_no_use_of_a_gpu(machine):
 
     said = machine.run(
         f"exec 8<{FIRST} 9<{SECOND}; readlink /proc/$$/fd/8 /proc/$$/fd/9;"
-        " AMD_CTK_HOST_ROOT=/tmp/used amd-ctk gpu-tracker status --usage --json 2>/dev/null"
+        " AMD_CTK_HOST_ROOT=/tmp/used amd-ctk status --usage --json 2>/dev/null"
     )
 
     first, second, document = said.split("\n", 2)
@@ -158,7 +158,7 @@ def test_the_hooks_refuse_a_gpu_that_is_exclusive_and_in_use(machine, podman, cd
     machine.run("podman kill holder", check=False)
 
     # crun of Debian 12 drops what a hook says.
-    refusals = machine.run(f"{ON_SIMULATED_HOST} amd-ctk gpu-tracker status --refusals")
+    refusals = machine.run(f"{ON_SIMULATED_HOST} amd-ctk status --refusals")
     assert code == 126
     assert "GPUs [0] are exclusive and already in use\n" in refusals
     assert "(holder)\n" in refusals

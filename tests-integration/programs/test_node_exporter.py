@@ -34,7 +34,7 @@ def test_the_node_exporter_serves_the_usage(tmp_path):
     profile = load_profile("mi210-4").replace(processes=(process,)).with_gpu(2, busy_percent=93)
     host = build_host(tmp_path / "host", profile, with_links=False)
     text = subprocess.run(
-        [our_program("amd-ctk"), "gpu-tracker", "status", "--prometheus"],
+        [our_program("amd-ctk"), "status", "--prometheus"],
         env={**os.environ, "AMD_CTK_HOST_ROOT": host.root},
         capture_output=True,
         text=True,

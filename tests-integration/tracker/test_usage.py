@@ -60,8 +60,8 @@ def test_each_process_is_shown_with_its_container_or_with_none(engine):
         use_gpu(host, second, 1, mib=512)
         use_gpu(host, bare.pid, 0, mib=300, in_kfd=False)
 
-        shown = run_amd_ctk(host.root, "gpu-tracker", "status", "--usage")
-        gpus = json.loads(run_amd_ctk(host.root, "gpu-tracker", "status", "--usage", "--json"))["gpus"]
+        shown = run_amd_ctk(host.root, "status", "--usage")
+        gpus = json.loads(run_amd_ctk(host.root, "status", "--usage", "--json"))["gpus"]
         bare.kill()
 
     rule = shown.partition("\n")[0]

@@ -40,6 +40,8 @@ SET = "set"
 # Commands that change nothing.
 LOOKING = ("status", "help", "h")
 
+# Options of `status` that AMD's program does not have, and `amd-ctk status` has.
+MOVED = frozenset(("--usage", "--peak", "--refusals", "--prometheus"))
 # Of the jobs that wait.
 MOST_NAMED = 8
 # Nothing tells when a container ends.
@@ -50,7 +52,7 @@ EXAMPLES = {
     "enable": ("enable",),
     "reset": ("reset", "reset --force"),
     "forget": ("forget 3",),
-    "status": ("status", "status --wide", "status --usage", "status --refusals"),
+    "status": ("status", "status --wide", "status --watch"),
     "drain": ('drain 5 --reason "fan swap" --until Mon', "drain 0-3 --wait"),
     "undrain": ("undrain 5", "undrain all"),
     "ignore": ("ignore 1000", "ignore 1000 --undo"),
@@ -267,11 +269,16 @@ def status(
 
     chosen = {"--json": as_json, "--wide": wide, "--watch": watch, "--no-trunc": no_trunc, "--refusals": refusals}
     chosen |= {"--usage": usage, "--peak": peak, "--prometheus": prometheus}
-    require_compatible([option for option, is_chosen in chosen.items() if is_chosen])
+    given = [option for option, is_chosen in chosen.items() if is_chosen]
+    require_compatible(given)
+    # Without amd-ctk, nothing else has these options.
+    if context.parent and context.parent.info_name == "gpu-tracker":
+        for option in MOVED.intersection(given):
+            say(f"'amd-ctk status {option}' replaces {option} here, which a later version will not have")
     tracker = Tracker(host_of(context), lock=CommandLock)
     if usage or peak or prometheus:
         looks = tracker.usage_looks()
-        _show_usage(looks, as_json=as_json, watch=watch, peaks=peak, prometheus=prometheus, no_trunc=no_trunc)
+        show_usage(looks, as_json=as_json, watch=watch, peaks=peak, prometheus=prometheus, no_trunc=no_trunc)
     elif refusals:
         print_refusals(tracker.refusals(), as_json=as_json)
     elif watch:
@@ -280,9 +287,8 @@ def status(
         print_status(tracker.status, as_json=as_json, wide=wide, no_trunc=no_trunc)
 
 
-def _show_usage(
-    looks: UsageLooks, *, as_json: bool, watch: bool, peaks: bool, prometheus: bool, no_trunc: bool
-) -> None:
+def show_usage(looks: UsageLooks, *, as_json: bool, watch: bool, peaks: bool, prometheus: bool, no_trunc: bool) -> None:
+    """Show who uses how much of each GPU, once or until Ctrl-C."""
     from amd_gpu_tracker.usage.screen import print_metrics, print_usage, watch_usage
 
     if prometheus:

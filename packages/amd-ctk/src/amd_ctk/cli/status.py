@@ -1,4 +1,4 @@
-"""amd-ctk status: the state of every GPU, and who has it, once."""
+"""amd-ctk status: the state of every GPU, and who has it or uses how much of it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,44 @@ def status(
     context: typer.Context,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    usage: Annotated[
+        bool, typer.Option("--usage", help="Show how much memory is used, by whom, and how busy GPUs are.")
+    ] = False,
+    peak: Annotated[
+        bool, typer.Option("--peak", help="Show usage, and the most memory that each container has used.")
+    ] = False,
+    refusals: Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")] = False,
+    prometheus: Annotated[
+        bool, typer.Option("--prometheus", help="Print the usage for the textfile collector of Prometheus.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Print usage again every 2 s, until Ctrl-C.")] = False,
+    no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Do not shorten columns of usage.")] = False,
 ) -> None:
     """Print once what every GPU does, and who has it.
 
     'amd-ctk top' follows it.
     """
+    from amd_gpu_tracker.cli import show_usage
+    from amd_gpu_tracker.records.lock import CommandLock
+    from amd_gpu_tracker.show.screen import print_refusals, require_compatible
+    from amd_gpu_tracker.tracker import Tracker
+
+    chosen = {"--json": as_json, "--usage": usage, "--peak": peak, "--refusals": refusals, "--prometheus": prometheus}
+    chosen |= {"--watch": watch, "--no-trunc": no_trunc}
+    require_compatible([option for option, is_chosen in chosen.items() if is_chosen])
+    tracker = Tracker(host_of(context), lock=CommandLock)
+    if usage or peak or prometheus:
+        looks = tracker.usage_looks()
+        show_usage(looks, as_json=as_json, watch=watch, peaks=peak, prometheus=prometheus, no_trunc=no_trunc)
+    elif refusals:
+        print_refusals(tracker.refusals(), as_json=as_json)
+    elif watch or no_trunc:
+        raise typer.BadParameter("--watch and --no-trunc need --usage or --peak; 'amd-ctk top' follows the states")
+    else:
+        _print_states(context, as_json=as_json)
+
+
+def _print_states(context: typer.Context, *, as_json: bool) -> None:
     from amd_ctk.listing import looking_tracker
     from amd_gpu_tracker.state_table import print_states, print_states_json
 

@@ -1,0 +1,50 @@
+"""`amd-ctk status` has the options that were added to AMD's `gpu-tracker status`."""
+
+from __future__ import annotations
+
+import pytest
+
+from amd_gpu_tracker import GpusRefused, Tracker
+
+
+@pytest.fixture
+def refused(host):
+    """Return a host with a reservation, and one that was refused."""
+    tracker = Tracker(host())
+    tracker.enable()
+    tracker.set_accessibility("2", exclusive=True)
+    tracker.reserve("nightly-job", "2")
+    with pytest.raises(GpusRefused):
+        tracker.reserve("other-job", "2")
+
+
+@pytest.mark.parametrize("option", ["--usage", "--peak", "--refusals", "--prometheus"])
+def test_an_option_of_gpu_tracker_status_works_on_and_names_its_successor(refused, amd_ctk, option):
+    now, before = amd_ctk("status", option), amd_ctk("gpu-tracker", "status", option)
+
+    assert (now.returncode, before.returncode) == (0, 0)
+    said = f"'amd-ctk status {option}' replaces {option} here, which a later version will not have\n"
+    assert before.stderr == f"{said}{now.stderr}"
+    assert [line.split() for line in before.stdout.splitlines()] == [line.split() for line in now.stdout.splitlines()]
+    assert ("other-job" if option == "--refusals" else "nightly-job") in now.stdout
+
+
+def test_amds_own_status_says_nothing(refused, amd_ctk):
+    assert amd_ctk("gpu-tracker", "status").stderr == ""
+    assert amd_ctk("gpu-tracker", "status", "--wide").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--refusals", "--usage"], "--refusals and --usage exclude each other (leave out one of them)\n"),
+        (["--watch"], "--watch and --no-trunc need --usage or --peak; 'amd-ctk top' follows the states"),
+    ],
+)
+def test_options_that_mean_nothing_together_are_refused(host, amd_ctk, words, said):
+    host()
+
+    answer = amd_ctk("status", *words)
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert said in answer.stderr
