@@ -42,6 +42,19 @@ LOOKING = ("status", "help", "h")
 
 # Options of `status` that AMD's program does not have, and `amd-ctk status` has.
 MOVED = frozenset(("--usage", "--peak", "--refusals", "--prometheus"))
+# `amd-ctk status` has the same.
+PrintJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+ShowUsage = Annotated[
+    bool, typer.Option("--usage", help="Show how much memory is used, by whom, and how busy GPUs are.")
+]
+ShowPeaks = Annotated[
+    bool, typer.Option("--peak", help="Show usage, and the most memory that each container has used.")
+]
+ShowRefusals = Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")]
+PrintMetrics = Annotated[
+    bool, typer.Option("--prometheus", help="Print the usage for Prometheus's textfile collector.")
+]
+
 # Of the jobs that wait.
 MOST_NAMED = 8
 # Nothing tells when a container ends.
@@ -245,7 +258,7 @@ def reset(
 def status(
     context: typer.Context,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: PrintJson = False,
     wide: Annotated[
         bool, typer.Option("--wide", "-w", help="Also show container names, since when, and how they got their GPUs.")
     ] = False,
@@ -253,16 +266,10 @@ def status(
         bool, typer.Option("--watch", help="Print again at every change (usage: every 2 s), until Ctrl-C.")
     ] = False,
     no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Do not shorten columns to fit the terminal.")] = False,
-    refusals: Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")] = False,
-    usage: Annotated[
-        bool, typer.Option("--usage", help="Show how much memory is used, by whom, and how busy GPUs are.")
-    ] = False,
-    peak: Annotated[
-        bool, typer.Option("--peak", help="Show usage, and the most memory that each container has used.")
-    ] = False,
-    prometheus: Annotated[
-        bool, typer.Option("--prometheus", help="Print the usage for the textfile collector of Prometheus.")
-    ] = False,
+    refusals: ShowRefusals = False,
+    usage: ShowUsage = False,
+    peak: ShowPeaks = False,
+    prometheus: PrintMetrics = False,
 ) -> None:
     """Show Status of GPUs."""
     from amd_gpu_tracker.show.screen import print_refusals, print_status, require_compatible, watch_status

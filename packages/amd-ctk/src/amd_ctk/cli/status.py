@@ -7,22 +7,17 @@ from typing import Annotated
 import typer
 
 from amd_ctk.cli.context import host_of
+from amd_gpu_tracker.cli import PrintJson, PrintMetrics, ShowPeaks, ShowRefusals, ShowUsage, show_usage
 
 
 def status(
     context: typer.Context,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    usage: Annotated[
-        bool, typer.Option("--usage", help="Show how much memory is used, by whom, and how busy GPUs are.")
-    ] = False,
-    peak: Annotated[
-        bool, typer.Option("--peak", help="Show usage, and the most memory that each container has used.")
-    ] = False,
-    refusals: Annotated[bool, typer.Option("--refusals", help="Show which containers were refused, and why.")] = False,
-    prometheus: Annotated[
-        bool, typer.Option("--prometheus", help="Print the usage for the textfile collector of Prometheus.")
-    ] = False,
+    as_json: PrintJson = False,
+    usage: ShowUsage = False,
+    peak: ShowPeaks = False,
+    refusals: ShowRefusals = False,
+    prometheus: PrintMetrics = False,
     watch: Annotated[bool, typer.Option("--watch", help="Print usage again every 2 s, until Ctrl-C.")] = False,
     no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Do not shorten columns of usage.")] = False,
 ) -> None:
@@ -30,7 +25,6 @@ def status(
 
     'amd-ctk top' follows it.
     """
-    from amd_gpu_tracker.cli import show_usage
     from amd_gpu_tracker.records.lock import CommandLock
     from amd_gpu_tracker.show.screen import print_refusals, require_compatible
     from amd_gpu_tracker.tracker import Tracker
