@@ -212,16 +212,23 @@ def test_a_reservation_of_the_library_is_handed_to_a_container(docker, start, ma
     assert machine.users() == {0: [container], 1: [other]}
 
 
-def test_a_copied_token_opens_nothing(docker, start, engine_run, machine):
+def test_containers_with_one_token_share_its_gpus_until_the_last_ends(docker, start, engine_run, machine):
     machine.start_job("run", "--gpus=free:1", "--name=train", "--", *engine_run("--name=first"), "sleep", "600")
     wait_until(lambda: len(machine.users().get(0, [])) == 2)
     other = start("free:1")
     copied = f"--env=AMD_CTK_RESERVATION={configured(docker, 'first', 'AMD_CTK_RESERVATION')}"
 
     assert told(docker, other) == "1"
-    assert "GPUs [0] are exclusive and already in use" in start("0", copied)
+    helper = start("0", copied)
+    assert told(docker, helper) == "0"
+    assert machine.users()[0][-1] == helper
+    assert "GPUs [0] are exclusive and already in use" in start("0")
     assert "GPUs [1] are exclusive and already in use" in start("1", copied)
     docker("rm", "--force", "first")
+    wait_until(lambda: machine.users()[0] == [helper])
+    docker("restart", "--time=0", helper)
+    assert machine.users()[0] == [helper]
+    docker("rm", "--force", helper)
     wait_until(lambda: 0 not in machine.users())
     later = start("free:1")
     assert told(docker, later) == "0"

@@ -151,7 +151,7 @@ def test_a_reservation_of_the_library_is_handed_to_a_container(podman, start, ma
     assert machine.users() == {0: [container], 1: [other]}
 
 
-def test_a_copied_token_opens_nothing_and_the_next_job_is_served_at_the_end(podman, start, machine):
+def test_a_container_with_the_token_shares_and_the_next_job_is_served_at_the_end(podman, start, machine):
     sleep = ("--network=none", IMAGE, "sleep", "600")
     machine.start_job("run", "--gpus=all", "--name=first", "--", *podman.command("run", "--name=first", *sleep))
     wait_until(lambda: len(machine.users().get(3, [])) == 2)
@@ -160,7 +160,10 @@ def test_a_copied_token_opens_nothing_and_the_next_job_is_served_at_the_end(podm
     wait_until(lambda: machine.waiting() == ["second"])
     token = configured(podman, "first", "AMD_CTK_RESERVATION")
 
-    assert "GPUs [0] are exclusive and already in use" in start("0", f"--env=AMD_CTK_RESERVATION={token}")
+    assert "GPUs [0] are exclusive and already in use" in start("0")
+    helper = start("0", f"--env=AMD_CTK_RESERVATION={token}")
+    assert told(podman, helper) == "0"
+    podman("rm", "--force", "--time=0", helper)
     assert machine.waiting() == ["second"]
     podman("kill", "first")
 

@@ -236,7 +236,7 @@ ANSWERS = [
     # While the process that reserved them lives, ...
     (over, "1", "stale", IN_USE),
     (over, "0", "stale", [0]),
-    # ... and not for a second container that has a copy.
+    # ... and not beside a container that shows no token of it.
     (
         both(job_on("1"), lambda machine: machine.run_container("web", [1])),
         "1",

@@ -18,7 +18,50 @@ from support.shared_host import ALICE, BOB, CAROL, become, restart_machine, run,
 
 NO_GPUS = "3: you may not reserve GPUs on this host (ask the administrator for 'amd-ctk users allow 40002')"
 
+TELL_TOKEN = ("sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600")
 ONE_AT_ONCE = "3: you may have 1 GPU at once, and this asks for 2 (ask for fewer)"
+
+
+@pytest.fixture
+def claim(host):
+    """Return a function by which a container with a token claims GPU 0, of root or of a user's own engine.
+
+    It returns why that is refused, "" where it has it.
+    """
+    claiming = []
+
+    def start(container_id, token, *, uid=0):
+        told, tell = os.pipe()
+        directory = f"{host.root}/run/user/{uid}"
+        os.makedirs(directory, exist_ok=True)
+        os.chown(directory, uid, uid)
+        if not (pid := os.fork()):
+            if uid:
+                become(uid)
+            own = f"{directory}/amd-container-toolkit" if uid else ""
+            os.write(tell, f"{_refusal(host, container_id, token, own)}\n".encode())
+            # The container lives as long as the test.
+            signal.pause()
+        claiming.append(pid)
+        said = os.read(told, 1000).decode().strip()
+        os.close(told)
+        os.close(tell)
+        return said
+
+    yield start
+    for pid in claiming:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _refusal(host, container_id, token, run_directory):
+    spec = {"process": {"env": [f"AMD_CTK_RESERVATION={token}"]}}
+    container = StartingContainer(container_id=container_id, spec=spec, bundle="/b", run_directory=run_directory)
+    try:
+        claim_nodes(host, container, granted=locate_gpus(host)[:1]).reserve()
+    except BaseException as error:
+        return str(error).partition("\n")[0]
+    return ""
 
 
 def test_a_user_has_exclusive_gpus_and_the_next_waits_for_them(host, person):
@@ -220,7 +263,7 @@ def test_root_cancels_anybodys_job(person):
     assert carols.line() == "12: the job late was taken out of the queue"
 
 
-def test_a_reservation_is_kept_without_a_process_and_used_by_one_job_at_a_time(host, person):
+def test_a_reservation_is_kept_without_a_process_and_used_by_jobs_of_its_owner(host, person):
     reserve = Request(verb=RESERVE, name="debug", gpus="free:2", seconds=3600)
     assert person(ALICE, reserve).line() == "got (0, 1)"
     assert users(host) == {0: ["40001/debug"], 1: ["40001/debug"]}
@@ -228,13 +271,42 @@ def test_a_reservation_is_kept_without_a_process_and_used_by_one_job_at_a_time(h
     inside = person(ALICE, run("lab", "", reservation="debug"))
     assert inside.line() == "got (0, 1)"
 
-    assert person(ALICE, run("more", "", reservation="debug")).line().startswith("1: GPUs [0 1] are exclusive")
+    assert person(ALICE, run("more", "", reservation="debug")).line() == "got (0, 1)"
+    assert person(ALICE, run("third", "0", wait=False)).line().startswith("1: GPUs [0] are exclusive")
     assert person(BOB, run("lab", "", reservation="debug")).line() == (
         "11: there is no reservation debug (see 'amd-ctk queue list')"
     )
     assert person(BOB, Request(verb=RELEASE, name="debug")).line().startswith("11: ")
     inside.end()
-    assert person(ALICE, run("more", "", reservation="debug")).line() == "got (0, 1)"
+    assert person(ALICE, run("last", "", reservation="debug")).line() == "got (0, 1)"
+
+
+def test_containers_of_several_jobs_share_the_reservation_in_which_these_run(host, broker, person, claim):
+    broker.say("fifo", "everyone:gpus=2")
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
+    first = person(ALICE, run("first", "", reservation="debug"), command=TELL_TOKEN)
+    first.line()
+    assert claim("c1", first.line()) == ""
+    first.kill()
+    first.ended_by()
+    second = person(ALICE, run("second", "", reservation="debug"), command=TELL_TOKEN)
+    assert second.line() == "got (0,)"
+
+    assert claim("c2", second.line()) == ""
+    assert claim("c3", "40001/debug.0") == "GPUs [0] are exclusive and already in use"
+    assert users(host) == {0: ["40001/debug", "c1", "40001/second", "c2"]}
+    # All of it is one GPU of hers.
+    assert person(ALICE, run("more", "free:1", wait=False)).line() == "got (1,)"
+
+
+def test_another_user_who_has_read_a_token_gets_nothing(person, claim):
+    alice = person(ALICE, run("train", "0"), command=TELL_TOKEN)
+    alice.line()
+    token = alice.line()
+    assert claim("server", token, uid=ALICE) == ""
+
+    assert claim("thief", token, uid=BOB).startswith("GPUs [0] are exclusive, which users get only with a reservation")
+    assert claim("helper", token, uid=ALICE) == ""
 
 
 def test_a_released_reservation_stays_with_the_job_in_it(host, person):

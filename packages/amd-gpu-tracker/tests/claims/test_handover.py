@@ -155,12 +155,28 @@ def test_a_token_that_was_made_up_opens_nothing(host, token):
     assert str(refusal.value) == IN_USE
 
 
-def test_a_copied_token_opens_nothing_while_a_container_has_the_gpus(host):
+def test_containers_with_one_token_share_the_gpus_and_others_have_none(host):
     with Tracker(host).hold("train", "1") as reservation:
-        start(host, "web", 1, **reservation.environment)
+        assert start(host, "server", 1, **reservation.environment)
+        assert start(host, "helper", 1, **reservation.environment)
 
-        with pytest.raises(GpusRefused, match="GPU 1 is in use by container web"):
-            start(host, "thief", 1, **reservation.environment)
+        with pytest.raises(GpusRefused, match="GPU 1 is in use by container helper"):
+            start(host, "other", 1)
+
+    assert users(host)[1] == ["server", "helper"]
+
+
+def test_a_token_holds_as_long_as_a_container_that_was_given_it(host):
+    with Tracker(host).hold("train", "1") as reservation:
+        start(host, "server", 1, **reservation.environment)
+
+    assert start(host, "later", 1, **reservation.environment)
+    with pytest.raises(GpusRefused, match="GPU 2 is in use by job other"), Tracker(host).hold("other", "2"):
+        start(host, "thief", 2, **reservation.environment)
+    for container in ("server", "later"):
+        Tracker(host).release(container)
+    with Tracker(host).hold("next", "1"), pytest.raises(GpusRefused, match="GPU 1 is in use by job next"):
+        start(host, "late", 1, **reservation.environment)
 
 
 def test_a_token_opens_no_other_gpu(host):

@@ -19,7 +19,7 @@ def reserve(
 ) -> None:
     """Reserve GPUs for a limited time.
 
-    'amd-ctk run --reservation=NAME' runs commands with them, one at a time. 'amd-ctk release NAME' gives them back
+    'amd-ctk run --reservation=NAME' runs commands with them, which share them. 'amd-ctk release NAME' gives them back
     earlier, and 'amd-ctk keep NAME 2h' keeps them for longer. A command that still runs is warned 10 minutes before the
     reservation is over, and then ended: it gets SIGTERM, and SIGKILL 30 seconds later.
     """

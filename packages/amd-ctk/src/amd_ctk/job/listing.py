@@ -7,7 +7,7 @@ import time
 
 from amd_ctk.listing import to_json
 from amd_ctk.stderr import say
-from amd_gpu_tracker.broker.keeping import find_left
+from amd_gpu_tracker.broker.keeping import find_jobs
 from amd_gpu_tracker.history.ended import ended_path, read_ended
 from amd_gpu_tracker.life.people import name_of_person
 from amd_gpu_tracker.records.lease import BY_API
@@ -18,7 +18,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from amd_gpu_tracker import ContainerUse, Status, Ticket
     from amd_gpu_tracker.records.lease import Lease
@@ -80,38 +80,38 @@ def running_jobs(status: Status, leases: Sequence[Lease] = ()) -> list[RunningJo
     A container that goes on when the command of its job has ended stands for the job.
     """
     by_id = {each.container_id: each for each in leases}
-    left = {each.container_id for each in find_left(leases)}
+    job_by_id = find_jobs(leases)
     containers: dict[str, list[str]] = {}
-    for each in leases:
-        if BY_API not in each.ways and each.job:
-            containers.setdefault(each.reservation_digest, []).append(each.container_id)
     gpus_by_job: dict[str, set[int]] = {}
     use_by_job: dict[str, ContainerUse] = {}
     for gpu in status.tracked:
         for use in gpu.containers:
-            if BY_API in use.ways or use.container_id in left:
-                job = use.container_id if BY_API in use.ways else by_id[use.container_id].reservation_digest
-                gpus_by_job.setdefault(job, set()).add(gpu.number)
+            job = use.container_id if BY_API in use.ways else job_by_id.get(use.container_id, "")
+            if not job:
+                continue
+            gpus_by_job.setdefault(job, set()).add(gpu.number)
+            if job == use.container_id or job not in by_id:
                 use_by_job.setdefault(job, use)
+            if job != use.container_id:
+                containers.setdefault(job, []).append(use.container_id)
     jobs = [
-        _running_job(use, by_id.get(use.container_id), gpus_by_job[job], containers) for job, use in use_by_job.items()
+        _running_job(use, by_id.get(use.container_id), gpus_by_job[job], containers.get(job, ()))
+        for job, use in use_by_job.items()
     ]
     return sorted(jobs, key=lambda job: (job.since, job.name))
 
 
 def _running_job(
-    use: ContainerUse, lease: Lease | None, numbers: Iterable[int], containers: Mapping[str, Sequence[str]]
+    use: ContainerUse, lease: Lease | None, numbers: Iterable[int], containers: Iterable[str]
 ) -> RunningJob:
     has_process = lease is not None and BY_API in lease.ways and not lease.until
-    # By this token containers have the GPUs of the job.
-    digest = lease.token_digest or lease.reservation_digest if lease else ""
     return RunningJob(
         name=name_of(lease.job if lease else use.container_id),
         person=use.person or 0,
         numbers=tuple(sorted(numbers)),
         since=use.since,
         pid=(lease.init or lease.creator).pid if lease and has_process else None,
-        containers=tuple(sorted(containers.get(digest, ()))),
+        containers=tuple(sorted(set(containers))),
         until=use.until,
         idle_since=use.idle_since,
         preemptible_at=use.preemptible_at,

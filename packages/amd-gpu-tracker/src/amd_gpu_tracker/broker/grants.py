@@ -11,6 +11,7 @@ from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.protocol import GRANTED, Answer
 from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.decision import find_rivals
 from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
 from amd_gpu_tracker.claims.preview import preview
 from amd_gpu_tracker.claims.release import release
@@ -145,7 +146,7 @@ class Grants:
         with self._book.locked():
             found = self._state.read_lease(path)
             living = scan_leases(self._state, self._processes, self._state.lease_paths(locked=True)).living
-            others = {key for each in living if each.container_id != job.reservation for key in each.gpus}
+            others = {key for each in find_rivals(job, living) if each.key != job.key for key in each.gpus}
             if others.intersection(job.gpus) or (found is not None and found.creator != job.creator):
                 return False
             self._state.write_lease((found or job).replace(init=container))

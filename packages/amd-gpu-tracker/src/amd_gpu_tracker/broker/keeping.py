@@ -67,7 +67,9 @@ def _find(state: State, leases: Sequence[Lease], name: str, owner: int | None) -
     Of a job whose command has ended, it is the container that goes on: an engine's client is no container's parent.
     """
     jobs = [each for each in leases if BY_API in each.ways]
-    named = [each for each in (*jobs, *find_left(leases)) if each.job and name_of(each.job) == name]
+    found_jobs = find_jobs(leases)
+    left = [each for each in leases if found_jobs.get(each.container_id) == each.reservation_digest != ""]
+    named = [each for each in (*jobs, *left) if name_of(each.job) == name]
     found = list({each.job: each for each in reversed(named)}.values())
     if owner is not None:
         own = [each for each in found if each.job == (f"{owner}/{name}" if owner else name)]
@@ -79,10 +81,22 @@ def _find(state: State, leases: Sequence[Lease], name: str, owner: int | None) -
     return found[0]
 
 
-def find_left(leases: Sequence[Lease]) -> list[Lease]:
-    """Return the containers that were given the GPUs of a job which has ended since."""
-    living = {each.token_digest for each in leases if BY_API in each.ways}
-    return [each for each in leases if BY_API not in each.ways and each.reservation_digest not in {*living, ""}]
+def find_jobs(leases: Sequence[Lease]) -> dict[str, str]:
+    """Return the job or reservation of each container that was given one, by the ids of both.
+
+    It is the job whose token the container shows; when that has ended, the reservation in which it ran, or what stands
+    for the job: its token's digest.
+    """
+    jobs = [each for each in leases if BY_API in each.ways]
+    by_digest = {each.token_digest: each.container_id for each in jobs}
+    ends = {each.container_id: each.until for each in jobs if each.until}
+    found = {}
+    for each in leases:
+        if BY_API not in each.ways and each.reservation_digest:
+            is_inside = each.limit and ends.get(each.reservation) == each.limit
+            left_in = each.reservation if is_inside else each.reservation_digest
+            found[each.container_id] = by_digest.get(each.reservation_digest, left_in)
+    return found
 
 
 def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:

@@ -68,7 +68,8 @@ def decide(situation: Situation, claim: Claim) -> Claim | Refused:
 def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
     """Return the claim of a container or job that was given a reservation."""
     return claim.replace(
-        reservation=handed_on.container_id,
+        # In a reservation, a container stays part of that when the job that started it has ended.
+        reservation=handed_on.reservation or handed_on.container_id,
         reservation_digest=handed_on.token_digest,
         person=handed_on.person,
         group=handed_on.group,
@@ -76,6 +77,16 @@ def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
         limit=claim.limit if BY_API in claim.ways else handed_on.limit,
         preemptible=handed_on.spare_from or claim.preemptible,
     )
+
+
+def find_rivals(handed_on: Lease, living: Sequence[Lease]) -> Sequence[Lease]:
+    """Return the leases of others than the holder of a reservation: all that show its tokens share its GPUs."""
+    above = [each for each in living if BY_API in each.ways and each.container_id == handed_on.reservation]
+    ends = {each.container_id: each.until for each in (handed_on, *above) if each.until}
+    # What has the same name and another end is of an earlier reservation.
+    inside = [each for each in living if each.limit and ends.get(each.reservation) == each.limit]
+    digests = {each.token_digest for each in (handed_on, *above, *inside)} - {""}
+    return [each for each in living if each not in (*above, *inside) and each.reservation_digest not in digests]
 
 
 def refuse_unreserved(policy: Policy, claim: Claim, handed_on: Lease | None = None) -> GpusRefused | None:
@@ -170,7 +181,9 @@ def _refuse_promised(claim: Claim, living: Iterable[Lease]) -> GpusRefused | Non
 
 def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situation) -> GpusRefused | None:
     """Return the refusal where others have some of the GPUs that one container has for itself."""
-    living = situation.others.living if exclusive else ()
+    living: Sequence[Lease] = situation.others.living if exclusive else ()
+    if situation.handed_on:
+        living = find_rivals(situation.handed_on, living)
     named = [(lease, [gpu.number for gpu in exclusive if gpu.key in lease.gpus]) for lease in living]
     users = [(lease, numbers) for lease, numbers in named if numbers]
     if not users:

@@ -1,8 +1,7 @@
-"""Hand a reservation on: to a container that its holder starts, which must not be refused the holder's own GPUs.
+"""Hand a reservation on: to containers that its holder starts, which must not be refused the holder's own GPUs.
 
 An engine's client passes nothing on but the container's own environment, so a token stands there. It opens what the
-reservation holds while that lives, and nothing else: the tracker keeps a digest only, and the container that was given
-the GPUs has a lease of its own, which keeps a second one out.
+reservation holds, and nothing else, while that or a container that was given it lives: the tracker keeps a digest only.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 ROCR_FILTER = "ROCR_VISIBLE_DEVICES"
@@ -38,7 +38,7 @@ class Reservation:
         name: Name of the reservation.
         gpus: The GPUs, by number.
         environment: Variables by which a program sees these GPUs only, and a container is given them. The value of
-            AMD_CTK_RESERVATION is a secret that lets one container at a time have them.
+            AMD_CTK_RESERVATION is a secret that lets containers have them, several at once, too.
     """
 
     def __init__(
@@ -93,13 +93,33 @@ def digest_of(token: str) -> str:
 
 
 def find_handed_on(state: State, token: str, processes: Processes) -> Lease | None:
-    """Return the living reservation that a token is of, None where there is none."""
+    """Return the living reservation that a token is of, or a container that was given it; None where there is none."""
     # What is not printable may be no path: an environment may hold anything.
     if len(token) > LONGEST_TOKEN or not token.isprintable():
         return None
-    lease = find_reservation(state, token.rpartition(".")[0], processes)
-    is_meant = lease is not None and lease.token_digest != "" and lease.token_digest == digest_of(token)
-    return lease if is_meant else None
+    lease, digest = find_reservation(state, token.rpartition(".")[0], processes), digest_of(token)
+    is_meant = lease is not None and lease.token_digest != "" and lease.token_digest == digest
+    return lease if is_meant else _find_given(state, digest, processes)
+
+
+def find_handed_on_to_user(host: Host, token: str, processes: Processes) -> Lease | None:
+    """Return the reservation of root's service that a token is of, for the user whose it is; None for anybody else."""
+    from amd_gpu_tracker.records.rootless import find_user
+    from amd_gpu_tracker.records.state import State
+
+    found = find_handed_on(State(host), token, processes)
+    return found if found is not None and found.person == find_user() else None
+
+
+def _find_given(state: State, digest: str, processes: Processes) -> Lease | None:
+    """Return a living container that was given the reservation of this token; users could have written theirs."""
+    if state.is_rootless:
+        return None
+    from amd_gpu_tracker.life.lease_scan import foresee_leases
+
+    living = foresee_leases(state, processes, state.lease_paths()).living
+    given = next((each for each in living if each.reservation_digest == digest), None)
+    return given.replace(token_digest=digest) if given else None
 
 
 def find_reservation(state: State, name: str, processes: Processes) -> Lease | None:

@@ -108,9 +108,9 @@ def read_handed_on(book: Book, claim: Claim) -> Lease | None:
     found = find_handed_on(state, token, processes)
     if found is None and state.is_rootless:
         # The service of root gives users their GPUs.
-        from amd_gpu_tracker.records.state import State
+        from amd_gpu_tracker.claims.handover import find_handed_on_to_user
 
-        found = find_handed_on(State(state.host), token, processes)
+        return find_handed_on_to_user(state.host, token, processes)
     return found
 
 
