@@ -12,7 +12,7 @@ from amdgpu_discovery.value import Value
 RUNTIME_PROGRAM = "amd-container-runtime"
 
 
-class Layout(Value):
+class EngineLayout(Value):
     """Where the runtimes and related keys stand in one of an engine's configuration documents."""
 
     # The table of runtimes, and what the entry of one looks like for the path of a program.
@@ -45,7 +45,7 @@ class Engine(Value):
     # Where its configuration is unless the user says otherwise.
     config_path: str
     read: Callable[[str], Document]
-    find_layout: Callable[[Document], Layout]
+    find_layout: Callable[[Document], EngineLayout]
     # What to call when asking for a restart; "" where none is needed.
     service: str
     # Runtimes that need no entry.

@@ -6,7 +6,7 @@ import os.path
 
 from amd_ctk.configuration.changes import Changes, remove_empty_tables, set_keys, take_back
 from amd_ctk.configuration.edit import Edit
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine, Layout
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine, EngineLayout
 from amd_ctk.configuration.runtime_program import check_runtime_path, find_runtime_program
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath, read_path
 from amdgpu_discovery.errors import ToolkitError
@@ -89,7 +89,7 @@ def remove(document: Document, engine: Engine, name: str, changes: Changes) -> t
     return remove_empty_tables(document, changes)
 
 
-def is_added(entry: object, layout: Layout, name: str, changes: Changes) -> bool:
+def is_added(entry: object, layout: EngineLayout, name: str, changes: Changes) -> bool:
     """Return whether a runtime's entry runs amd-container-runtime, or the program that amd-ctk wrote there."""
     program = layout.program_of(entry)
     path = (*layout.runtimes, name)
@@ -99,7 +99,7 @@ def is_added(entry: object, layout: Layout, name: str, changes: Changes) -> bool
     return os.path.basename(program) == RUNTIME_PROGRAM or program in given
 
 
-def _find_layout(document: Document, engine: Engine) -> Layout:
+def _find_layout(document: Document, engine: Engine) -> EngineLayout:
     """Return where the document keeps the runtimes; DocumentError where it holds values that no engine accepts."""
     layout = engine.find_layout(document)
     document.get((*layout.runtimes, ""))
@@ -115,7 +115,7 @@ def _expect(document: Document, path: KeyPath, expected: type, words: str) -> No
         raise DocumentError(f'"{".".join(path)}" is not {words}')
 
 
-def _runtimes_of_added(layout: Layout, changes: Changes) -> set[str]:
+def _runtimes_of_added(layout: EngineLayout, changes: Changes) -> set[str]:
     """Return the names of the runtimes that amd-ctk added, without those that had to come along."""
     depth = len(layout.runtimes)
     names = {change.path[depth] for change in changes.keys if change.path[:depth] == layout.runtimes}
@@ -131,7 +131,7 @@ def _refuse_reserved(engine: Engine, name: str) -> None:
         raise ReservedName(f'{engine.name} has a runtime of its own called "{name}"', hint=hint)
 
 
-def _refuse_foreign(entry: object, engine: Engine, layout: Layout, name: str, changes: Changes) -> None:
+def _refuse_foreign(entry: object, engine: Engine, layout: EngineLayout, name: str, changes: Changes) -> None:
     if not is_added(entry, layout, name, changes):
         raise ForeignRuntime(
             f'the runtime "{name}" exists already and runs {layout.program_of(entry) or "something else"}',
@@ -139,7 +139,7 @@ def _refuse_foreign(entry: object, engine: Engine, layout: Layout, name: str, ch
         )
 
 
-def _runtimes(document: Document, layout: Layout) -> dict[str, object]:
+def _runtimes(document: Document, layout: EngineLayout) -> dict[str, object]:
     runtimes = document.get(layout.runtimes)
     return runtimes if isinstance(runtimes, dict) else {}
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from amd_ctk.configuration.config_file import ConfigFile, read_text
-from amd_ctk.configuration.engine import Engine, Layout
+from amd_ctk.configuration.engine import Engine, EngineLayout
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amd_ctk.documents.toml_document import TomlDocument
 from amdgpu_discovery.host import Host
@@ -48,7 +48,7 @@ def on_host(host: Host) -> Engine:
     )
 
 
-def find_layout(document: Document) -> Layout:
+def find_layout(document: Document) -> EngineLayout:
     """Return where a configuration of this version keeps its runtimes; DocumentError for one that has none."""
     if document.is_empty:
         # The oldest version that every containerd in use reads.
@@ -63,7 +63,7 @@ def find_layout(document: Document) -> Layout:
     return _layout(version, runc=document.get((*_runtimes(version), "runc")))
 
 
-def find_drop_in_layout(main: Document, _: Document) -> Layout:
+def find_drop_in_layout(main: Document, _: Document) -> EngineLayout:
     """Return where a drop-in keeps its runtimes: it has the version of the main file, as the two cannot be mixed."""
     version = main.get(("version",))
     version = version if version in MERGING else MERGING[0]
@@ -75,9 +75,9 @@ def _runtimes(version: int) -> KeyPath:
     return ("plugins", CRI_BY_VERSION[version], "containerd", "runtimes")
 
 
-def _layout(version: int, *, runc: Any, preamble: tuple[tuple[KeyPath, Any], ...] = ()) -> Layout:
+def _layout(version: int, *, runc: Any, preamble: tuple[tuple[KeyPath, Any], ...] = ()) -> EngineLayout:
     cri = ("plugins", CRI_BY_VERSION[version])
-    return Layout(
+    return EngineLayout(
         runtimes=_runtimes(version),
         entry=partial(_entry, runc if isinstance(runc, dict) else {}),
         program=("options", "BinaryName"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from amd_ctk.configuration.engine import Engine, Layout
+from amd_ctk.configuration.engine import Engine, EngineLayout
 from amd_ctk.documents.toml_document import TomlDocument
 
 # CRI-O reads CDI specs without being told to.
-LAYOUT = Layout(
+LAYOUT = EngineLayout(
     runtimes=("crio", "runtime", "runtimes"),
     entry=lambda program: {"runtime_path": program, "runtime_type": "oci"},
     program=("runtime_path",),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from amd_ctk.configuration.engine import Engine, Layout
+from amd_ctk.configuration.engine import Engine, EngineLayout
 from amd_ctk.documents.json_document import JsonDocument
 
-LAYOUT = Layout(
+LAYOUT = EngineLayout(
     runtimes=("runtimes",),
     entry=lambda program: {"path": program, "runtimeArgs": []},
     program=("path",),

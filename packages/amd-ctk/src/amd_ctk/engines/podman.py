@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from amd_ctk.configuration.engine import Engine, Layout
+from amd_ctk.configuration.engine import Engine, EngineLayout
 from amd_ctk.documents.toml_document import TomlDocument
 
 # Podman reads CDI specs without being told to, and has no daemon to restart.
-LAYOUT = Layout(
+LAYOUT = EngineLayout(
     runtimes=("engine", "runtimes"),
     entry=lambda program: [program],
     program=(),

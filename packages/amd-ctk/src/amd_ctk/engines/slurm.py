@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.configuration.engine import Engine, Layout
+from amd_ctk.configuration.engine import Engine, EngineLayout
 from amd_ctk.documents.oci_conf import RUNTIMES, OciConf, is_outdated
 from amd_ctk.programs import ask
 from amdgpu_discovery.host import Host
@@ -19,8 +19,8 @@ def on_host(_: Host) -> Engine:
     return SLURM.replace(find_layout=lambda _: _layout("")) if version.startswith(WITHOUT_USER_ID) else SLURM
 
 
-def _layout(options: str) -> Layout:
-    return Layout(
+def _layout(options: str) -> EngineLayout:
+    return EngineLayout(
         runtimes=(RUNTIMES,),
         entry=lambda program: {"program": program, "options": options},
         program=("program",),

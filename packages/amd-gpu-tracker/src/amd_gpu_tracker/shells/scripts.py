@@ -20,7 +20,7 @@ HELP = "Show this message and exit."
 PLAIN, ASKS, ENDS = "", "asks", "ends"
 
 
-class Place(Value):
+class CommandHelp(Value):
     """A command: the words that name it, what may stand behind them, and the lines NAME:HELP of what is offered."""
 
     words: str
@@ -49,7 +49,7 @@ def use_scripts(command: Any, program: str, words: Sequence[str]) -> None:
             _completion_shared._completion_scripts[shell] = script
 
 
-def _places(command: Any, words: str, parent: Any = None) -> Iterator[Place]:
+def _places(command: Any, words: str, parent: Any = None) -> Iterator[CommandHelp]:
     """Yield a command and, of a group, all below it; hidden ones are left to the program."""
     import typer
 
@@ -59,7 +59,7 @@ def _places(command: Any, words: str, parent: Any = None) -> Iterator[Place]:
     asks_help = f",{','.join(sorted(command.get_help_option_names(context)))},:{HELP}"
     flags = [_option_line(command, one) for one in command.params if _is_shown_option(one)]
     lines = [f"{name}:{child.get_short_help_str(LONGEST_HELP)}" for name, child in below.items()]
-    yield Place(words=words, kind=_kind(command), below=lines, flags=[*flags, asks_help])
+    yield CommandHelp(words=words, kind=_kind(command), below=lines, flags=[*flags, asks_help])
     for name, child in below.items():
         yield from _places(child, f"{words} {name}", context)
 
@@ -91,7 +91,7 @@ def _offers_values(parameter: Any) -> bool:
     return own is not None or bool(parameter.type.shell_complete(None, parameter, ""))
 
 
-def _format_case(places: Iterator[Place]) -> str:
+def _format_case(places: Iterator[CommandHelp]) -> str:
     return "".join(
         f"    {_quote(place.words)})\n        kind={_quote(place.kind)}\n"
         f"        below=({_list(place.below)})\n        flags=({_list(place.flags)})\n        ;;\n"
@@ -99,7 +99,7 @@ def _format_case(places: Iterator[Place]) -> str:
     )
 
 
-def _format_fish(places: Iterator[Place]) -> str:
+def _format_fish(places: Iterator[CommandHelp]) -> str:
     return "".join(
         f"        case {_quote(place.words)}\n            set kind {_quote(place.kind)}\n"
         f"            set below {_list(place.below)}\n            set flags {_list(place.flags)}\n"
