@@ -151,6 +151,19 @@ def test_a_reservation_of_the_library_is_handed_to_a_container(podman, start, ma
     assert machine.users() == {0: [container], 1: [other]}
 
 
+def test_containers_of_a_pod_share_by_the_token_alone(podman, machine):
+    podman("pod", "create", "--name=pod", "--infra=false")
+    with Tracker(machine.host).reserve("auto:1") as reservation:
+        handed_on = [f"--env={name}={reservation.environment[name]}" for name in HANDED_ON]
+        pod = ("run", "--detach", "--pod=pod", "--network=none")
+        server, helper = (podman(*pod, *handed_on, IMAGE, "sleep", "600").stdout.strip() for _ in range(2))
+
+        assert machine.users() == {0: [reservation.name, server, helper]}
+        refused = podman(*pod, "--env=AMD_VISIBLE_DEVICES=0", IMAGE, "true", check=False)
+        assert "GPUs [0] are exclusive and already in use" in refused.stderr
+        podman("pod", "rm", "--force", "--time=0", "pod")
+
+
 def test_a_container_with_the_token_shares_and_the_next_job_is_served_at_the_end(podman, start, machine):
     sleep = ("--network=none", IMAGE, "sleep", "600")
     machine.start_job("run", "--gpus=all", "--name=first", "--", *podman.command("run", "--name=first", *sleep))
