@@ -14,7 +14,9 @@ import pytest
 
 from amd_ctk.job.listing import RunningJob, format_json, format_queue, print_queue
 from amd_gpu_tracker.history.ended import Ended, note_ended
+from amd_gpu_tracker.records.lease import ProcessId
 from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.waiting.ticket import Ticket
 from amdgpu_discovery.simulate import build_host
 
 NOW = 1_000_000.0
@@ -42,6 +44,33 @@ def test_it_is_listed_when_the_time_of_a_job_is_over():
         "No job waits for GPUs"
     )
     assert [job["until"] for job in json.loads(format_json([], [TRAIN, DEBUG]))["running"]] == [None, NOW + 3600]
+
+
+def ticket(number, *, latest):
+    return Ticket(
+        number=number,
+        name=f"train-{number}",
+        request="free:1",
+        count=1,
+        among=(0,),
+        since=NOW - 5,
+        waiter=ProcessId(pid=100 + number, start=1),
+        boot_id="b",
+        namespace="n",
+        latest=latest,
+    )
+
+
+def test_it_is_listed_when_a_job_starts_at_the_latest_where_that_is_known():
+    tickets = [ticket(1, latest=NOW + 3 * 3600 + 600), ticket(2, latest=None)]
+
+    assert format_queue(tickets, [], NOW) == (
+        "Place  Person  Name     GPUs  Request  Waiting for  Process  Starts within\n"
+        "1      root    train-1  1     free:1   5 s          101      3 h 10 min\n"
+        "2      root    train-2  1     free:1   5 s          102      -"
+    )
+    assert "Starts" not in format_queue(tickets[1:], [], NOW)
+    assert [job["latest"] for job in json.loads(format_json(tickets, []))["jobs"]] == [NOW + 11400, None]
 
 
 def test_it_is_listed_what_nobody_uses_and_what_goes_to_those_who_wait():

@@ -421,7 +421,7 @@ class Tracker:
 
         These are root's, the caller's, and those of everybody who asked the service that gives out GPUs.
         """
-        return [ticket for each in self._tickets() for ticket in each.waiting()]
+        return [ticket for each in self._tickets() for ticket in each.with_starts()]
 
     def cancel(self, name: str) -> bool:
         """Take the job of this `name` out of the queue; False where none waits.

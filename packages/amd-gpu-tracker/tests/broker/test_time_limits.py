@@ -148,7 +148,7 @@ def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, per
     assert alice.line() == "got (0,)"
     left = int(alice.line())
     bob = person(BOB, run("next", "0"))
-    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert re.fullmatch(r"waiting for 1 GPU: 0 free of 1 that fits; at the latest in (1 min )?\d+ s", bob.line())
 
     assert bob.answer() == "got (0,)"
 
@@ -173,7 +173,7 @@ def test_what_ignores_term_is_killed_though_the_broker_is_killed_in_between(host
     assert users(host) == {0: ["40001/train.ending"]}
     broker.start()
     bob = person(BOB, run("next", "0"))
-    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert re.fullmatch(r"waiting for 1 GPU: 0 free of 1 that fits; at the latest in (1 min )?\d+ s", bob.line())
     assert bob.answer() == "got (0,)"
     assert not is_there(left)
     assert os.listdir(f"{State(host).run_directory}/ending") == []
@@ -300,7 +300,7 @@ def test_a_container_that_a_job_left_detached_has_the_gpu_until_the_time_of_the_
 
     bob = person(BOB, run("next", "0"))
 
-    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert re.fullmatch(r"waiting for 1 GPU: 0 free of 1 that fits; at the latest in (1 min )?\d+ s", bob.line())
     assert bob.answer() == "got (0,)"
     assert not is_there(first)
 

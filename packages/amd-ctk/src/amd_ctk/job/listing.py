@@ -29,7 +29,7 @@ RUNNING = ("Person", "Name", "GPUs", "Numbers", "Process", "For")
 STARTING_SECONDS = 2.0
 # As much of a container's id as Docker and Podman show.
 SHORT_ID = 12
-ENDS, IDLE = "Ends in", "Idle for"
+ENDS, IDLE, STARTS = "Ends in", "Idle for", "Starts within"
 WAITING = ("Place", "Person", "Name", "GPUs", "Request", "Waiting for", "Process")
 NOBODY_WAITS = "No job waits for GPUs"
 
@@ -120,9 +120,8 @@ def _running_job(
 
 def format_queue(tickets: Sequence[Ticket], running: Sequence[RunningJob], now: float) -> str:
     """Return the jobs that have GPUs, where there are some, and below them those that wait."""
-    waiting = _table([WAITING, *(_waiting_row(place, ticket, now) for place, ticket in enumerate(tickets, 1))])
     parts = [_running_table(running, now)] if running else []
-    return "\n\n".join([*parts, waiting if tickets else NOBODY_WAITS])
+    return "\n\n".join([*parts, _waiting_table(tickets, now) if tickets else NOBODY_WAITS])
 
 
 def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str:
@@ -136,6 +135,7 @@ def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str
             "since": ticket.since,
             "pid": ticket.waiter.pid,
             "person": ticket.person,
+            "latest": ticket.latest,
         }
         for place, ticket in enumerate(tickets, 1)
     ]
@@ -171,12 +171,25 @@ def _table(rows: Iterable[tuple[str, ...]]) -> str:
 def _running_table(running: Sequence[RunningJob], now: float) -> str:
     """Return the jobs that have GPUs; with when they end, and since when they are idle, where one of them is."""
     rows = [RUNNING, *(_running_row(job, now) for job in running)]
-    ends = ["-" if job.until is None else format_seconds(max(0.0, job.until - now)) for job in running]
-    idle = [_idle(job, now) for job in running]
-    for header, cells in ((ENDS, ends), (IDLE, idle)):
-        if set(cells) != {"-"}:
-            rows = [(*row, cell) for row, cell in zip(rows, (header, *cells), strict=True)]
-    return _table(rows)
+    rows = _with_column(rows, ENDS, [_left(job.until, now) for job in running])
+    return _table(_with_column(rows, IDLE, [_idle(job, now) for job in running]))
+
+
+def _waiting_table(tickets: Sequence[Ticket], now: float) -> str:
+    """Return the jobs that wait; with when they have their GPUs at the latest, where that is known of one."""
+    rows = [WAITING, *(_waiting_row(place, ticket, now) for place, ticket in enumerate(tickets, 1))]
+    return _table(_with_column(rows, STARTS, [_left(ticket.latest, now) for ticket in tickets]))
+
+
+def _with_column(rows: list[tuple[str, ...]], header: str, cells: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return rows with one more column, unless nothing is in it."""
+    if set(cells) <= {"-"}:
+        return rows
+    return [(*row, cell) for row, cell in zip(rows, (header, *cells), strict=True)]
+
+
+def _left(moment: float | None, now: float) -> str:
+    return "-" if moment is None else format_seconds(max(0.0, moment - now))
 
 
 def _idle(job: RunningJob, now: float) -> str:

@@ -24,6 +24,7 @@ class Asked(Value):
         count: How many GPUs it wants.
         among: The numbers of those that fit.
         may_be_taken: Whether these may be another's alone.
+        in_one_hive: Whether those that it gets must be in one XGMI hive.
     """
 
     permission: Permission
@@ -31,6 +32,7 @@ class Asked(Value):
     count: int
     among: Sequence[int]
     may_be_taken: bool
+    in_one_hive: bool = False
 
 
 def weigh(state: State, terms: Terms, permission: Permission, request: Request) -> Asked:
@@ -52,4 +54,5 @@ def weigh(state: State, terms: Terms, permission: Permission, request: Request) 
         count=count,
         among=[gpu.number for gpu in wanted],
         may_be_taken=is_contested(policy, choice, wanted),
+        in_one_hive=choice is not None and choice.in_one_hive,
     )

@@ -151,6 +151,7 @@ class Desk:
             self.line.serve(view, terms.order, self.look)
             self._preempt(self._view, now)
             self.line.tell(self._view)
+        self.line.write_starts()
         self._unrecorded.say()
 
     def _preempt(self, view: View, now: float) -> None:
@@ -232,7 +233,7 @@ class Desk:
         grant = self._give_now(request, asked, person, give)
         if grant is None:
             place = self._find_place(client, request) or self._new_place(client, request, asked, person)
-            place.connect(client, request.gpus, asked.rules, permission)
+            place.connect(client, request.gpus, asked)
             # It is looked at with all others at once, and may have its GPUs without a word.
             self.is_changed = True
             return None
@@ -254,7 +255,7 @@ class Desk:
         if found is None:
             self._find_place(client, request)
             place = self._make_place(client, request, asked, person)
-            place.connect(client, request.gpus, asked.rules, permission)
+            place.connect(client, request.gpus, asked)
             found = self.line.foresee(place, self.look(), self._terms.order, give)
         return found if isinstance(found, Answer) else found.answer().replace(kind=DONE)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.grants import Grant, Grants, job_id
+from amd_gpu_tracker.broker.latest import latest_start
 from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, numbers_in, serve, sort_waiters
 from amd_gpu_tracker.broker.people import format_held
 from amd_gpu_tracker.broker.place import Client, Place
@@ -17,11 +18,12 @@ from amd_gpu_tracker.broker.used import RecentUse
 from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import boot_offset
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.sentences import waiting_for
+from amd_gpu_tracker.waiting.sentences import AT_THE_LATEST, waiting_for
 from amd_gpu_tracker.waiting.ticket import Ticket
 from amd_gpu_tracker.waiting.tickets import Tickets
-from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.errors import FileError, ToolkitError
 
 Log = Callable[[str], None]
 
@@ -49,6 +51,8 @@ class Line:
         self._order = list(self._places.values())
         # When somebody left the line last, of which the others were perhaps not told yet.
         self._changed_at = 0.0
+        # When those who wait start at the latest, as the file says it that lists read; None where that is not known.
+        self._written: dict[int, float] | None = None
         # Whether something decides that no event tells.
         self.has_untold = False
 
@@ -157,8 +161,7 @@ class Line:
         self._serve(places, view, try_now, lambda: view)
         if given:
             return given[0]
-        before = [each for each in places[: places.index(place)] if not each.is_passed_over]
-        return self._said_to(place, before, view).replace(kind=DONE)
+        return self._said_to(place, places[: places.index(place)], view).replace(kind=DONE)
 
     def _sort(self, places: Mapping[int, Place], order: str) -> list[Place]:
         waiters = sort_waiters((place.waiter for place in places.values()), self._used.by_person, order)
@@ -204,8 +207,16 @@ class Line:
                 continue
             if place.client and (not place.said or place.said_at <= old):
                 self._tell(place, before, view, now)
-            if not place.is_passed_over:
-                before.append(place)
+            before.append(place)
+
+    def write_starts(self) -> None:
+        """Write for lists when those who wait have their GPUs at the latest, where that changed."""
+        starts = self._starts()
+        if starts != self._written:
+            # What a list shows is not worth the line.
+            with suppress(FileError):
+                self._tickets.write_starts(starts)
+            self._written = starts
 
     def next_tell(self) -> float | None:
         """Return when somebody has to be told that others left, by the monotonic clock; None where all know."""
@@ -218,15 +229,28 @@ class Line:
         return any(place.client is None for place in self._places.values())
 
     def _tell(self, place: Place, before: list[Place], view: View, now: float) -> None:
+        latest = place.latest
         answer = self._said_to(place, before, view)
         place.said_at = now
-        if place.client and answer.message != place.said:
-            place.said = answer.message
+        # As time goes by, less of it is left.
+        said = answer.message.partition(AT_THE_LATEST)[0]
+        if place.client and (said != place.said or _differ(latest, place.latest)):
+            place.said = said
             place.client.say(answer)
 
+    def _starts(self) -> dict[int, float]:
+        """Return when those who wait have their GPUs at the latest, in seconds since 1970, by number of the ticket."""
+        offset = boot_offset()
+        known = ((number, place.latest) for number, place in self._places.items() if place.latest is not None)
+        return {number: round(latest + offset) for number, latest in known}
+
     def _said_to(self, place: Place, before: Sequence[Place], view: View) -> Answer:
-        """Return what somebody who waits is told."""
-        tickets = [other.ticket for other in before if other.waiter.among & place.waiter.among]
+        """Return what somebody who waits is told, behind those `before` who are served first."""
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        place.latest = _latest_start(place, before, view, now)
+        tickets = [
+            other.ticket for other in before if other.waiter.among & place.waiter.among and not other.is_passed_over
+        ]
         message = waiting_for(
             place.ticket.count,
             free=(view.free & place.waiter.among).bit_count(),
@@ -237,6 +261,7 @@ class Line:
             before=tickets,
             hint=_limit_hint(place, view) or ("" if tickets else place.hint),
             title=lambda ticket: _title_for(ticket, place.ticket.person),
+            latest=None if place.latest is None else place.latest - now,
         )
         people = tuple({ticket.person for ticket in tickets[:8]} - {place.ticket.person, 0})
         return Answer(kind=WAITING, message=message, people=people)
@@ -319,6 +344,31 @@ def withheld(place: Place, view: View) -> int:
 def is_impossible(place: Place, view: View) -> bool:
     """Return whether a job cannot have its GPUs before a drain ends or a sick GPU is well again."""
     return (place.waiter.among & ~withheld(place, view)).bit_count() < place.ticket.count
+
+
+def _latest_start(place: Place, before: Sequence[Place], view: View, now: float) -> float | None:
+    """Return when a job has its GPUs at the latest, in seconds since boot; None where that is not known."""
+    own = sum(other.ticket.count for other in before if _share_a_limit(other, place))
+    if place.waiter.is_spare or view.is_over(place.ticket.person, own + place.ticket.count, place.permission):
+        return None
+    # Who would have too many GPUs may have some at any moment, when others come back.
+    waiters = [each.waiter.replace(seconds=0.0) if each.is_passed_over else each.waiter for each in before]
+    start = latest_start(place.waiter, waiters, view.latest_ends(now))
+    # There are enough for it, and it cannot have them: a program uses some without a reservation.
+    return start if start is not None and start > now else None
+
+
+def _share_a_limit(other: Place, place: Place) -> bool:
+    """Return whether GPUs of another job count against the limit of this one."""
+    permission = place.permission
+    is_of_group = permission.is_together and other.permission.group == permission.group
+    return is_of_group or other.ticket.person == place.ticket.person
+
+
+def _differ(before: float | None, after: float | None) -> bool:
+    if before is None or after is None:
+        return before is not after
+    return abs(before - after) >= TELL_SECONDS
 
 
 def _limit_hint(place: Place, view: View) -> str:

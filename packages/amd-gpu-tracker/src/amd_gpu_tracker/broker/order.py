@@ -27,6 +27,7 @@ class Waiter(Value):
         count: How many of them it wants.
         seconds: After how long its job is ended, 0 for never.
         is_spare: It wants GPUs only as long as nobody else does.
+        is_particular: Not any GPUs of those that fit will do, if there are as many as it wants.
     """
 
     number: int
@@ -35,6 +36,7 @@ class Waiter(Value):
     count: int = 1
     seconds: float = 0.0
     is_spare: bool = False
+    is_particular: bool = False
 
 
 class Outlook(Value):

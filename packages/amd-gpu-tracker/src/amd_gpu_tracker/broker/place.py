@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.order import Waiter, as_bits
 from amd_gpu_tracker.broker.peer import Peer
@@ -47,6 +48,7 @@ class Place:
             "hint",
             "is_passed_over",
             "job",
+            "latest",
             "permission",
             "request",
             "rules",
@@ -70,6 +72,8 @@ class Place:
         self.hint = ""
         self.said = ""
         self.said_at = 0.0
+        # When it has its GPUs at the latest, in seconds since boot, as it was told; None where that is not known.
+        self.latest: float | None = None
         self.absent_since = time.monotonic()
         self.waiter = Waiter(
             number=ticket.number,
@@ -79,12 +83,13 @@ class Place:
             is_spare=ticket.is_spare,
         )
 
-    def connect(self, client: Client, request: str, rules: ChoiceRules, permission: Permission) -> None:
+    def connect(self, client: Client, request: str, asked: Asked) -> None:
         """Let a client wait here, for the first time or after it lost its connection."""
         self.client = client
         self.request = request
-        self.rules = rules
-        self.allow(permission)
+        self.rules = asked.rules
+        self.waiter = self.waiter.replace(is_particular=asked.in_one_hive)
+        self.allow(asked.permission)
         self.said = ""
 
     def allow(self, permission: Permission) -> None:

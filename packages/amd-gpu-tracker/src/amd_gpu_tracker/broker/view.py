@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.order import numbers_in
 from amd_gpu_tracker.claims.by_name import find_users
 from amd_gpu_tracker.claims.choice import read_other_leases
@@ -83,6 +84,20 @@ class View(Value):
         keys = {key for lease in leases for key in lease.gpus} - shared
         return sum(1 << self.numbers[key] for key in keys if key in self.numbers)
 
+    def latest_ends(self, now: float) -> dict[int, float]:
+        """Return when GPUs are free at the latest, in seconds since boot, by number; without those that may never be.
+
+        What is spare ends for those who wait.
+        """
+        free = dict.fromkeys(numbers_in(self.free), now)
+        withheld = numbers_in(self.drained | self.sick)
+        ends: dict[int, float] = {}
+        for lease in self.leases:
+            end = _latest_end(lease, now)
+            for number in (self.numbers[key] for key in lease.gpus if key in self.numbers):
+                ends[number] = max(end, ends.get(number, 0.0))
+        return free | {number: end for number, end in ends.items() if end < inf and number not in withheld}
+
     @property
     def next_end(self) -> float | None:
         """Return when the next reservation ends by itself, in seconds since boot."""
@@ -153,6 +168,15 @@ def _find_ends(leases: Iterable[Lease], numbers: Mapping[str, int], drained: int
         for number in (numbers[key] for key in lease.gpus if end and key in numbers):
             ends[number] = max(end, ends.get(number, 0.0))
     return ends
+
+
+def _latest_end(lease: Lease, now: float) -> float:
+    if lease.is_kept:
+        return inf
+    if lease.is_spare:
+        return now + GRACE_SECONDS
+    # Processes have some time left after SIGTERM.
+    return lease.until or (lease.limit + GRACE_SECONDS if lease.limit else inf)
 
 
 def _holder(lease: Lease, processes: Processes) -> ProcessId:

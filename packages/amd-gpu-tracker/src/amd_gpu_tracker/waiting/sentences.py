@@ -17,6 +17,7 @@ DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sun
 SHORTEST_DAY = 3
 MOMENTS = "write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00'"
 MOST_NAMED = 5
+AT_THE_LATEST = "; at the latest in "
 
 
 def _name(ticket: Ticket) -> str:
@@ -34,17 +35,19 @@ def waiting_for(
     sick: Sequence[int] = (),
     hint: str = "",
     title: Callable[[Ticket], str] = _name,
+    latest: float | None = None,
 ) -> str:
     """Return what a job that wants `count` GPUs waits for: how many of those that fit it are free, and who is before.
 
     `drained` and `sick` GPUs are named, and not free. The `hint` says what can be done about it, and `title`
-    what another's job is called.
+    what another's job is called. It has them in `latest` seconds at the latest.
     """
     which = "" if fitting == host_total else " that fits" if fitting == 1 else " that fit"
     said = f"waiting for {_gpus(count)}: {free} free of {fitting}{which}"
     withheld = ((drained, "drained"), (sick, "sick"))
     said += "".join(f", {_named(numbers)} {what}" for numbers, what in withheld if numbers)
     hint = f"; {hint}" if hint else ""
+    hint += "" if latest is None else f"{AT_THE_LATEST}{format_seconds(latest)}"
     if not before:
         return f"{said}{hint}"
     named = [

@@ -38,6 +38,8 @@ class Ticket(Value):
         owner: The user whose process waits; names belong to a user.
         person: Whose job it is: the owner, or who became root by sudo.
         is_spare: It wants GPUs only as long as nobody else does.
+        latest: When it has its GPUs at the latest, as it was told last, in seconds since 1970; None where that is not
+            known. It stands in no ticket.
     """
 
     number: int
@@ -52,6 +54,7 @@ class Ticket(Value):
     owner: int = 0
     person: int = 0
     is_spare: bool = False
+    latest: float | None = None
 
     @property
     def stem(self) -> str:
@@ -83,7 +86,7 @@ def parse_stem(stem: str) -> tuple[int, str] | None:
 def format_ticket(ticket: Ticket) -> bytes:
     """Return a ticket as the content of its file; number and name are in the file's name."""
     fields = {**ticket.as_dict(), "waiter": ticket.waiter.as_dict(), "request": ticket.request[:LONGEST_REQUEST_SHOWN]}
-    for name in ("number", "name", *(() if ticket.is_spare else ("is_spare",))):
+    for name in ("number", "name", "latest", *(() if ticket.is_spare else ("is_spare",))):
         del fields[name]
     return dumps({"version": VERSION, **fields}) + b"\n"
 

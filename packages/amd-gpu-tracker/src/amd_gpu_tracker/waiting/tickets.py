@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.records.state import make_directory
@@ -11,16 +12,20 @@ from amd_gpu_tracker.waiting.ticket import LARGEST_TICKET, format_ticket, parse_
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import TEMPORARY, put_in_place, write_beside
 from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_json import dumps, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.waiting.ticket import Ticket
 
 SUFFIX = ".json"
+# When those who wait have their GPUs at the latest, by the number of the ticket.
+STARTS = "starts"
+LARGEST_STARTS = 1 << 20
 DIRECTORY = "waiting"
 # There is no file, or it is none that this toolkit wrote. Anything else, as EMFILE, says nothing about a ticket.
 NO_TICKET = frozenset((errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP))
@@ -36,6 +41,27 @@ class Tickets:
     def waiting(self) -> list[Ticket]:
         """Return the tickets of those who wait, by number."""
         return [ticket for stem in self.stems() if (ticket := self._read(stem))]
+
+    def with_starts(self) -> list[Ticket]:
+        """Return the tickets of those who wait with when they have their GPUs at the latest."""
+        starts = self._read_starts()
+        return [ticket.replace(latest=starts.get(str(ticket.number))) for ticket in self.waiting()]
+
+    def write_starts(self, starts: Mapping[int, float]) -> None:
+        """Write when those who wait have their GPUs at the latest, by number of the ticket; FileError.
+
+        Where none is known, there is no file.
+        """
+        path = f"{self.directory}/{STARTS}"
+        content = dumps({str(number): start for number, start in starts.items()})
+        try:
+            if not starts:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+                return
+            put_in_place(write_beside(path, content, mode=0o644), path)
+        except OSError as error:
+            raise FileError(f"{path} cannot be written: {reason(error)}") from error
 
     def named(self, name: str) -> list[Ticket]:
         """Return the tickets of those who wait under this name."""
@@ -71,8 +97,6 @@ class Tickets:
 
     def sweep(self) -> None:
         """Take away what is left of those who do not wait any more, and of writes that were interrupted."""
-        from contextlib import suppress
-
         for name in self._names():
             stem = name.removesuffix(SUFFIX)
             ticket = self._read(stem) if parse_stem(stem) else None
@@ -86,6 +110,16 @@ class Tickets:
         """Return the names of the tickets in their order, also of those that are over."""
         stems = (name.removesuffix(SUFFIX) for name in self._names() if name.endswith(SUFFIX))
         return sorted(stem for stem in stems if parse_stem(stem))
+
+    def _read_starts(self) -> dict[str, float]:
+        """Return what `write_starts` wrote, {} where it cannot be read: a list can do without."""
+        try:
+            starts = loads(read_plain_file(f"{self.directory}/{STARTS}", largest=LARGEST_STARTS)[0])
+        except (OSError, RecursionError, ValueError):
+            return {}
+        if type(starts) is not dict:
+            return {}
+        return {number: float(start) for number, start in starts.items() if type(start) in (int, float)}
 
     def _names(self) -> list[str]:
         try:
