@@ -36,8 +36,8 @@ def pool(stand: ClusterStand) -> ClusterStand:
     return stand
 
 
-def submit(stand: ClusterStand, user: str) -> None:
-    stand.write("/tmp/job.sub", JOB.replace("USER", user))
+def submit(stand: ClusterStand, user: str, line: str = "") -> None:
+    stand.write("/tmp/job.sub", JOB.replace("USER", user).replace("queue\n", f"{line}queue\n"))
     stand.as_user(user, "condor_submit /tmp/job.sub")
 
 
@@ -89,3 +89,30 @@ def test_a_job_waits_for_a_person_who_uses_its_gpu_without_htcondor(pool: Cluste
     wait_until(lambda: set(pool.gpus_by_person()) == {"alice"})
     pool.run("touch /srv/end-alice")
     wait_until(lambda: not states(pool))
+
+
+def test_a_spare_job_gives_its_gpus_to_a_person_and_is_done_again(pool: ClusterStand) -> None:
+    _, _, last_line, line_of_job = blocks_of("Work for GPUs that nobody uses")
+    _, job, _ = blocks_of("I use HTCondor")
+    pool.write("/etc/condor/amd-job", "\n".join([*job.splitlines()[:-1], last_line]))
+    pool.run("chmod 755 /etc/condor/amd-job; rm -f /srv/end-*")
+    submit(pool, "alice", line_of_job)
+    wait_until(lambda: set(pool.gpus_by_person()) == {"alice"})
+    given = pool.gpus_by_person()["alice"]
+
+    refused = pool.as_user("bob", "amd-ctk run --gpus=all -- true", check=False)
+    pool.start("bob", "exec amd-ctk run --gpus=all --wait -- sleep 600", "own.log")
+    wait_until(lambda: pool.gpus_by_person() == {"bob": [0, 1, 2, 3]})
+
+    assert "are in use by job condor-" in refused
+    assert set(pool.ids_in_processes().values()) == {",".join(IDS)}
+    # HTCondor starts it again, and it waits for its GPUs behind bob.
+    wait_until(lambda: "alice" in pool.run("amd-ctk queue list"))
+    pool.run("pkill -U bob sleep")
+    wait_until(lambda: set(pool.gpus_by_person()) == {"alice"})
+    pool.run("touch /srv/end-alice")
+    wait_until(lambda: not states(pool))
+
+    starts, code = pool.run("condor_history alice -limit 1 -af NumJobStarts ExitCode").split()
+    assert len(given) == 2
+    assert (int(starts) >= 2, code) == (True, "0")

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from support.box import PATIENCE
 from support.stand import Stand
 
-PEOPLE = ("alice", "bob", "carol")
+# The last one is an account of programs.
+PEOPLE = ("alice", "bob", "carol", "worker")
 FIRST_UID = 1000
 # GPUs 0 to 3, as ROCR_VISIBLE_DEVICES names them.
 IDS = ("GPU-ea35f57cc80deb35", "GPU-89caa15875ff5a43", "GPU-6e32f10efc982b4c", "GPU-012fe4f7fdaf06b9")
@@ -69,7 +70,8 @@ class ClusterStand(Stand):
 
     def prepare(self) -> None:
         """Let everybody have exclusive GPUs, as the page says."""
-        self.run("useradd --create-home --groups render --shell /bin/sh carol")
+        for person in ("carol", "worker"):
+            self.run(f"useradd --create-home --groups render --shell /bin/sh {person}")
         self.run("amd-ctk gpu-tracker enable; amd-ctk gpu-tracker all exclusive; amd-ctk users allow everyone")
         self.write(f"{SITE}/amdsmi.py", AMDSMI)
         self.write("/usr/local/bin/read-ids", f"#!/usr/bin/python3\n{READ_IDS}")
@@ -99,7 +101,9 @@ class ClusterStand(Stand):
 
     def end_everything(self) -> None:
         """End what people and programs run, and wait until no GPU is reserved."""
-        self.run("systemctl stop hub condor 2>/dev/null; docker ps -aq | xargs -r docker rm -f", check=False)
+        self.run(
+            "systemctl stop hub condor 'ray-worker@*' 2>/dev/null; docker ps -aq | xargs -r docker rm -f", check=False
+        )
         for person in PEOPLE:
             self.run(f"pkill -KILL -U {person}", check=False)
         wait_until(lambda: not self.gpus_by_person() and not self.ids_in_processes())
