@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.cluster_stand import IDS, ClusterStand, wait_until
-from support.clusters_page import blocks_of
+from support.clusters_page import IDLE_PAGE, blocks_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.clusters]
 
@@ -92,7 +92,7 @@ def test_a_job_waits_for_a_person_who_uses_its_gpu_without_htcondor(pool: Cluste
 
 
 def test_a_spare_job_gives_its_gpus_to_a_person_and_is_done_again(pool: ClusterStand) -> None:
-    _, _, last_line, line_of_job = blocks_of("Work for GPUs that nobody uses")
+    last_line, line_of_job = blocks_of("With HTCondor", IDLE_PAGE)
     _, job, _ = blocks_of("I use HTCondor")
     pool.write("/etc/condor/amd-job", "\n".join([*job.splitlines()[:-1], last_line]))
     pool.run("chmod 755 /etc/condor/amd-job; rm -f /srv/end-*")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from support.cluster_stand import ClusterStand, wait_until
-from support.clusters_page import blocks_of, commands_in
+from support.clusters_page import IDLE_PAGE, blocks_of, commands_in
 from support.marked_table import write_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.clusters]
@@ -114,7 +114,7 @@ HEAD = "ray start --head --port=6379 --num-gpus=0 --num-cpus=0 --block"
 @pytest.fixture
 def workers(stand: ClusterStand) -> ClusterStand:
     """Return the server with a head of Ray's and two workers, as the page says."""
-    unit, commands = blocks_of("Work for GPUs that nobody uses")[:2]
+    unit, commands = blocks_of("With Ray", IDLE_PAGE)[:2]
     stand.write("/etc/systemd/system/ray-worker@.service", unit.replace("HOST", "127.0.0.1"))
     stand.run("rm -f /srv/begun /srv/enough /srv/watched; touch /srv/begun; chmod 666 /srv/begun")
     stand.write("/srv/hold", HOLD)

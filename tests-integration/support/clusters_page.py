@@ -1,4 +1,4 @@
-"""The page about Ray, JupyterHub and HTCondor, as far as tests type it."""
+"""The pages about Ray, JupyterHub and HTCondor, as far as tests type them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from support.documentation import read_page
 
 PAGE = "docs/how-to/clusters.md"
+IDLE_PAGE = "docs/how-to/idle-gpus.md"
 
 
 def blocks_of(heading: str, page: str = PAGE) -> list[str]:

@@ -20,7 +20,7 @@ from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import boot_offset
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.sentences import AT_THE_LATEST, waiting_for
+from amd_gpu_tracker.waiting.sentences import at_the_latest, waiting_for
 from amd_gpu_tracker.waiting.ticket import Ticket
 from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, ToolkitError
@@ -161,7 +161,7 @@ class Line:
         self._serve(places, view, try_now, lambda: view)
         if given:
             return given[0]
-        return self._said_to(place, places[: places.index(place)], view).replace(kind=DONE)
+        return self._said_to(place, places[: places.index(place)], view)[0].replace(kind=DONE)
 
     def _sort(self, places: Mapping[int, Place], order: str) -> list[Place]:
         waiters = sort_waiters((place.waiter for place in places.values()), self._used.by_person, order)
@@ -230,12 +230,11 @@ class Line:
 
     def _tell(self, place: Place, before: list[Place], view: View, now: float) -> None:
         latest = place.latest
-        answer = self._said_to(place, before, view)
+        answer, sentence = self._said_to(place, before, view)
         place.said_at = now
         # As time goes by, less of it is left.
-        said = answer.message.partition(AT_THE_LATEST)[0]
-        if place.client and (said != place.said or _differ(latest, place.latest)):
-            place.said = said
+        if place.client and (sentence != place.said or _differ(latest, place.latest)):
+            place.said = sentence
             place.client.say(answer)
 
     def _starts(self) -> dict[int, float]:
@@ -244,14 +243,14 @@ class Line:
         known = ((number, place.latest) for number, place in self._places.items() if place.latest is not None)
         return {number: round(latest + offset) for number, latest in known}
 
-    def _said_to(self, place: Place, before: Sequence[Place], view: View) -> Answer:
-        """Return what somebody who waits is told, behind those `before` who are served first."""
+    def _said_to(self, place: Place, before: Sequence[Place], view: View) -> tuple[Answer, str]:
+        """Return what somebody who waits is told, behind those `before` who are served first, also without time."""
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         place.latest = _latest_start(place, before, view, now)
         tickets = [
             other.ticket for other in before if other.waiter.among & place.waiter.among and not other.is_passed_over
         ]
-        message = waiting_for(
+        sentence = waiting_for(
             place.ticket.count,
             free=(view.free & place.waiter.among).bit_count(),
             drained=numbers_in(view.drained & place.waiter.among),
@@ -261,10 +260,10 @@ class Line:
             before=tickets,
             hint=_limit_hint(place, view) or ("" if tickets else place.hint),
             title=lambda ticket: _title_for(ticket, place.ticket.person),
-            latest=None if place.latest is None else place.latest - now,
         )
         people = tuple({ticket.person for ticket in tickets[:8]} - {place.ticket.person, 0})
-        return Answer(kind=WAITING, message=message, people=people)
+        message = sentence + at_the_latest(None if place.latest is None else place.latest - now)
+        return Answer(kind=WAITING, message=message, people=people), sentence
 
     def _try(self, place: Place) -> bool:
         """Give a job its GPUs, or end its wait; False where it goes on waiting."""

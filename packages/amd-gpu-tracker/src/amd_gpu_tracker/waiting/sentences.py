@@ -17,7 +17,6 @@ DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sun
 SHORTEST_DAY = 3
 MOMENTS = "write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00'"
 MOST_NAMED = 5
-AT_THE_LATEST = "; at the latest in "
 
 
 def _name(ticket: Ticket) -> str:
@@ -35,19 +34,17 @@ def waiting_for(
     sick: Sequence[int] = (),
     hint: str = "",
     title: Callable[[Ticket], str] = _name,
-    latest: float | None = None,
 ) -> str:
     """Return what a job that wants `count` GPUs waits for: how many of those that fit it are free, and who is before.
 
     `drained` and `sick` GPUs are named, and not free. The `hint` says what can be done about it, and `title`
-    what another's job is called. It has them in `latest` seconds at the latest.
+    what another's job is called.
     """
     which = "" if fitting == host_total else " that fits" if fitting == 1 else " that fit"
     said = f"waiting for {_gpus(count)}: {free} free of {fitting}{which}"
     withheld = ((drained, "drained"), (sick, "sick"))
     said += "".join(f", {_named(numbers)} {what}" for numbers, what in withheld if numbers)
     hint = f"; {hint}" if hint else ""
-    hint += "" if latest is None else f"{AT_THE_LATEST}{format_seconds(latest)}"
     if not before:
         return f"{said}{hint}"
     named = [
@@ -57,6 +54,11 @@ def waiting_for(
     jobs = len(before)
     more = f" and {jobs - len(named)} more" if jobs > len(named) else ""
     return f"{said}, {jobs} {'job' if jobs == 1 else 'jobs'} before this one ({', '.join(named)}{more}){hint}"
+
+
+def at_the_latest(seconds: float | None) -> str:
+    """Return what stands behind that where it is known in how many seconds it has its GPUs at the latest."""
+    return "" if seconds is None else f"; at the latest in {format_seconds(seconds)}"
 
 
 def got(numbers: Sequence[int], seconds: float | None) -> str:
