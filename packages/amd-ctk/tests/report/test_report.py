@@ -63,6 +63,8 @@ def test_a_report_by_person():
         "Person  GPU-hours  Used  Idle  Starts     Peak\n"
         "alice        20.0   25%   75%       2  3.0 GiB  ####################\n"
         "bob           4.0     -     -       1        -  ####\n"
+        "\n"
+        "The end of 1 reservation was not seen: counted up to the last look\n"
     )
 
 
@@ -98,8 +100,8 @@ def test_notes_say_what_is_not_known():
 
     assert format_report(report_of(uncertain, None)).splitlines()[5:] == [
         "How busy GPUs were is not known: 'sudo amd-ctk usage enable' looks every 30 seconds",
-        "Of 1 reservation the end is not known; they count up to the last look",
-        "1 lines of the history could not be read",
+        "The end of 1 reservation was not seen: counted up to the last look",
+        "1 line of the history could not be read",
     ]
 
 

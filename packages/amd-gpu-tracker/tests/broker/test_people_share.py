@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -352,6 +353,19 @@ def test_who_had_a_reservation_is_told_that_a_restart_of_the_machine_ended_it(ho
         ("40002/debug", "running"),
         ("40001/debug", "power"),
     ]
+
+
+def test_the_end_of_a_job_is_recorded_when_it_ends_and_not_when_somebody_looks(host, broker, person):
+    alice = person(ALICE, run("train", "free:1"))
+    alice.line()
+    opened = Path(host.path("/var/lib/amd-container-toolkit/history/open"))
+    assert [path.name for path in opened.iterdir()] == ["40001%2Ftrain@"]
+
+    alice.end()
+
+    wait_until(lambda: not list(opened.iterdir()))
+    ((ended,),) = (Tracker(host).history(since=0, until=1e10),)
+    assert (ended.container_id, ended.how, ended.is_certain) == ("40001/train", "program", True)
 
 
 def test_a_reservation_whose_time_would_be_over_is_not_told_of(host, broker, person):

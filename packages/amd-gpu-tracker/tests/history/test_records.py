@@ -164,6 +164,18 @@ def test_a_reservation_whose_end_nobody_wrote_is_found_over(state):
     assert [(each.container_id, each.how) for each in used(state)] == [("c2", "running"), ("c1", "found")]
 
 
+def test_a_reservation_that_is_found_over_ended_when_it_was_last_seen_alive(state):
+    state.write_lease(a_lease())
+    path = open_path(state.history_directory, state.lease_path(("", "c1")))
+    text = Path(path).read_text(encoding="utf-8").rstrip("\n")
+    Path(path).write_text(f'{text},"last":1060.0,"looks":2,"busy_sum":1,"peak_bytes":1\n', encoding="utf-8")
+
+    state.remove_lease(state.lease_path(("", "c1")))
+
+    (each,) = used(state)
+    assert (each.how, each.seconds, each.is_certain) == ("found", 60.0, False)
+
+
 def test_who_is_killed_between_the_line_and_the_removal_leaves_one_line(state):
     state.write_lease(a_lease())
     path = open_path(state.history_directory, state.lease_path(("", "c1")))

@@ -99,9 +99,9 @@ def _notes(report: Report) -> list[str]:
     if report.whole.seen_seconds == 0:
         notes.append("How busy GPUs were is not known: 'sudo amd-ctk usage enable' looks every 30 seconds")
     if report.uncertain:
-        notes.append(f"Of {_counted(report.uncertain)} the end is not known; they count up to the last look")
+        notes.append(f"The end of {_counted(report.uncertain)} was not seen: counted up to the last look")
     if report.unreadable:
-        notes.append(f"{report.unreadable} lines of the history could not be read")
+        notes.append(f"{report.unreadable} line{'s' * (report.unreadable > 1)} of the history could not be read")
     return ["", *notes] if notes else []
 
 

@@ -52,7 +52,7 @@ class Report(Value):
         by: By what reservations are summed: `person`, `gpu`, `image` or `day`.
         totals: The sums; days in their order, all else largest first.
         whole: The sum of all.
-        uncertain: How many reservations ended at a time that nobody knows, as in a power cut.
+        uncertain: How many reservations ended at an unknown time: in a power cut, or unseen.
         unreadable: How many lines of the history could not be read.
     """
 

@@ -43,6 +43,7 @@ from amd_gpu_tracker.claims.by_name import require_nobody_before
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
 from amd_gpu_tracker.history.files import settle
 from amd_gpu_tracker.life.lease_scan import prune_leases
+from amd_gpu_tracker.records.history import FOUND, PROGRAM
 from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amd_gpu_tracker.waiting.ticket import Ticket, require_name
@@ -133,7 +134,10 @@ class Desk:
         self.opened.follow(self._view.leases)
         self._used.count(self._view.holding)
         living = {lease.container_id for lease in self._view.reservations}
-        for job in sorted(self._grants.given - living):
+        if ended := sorted(self._grants.given - living):
+            # The history has the end that was seen, not the moment at which somebody looks.
+            self._drop_ended(PROGRAM)
+        for job in ended:
             self._log(f"ended: {job}")
         self._grants.given = {lease.container_id for lease in self._view.reservations if lease.person is not None}
         return self._view
@@ -426,8 +430,12 @@ class Desk:
             self._hand_down(leases, read_view(self._state, self._processes))
         with suppress(ToolkitError, OSError):
             settle(self._book)
+        self._drop_ended(FOUND)
+
+    def _drop_ended(self, how: str) -> None:
+        """Remove the leases of what has ended; `how` that is known goes into the history."""
         with suppress(ToolkitError), self._book.locked():
-            prune_leases(self._state, self._processes, self._state.lease_paths(locked=True))
+            prune_leases(self._state, self._processes, self._state.lease_paths(locked=True), how)
 
     def _end_reservations(self) -> None:
         """Drop the reservations whose time is over."""

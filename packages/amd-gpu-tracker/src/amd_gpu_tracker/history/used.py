@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from amd_gpu_tracker.records.history import LONGEST_LINE, POWER, VERSION
+from amd_gpu_tracker.records.history import FOUND, LONGEST_LINE, POWER, VERSION
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -61,8 +61,8 @@ class Used(Value):
 
     @property
     def is_certain(self) -> bool:
-        """Return whether it is known when it ended."""
-        return self.how != POWER
+        """Return whether it is known when it ended: the power did not go, and it was not found over later."""
+        return self.how not in (FOUND, POWER)
 
 
 class Look(Value):

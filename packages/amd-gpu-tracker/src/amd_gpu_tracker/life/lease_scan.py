@@ -70,14 +70,19 @@ def foresee_leases(state: State, processes: Processes, paths: Iterable[str]) -> 
     return _scan(state, processes, paths, foresee)
 
 
-def prune_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
+def prune_leases(state: State, processes: Processes, paths: Iterable[str], how: str = "found") -> LeaseScan:
     """Return what the leases in these files say; drop what is over, and write down the init of those that have one now.
 
-    The caller holds the lock.
+    The caller holds the lock. `how` it is known that something is over goes into the history.
     """
 
     def write_down(path: str, lease: Lease, verdict: Liveness) -> Lease | None:
-        return _write_down(state, path, lease, verdict, processes)
+        if not verdict.is_alive:
+            # Few claims find one.
+            from amd_gpu_tracker.life.restarts import end_lease
+
+            return end_lease(state, path, lease, processes, how)
+        return _with_init(state, lease, verdict)
 
     return _scan(state, processes, paths, write_down)
 
@@ -97,13 +102,8 @@ def _scan(state: State, processes: Processes, paths: Iterable[str], count: Count
     return LeaseScan(living=tuple(living), unreadable=tuple(unreadable))
 
 
-def _write_down(state: State, path: str, lease: Lease, verdict: Liveness, processes: Processes) -> Lease | None:
-    """Write down what was found out, and return the lease that counts from now on, None where it is over."""
-    if not verdict.is_alive:
-        # Few claims find one.
-        from amd_gpu_tracker.life.restarts import end_lease
-
-        return end_lease(state, path, lease, processes, "found")
+def _with_init(state: State, lease: Lease, verdict: Liveness) -> Lease:
+    """Write down the init of a container that has one now, and return the lease that counts from now on."""
     if verdict.found_init is not None:
         try:
             state.write_lease(lease.replace(init=verdict.found_init))

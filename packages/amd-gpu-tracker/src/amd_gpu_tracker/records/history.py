@@ -48,14 +48,18 @@ def begin(directory: str, lease_path: str, lease: Lease) -> None:
 
 
 def finish(directory: str, lease_path: str, how: str, *, end: float | None = None) -> None:
-    """Write the line of a reservation that has ended, now or at `end` in seconds since boot."""
+    """Write the line of a reservation that has ended, now or at `end` in seconds since boot.
+
+    One that was found over ended when it was last seen alive, where somebody looked.
+    """
     path = open_path(directory, lease_path)
     begun = _read(path)
     if begun is None:
         return
     month, text = begun
     file = f"{directory}/{month}.jsonl"
-    end = time.clock_gettime(time.CLOCK_BOOTTIME) if end is None else end
+    if end is None:
+        end = (how == FOUND and _last_look(text)) or time.clock_gettime(time.CLOCK_BOOTTIME)
     try:
         if not _is_written(file, identity_of(text)):
             # An earlier line may be cut off where the disk was full.
@@ -138,6 +142,14 @@ def _read(path: str) -> tuple[str, str] | None:
         return None
     is_month = len(month) == len("2026-11") and month.replace("-", "0", 1).isdigit() and month[4] == "-"
     return (month, text.rstrip("\n")) if is_month and text.startswith('{"version":1,') else None
+
+
+def _last_look(text: str) -> float:
+    """Return when the sampler saw it, in seconds since boot; 0.0 where it never did."""
+    try:
+        return float(text.partition(',"last":')[2].partition(",")[0])
+    except ValueError:
+        return 0.0
 
 
 def _is_written(file: str, identity: str) -> bool:
