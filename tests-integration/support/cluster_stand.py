@@ -47,8 +47,6 @@ def amdsmi_get_gpu_id(handle):
     return 0x740F
 """
 SITE = "/usr/local/lib/python3.13/dist-packages"
-# Docker would write in /proc/sys, which is the machine's.
-DOCKER = "[Service]\nEnvironment=DOCKER_ALLOW_IPV6_ON_IPV4_INTERFACE=1\n"
 READ_IDS = """\
 import glob, json
 
@@ -75,8 +73,7 @@ class ClusterStand(Stand):
         self.run("amd-ctk gpu-tracker enable; amd-ctk gpu-tracker all exclusive; amd-ctk users allow everyone")
         self.write(f"{SITE}/amdsmi.py", AMDSMI)
         self.write("/usr/local/bin/read-ids", f"#!/usr/bin/python3\n{READ_IDS}")
-        self.write("/etc/systemd/system/docker.service.d/stand.conf", DOCKER)
-        self.run("chmod 755 /usr/local/bin/read-ids; systemctl daemon-reload; amd-ctk runtime configure --restart")
+        self.run("chmod 755 /usr/local/bin/read-ids; amd-ctk runtime configure --restart")
 
     def start(self, user: str, command: str, log: str) -> None:
         """Run a command of a user in the background; its output is in a log at the user's home."""

@@ -69,8 +69,9 @@ def booted_root(suite: str = "trixie") -> Path:
 
 
 def people_root(suite: str) -> Path:
-    """Return a root file system of a release that boots with systemd, and in which people log in."""
-    return make_root(f"people-{suite}", suite, *LOGGED_INTO)
+    """Return a root file system of a release that boots with systemd, with Docker, in which people log in."""
+    newer = () if suite in OLDER_SUITES else NEWER_PACKAGES
+    return make_root(f"people-{suite}", suite, *LOGGED_INTO, "docker.io", "iproute2", *newer)
 
 
 def clusters_root() -> Path:

@@ -1,7 +1,8 @@
 """The stand: a Debian system that boots and is a GPU server, with the toolkit as its users install it.
 
 Our debs come from a repository of this checkout by apt; units, users and paths are as shipped. GPUs of a profile
-lie over /sys, and their nodes in /dev, where programs find them on every machine. `DROP_IN` is all that differs.
+lie over /sys, and their nodes in /dev, where programs find them on every machine. In our units, `DROP_IN` is all that
+differs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host
+from amdgpu_discovery.simulate.breaking import break_gpu
 from support.apt_repository import AptRepository, keep, next_version
 from support.box import PATIENCE
 from support.debian_root import people_root
@@ -40,6 +42,22 @@ mount -t sysfs -o ro sysfs /run/whole/sys
 mknod -m 666 /dev/fuse c 10 229
 mknod -m 666 /dev/net/tun c 10 200
 """
+GPUS_PATH = "/usr/local/lib/stand-gpus"
+GPUS_UNIT = f"""\
+[Unit]
+DefaultDependencies=no
+Before=sysinit.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -e {GPUS_PATH}
+[Install]
+WantedBy=sysinit.target
+"""
+BOOT_ID = """
+cat /proc/sys/kernel/random/uuid >/run/boot_id
+mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
+"""
 # Nothing is behind the nodes, which the kernel says (ENXIO) of one that may be opened.
 TRY_OPEN = """\
 #!/usr/bin/python3
@@ -56,6 +74,9 @@ for path in sys.argv[1:]:
 # for every unit whose name begins so.
 DROP_IN_PATH = "/etc/systemd/system/amd-.service.d/stand.conf"
 DROP_IN = "[Service]\nPrivateNetwork=no\n"
+# Docker would write in /proc/sys, which is the machine's.
+DOCKER_PATH = "/etc/systemd/system/docker.service.d/stand.conf"
+DOCKER = "[Service]\nEnvironment=DOCKER_ALLOW_IPV6_ON_IPV4_INTERFACE=1\n"
 APT = "apt-get -qq -y -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-unsafe-io"
 # Of the repository alone: the archive cannot be reached from here.
 ONLY_OURS = "-o Dir::Etc::sourcelist=sources.list.d/toolkit.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
@@ -72,6 +93,7 @@ class Stand(System):
         self._put_gpus()
         self.write("/usr/local/bin/try-open", TRY_OPEN)
         self.write(DROP_IN_PATH, DROP_IN)
+        self.write(DOCKER_PATH, DOCKER)
         # Where packages may start services.
         self.run("chmod 755 /usr/local/bin/try-open /run/shared; rm -f /usr/sbin/policy-rc.d")
         for user in ("alice", "bob"):
@@ -135,10 +157,29 @@ class Stand(System):
         """Return what a unit wrote to the journal."""
         return self.run(f"journalctl --no-pager --unit={unit} --output=cat")
 
-    def _put_gpus(self) -> None:
-        self.run(HARDWARE)
-        for path, number in _nodes(self._host):
-            self.run(f"mknod -m 660 {path} c {number}; chgrp render {path}")
+    def break_gpu(self, number: int, fault: str) -> None:
+        """Let something happen to a GPU, as `amd-ctk simulate break` does."""
+        before = {path for path, _ in _nodes(self._host)}
+        break_gpu(self._host, number, fault)
+        # Those of a lost GPU the kernel removes.
+        if gone := before.difference(path for path, _ in _nodes(self._host)):
+            self.run(f"rm {' '.join(gone)}")
+
+    def cut_power(self) -> None:
+        """End everything at once, lose what memory held, and boot again, as a boot of another id."""
+        self._put_gpus(at_boot=True)
+        self.kill()
+        self.boot()
+
+    def _put_gpus(self, *, at_boot: bool = False) -> None:
+        """Lay the GPUs over /sys and /dev now, or at the next boot before any service starts, as drivers load."""
+        nodes = (f"mknod -m 660 {path} c {number}; chgrp render {path}\n" for path, number in _nodes(self._host))
+        self.write(GPUS_PATH, HARDWARE + "".join(nodes) + (BOOT_ID if at_boot else ""))
+        if at_boot:
+            self.write("/etc/systemd/system/stand-gpus.service", GPUS_UNIT)
+            self.run("systemctl enable --quiet stand-gpus.service")
+        else:
+            self.run(f"sh -e {GPUS_PATH}")
 
     def _offer(self, directory: Path) -> None:
         self._repository = AptRepository(self.shared / "repository", self._directory / "gnupg")

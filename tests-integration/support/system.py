@@ -20,6 +20,7 @@ MASKED = ("systemd-udevd.service", "systemd-udev-trigger.service", "systemd-netw
           "systemd-resolved.service",
           "systemd-timesyncd.service", "systemd-logind.service", "systemd-firstboot.service", "getty.target",
           "apt-daily.timer", "apt-daily-upgrade.timer", "man-db.timer", "dpkg-db-backup.timer")  # fmt: skip
+NAMESPACES = ("unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child=SIGKILL")
 BOOT = """
 set -e
 base=$0 root=$1
@@ -60,22 +61,16 @@ class System:
         self.base = base
         self.shared = base / "shared"
         self.shared.mkdir(parents=True)
-        self._cgroup = Path(tempfile.mkdtemp(prefix="amd-ctk-install-", dir=_own_cgroups()))
+        self._root = root
         self._mask(base / "upper/etc/systemd/system", unmasked)
-        words = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child=SIGKILL"]
+        self.boot()
+
+    def boot(self) -> None:
+        """Start the system; what was written to its disk is there again."""
+        self._cgroup = Path(tempfile.mkdtemp(prefix="amd-ctk-install-", dir=_own_cgroups()))
+        join = f'echo $$ >"{self._cgroup}/cgroup.procs"; exec "$@"'
         self._process = subprocess.Popen(
-            [
-                "sh",
-                "-c",
-                f'echo $$ >"{self._cgroup}/cgroup.procs"; exec "$@"',
-                "sh",
-                *words,
-                "sh",
-                "-c",
-                BOOT,
-                base,
-                root,
-            ],
+            ["sh", "-c", join, "sh", *NAMESPACES, "sh", "-c", BOOT, self.base, self._root],
             stdin=subprocess.DEVNULL,
             # What unshare has to say when it is ended.
             stderr=subprocess.DEVNULL,
@@ -101,8 +96,8 @@ class System:
         (self.shared / "written").write_text(text, encoding="utf-8")
         self.run(f"mkdir -p $(dirname {path}) && cp /run/shared/written {path}")
 
-    def stop(self) -> None:
-        """End every process of the system and remove what it wrote."""
+    def kill(self) -> None:
+        """End every process of the system at once, as when its power is cut."""
         os.kill(self._init(), signal.SIGKILL)
         self._process.wait(timeout=30)
         for _ in range(100):
@@ -110,6 +105,10 @@ class System:
             if not self._cgroup.exists():
                 break
             time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End the system and remove what it wrote."""
+        self.kill()
         shutil.rmtree(self.base)
 
     def _mask(self, units: Path, unmasked: Collection[str]) -> None:

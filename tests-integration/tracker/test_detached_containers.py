@@ -1,11 +1,10 @@
-"""A container whose time is over, or whose GPUs others wait for in vain, is stopped by its engine for good."""
+"""A container that a job left detached is a job: listed, kept and ended. Limits are in story/test_people.py."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
-import time
 
 import pytest
 
@@ -22,8 +21,6 @@ from support.simulated import run_amd_ctk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.docker, pytest.mark.podman]
 
-# Longer than an engine takes to start a container on a busy machine.
-LIMIT = "alice=40001:time=20s"
 JOB = ("sh", "-c", "echo begun; exec sleep 600")
 
 
@@ -49,52 +46,6 @@ def engine(request, host, tmp_path, monkeypatch):
         become_roots(podman, tmp_path / "bin", monkeypatch)
         yield podman
         podman("rm", "--all", "--force", "--time=0", check=False)
-
-
-def test_a_container_is_stopped_and_not_started_again(engine, host):
-    broker = Broker(host)
-    broker.say("fifo", LIMIT)
-    broker.start()
-    job = Person(broker, 0, run("train", "0", behind=ALICE), command=JOB)
-    try:
-        container = start_in(job, engine)
-        assert users(host) == {0: ["train", container]}
-
-        wait_until(lambda: users(host) == {})
-
-        assert state_of(container, engine) == "exited"
-        assert f"time is over: container {container}: {engine_name(engine)} stop" in broker.lines()
-    finally:
-        job.close()
-        broker.kill()
-
-
-def test_a_container_that_nobody_uses_is_stopped_for_who_waits_and_not_before(engine, host):
-    broker = Broker(host)
-    broker.say("fifo", "everyone", idle=2)
-    broker.start()
-    job = Person(broker, 0, run("train", "0", behind=ALICE), command=JOB)
-    people = [job]
-    try:
-        container = start_in(job, engine)
-        wait_until(lambda: is_preemptible(host))
-        # Whoever says to be there is warned again before anything ends.
-        people.append(Person(broker, 0, Request(verb=KEEP, name="train")))
-        assert people[-1].line() == "got ()"
-        assert not is_preemptible(host)
-        wait_until(lambda: is_preemptible(host))
-        assert (users(host), state_of(container, engine)) == ({0: ["train", container]}, "running")
-
-        people.append(Person(broker, 0, run("next", "0", behind=BOB)))
-
-        assert people[-1].answer() == "got (0,)"
-        assert state_of(container, engine) == "exited"
-        assert users(host) == {0: ["next"]}
-        assert f"time is over: container {container}: {engine_name(engine)} stop" in broker.lines()
-    finally:
-        for each in people:
-            each.close()
-        broker.kill()
 
 
 def test_a_container_that_its_command_left_detached_is_a_job_that_is_kept_and_ended(engine, host):
@@ -145,11 +96,6 @@ def start_in(job, engine):
 
 def state_of(container, engine):
     return engine("inspect", "--format={{.State.Status}}", container).stdout.strip()
-
-
-def is_preemptible(host):
-    at = Tracker(host).status().gpus[0].containers[0].preemptible_at
-    return at is not None and at <= time.time()
 
 
 def become_roots(podman, directory, monkeypatch):
