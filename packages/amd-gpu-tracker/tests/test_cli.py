@@ -239,6 +239,8 @@ def test_a_request_for_no_gpu_is_told_and_ends_with_a_code_of_its_own(command, r
     [
         (["0"], "Error: Missing arguments. Usage: gpu-tracker <gpu_ids> <operation>\n"),
         (["frobnicate"], "Error: Missing arguments. Usage: gpu-tracker <gpu_ids> <operation>\n"),
+        (["staus"], "there is no command staus (did you mean status?)\n"),
+        (["drian"], "there is no command drian (did you mean drain?)\n"),
         (["0", "1", "shared"], "Error: Too many arguments. Usage: gpu-tracker <gpu_ids> <operation>\n"),
         (["0", "private"], "Error: Invalid operation. Must be 'exclusive' or 'shared'\n"),
     ],

@@ -43,6 +43,18 @@ def test_every_summary_is_whole_in_80_columns():
     assert {words: text for words, text in summaries.items() if len(text) > 50} == {}
 
 
+def test_every_example_is_whole_in_80_columns():
+    lines = [
+        line
+        for words, command in all_commands(ROOT)
+        for line in command.get_help(typer.Context(command, info_name=words)).partition("Examples:")[2].splitlines()
+    ]
+
+    assert "  sudo amd-ctk cdi generate --output=/etc/cdi/lab.json --vendor=lab.example" in lines
+    # AMD's help of the tracker has one longer line in front of its examples.
+    assert [line for line in lines if len(line) > 80] == []
+
+
 def test_the_value_of_every_option_is_called_by_a_word():
     helps = {words: command.get_help(typer.Context(command, info_name=words)) for words, command in all_commands(ROOT)}
 
@@ -80,6 +92,17 @@ def test_commands_stand_in_groups_and_none_is_cut(amd_ctk):
     ]
     assert not [line for line in lines if line.endswith("...") and not line.startswith("Usage")]
     assert "  run          Run a command with GPUs reserved for it" in lines
+    assert "  image        Check whether images fit; pick one" in lines
+    assert lines[-1] == "  GPUs now: top (live) or status (once). Jobs now: queue. The past: report."
+
+
+def test_a_misspelt_option_of_run_is_answered_with_the_option(amd_ctk, host):
+    host()
+
+    refused = amd_ctk("run", "--gpu=1", "--", "true")
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--gpus" in refused.stderr.splitlines()[-1]
 
 
 def test_a_command_is_made_once():

@@ -309,8 +309,10 @@ def show_usage(looks: UsageLooks, *, as_json: bool, watch: bool, peaks: bool, pr
 def set_accessibility(tracker: Tracker, words: list[str]) -> None:
     """Make GPUs exclusive or shared, as the `words` of a command line say."""
     if len(words) != 2:
+        if meant := _nearest_command(words[0]):
+            raise UsageError(f"there is no command {words[0]}", hint=f"did you mean {meant}?")
         what = "Missing arguments" if len(words) < 2 else "Too many arguments"
-        raise UsageError(f"Error: {what}. Usage: gpu-tracker <gpu_ids> <operation>", hint=_nearest_command(words[0]))
+        raise UsageError(f"Error: {what}. Usage: gpu-tracker <gpu_ids> <operation>")
     request, operation = words[0], words[1].lower()
     if not tracker.is_enabled():
         print(DISABLED)
@@ -511,11 +513,10 @@ def _end_of_wait(names: list[str]) -> str:
 
 
 def _nearest_command(word: str) -> str:
-    """Return what a misspelt command was probably meant to be, as a hint."""
+    """Return the command that a misspelt one probably means, "" where none is near."""
     from difflib import get_close_matches
 
-    meant = get_close_matches(word, EXAMPLES, n=1)
-    return f"did you mean '{meant[0]}'?" if meant else ""
+    return next(iter(get_close_matches(word, EXAMPLES, n=1)), "")
 
 
 def _print_change(change: AccessibilityChange, operation: str) -> None:

@@ -39,7 +39,7 @@ EXAMPLES = {
     "cdi generate": (
         "sudo amd-ctk cdi generate",
         "amd-ctk cdi generate --output=-",
-        "sudo amd-ctk cdi generate --output=/etc/cdi/lab.json --gpus=0-3 --vendor=lab.example",
+        "sudo amd-ctk cdi generate --output=/etc/cdi/lab.json --vendor=lab.example",
     ),
     "cdi validate": ("amd-ctk cdi validate", "amd-ctk cdi validate --path=/etc/cdi/lab.json --vendor=lab.example"),
     "cdi list": ("amd-ctk cdi list", "amd-ctk cdi list --specs --json"),
@@ -51,10 +51,10 @@ EXAMPLES = {
     "image targets": ("amd-ctk image targets rocm/pytorch",),
     "image check": ("amd-ctk image check rocm/pytorch", "amd-ctk image check rocm/pytorch --gpus=0-1"),
     "image pick": ("amd-ctk image pick registry.example/app:1.0", "amd-ctk image pick oci:images"),
-    "image index": ("amd-ctk image index registry/app:1.0 --from registry/app:1.0-a --from registry/app:1.0-b",),
+    "image index": ("amd-ctk image index reg/app:1 --from reg/app:1-a --from reg/app:1-b",),
     "run": (
         "sudo amd-ctk run --gpus=auto:1 -- python3 train.py",
-        "sudo amd-ctk run --gpus=auto:2 --wait -- docker run --rm --runtime=amd rocm/pytorch python3 train.py",
+        "sudo amd-ctk run --gpus=auto:2 --wait -- docker run --rm rocm/pytorch rocm-smi",
         "sudo amd-ctk run --gpus=free:1 --wait=2h --name=nightly --unit -- ./nightly.sh",
         "amd-ctk run --preempt=now --wait -- ./worker.sh",
         "amd-ctk run --each=seeds.txt --output=logs -- python3 train.py --seed={}",
@@ -93,8 +93,8 @@ EXAMPLES = {
         "amd-ctk swarm constraint docker:rocm/pytorch --gfx=gfx942",
     ),
     "swarm submit": (
-        "amd-ctk swarm submit sweep --vram=4000 --each=params.txt rocm/pytorch -- python3 train.py",
-        "amd-ctk swarm submit seed --gpus=1 --each=- rocm/pytorch -- python3 train.py --seed",
+        "amd-ctk swarm submit sweep --vram=4000 --each=params.txt IMAGE -- ./train.sh",
+        "amd-ctk swarm submit seed --gpus=1 --each=- IMAGE -- python3 train.py --seed",
     ),
     "swarm prune": ("sudo amd-ctk swarm prune --dry-run", "sudo amd-ctk swarm prune --keep-failed"),
     "slurm gres": ("amd-ctk slurm gres", "amd-ctk slurm gres --type=mi300x --node=node7"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.requirements.facts import ContainerFacts
 
-app = command_group("Image related commands")
+app = command_group("Check whether images fit; pick one")
 
 FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH."
 Deep = Annotated[bool, typer.Option("--deep", help="Also look into programs and libraries, not only at file names.")]

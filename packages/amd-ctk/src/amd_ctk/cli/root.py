@@ -15,6 +15,8 @@ from amd_gpu_tracker.shells.scripts import use_scripts
 from amd_gpu_tracker.show.standard_output import is_terminal
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
 
+WHICH_TO_USE = "GPUs now: top (live) or status (once). Jobs now: queue. The past: report."
+
 
 class RootGroup(TyperGroup):
     """The root command: every failure below it is reported here, and only here, with one sentence and an exit code."""
@@ -48,6 +50,7 @@ app = typer.Typer(
     name="amd-ctk",
     cls=RootGroup,
     help="Tool to configure AMD Container Toolkit",
+    epilog=WHICH_TO_USE,
     invoke_without_command=True,
     # Help is plain text in one column, as scripts and man pages want it; a trace is a trace.
     rich_markup_mode=None,

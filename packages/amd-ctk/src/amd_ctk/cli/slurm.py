@@ -13,7 +13,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 
-app = command_group("Slurm related commands")
+app = command_group("Write and check the GPUs that Slurm knows")
 
 Node = Annotated[str, typer.Option("--node", help="Name of this node in Slurm. Default: its host name.")]
 

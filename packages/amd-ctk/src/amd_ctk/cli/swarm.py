@@ -33,7 +33,7 @@ IMAGES = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-a
 # Swarm counts generic resources in 64 bits with a sign (swarmkit, api/types.proto: DiscreteGenericResource).
 LARGEST_AMOUNT = 2**63 - 1
 
-app = command_group("Docker Swarm related commands")
+app = command_group("Give GPUs to tasks of Docker Swarm")
 
 ConfigPath = Annotated[str, typer.Option("--config-path", help="Docker's configuration file. Default: its own.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, without doing it.")]

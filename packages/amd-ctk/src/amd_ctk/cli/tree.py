@@ -13,7 +13,7 @@ HELP_BY_GROUP = {
     "Containers": {
         "run": "Run a command with GPUs reserved for it.",
         "explain": "Show which GPUs a container would get, and why.",
-        "image": "Image related commands",
+        "image": "Check whether images fit; pick one",
     },
     "This host": {
         "top": "Watch what every GPU does, and who has it.",
@@ -31,8 +31,8 @@ HELP_BY_GROUP = {
     "Engines and clusters": {
         "runtime": "runtime related commands for AMD Container Toolkit",
         "cdi": "Container Device Interface related commands",
-        "swarm": "Docker Swarm related commands",
-        "slurm": "Slurm related commands",
+        "swarm": "Give GPUs to tasks of Docker Swarm",
+        "slurm": "Write and check the GPUs that Slurm knows",
     },
     "Settings": {
         "config": "Settings of the AMD Container Toolkit",
