@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.prove import probe
+from amdgpu_discovery.discover import find_gpus
 from support.installed import engine_program, our_program, require_root
 
 pytestmark = pytest.mark.e2e
@@ -41,13 +42,17 @@ def engines(docker, podman, mi300x, tmp_path):
     of_host = Path(mi300x.path("/etc/containers/containers.conf"))
     of_host.parent.mkdir(parents=True, exist_ok=True)
     of_host.write_text(runtimes.replace(podman.runtime, "/usr/bin/amd-container-runtime"))
-    # Another engine of this machine is none of the test's.
-    (programs / "ctr").write_text("#!/bin/sh\nexit 1\n")
-    (programs / "ctr").chmod(0o755)
+    # That of this machine is none of the test's.
+    containerd = f"{docker.directory}/containerd.sock"
     path = f"{programs}:{os.environ['PATH']}:/usr/sbin:/sbin"
 
     def run(**environment):
-        told = {"PATH": path, "DOCKER_HOST": f"unix://{docker.socket}", **podman.environment, **environment}
+        told = {
+            "DOCKER_HOST": f"unix://{docker.socket}",
+            "CONTAINERD_ADDRESS": containerd,
+            **podman.environment,
+            **environment,
+        }
         return prove(tmp_path, mi300x.root, **{**told, "PATH": path})
 
     yield run
@@ -61,7 +66,7 @@ def test_nodes_without_a_driver_prove_nothing(engines, docker, podman, tmp_path)
 
     assert ended.returncode == 1
     rows = [line.split(maxsplit=2) for line in ended.stdout.splitlines()]
-    for engine in ("docker", "podman"):
+    for engine in ("docker", "podman", "containerd"):
         assert [row[1:] for row in rows if row[0] == engine] == [[str(gpu), f"no GPU  {NO_GPU}"] for gpu in range(8)]
     assert "Wrote amd-gpu-proof.json" in ended.stderr
     written = json.loads((tmp_path / "amd-gpu-proof.json").read_text())
@@ -85,13 +90,14 @@ def test_a_gpu_in_use_is_left_alone_and_named(engines, start, mi300x):
     )
     try:
         start("3", "--name=busy")
-        row = next(line for line in engines().stdout.splitlines() if line.startswith("docker  3 "))
+        rows = [line.split(maxsplit=3) for line in engines().stdout.splitlines()]
     finally:
         subprocess.run(
             [our_program("amd-ctk"), "gpu-tracker", "disable"], env={"AMD_CTK_HOST_ROOT": mi300x.root}, check=True
         )
 
-    assert row.split(maxsplit=3)[2:] == ["skipped", "reserved by busy"]
+    (row,) = (row for row in rows if row[:2] == ["docker", "3"])
+    assert row[2:] == ["skipped", "reserved by busy"]
 
 
 def test_without_an_engine_nothing_is_proved(mi300x, tmp_path):
@@ -138,7 +144,8 @@ def probe_with(tmp_path, poked):
         [*words, our_program("python"), "-ISB", program, ""], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    return ended.stdout.replace(str(kfd), "/dev/kfd"), (tmp_path / "trace").read_text()
+    printed = ended.stdout.replace(str(kfd), "/dev/kfd").replace(f"{tmp_path}/dri", "/dev/dri")
+    return printed, (tmp_path / "trace").read_text()
 
 
 def test_the_probe_reads_what_the_kernel_lists(tmp_path):
@@ -152,3 +159,32 @@ def test_a_count_beyond_the_room_is_cut(tmp_path):
     printed, _ = probe_with(tmp_path, (1 << 31).to_bytes(4, "little"))
 
     assert printed.count("listed") == 512
+
+
+# A Docker with the runtime, whose containers print what the probe printed.
+DOCKER = """#!/bin/sh
+case $1 in
+    info) echo '{"ServerVersion": "28.5.2", "Runtimes": {"runc": {}, "amd": {}}, "DefaultRuntime": "runc"}' ;;
+    import) cat >/dev/null ;;
+    run) cat PRINTED ;;
+esac
+"""
+
+
+def test_one_gpu_too_many_in_the_kernels_answer_ends_the_command_with_1(mi300x, tmp_path):
+    first, second, *_ = find_gpus(mi300x)
+    (tmp_path / "dri").mkdir()
+    for gpu in (first, second):
+        (tmp_path / "dri" / os.path.basename(gpu.render_path)).touch()
+    printed, _ = probe_with(tmp_path, aperture_bytes(first.gpu_id, second.gpu_id))
+    (tmp_path / "printed").write_text(printed)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, script in (("docker", DOCKER.replace("PRINTED", f"{tmp_path}/printed")), ("podman", ""), ("ctr", "")):
+        (programs / name).write_text(script or "#!/bin/sh\nexit 1\n")
+        (programs / name).chmod(0o755)
+
+    ended = prove(tmp_path, mi300x.root, PATH=f"{programs}:{os.environ['PATH']}")
+
+    assert ended.returncode == 1
+    assert ended.stdout.splitlines()[1] == "docker  0    failed  the container can use GPUs 0, 1"
