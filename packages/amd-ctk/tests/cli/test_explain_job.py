@@ -37,6 +37,13 @@ def test_a_job_that_would_start_is_shown_with_its_gpus_and_variables(tracked, ex
     assert not any(gpu.containers for gpu in Tracker(tracked).status().gpus)
 
 
+def test_a_job_behind_env_is_explained_with_its_variables(tracked, amd_ctk):
+    answer = amd_ctk("explain", "--", "env", "CUDA_VISIBLE_DEVICES=1", "amd-ctk", "run", "--gpus=2", "--", "true")
+
+    assert answer.returncode == 0
+    assert answer.stdout.splitlines()[-1] == "CUDA_VISIBLE_DEVICES is removed"
+
+
 def test_the_variables_are_those_that_the_command_then_has(tracked, explain, amd_ctk):
     explained = explain("--gpus=1,3").stdout.splitlines()
 

@@ -78,7 +78,6 @@ def test_a_file_of_variables_that_never_ends_is_refused():
 @pytest.mark.parametrize(
     "line",
     [
-        "sudo docker run --privileged image",
         "docker --context other container run --privileged=true image",
         "/usr/bin/podman create --privileged -- image",
         "podman --log-level debug run -q --privileged image",

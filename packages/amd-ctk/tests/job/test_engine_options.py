@@ -46,6 +46,32 @@ def asked(tmp_path):
     return lambda: (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
 
 
+def test_an_engine_behind_env_is_asked_with_the_same_variables(engine, asked, host):
+    engine("docker", json.dumps(DOCKER), first='[ "$X" = 1 ] || exit 1\n')
+
+    assert named("env X=1 docker --log-level=debug run image", host) == ("--runtime=amd",)
+    assert named("env DOCKER_HOST=tcp://elsewhere docker run image", host) == ()
+    assert asked() == ["--log-level=debug info --format {{json .}}"]
+
+
+def test_an_engine_behind_sudo_is_asked_by_root(engine, host, tmp_path):
+    engine("docker", json.dumps(DOCKER))
+    engine("sudo", "", first='shift; exec "$@"\n')
+
+    assert named("sudo -E docker run image", host) == ("--runtime=amd",)
+    assert named("sudo docker run image", host) == ()
+
+
+def test_sudo_that_needs_a_password_is_named(engine, host, capfd):
+    engine("docker", json.dumps(DOCKER))
+    engine("sudo", "", first="exit 1\n")
+
+    assert named("sudo -E docker run image", host) == ()
+    assert capfd.readouterr().err == (
+        "sudo needs a password to ask the engine: if the container has no GPU, add --runtime=amd\n"
+    )
+
+
 def with_spec(host):
     spec = {
         "cdiVersion": "0.6.0",

@@ -22,6 +22,9 @@ TOKEN = "-e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION"
         ("docker --context=lab run image", f"docker --context=lab run {TOKEN} image"),
         ("podman --root /a --storage-opt run run image", f"podman --root /a --storage-opt run run {TOKEN} image"),
         ("podman --log-level debug create image", f"podman --log-level debug create {TOKEN} image"),
+        ("env X=1 docker run image", f"env X=1 docker run {TOKEN} image"),
+        ("sudo -E docker run image", f"sudo -E docker run {TOKEN} image"),
+        ("sudo docker run image", "sudo docker run image"),
         ("docker compose run web", "docker compose run web"),
         ("docker exec web run", "docker exec web run"),
         ("docker", "docker"),
@@ -37,7 +40,7 @@ def test_engines_are_told_what_to_pass_on(words, passed_on):
 @pytest.mark.parametrize(
     ("words", "engine"),
     [
-        (["env", "X=1", "docker", "run", "image"], "docker run"),
+        (["env", "-i", "docker", "run", "image"], "docker run"),
         (["sudo", "/usr/bin/podman", "--root", "/a", "create", "image"], "podman create"),
         (["sh", "-c", "cd /a && exec docker run image"], "docker run"),
         (["time", "docker", "exec", "web", "docker", "run", "image"], "docker run"),

@@ -14,6 +14,12 @@ from amd_ctk.explain.explanation import Explanation
 from amd_ctk.wrapped import print_wrapped
 from amdgpu_discovery.host import Host
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_ctk.prefixes import Prefixed
+
 WORDS = "-- docker run ARGS... | amd-ctk run ARGS... | COMPOSE.yaml SERVICE | POD.yaml CONTAINER"
 # Words of `docker run` look like options of amd-ctk.
 SETTINGS = {"allow_interspersed_args": False}
@@ -50,8 +56,8 @@ def explain(
     code of the refusal if the container would not start, and with 1 if it would start without a GPU
     that it asks for. An `amd-ctk run` after -- shows whether its command would start now, and what it waits for.
     """
-    if _is_job(words or []):
-        _explain_job(host_of(context), words or [], as_json=as_json)
+    if job := _find_job(words or []):
+        _explain_job(host_of(context), job, as_json=as_json)
         return
     from amd_ctk.explain.container import Container
     from amd_ctk.explain.text import format_explanation, format_json
@@ -68,20 +74,31 @@ def explain(
         raise typer.Exit(1)
 
 
-def _is_job(words: list[str]) -> bool:
-    """Return whether words are those of `amd-ctk run`."""
-    return len(words) > 1 and os.path.basename(words[0]) == "amd-ctk" and words[1] == "run"
+def _find_job(words: Sequence[str]) -> Prefixed | None:
+    """Return the `amd-ctk run` that words are, perhaps behind `sudo` or `env`."""
+    if not words:
+        return None
+    from amd_ctk.prefixes import without_prefixes
+
+    command = without_prefixes(words)
+    program, *rest = command.words
+    return command if os.path.basename(program) == "amd-ctk" and rest[:1] == ["run"] else None
 
 
-def _explain_job(host: Host, words: list[str], *, as_json: bool) -> None:
+def _explain_job(host: Host, job: Prefixed, *, as_json: bool) -> None:
     from amd_ctk.cli.tree import Commands
     from amd_ctk.job.explain import explain_job, format_job, format_job_as_json
     from amd_ctk.job.run import plan_job
+    from amd_ctk.prefixes import environment_of
 
-    options = Commands()["run"].make_context("amd-ctk run", words[2:]).params
+    if job.is_sudo and os.geteuid():
+        raise typer.BadParameter(
+            "with sudo it is a job of root; explain it as root: sudo amd-ctk explain -- amd-ctk run"
+        )
+    options = Commands()["run"].make_context("amd-ctk run", [*job.words[2:]]).params
     if any(options.pop(name) for name in OF_MANY_JOBS):
         raise typer.BadParameter("--each is many jobs; give the words of one")
-    explanation = explain_job(host, plan_job(options.pop("words"), **options))
+    explanation = explain_job(host, plan_job(options.pop("words"), **options), environment_of(job, os.environ))
     print(format_job_as_json(explanation) if as_json else format_job(explanation))
     if explanation.refusal:
         raise typer.Exit(explanation.refusal.exit_code)
@@ -102,9 +119,11 @@ def _explain(host: Host, words: list[str], described: Container, *, container: s
 def _read_words(host: Host, words: list[str]) -> Container:
     """Return the container of an engine's command, a Compose file or a pod, whose readers are loaded one by one."""
     from amd_ctk.explain.run_words import is_engine_command, parse_run
+    from amd_ctk.prefixes import environment_of, without_prefixes
 
-    if is_engine_command(words):
-        return parse_run(words, os.environ)
+    command = without_prefixes(words)
+    if is_engine_command(command.words):
+        return parse_run(command.words, environment_of(command, os.environ))
     if len(words) != 2:
         raise typer.BadParameter(
             "expected docker run ARGS..., podman run ARGS..., amd-ctk run ARGS..., COMPOSE.yaml SERVICE,"

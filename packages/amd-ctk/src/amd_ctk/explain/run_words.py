@@ -20,12 +20,11 @@ SEPARATED = ("cap-add", "device-cgroup-rule", "group-add")
 
 def is_engine_command(words: Sequence[str]) -> bool:
     """Return whether words are those of a container engine."""
-    return os.path.basename(next(iter(_without_sudo(words)), "")) in ENGINES
+    return os.path.basename(next(iter(words), "")) in ENGINES
 
 
 def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container:
     """Return the container of `docker run ...`; `environment` is what `-e NAME` takes values from. ExplainError."""
-    words = _without_sudo(words)
     engine = os.path.basename(words[0])
     before, behind = _split_command(engine, words[1:])
     options, image = read_run_options(engine, behind)
@@ -57,13 +56,8 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
 
 def read_options(words: Sequence[str]) -> dict[str, list[str]]:
     """Return the options of `docker run ...` by their long names, and read no file that they name; ExplainError."""
-    words = _without_sudo(words)
     engine = os.path.basename(words[0])
     return read_run_options(engine, _split_command(engine, words[1:])[1])[0]
-
-
-def _without_sudo(words: Sequence[str]) -> Sequence[str]:
-    return words[1:] if words and words[0] == "sudo" else words
 
 
 def _split_command(engine: str, words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

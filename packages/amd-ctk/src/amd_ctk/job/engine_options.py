@@ -17,8 +17,9 @@ from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES, is_on
 from amd_ctk.explain.run_words import read_options
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.job.start import CannotRun
-from amd_ctk.job.words import find_run
-from amd_ctk.programs import ask, parse_object
+from amd_ctk.job.words import find_engine, find_run
+from amd_ctk.prefixes import environment_of, without_prefixes
+from amd_ctk.programs import Answer, ask, parse_object
 from amd_ctk.stderr import say
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -52,9 +53,11 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
 
     Nothing is added to a command that asks for GPUs itself, or that goes to an engine elsewhere.
     """
+    prefix, words = words[: find_engine(words)], words[find_engine(words) :]
     position = find_run(words)
     if position is None:
         return EngineOptions()
+    environment = environment_of(without_prefixes([*prefix, words[0]]), environment)
     engine, before = os.path.basename(words[0]), _without_group([*words[1:position]])
     try:
         options = read_options(words)
@@ -67,7 +70,7 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
         _require_other_than_plain(chosen[-1])
         return EngineOptions()
     find = _of_podman if engine == PODMAN else _of_docker
-    return find([words[0], *before], engine, host)
+    return find([*prefix, words[0], *before], engine, host)
 
 
 def _without_group(before: Sequence[str]) -> Sequence[str]:
@@ -104,7 +107,7 @@ def _of_docker(command: Sequence[str], engine: str, host: Host) -> EngineOptions
         return _of_podman(command, PODMAN, host)
     runtimes = engine_info.get("Runtimes")
     if not isinstance(runtimes, dict):
-        return _not_known(answer.problem if answer.is_late else "")
+        return _not_known(answer, command)
     ours = [name for name, entry in runtimes.items() if name == "amd" or _is_ours(entry)]
     if engine_info.get("DefaultRuntime") in ours:
         return EngineOptions()
@@ -120,10 +123,10 @@ def _of_podman(command: Sequence[str], engine: str, host: Host) -> EngineOptions
     if with_ours.succeeded:
         return EngineOptions(fixed=(RUNTIME,))
     if with_ours.is_late:
-        return _not_known(with_ours.problem)
+        return _not_known(with_ours, command)
     default = ask([*command, *program], seconds=SECONDS)
     if not default.succeeded:
-        return _not_known(default.problem if default.is_late else "")
+        return _not_known(default, command)
     if os.path.basename(default.output.strip()) == RUNTIME_PROGRAM:
         return EngineOptions()
     return _by_cdi(engine, host, reads_specs=True)
@@ -137,10 +140,13 @@ def _by_cdi(engine: str, host: Host, *, reads_specs: bool) -> EngineOptions:
     raise CannotRun(refusal.message, hint=refusal.hint)
 
 
-def _not_known(problem: str) -> EngineOptions:
-    """Return no option where the engine does not answer; it will say why, unless it is slow only."""
-    if problem:
-        say(f"{problem}: if the container has no GPU, add {RUNTIME}")
+def _not_known(answer: Answer, command: Sequence[str]) -> EngineOptions:
+    """Return no option where the engine does not answer; it will say why, unless it is slow only or behind sudo."""
+    if answer.is_late:
+        say(f"{answer.problem}: if the container has no GPU, add {RUNTIME}")
+    elif without_prefixes(command).is_sudo:
+        # It has no terminal to ask for a password here.
+        say(f"sudo needs a password to ask the engine: if the container has no GPU, add {RUNTIME}")
     return EngineOptions()
 
 

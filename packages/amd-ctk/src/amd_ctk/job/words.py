@@ -19,6 +19,7 @@ SYSTEMD_RUN = "systemd-run"
 PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", TOKEN)
 ENGINES = ("docker", "podman")
 COMMANDS = ("run", "create")
+PREFIXES = ("env", "sudo")
 LONGEST_DEFAULT_NAME = 40
 # Variables that name a job, and what is put before their value. Each user of a JupyterHub runs the same program.
 NAMING = (("AMD_CTK_JOB_NAME", ""), ("JUPYTERHUB_USER", "jupyter-"), ("SLURM_JOB_NAME", ""))
@@ -75,11 +76,22 @@ def default_name(words: Sequence[str], environment: Mapping[str, str], pid: int)
     return f"{letters.strip('-') or 'job'}-{pid}"
 
 
+def find_engine(words: Sequence[str]) -> int:
+    """Return where the command stands behind `env X=1` or `sudo -E`, which leave the caller's variables to it; or 0."""
+    if os.path.basename(words[0]) not in PREFIXES:
+        return 0
+    from amd_ctk.prefixes import without_prefixes
+
+    command = without_prefixes(words)
+    return len(words) - len(command.words) if command.keeps_environment else 0
+
+
 def find_run(words: Sequence[str]) -> int | None:
     """Return where `run` or `create` stands in an engine's command line, None where it is no such command."""
-    if os.path.basename(words[0]) not in ENGINES:
+    start = find_engine(words)
+    if os.path.basename(words[start]) not in ENGINES:
         return None
-    position = 1
+    position = start + 1
     while position < len(words):
         word = words[position]
         if word in COMMANDS:

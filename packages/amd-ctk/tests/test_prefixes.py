@@ -1,0 +1,35 @@
+"""The words in front of a command."""
+
+from __future__ import annotations
+
+import pytest
+
+from amd_ctk.prefixes import environment_of, without_prefixes
+
+
+@pytest.mark.parametrize(
+    ("line", "environment"),
+    [
+        ("docker run image", {"A": "1"}),
+        ("sudo docker run image", {}),
+        ("sudo -E docker run image", {"A": "1"}),
+        ("/usr/bin/sudo -n --preserve-env -u root -- docker run image", {"A": "1"}),
+        ("sudo B=2 docker run image", {"B": "2"}),
+        ("env A=3 B=2 docker run image", {"A": "3", "B": "2"}),
+        ("sudo -E env B=2 docker run image", {"A": "1", "B": "2"}),
+        ("env B=2 sudo docker run image", {}),
+        ("env docker run image", {"A": "1"}),
+    ],
+)
+def test_sudo_and_env_are_passed_over(line, environment):
+    command = without_prefixes(line.split())
+
+    assert command.words == ("docker", "run", "image")
+    assert environment_of(command, {"A": "1"}) == environment
+
+
+@pytest.mark.parametrize(
+    "line", ["", "sudo", "sudo -E", "sudo -u", "env A=1", "env -i docker run", "sudo -i docker run"]
+)
+def test_words_that_are_not_understood_stay(line):
+    assert without_prefixes(line.split()).words == tuple(line.split())
