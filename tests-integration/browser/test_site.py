@@ -49,7 +49,6 @@ SEARCHES = [
     ("userns-remap", "explanation/access"),
     ("time slicing", "explanation/access"),
     ("mps", "explanation/access"),
-    ("sharing a gpu", "explanation/access"),
     ("install", "how-to/install"),
     ("uninstall", "how-to/uninstall"),
     ("docker compose", "how-to/compose"),
