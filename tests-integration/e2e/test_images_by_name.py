@@ -222,7 +222,8 @@ def test_an_index_is_written_by_skopeo_alone(registry, amd_ctk):
 def test_a_name_that_the_registry_does_not_have_is_said_to_be_missing(registry, amd_ctk):
     answer = amd_ctk("pick", f"{registry.address}/app:none")
 
-    assert (answer.returncode, answer.stderr) == (2, f"there is no image {registry.address}/app:none\n")
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(f"there is no image {registry.address}/app:none (skopeo: ")
 
 
 def test_people_who_are_not_logged_in_are_told_how(registry, amd_ctk, tmp_path):
@@ -231,9 +232,9 @@ def test_people_who_are_not_logged_in_are_told_how(registry, amd_ctk, tmp_path):
     answer = amd_ctk("pick", f"{registry.address}/app:1")
 
     assert answer.returncode == 2
-    assert answer.stderr == (
+    assert answer.stderr.startswith(
         f"{registry.address}/app:1 does not exist, or you are not logged in to its registry"
-        f" (skopeo login {registry.address})\n"
+        f" (skopeo login {registry.address}; skopeo: "
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+from types import SimpleNamespace
 
 import pytest
 
-from amd_ctk.image import registry_programs
+from amd_ctk.image import registry, registry_programs
 from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.reference import find_image, parse_reference
 from amd_ctk.image.registry import read_registry_entries, read_registry_image
@@ -132,8 +133,10 @@ def test_a_manifest_of_any_length_is_not_read(program):
     ("words", "says"),
     [
         ('time="2026-01-01T00:00:00Z" level=fatal msg="Error parsing image name \\"docker://app:1\\": denied"',
-         "app:1 does not exist, or you are not logged in to its registry (skopeo login docker.io)"),
-        ("reading manifest 1 in app: manifest unknown", "there is no image app:1"),
+         ("app:1 does not exist, or you are not logged in to its registry (skopeo login docker.io;"
+         ' skopeo: Error parsing image name "docker://app:1": denied)')),
+        ("reading manifest 1 in app: manifest unknown",
+         "there is no image app:1 (skopeo: reading manifest 1 in app: manifest unknown)"),
         ("dial tcp: lookup r.example: no such host",
          "the registry of app:1 cannot be reached (skopeo: dial tcp: lookup r.example: no such host)"),
         ("\x1b[31mtoomanyrequests", "app:1 cannot be read (skopeo: ?[31mtoomanyrequests)"),
@@ -145,9 +148,82 @@ def test_what_skopeo_fails_with_becomes_a_sentence(words, says, program):
     assert refusal("app:1") == says
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("plain:404", "reading manifest 404 in docker.io/library/plain: received unexpected HTTP status: 503"),
+        ("denied:1", "reading manifest 1 in docker.io/library/denied: received unexpected HTTP status: 503"),
+        ("denied", "reading manifest latest in denied: received unexpected HTTP status: 503"),
+        (f"app@sha256:404{'a' * 61}", f"reading manifest sha256:404{'a' * 61} in app: toomanyrequests"),
+        ("forbidden.example/app:1", "lookup forbidden.example: server misbehaving"),
+    ],
+)
+def test_a_name_of_an_image_is_not_the_reason_why_it_cannot_be_read(name, words, program):
+    program("skopeo", {}, error=words)
+
+    assert refusal(name) == f"{name} cannot be read (skopeo: {words})"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("fetching blob: invalid status code from registry, status code 404", "there is no image denied:1"),
+        ("Head https://r.example/v2/denied: dial tcp 192.0.2.1:443: i/o timeout",
+         "the registry of denied:1 cannot be reached"),
+        ("requested access to the resource is denied",
+         "denied:1 does not exist, or you are not logged in to its registry"),
+    ],
+)  # fmt: skip
+def test_the_reason_is_found_beside_the_name(words, says, program):
+    program("skopeo", {}, error=words)
+
+    assert refusal("denied:1").startswith(f"{says} (")
+    assert refusal("denied:1").endswith(f"skopeo: {words})")
+
+
+def test_skopeo_unpacks_no_layer_that_takes_half_of_the_room(program, tmp_path, monkeypatch):
+    at = f"docker://app@{digest('{}')}"
+    program("skopeo", {"inspect --raw docker://app:1": "{}", f"inspect --config --raw {at}": "{}"})
+    skopeo = tmp_path / "bin/skopeo"
+    copy = (
+        f"trap '' XFSZ; sleep 0.5; /bin/dd if=/dev/zero of={tmp_path}/blob bs=1M count=8 2>/dev/null ||"
+        " echo 'writing to temporary on-disk layer: write /var/tmp/stream-blob1: file too large' >&2; exit 1"
+    )
+    skopeo.write_text(skopeo.read_text().replace("case $* in\n", f"case $* in\ncopy*) {copy};;\n"))
+    (tmp_path / "bin/sleep").symlink_to("/bin/sleep")
+    monkeypatch.setattr(registry.shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * 1024 * 1024))
+
+    with pytest.raises(ImageError) as caught:
+        read_registry_image("app:1", Progress(), deep=False, with_layers=True)
+
+    assert (tmp_path / "blob").stat().st_size == 1024 * 1024
+    assert str(caught.value) == (
+        f"a layer of {at} takes more than 0.0 GiB, half of the room in /var/tmp"
+        " (make room there, or pull the image and name docker:NAME or podman:NAME)"
+    )
+
+
+NO_ACCESS = "permission denied while trying to connect to the Docker daemon socket"
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ("Error response from daemon: No such image: rocm/app:1", ""),
+        ("Error: rocm/app:1: image not known", ""),
+        (NO_ACCESS, f"docker could not be asked for rocm/app:1: {NO_ACCESS}\n"),
+    ],
+)
+def test_a_store_that_gives_no_answer_is_said_before_a_registry_is_read(error, says, program, capfd):
+    program("docker", {}, error=error)
+
+    assert str(find_image(parse_reference("rocm/app:1"))) == "docker://rocm/app:1"
+    assert capfd.readouterr().err == f"{says}reading rocm/app:1 in the registry docker.io\n"
+
+
 def test_a_name_is_found_in_the_store_of_an_engine_first(program):
     program("podman", {"image inspect --format {{.Id}} rocm/pytorch": "0123"})
-    program("docker", {})
+    program("docker", {}, error="Error: No such image: rocm/pytorch")
 
     assert str(find_image(parse_reference("rocm/pytorch"))) == "podman:rocm/pytorch"
     assert str(find_image(parse_reference("rocm/other"))) == "docker://rocm/other"

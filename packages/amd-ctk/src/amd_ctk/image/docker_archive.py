@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import tarfile
 import zlib
-from collections.abc import Sequence
 from lzma import LZMAError
 from tarfile import ReadError
-from tempfile import TemporaryFile
 from typing import IO, Any
 
 from amd_ctk.image.bounds import LARGEST_LAYER, MOST_LAYERS, Counter, ImageError, Progress
@@ -73,34 +70,6 @@ def read_archive_file(path: str, progress: Progress, *, deep: bool) -> Image:
             return read_archive(file, path, progress, deep=deep)
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {reason(error)}") from error
-
-
-def read_saved(engine: str, name: str, progress: Progress, *, deep: bool) -> Image:
-    """Return an image that an engine has, which is asked to save it; nothing is written to disk. ImageError."""
-    if name.startswith("-"):
-        raise ImageError(f"{engine}:{name} does not name an image")
-    return read_printed([engine, "save", name], f"{engine}:{name}", progress, deep=deep)
-
-
-def read_printed(words: Sequence[str], name: str, progress: Progress, *, deep: bool) -> Image:
-    """Return the image in an archive that a program prints; ImageError calls it `name`."""
-    # A pipe that nobody reads would stop the engine.
-    with TemporaryFile() as errors, _print(words, errors) as printing:
-        try:
-            return read_archive(printing.stdout, name, progress, deep=deep)  # type: ignore[arg-type]  # a pipe
-        except ImageError as error:
-            printing.terminate()
-            raise ImageError(_words_of(errors, words[0]) or error.message, hint=error.hint) from error
-        except BaseException:
-            printing.terminate()
-            raise
-
-
-def _print(words: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
-    except OSError as error:
-        raise ImageError(f"{words[0]} cannot be run: {reason(error)}") from error
 
 
 def read_archive(stream: Readable, name: str, progress: Progress, *, deep: bool) -> Image:
@@ -225,10 +194,3 @@ class Behind:
         """Return at most `size` bytes."""
         start, self._start = self._start, b""
         return start + self._file.read(size - len(start))
-
-
-def _words_of(words: IO[bytes], engine: str) -> str:
-    """Return what an engine that saved nothing says about it."""
-    words.seek(0)
-    text = words.read(4096).decode("utf-8", "replace").strip()
-    return f"{engine} cannot save it: {text.splitlines()[-1]}" if text else ""

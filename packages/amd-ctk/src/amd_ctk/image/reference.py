@@ -5,11 +5,14 @@ from __future__ import annotations
 from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.contents import Image
 from amd_ctk.image.directory import read_directory
-from amd_ctk.image.docker_archive import read_archive_file, read_saved
+from amd_ctk.image.docker_archive import read_archive_file
 from amd_ctk.image.oci_layout import read_oci_layout
+from amd_ctk.image.printed import read_saved
 from amd_ctk.image.registry import read_registry_image
-from amd_ctk.image.registry_name import is_registry_name
+from amd_ctk.image.registry_name import is_registry_name, parse_registry_name
+from amd_ctk.image.registry_programs import last_words
 from amd_ctk.programs import ask
+from amd_ctk.stderr import say
 from amdgpu_discovery.value import Value
 
 FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH"
@@ -19,6 +22,8 @@ ENGINES = ("docker", "podman")
 REGISTRY = "docker://"
 # An engine may have to start first.
 SECONDS = 10.0
+# What Docker, and Podman 3 to 6, print where their store has no such image.
+MISSING = ("no such image", "no such object", "image not known")
 
 
 class Reference(Value):
@@ -48,8 +53,13 @@ def find_image(reference: Reference) -> Reference:
     """Return where an image is that only has a name: in the store of an engine, else in a registry."""
     if reference.transport:
         return reference
-    stored = (engine for engine in ENGINES if _has(engine, reference.name))
-    return reference.replace(transport=next(stored, REGISTRY))
+    for engine in ENGINES:
+        if _has(engine, reference.name):
+            return reference.replace(transport=engine)
+    registry = parse_registry_name(reference.name).registry
+    if not reference.name.startswith(f"{registry}/"):
+        say(f"reading {reference.name} in the registry {registry}")
+    return reference.replace(transport=REGISTRY)
 
 
 def read_image(reference: Reference, progress: Progress, *, deep: bool = False, with_layers: bool = True) -> Image:
@@ -66,4 +76,9 @@ def read_image(reference: Reference, progress: Progress, *, deep: bool = False, 
 
 
 def _has(engine: str, name: str) -> bool:
-    return ask([engine, "image", "inspect", "--format", "{{.Id}}", name], seconds=SECONDS).succeeded
+    answer = ask([engine, "image", "inspect", "--format", "{{.Id}}", name], seconds=SECONDS)
+    if not answer.succeeded and answer.is_installed:
+        words = answer.problem or last_words(answer.errors) or f"exit code {answer.exit_code}"
+        if not any(missing in words.lower() for missing in MISSING):
+            say(f"{engine} could not be asked for {name}: {words}")
+    return answer.succeeded

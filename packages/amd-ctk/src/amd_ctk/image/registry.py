@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 from amd_ctk.image.bounds import GIBIBYTE, ImageError, Progress
 from amd_ctk.image.configuration import environment_of, labels_of, objects_in, texts_in
 from amd_ctk.image.contents import Image
-from amd_ctk.image.docker_archive import read_printed
 from amd_ctk.image.oci_layout import DIGEST, INDEX, Entry, Walk, cpu_of
+from amd_ctk.image.printed import read_printed
 from amd_ctk.image.registry_name import RegistryName, parse_registry_name
 from amd_ctk.image.registry_programs import SKOPEO, Manifest, Questions, find_program
 from amd_ctk.stderr import say
@@ -16,6 +17,8 @@ from amdgpu_discovery.value import Value
 
 # What annotations of ours begin with.
 OURS = "com.amd.gpu."
+# Where skopeo decompresses one layer after the other, to know its size before it prints it.
+SCRATCH = "/var/tmp"  # noqa: S108 - asked for its room alone
 
 
 class Found(Value):
@@ -69,7 +72,8 @@ def read_with_layers(questions: Questions, found: Found, progress: Progress, *, 
         raise ImageError("only skopeo reads layers in a registry", hint=hint)
     say(f"reading the layers of {found.name}: {_size_of(found.manifest.content) / GIBIBYTE:.1f} GiB")
     words = ["skopeo", "copy", "--quiet", f"docker://{found.name}", "docker-archive:/dev/stdout"]
-    read = read_printed(words, f"docker://{found.name}", progress, deep=deep)
+    room = shutil.disk_usage(SCRATCH).free // 2
+    read = read_printed(words, f"docker://{found.name}", progress, deep=deep, largest_file=room)
     return found.image.replace(layers=read.layers)
 
 
@@ -141,4 +145,4 @@ def _only(entries: list[Entry], text: str) -> dict[str, Any]:
 
 def _size_of(manifest: dict[str, Any]) -> int:
     sizes = [layer.get("size") for layer in objects_in(manifest, "layers")]
-    return sum(size for size in sizes if isinstance(size, int))
+    return sum(size for size in sizes if isinstance(size, int) and size > 0)

@@ -23,7 +23,9 @@ DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 # What the libraries of these programs print; registries have their own words for the same codes.
 OFFLINE = ("dial tcp", "no such host", "i/o timeout", "unreachable", "connection refused", "connection reset")
 LOGGED_OUT = ("unauthorized", "authentication required", "no basic auth credentials", "denied", "forbidden")
-MISSING = ("manifest unknown", "name unknown", "not found", "no such manifest", "404")
+MISSING = ("manifest unknown", "name unknown", "not found", "no such manifest", "status code 404", "statuscode: 404")
+# A URL or the name of an image, which may have any of these words in it; but not "i/o timeout".
+WITH_SLASH = re.compile(r"(?<!\S)(?!i/o\b)\S*/\S*")
 # Before the message of skopeo, which escapes quotes in it.
 PREFIX_OF_SKOPEO = re.compile(r'time="[^"]*" level=\w+ msg="(.*)"')
 
@@ -116,14 +118,24 @@ def refusal(answer: Answer, name: RegistryName, program: Program) -> ImageError:
     if answer.problem:
         return ImageError(f"{name} cannot be read: {answer.problem}")
     words = last_words(answer.errors)
-    if any(word in words for word in OFFLINE):
-        return ImageError(f"the registry of {name} cannot be reached", hint=f"{program.name}: {words}")
-    if any(word in words for word in LOGGED_OUT):
-        hint = f"{program.login} {name.registry}"
-        return ImageError(f"{name} does not exist, or you are not logged in to its registry", hint=hint)
-    if any(word in words for word in MISSING):
-        return ImageError(f"there is no image {name}")
-    return ImageError(f"{name} cannot be read", hint=f"{program.name}: {words or f'exit code {answer.exit_code}'}")
+    hint = f"{program.name}: {words or f'exit code {answer.exit_code}'}"
+    kind = _without_names(words, name).lower()
+    if any(word in kind for word in OFFLINE):
+        return ImageError(f"the registry of {name} cannot be reached", hint=hint)
+    if any(word in kind for word in LOGGED_OUT):
+        sentence = f"{name} does not exist, or you are not logged in to its registry"
+        return ImageError(sentence, hint=f"{program.login} {name.registry}; {hint}")
+    if any(word in kind for word in MISSING):
+        return ImageError(f"there is no image {name}", hint=hint)
+    return ImageError(f"{name} cannot be read", hint=hint)
+
+
+def _without_names(words: str, name: RegistryName) -> str:
+    """Return a message without what may be the name of an image, its parts among them."""
+    text = WITH_SLASH.sub("", words)
+    for part in (str(name), name.digest, name.registry, f"manifest {name.tag} in", f"{name.repository}:"):
+        text = text.replace(part, "") if part else text
+    return text
 
 
 def last_words(errors: str) -> str:
