@@ -38,7 +38,8 @@ def test_amds_own_status_says_nothing(refused, amd_ctk):
     ("words", "said"),
     [
         (["--refusals", "--usage"], "--refusals and --usage exclude each other (leave out one of them)\n"),
-        (["--watch"], "--watch and --no-trunc need --usage or --peak; 'amd-ctk top' follows the states"),
+        (["--watch"], "--watch needs --usage or --peak ('amd-ctk top' follows the states)\n"),
+        (["--no-trunc"], "--no-trunc needs --usage or --peak ('amd-ctk top' follows the states)\n"),
     ],
 )
 def test_options_that_mean_nothing_together_are_refused(host, amd_ctk, words, said):
@@ -47,4 +48,4 @@ def test_options_that_mean_nothing_together_are_refused(host, amd_ctk, words, sa
     answer = amd_ctk("status", *words)
 
     assert (answer.returncode, answer.stdout) == (2, "")
-    assert said in answer.stderr
+    assert answer.stderr == said

@@ -128,6 +128,15 @@ class OptionsExcluded(ToolkitError):
         super().__init__(f"{first} and {second} exclude each other", hint="leave out one of them")
 
 
+class OptionLacks(ToolkitError):
+    """An option that means nothing without another."""
+
+    exit_code = 2
+
+    def __init__(self, option: str, others: str, *, hint: str) -> None:
+        super().__init__(f"{option} needs {others}", hint=hint)
+
+
 def name_people(template: str, people: Iterable[int], name_of: Callable[[int], str]) -> str:
     """Return a message with the names of people in the places that are kept for them, such as `{1001}`."""
     for uid in people:

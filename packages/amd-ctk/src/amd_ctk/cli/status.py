@@ -25,6 +25,7 @@ def status(
 
     'amd-ctk top' follows it.
     """
+    from amd_gpu_tracker.errors import OptionLacks
     from amd_gpu_tracker.records.lock import CommandLock
     from amd_gpu_tracker.show.screen import print_refusals, require_compatible
     from amd_gpu_tracker.tracker import Tracker
@@ -39,7 +40,9 @@ def status(
     elif refusals:
         print_refusals(tracker.refusals(), as_json=as_json)
     elif watch or no_trunc:
-        raise typer.BadParameter("--watch and --no-trunc need --usage or --peak; 'amd-ctk top' follows the states")
+        raise OptionLacks(
+            "--watch" if watch else "--no-trunc", "--usage or --peak", hint="'amd-ctk top' follows the states"
+        )
     else:
         _print_states(context, as_json=as_json)
 
