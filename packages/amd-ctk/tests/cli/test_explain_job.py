@@ -83,6 +83,27 @@ def test_a_wrong_command_line_is_refused_as_run_refuses_it(tracked, amd_ctk, exp
     assert (missing.returncode, missing.stderr) == (127, "missing-program cannot be run: it does not exist\n")
 
 
+def test_a_command_that_does_not_exist_is_a_refusal_in_json(tracked, amd_ctk):
+    answer = amd_ctk("explain", "--json", "--", "amd-ctk", "run", "--", "missing-program")
+
+    explained = json.loads(answer.stdout)
+    assert (answer.returncode, answer.stderr) == (127, "")
+    assert (explained["starts"], explained["refusals"]) == (
+        False,
+        ["missing-program cannot be run: it does not exist"],
+    )
+
+
+@pytest.mark.parametrize(
+    "option", ["--env=A=1", "--device=/dev/kfd", "--privileged", "--user=1000", "--container=x", "--bundle=x"]
+)
+def test_an_option_about_a_container_is_not_ignored_beside_a_job(tracked, amd_ctk, option):
+    answer = amd_ctk("explain", option, "--", "amd-ctk", "run", "--", "true")
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert f"{option.partition('=')[0]} describes a container; leave it out to explain" in answer.stderr
+
+
 @pytest.mark.parametrize("options", [("--gpus=free:2",), ("--gpus=free:4", "--wait"), ("--gpus=free:4",)])
 def test_json_is_as_its_schema_says(tracked, amd_ctk, options):
     with Tracker(tracked).hold("holder", "0"):

@@ -16,7 +16,7 @@ from amdgpu_discovery.host import Host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from amd_ctk.prefixes import Prefixed
 
@@ -57,6 +57,8 @@ def explain(
     that it asks for. An `amd-ctk run` after -- shows whether its command would start now, and what it waits for.
     """
     if job := _find_job(words or []):
+        chosen = {"--env": env, "--device": device, "--privileged": privileged, "--user": user}
+        _require_none({**chosen, "--container": container, "--bundle": bundle})
         _explain_job(host_of(context), job, as_json=as_json)
         return
     from amd_ctk.explain.container import Container
@@ -85,10 +87,17 @@ def _find_job(words: Sequence[str]) -> Prefixed | None:
     return command if os.path.basename(program) == "amd-ctk" and rest[:1] == ["run"] else None
 
 
+def _require_none(chosen: Mapping[str, object]) -> None:
+    for option, value in chosen.items():
+        if value:
+            raise typer.BadParameter(f"{option} describes a container; leave it out to explain 'amd-ctk run'")
+
+
 def _explain_job(host: Host, job: Prefixed, *, as_json: bool) -> None:
     from amd_ctk.cli.tree import Commands
-    from amd_ctk.job.explain import explain_job, format_job, format_job_as_json
+    from amd_ctk.job.explain import JobExplanation, explain_job, format_job, format_job_as_json
     from amd_ctk.job.run import plan_job
+    from amd_ctk.job.start import CannotRun
     from amd_ctk.prefixes import environment_of
 
     if job.is_sudo and os.geteuid():
@@ -98,7 +107,13 @@ def _explain_job(host: Host, job: Prefixed, *, as_json: bool) -> None:
     options = Commands()["run"].make_context("amd-ctk run", [*job.words[2:]]).params
     if any(options.pop(name) for name in OF_MANY_JOBS):
         raise typer.BadParameter("--each is many jobs; give the words of one")
-    explanation = explain_job(host, plan_job(options.pop("words"), **options), environment_of(job, os.environ))
+    try:
+        planned = plan_job(options.pop("words"), **options)
+        explanation = explain_job(host, planned, environment_of(job, os.environ))
+    except CannotRun as error:
+        if not as_json:
+            raise
+        explanation = JobExplanation(refusal=error)
     print(format_job_as_json(explanation) if as_json else format_job(explanation))
     if explanation.refusal:
         raise typer.Exit(explanation.refusal.exit_code)
