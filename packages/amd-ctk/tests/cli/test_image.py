@@ -175,6 +175,41 @@ def test_an_index_without_an_image_that_fits_ends_with_1_and_all_reasons(host, a
     )
 
 
+@pytest.mark.parametrize(
+    ("index", "says"),
+    [
+        ("nosuch.json", "nosuch.json cannot be read: it does not exist"),
+        ("user:secret@host.example/app", "...@host.example/app cannot be read: it does not exist"),
+        ("docker://user:se/cret@host.example/app", "...@host.example/app does not name an image in a registry"),
+    ],
+)
+def test_an_index_that_was_written_wrong_asks_no_registry_and_shows_no_password(index, says, host, amd_ctk):
+    host("mi210-4")
+
+    answer = amd_ctk("image", "pick", index)
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith(says)
+
+
+def test_a_password_in_the_name_of_an_image_is_not_shown(host, amd_ctk):
+    host("mi210-4")
+
+    answer = amd_ctk("image", "check", "user:secret@host.example/app")
+
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("...@host.example/app does not name an image (write ")
+
+
+def test_the_name_of_an_index_is_checked_before_any_image_is_read(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("image", "index", "No Name", "--from=app:1")
+
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("No Name does not name an image in a registry (")
+
+
 def test_to_pick_from_nothing_is_refused(host, amd_ctk):
     host()
 

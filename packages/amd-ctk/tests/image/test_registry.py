@@ -16,6 +16,7 @@ from amd_ctk.image.registry import read_registry_entries, read_registry_image
 from amd_ctk.image.registry_name import is_registry_name, parse_registry_name
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+PODMAN_5 = {"version --format {{.Client.Version}}": "5.4.2\n"}
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 
 
@@ -73,21 +74,31 @@ def test_buildx_reads_indexes_and_configurations(program):
 
 def test_podman_5_shows_the_annotations_of_an_index(program):
     annotated = {"digest": digest("x"), "annotations": {"com.amd.gpu.targets": "gfx90a"}}
-    program("podman", {"manifest inspect r.example/app:1": index(annotated)})
+    program("podman", {**PODMAN_5, "manifest inspect r.example/app:1": index(annotated)})
 
     ((name, image),) = read_registry_entries("r.example/app:1")
 
     assert (name, image.annotations) == (f"r.example/app@{digest('x')}", {"com.amd.gpu.targets": "gfx90a"})
 
 
-def test_podman_4_turns_an_index_into_a_list_without_annotations_and_is_not_believed(program):
-    program("podman", {"manifest inspect app:1": index({"digest": digest("x")}, kind=DOCKER_LIST)})
+def test_a_list_of_podman_without_annotations_is_not_believed(program):
+    program("podman", {**PODMAN_5, "manifest inspect app:1": index({"digest": digest("x")}, kind=DOCKER_LIST)})
 
     assert refusal("app:1") == "podman leaves out what app:1 says of its images (install skopeo)"
 
 
+@pytest.mark.parametrize(("version", "found"), [("4.9.4-rhel\n", "4.9.4-rhel"), ("", "of an unknown version")])
+def test_podman_4_reads_no_registry(version, found, program):
+    program("podman", {"version --format {{.Client.Version}}": version, "manifest inspect app:1": "{}"})
+
+    assert refusal("app:1") == (
+        f"Podman {found} leaves out what an index says of its images"
+        " (install skopeo, or Docker with buildx, or Podman 5)"
+    )
+
+
 def test_layers_are_read_by_skopeo_alone(program):
-    program("podman", {"manifest inspect app:1": '{"layers": []}'})
+    program("podman", {**PODMAN_5, "manifest inspect app:1": '{"layers": []}'})
 
     with pytest.raises(ImageError) as caught:
         read_registry_image("app:1", Progress(), deep=False, with_layers=True)

@@ -141,8 +141,9 @@ def index(
     finds the one for a host.
     """
     from amd_ctk.image.bounds import Progress
-    from amd_ctk.image.registry_index import read_entries, write_index
+    from amd_ctk.image.registry_index import parse_index_name, read_entries, write_index
 
+    shared = parse_index_name(name)
     progress = Progress()
     try:
         entries = read_entries(images, progress, deep=deep)
@@ -150,7 +151,7 @@ def index(
         progress.finish()
     for text, entry in zip(images, entries, strict=True):
         _print_notes([" ".join([f"{text}:", *(f"{key}={value}" for key, value in entry.annotations.items())])])
-    print(write_index(name, entries))
+    print(write_index(shared, entries))
 
 
 @app.command("matrix", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
@@ -222,8 +223,6 @@ def _judge_index(index: str, facts: ContainerFacts) -> list[Candidate]:
 
 
 def _read_index(index: str) -> list[tuple[str, Image]]:
-    import os
-
     from amd_ctk.image.configuration import parse_document
     from amd_ctk.image.oci_layout import parse_entries, read_entries
     from amd_ctk.image.reference import REGISTRY
@@ -232,13 +231,21 @@ def _read_index(index: str) -> list[tuple[str, Image]]:
 
     if index.startswith("oci:"):
         return read_entries(index.removeprefix("oci:"))
-    if index.startswith(REGISTRY) or (is_registry_name(index) and not os.path.lexists(index)):
+    if index.startswith(REGISTRY) or (is_registry_name(index) and not _is_file(index)):
         return read_registry_entries(index.removeprefix(REGISTRY))
     return parse_entries(parse_document(_read_text(index).encode(), index), index)
 
 
+def _is_file(index: str) -> bool:
+    import os
+
+    # One that does not exist is a slip in its name, and no image of a registry.
+    return index.endswith(".json") or os.path.lexists(index)
+
+
 def _read_text(path: str) -> str:
     from amd_ctk.image.bounds import ImageError
+    from amd_ctk.image.registry_name import without_login
     from amdgpu_discovery.errors import reason
 
     try:
@@ -248,7 +255,7 @@ def _read_text(path: str) -> str:
             with open(path, "rb") as file:
                 content = file.read(MOST_TEXT + 1)
     except OSError as error:
-        raise ImageError(f"{path} cannot be read: {reason(error)}") from error
+        raise ImageError(f"{without_login(path)} cannot be read: {reason(error)}") from error
     if len(content) > MOST_TEXT:
         raise ImageError(f"{path} is larger than 16 MiB")
     return content.decode("utf-8", "replace")

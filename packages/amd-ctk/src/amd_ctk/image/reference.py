@@ -9,7 +9,7 @@ from amd_ctk.image.docker_archive import read_archive_file
 from amd_ctk.image.oci_layout import read_oci_layout
 from amd_ctk.image.printed import read_saved
 from amd_ctk.image.registry import read_registry_image
-from amd_ctk.image.registry_name import is_registry_name, parse_registry_name
+from amd_ctk.image.registry_name import is_registry_name, parse_registry_name, without_login
 from amd_ctk.image.registry_programs import last_words
 from amd_ctk.programs import ask
 from amd_ctk.stderr import say
@@ -45,7 +45,7 @@ def parse_reference(text: str) -> Reference:
     if transport in TRANSPORTS and name:
         return Reference(transport=transport, name=name)
     if transport in TRANSPORTS or not is_registry_name(text):
-        raise ImageError(f"{text} does not name an image", hint=f"write {FORMS}")
+        raise ImageError(f"{without_login(text)} does not name an image", hint=f"write {FORMS}")
     return Reference(transport="", name=text)
 
 

@@ -15,8 +15,9 @@ from amd_ctk.image.contents import Image, targets_of
 from amd_ctk.image.oci_layout import INDEX
 from amd_ctk.image.registry import Found, find_one, read_with_layers
 from amd_ctk.image.registry_name import RegistryName, digest_of, parse_registry_name
-from amd_ctk.image.registry_programs import SKOPEO, Questions, last_words
+from amd_ctk.image.registry_programs import SKOPEO, Questions, refusal
 from amd_ctk.programs import ask
+from amd_ctk.stderr import say
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.requirements.facts import RequirementError
 from amdgpu_discovery.requirements.grammar import parse_requirement
@@ -26,6 +27,8 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 TAG = "index"
 # For a copy from another repository, which may move 20 GB.
 SECONDS = 6 * 3600.0
+# What skopeo before 1.6 prints.
+UNKNOWN_OPTION = "unknown flag: --preserve-digests"
 
 
 class Entry(Value):
@@ -41,6 +44,14 @@ class Entry(Value):
         return annotations
 
 
+def parse_index_name(text: str) -> RegistryName:
+    """Read the name that an index is to have; ImageError."""
+    name = parse_registry_name(text)
+    if name.digest:
+        raise ImageError(f"{name} names what is there already", hint="give the index a tag, as in registry/app:1.0")
+    return name
+
+
 def read_entries(texts: Sequence[str], progress: Progress, *, deep: bool = False) -> list[Entry]:
     """Return the entries of an index of images; ImageError where one says nothing about what it is for."""
     if not shutil.which("skopeo"):
@@ -48,19 +59,19 @@ def read_entries(texts: Sequence[str], progress: Progress, *, deep: bool = False
     return [_read_entry(Questions(SKOPEO), text, progress, deep=deep) for text in texts]
 
 
-def write_index(text: str, entries: Sequence[Entry]) -> RegistryName:
-    """Write the index of images that is to have a name, and return its name by digest; ImageError.
+def write_index(name: RegistryName, entries: Sequence[Entry]) -> RegistryName:
+    """Write the index of images that is to have this name, and return its name by digest; ImageError.
 
     Images of other repositories are copied into that of the name first, as registries want it.
     """
-    name = parse_registry_name(text)
     for entry in entries:
         if entry.found.name.repository != name.repository:
-            _copy(f"docker://{entry.found.name}", f"docker://{name.at(entry.found.name.digest)}")
+            say(f"copying {entry.found.name} to {name.repository}")
+            _copy(f"docker://{entry.found.name}", name.at(entry.found.name.digest))
     content = build_index([entry.descriptor for entry in entries])
     with TemporaryDirectory() as directory:
         _write_layout(directory, content)
-        _copy("--multi-arch=index-only", f"oci:{directory}:{TAG}", f"docker://{name}")
+        _copy(f"oci:{directory}:{TAG}", name, "--multi-arch=index-only")
     return name.at(digest_of(content))
 
 
@@ -124,8 +135,10 @@ def _write_layout(directory: str, index: bytes) -> None:
             file.write(content)
 
 
-def _copy(*words: str) -> None:
-    answer = ask(["skopeo", "copy", "--quiet", "--preserve-digests", *words], seconds=SECONDS)
+def _copy(source: str, name: RegistryName, *options: str) -> None:
+    words = ["skopeo", "copy", "--quiet", "--preserve-digests", *options, source, f"docker://{name}"]
+    answer = ask(words, seconds=SECONDS)
+    if UNKNOWN_OPTION in answer.errors:
+        raise ImageError("this skopeo writes no index", hint="it needs skopeo 1.6 or later")
     if not answer.succeeded:
-        reason = answer.problem or last_words(answer.errors)
-        raise ImageError(f"{words[-1].removeprefix('docker://')} cannot be written: {reason}")
+        raise refusal(answer, name, SKOPEO, failed="written")

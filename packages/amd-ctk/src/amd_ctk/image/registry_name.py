@@ -15,6 +15,8 @@ NAME = re.compile(
     r"(?::(?P<tag>\w[\w.-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?",
     re.ASCII,
 )
+# What stands before a registry where a password was written into a name, which no program takes.
+LOGIN = re.compile(r"^(?:\w+://)?[^@]*:.*@(?!sha\d+:)")
 LONGEST = 512
 DOCKER_HUB = "docker.io"
 
@@ -53,8 +55,13 @@ def parse_registry_name(text: str) -> RegistryName:
     match = NAME.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
         hint = "write [REGISTRY/]REPOSITORY[:TAG] or [REGISTRY/]REPOSITORY@sha256:..."
-        raise ImageError(f"{text[:LONGEST]} does not name an image in a registry", hint=hint)
+        raise ImageError(f"{without_login(text)[:LONGEST]} does not name an image in a registry", hint=hint)
     return RegistryName(repository=match["repository"], tag=match["tag"] or "", digest=match["digest"] or "")
+
+
+def without_login(text: str) -> str:
+    """Return what was given as a name without the password in it, to show it."""
+    return LOGIN.sub("...@", text)
 
 
 def digest_of(content: bytes) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.configuration import parse_document
 from amd_ctk.image.registry_name import RegistryName, digest_of
-from amd_ctk.programs import Answer, ask
+from amd_ctk.programs import Answer, ask, parse_version
 from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.value import Value
 
@@ -18,6 +18,7 @@ from amdgpu_discovery.value import Value
 PATIENCE = 120.0
 MOST_QUESTIONS = 300
 NAME = "{name}"
+INSTALL = "install skopeo, or Docker with buildx, or Podman 5"
 # Podman 4 converts every index to this kind, which has no annotations.
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 # What the libraries of these programs print; registries have their own words for the same codes.
@@ -63,8 +64,16 @@ def find_program() -> Program:
     if shutil.which("docker") and ask(["docker", "buildx", "version"]).succeeded:
         return BUILDX
     if shutil.which("podman"):
+        _require_podman_5()
         return PODMAN
-    raise ImageError("no program here reads registries", hint="install skopeo, or Docker with buildx, or Podman 5")
+    raise ImageError("no program here reads registries", hint=INSTALL)
+
+
+def _require_podman_5() -> None:
+    version = ask(["podman", "version", "--format", "{{.Client.Version}}"]).output.strip()
+    if parse_version(version) < (5,):
+        found = one_line(version) or "of an unknown version"
+        raise ImageError(f"Podman {found} leaves out what an index says of its images", hint=INSTALL)
 
 
 class Manifest(Value):
@@ -113,10 +122,10 @@ class Questions:
         return answer.output
 
 
-def refusal(answer: Answer, name: RegistryName, program: Program) -> ImageError:
-    """Return the error for a program that could not read an image."""
+def refusal(answer: Answer, name: RegistryName, program: Program, *, failed: str = "read") -> ImageError:
+    """Return the error for a program that could not read an image, or what else `failed`."""
     if answer.problem:
-        return ImageError(f"{name} cannot be read: {answer.problem}")
+        return ImageError(f"{name} cannot be {failed}: {answer.problem}")
     words = last_words(answer.errors)
     hint = f"{program.name}: {words or f'exit code {answer.exit_code}'}"
     kind = _without_names(words, name).lower()
@@ -125,9 +134,9 @@ def refusal(answer: Answer, name: RegistryName, program: Program) -> ImageError:
     if any(word in kind for word in LOGGED_OUT):
         sentence = f"{name} does not exist, or you are not logged in to its registry"
         return ImageError(sentence, hint=f"{program.login} {name.registry}; {hint}")
-    if any(word in kind for word in MISSING):
+    if failed == "read" and any(word in kind for word in MISSING):
         return ImageError(f"there is no image {name}", hint=hint)
-    return ImageError(f"{name} cannot be read", hint=hint)
+    return ImageError(f"{name} cannot be {failed}", hint=hint)
 
 
 def _without_names(words: str, name: RegistryName) -> str:

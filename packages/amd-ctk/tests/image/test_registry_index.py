@@ -1,0 +1,74 @@
+"""Writing an index with skopeo: a fake program on PATH, which has recorded answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from amd_ctk.image.bounds import ImageError
+from amd_ctk.image.contents import Image
+from amd_ctk.image.registry import Found
+from amd_ctk.image.registry_index import Entry, parse_index_name, write_index
+from amd_ctk.image.registry_name import parse_registry_name
+from amd_ctk.image.registry_programs import Manifest
+
+DIGEST = f"sha256:{'a' * 64}"
+ENTRY = Entry(
+    found=Found(
+        name=parse_registry_name(f"r.example/other@{DIGEST}"),
+        manifest=Manifest(content={}, digest=DIGEST, text="{}"),
+        image=Image(layers=()),
+        platform={},
+    ),
+    descriptor={"annotations": {}},
+)
+
+
+@pytest.fixture
+def skopeo(tmp_path, monkeypatch):
+    """Return a function that makes a skopeo, which ends with an error, or well where it has none."""
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+
+    def make(error):
+        (tmp_path / "skopeo").write_text(f"#!/bin/sh\n{f'echo {error!r} >&2; exit 1' if error else ''}\n")
+        (tmp_path / "skopeo").chmod(0o755)
+
+    return make
+
+
+def test_each_copy_is_announced(skopeo, capfd):
+    skopeo("")
+
+    write_index(parse_index_name("r.example/app:1"), [ENTRY])
+
+    assert capfd.readouterr().err == f"copying r.example/other@{DIGEST} to r.example/app\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ("unknown flag: --preserve-digests", "this skopeo writes no index (it needs skopeo 1.6 or later)"),
+        ("writing blob: unauthorized: authentication required",
+         ("r.example/app:1 does not exist, or you are not logged in to its registry"
+          " (skopeo login r.example; skopeo: writing blob: unauthorized: authentication required)")),
+        ("name unknown: no such repository",
+         "r.example/app:1 cannot be written (skopeo: name unknown: no such repository)"),
+        ("received unexpected HTTP status: 507 Insufficient Storage",
+         "r.example/app:1 cannot be written (skopeo: received unexpected HTTP status: 507 Insufficient Storage)"),
+    ],
+)  # fmt: skip
+def test_a_refused_copy_has_a_next_step(error, says, skopeo):
+    skopeo(error)
+
+    with pytest.raises(ImageError) as caught:
+        write_index(parse_index_name("r.example/app:1"), [])
+
+    assert str(caught.value) == says
+
+
+def test_an_index_is_not_written_to_a_digest():
+    with pytest.raises(ImageError) as caught:
+        parse_index_name(f"r.example/app@{DIGEST}")
+
+    assert str(caught.value) == (
+        f"r.example/app@{DIGEST} names what is there already (give the index a tag, as in registry/app:1.0)"
+    )
