@@ -74,3 +74,10 @@ def test_a_driver_that_nobody_can_judge_is_a_note():
 
     assert verdict.notes == ("the kernel's own amdgpu driver has no version",)
     assert verdict.reasons == ()
+
+
+def test_requirements_are_bounded_together_not_one_by_one():
+    long = "gfx=gfx1151 " * 200
+    image = Image(layers=(), environment=(f"AMD_REQUIRE_A={long}", f"AMD_REQUIRE_B={long}"))
+
+    assert judge_image(image, HALO).reasons == ("its requirements have more than 4096 characters",)

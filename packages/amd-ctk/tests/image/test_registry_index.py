@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from amd_ctk.image.bounds import ImageError
+from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.contents import Image
 from amd_ctk.image.registry import Found
-from amd_ctk.image.registry_index import Entry, parse_index_name, write_index
+from amd_ctk.image.registry_index import Entry, parse_index_name, read_entries, write_index
 from amd_ctk.image.registry_name import parse_registry_name
 from amd_ctk.image.registry_programs import Manifest
 
@@ -72,3 +74,32 @@ def test_an_index_is_not_written_to_a_digest():
     assert str(caught.value) == (
         f"r.example/app@{DIGEST} names what is there already (give the index a tag, as in registry/app:1.0)"
     )
+
+
+TOO_LONG = "what it is for takes more than 4096 characters (leave out targets and requirements that it can do without)"
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"Env": [f"AMD_REQUIRE_{letter}={'gfx=gfx90a ' * 200}" for letter in "AB"]},
+         TOO_LONG),
+        ({"Env": ["AMD_REQUIRE_GFX=gfx=gfx90a"], "Labels": {"com.amd.gpu.targets": "gfx90a " * 600}},
+         TOO_LONG),
+        ({"Env": ["AMD_REQUIRE_my-gpu=gfx=gfx90a"]},
+         "AMD_REQUIRE_my-gpu is not the name of a requirement (write AMD_REQUIRE_ and then A-Z, 0-9 and _)"),
+    ],
+)  # fmt: skip
+def test_an_image_that_no_host_could_pick_is_not_joined(config, says, tmp_path, monkeypatch):
+    configuration = tmp_path / "config.json"
+    configuration.write_text(json.dumps({"config": config}))
+    (tmp_path / "skopeo").write_text(
+        f'#!/bin/sh\ncase "$*" in *--config*) /bin/cat {configuration};; *) echo "{{}}";; esac\n'
+    )
+    (tmp_path / "skopeo").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+
+    with pytest.raises(ImageError) as caught:
+        read_entries(["app:1"], Progress())
+
+    assert str(caught.value) == f"app:1 cannot be in an index: {says}"

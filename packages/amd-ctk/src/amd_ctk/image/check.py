@@ -5,7 +5,7 @@ By its code, its requirements, its annotations and its processor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import Image, targets_of
@@ -15,7 +15,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.requirements.check import check_requirements
 from amdgpu_discovery.requirements.facts import ContainerFacts, RequirementError, read_facts
-from amdgpu_discovery.requirements.grammar import find_requirements
+from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, find_requirements
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.targets import belongs_to
 from amdgpu_discovery.value import Value
@@ -24,8 +24,6 @@ from amdgpu_discovery.value import Value
 TARGETS_ANNOTATION = "com.amd.gpu.targets"
 # In annotations: com.amd.gpu.require.rocm is what AMD_REQUIRE_ROCM is in the environment.
 REQUIRE_ANNOTATION = "com.amd.gpu.require."
-# Of what an annotation says; a manifest may have 4 MiB.
-MOST_CHARACTERS = 4096
 
 
 class Verdict(Value):
@@ -63,6 +61,9 @@ def judge_image(image: Image, facts: ContainerFacts) -> Verdict:
     reasons = [missing] if missing else []
     requirements = requirements_of(image)
     notes: list[str] = []
+    if not is_short(requirements.values()):
+        reasons.append(f"its requirements have more than {MOST_CHARACTERS} characters")
+        return Verdict(reasons=tuple(reasons))
     for variable, value in requirements.items():
         try:
             notes += check_requirements({variable: value}, facts)
@@ -71,6 +72,11 @@ def judge_image(image: Image, facts: ContainerFacts) -> Verdict:
     return Verdict(
         reasons=tuple(reasons), notes=tuple(dict.fromkeys(notes)), is_known=bool(code or told or requirements)
     )
+
+
+def is_short(values: Iterable[str]) -> bool:
+    """Return whether all values together are as short as what is judged of an image."""
+    return sum(map(len, values)) <= MOST_CHARACTERS
 
 
 def missing_code(targets: Sequence[str], facts: ContainerFacts, words: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from amd_ctk.image.bounds import ImageError, Progress
-from amd_ctk.image.check import REQUIRE_ANNOTATION, TARGETS_ANNOTATION, requirements_of, told_targets
+from amd_ctk.image.check import REQUIRE_ANNOTATION, TARGETS_ANNOTATION, is_short, requirements_of, told_targets
 from amd_ctk.image.contents import Image, targets_of
 from amd_ctk.image.oci_layout import INDEX
 from amd_ctk.image.registry import Found, find_one, read_with_layers
@@ -18,13 +19,16 @@ from amd_ctk.image.registry_name import RegistryName, digest_of, parse_registry_
 from amd_ctk.image.registry_programs import SKOPEO, Questions, refusal
 from amd_ctk.programs import ask
 from amd_ctk.stderr import say
+from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.requirements.facts import RequirementError
-from amdgpu_discovery.requirements.grammar import parse_requirement
+from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, parse_requirement
 from amdgpu_discovery.value import Value
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 TAG = "index"
+# Of requirements, behind their prefix: names that come back from the lower case of an annotation as they were.
+REQUIREMENT = re.compile(r"[A-Z0-9_]+")
 # For a copy from another repository, which may move 20 GB.
 SECONDS = 6 * 3600.0
 # What skopeo before 1.6 prints.
@@ -99,6 +103,7 @@ def _read_entry(questions: Questions, text: str, progress: Progress, *, deep: bo
     if not annotations:
         hint = "build it with ENV AMD_REQUIRE_GFX=gfx=..., or look into its programs with --deep"
         raise ImageError(f"{text} says nothing about what it is for, and no file name tells a target", hint=hint)
+    _require_bounds(text, found.image, annotations)
     _require_meaning(text, annotations)
     descriptor = {
         # OCI's manifests may lack it, Docker's may not.
@@ -109,6 +114,19 @@ def _read_entry(questions: Questions, text: str, progress: Progress, *, deep: bo
         "annotations": annotations,
     }
     return Entry(found=found, descriptor=descriptor)
+
+
+def _require_bounds(text: str, image: Image, annotations: dict[str, str]) -> None:
+    """Refuse what `pick` would not judge; ImageError."""
+    requirements = requirements_of(image)
+    if not is_short([*requirements.values(), annotations.get(TARGETS_ANNOTATION, "")]):
+        sentence = f"{text} cannot be in an index: what it is for takes more than {MOST_CHARACTERS} characters"
+        raise ImageError(sentence, hint="leave out targets and requirements that it can do without")
+    for variable in requirements:
+        name = variable.removeprefix(REQUIREMENT_PREFIX)
+        if name != variable and not REQUIREMENT.fullmatch(name):
+            sentence = f"{text} cannot be in an index: {one_line(variable)} is not the name of a requirement"
+            raise ImageError(sentence, hint=f"write {REQUIREMENT_PREFIX} and then A-Z, 0-9 and _")
 
 
 def _require_meaning(text: str, annotations: dict[str, str]) -> None:
