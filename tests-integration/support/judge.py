@@ -3,21 +3,25 @@
 It runs on the stand with the Python there, and shares no code with the toolkit, whose own answers prove nothing.
 """
 
+from __future__ import annotations
+
 import collections
 import contextlib
 import glob
 import json
 import os
 import stat
+from collections.abc import Iterator
+from typing import Any
 
 PLACES = ("/run/amd-container-toolkit", "/etc/amd-container-toolkit", "/var/lib/amd-container-toolkit", "/etc/cdi")
 # The render node of each GPU of the stand, by its number.
 NODES = ("renderD130", "renderD131", "renderD129", "renderD128")
 
 
-def find_holders():
+def find_holders() -> dict[str, set[str]]:
     """Return who has each GPU by what runs: jobs by their token, containers by theirs or by their mounts."""
-    holders = collections.defaultdict(set)
+    holders: dict[str, set[str]] = collections.defaultdict(set)
     own = os.readlink("/proc/1/ns/mnt")
     for process in glob.glob("/proc/[0-9]*"):
         with contextlib.suppress(OSError):
@@ -32,28 +36,28 @@ def find_holders():
     return holders
 
 
-def is_of_container(process):
+def is_of_container(process: str) -> bool:
     """Services have a mount namespace, too; the root of a container is another file system's."""
     return not os.path.samestat(os.stat(f"{process}/root/"), os.stat("/"))
 
 
-def read_variables(process):
+def read_variables(process: str) -> dict[str, str]:
     with open(f"{process}/environ", "rb") as file:
         return dict(word.split("=", 1) for word in file.read().decode(errors="replace").split("\0") if "=" in word)
 
 
-def read_leases():
+def read_leases() -> Iterator[Any]:
     for path in glob.glob("/run/amd-container-toolkit/leases/*.json"):
         with open(path, encoding="utf-8") as file:
             yield json.load(file)
 
 
-def find_start(pid):
+def find_start(pid: int) -> int:
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         return int(file.read().rpartition(")")[2].split()[19])
 
 
-def is_alive(lease):
+def is_alive(lease: Any) -> bool:
     if lease.get("until"):
         return True
     with contextlib.suppress(OSError, ValueError), open(lease.get("pid_file", ""), encoding="ascii") as file:
@@ -65,9 +69,9 @@ def is_alive(lease):
     return False
 
 
-def find_problems():
+def find_problems() -> Iterator[str]:
     leases = list(read_leases())
-    owners = collections.defaultdict(set)
+    owners: dict[str, set[str]] = collections.defaultdict(set)
     for lease in leases:
         for gpu in lease["gpus"]:
             owners[gpu].add(lease.get("token_digest") or lease.get("reservation_digest") or lease["container_id"])
