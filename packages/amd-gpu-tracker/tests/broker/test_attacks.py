@@ -16,6 +16,7 @@ from amd_gpu_tracker.broker import server
 from amd_gpu_tracker.broker.client import connect, is_answered, is_served
 from amd_gpu_tracker.broker.people import LARGEST_ID
 from amd_gpu_tracker.broker.protocol import LARGEST_LINE, RESERVE, RUN, Request, format_request
+from amd_gpu_tracker.records.state import State
 from support.shared_host import ALICE, BOB, become, run, users, wait_until
 
 NO_ACCOUNT = f"3: user {BOB} has no account (ask outside of the container)"
@@ -101,6 +102,35 @@ def test_what_is_no_request_is_refused_and_the_broker_goes_on(host, broker, pers
     assert answer["environment"] == {}
     assert users(host) == {}
     assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
+
+
+@pytest.mark.parametrize("field", ["numbers", "behind", "name", "rules", "wait"])
+def test_lists_in_lists_of_any_depth_end_no_broker(broker, person, field):
+    """Python reads JSON to another depth than it prints it."""
+
+    def ask_all():
+        begun = json.dumps({name: value for name, value in HONEST.items() if name != field})[:-1]
+        return [
+            send(broker.socket, f'{begun},"{field}":{"[" * depth}{"]" * depth}}}\n'.encode())["kind"]
+            for depth in range(900, 1001, 3)
+        ]
+
+    assert set(in_process_of(BOB, ask_all)) == {"refused"}
+    assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
+
+
+def test_a_key_of_a_later_version_that_holds_a_list_ends_no_broker(host, broker, person):
+    person(ALICE, run("train", "0")).line()
+    (path,) = State(host).lease_paths()
+    with open(path, encoding="utf-8") as file:
+        lease = json.load(file)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(json.dumps({**lease, "later": ["x", {}]}, separators=(",", ":")) + "\n")
+
+    bob = person(BOB, run("next", "0"))
+
+    assert bob.line().startswith("waiting for 1 GPU: 0 free of 1 that fits")
+    assert person(BOB, run("other", "0", wait=False)).line().startswith("1: ")
 
 
 @pytest.mark.parametrize("other", [{"version": 2}, {"more": 1}])

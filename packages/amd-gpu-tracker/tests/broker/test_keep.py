@@ -10,6 +10,7 @@ import pytest
 
 from amd_gpu_tracker.broker.protocol import END, KEEP, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
@@ -74,6 +75,28 @@ def test_only_its_owner_keeps_and_ends_a_container_whose_job_has_ended(host, bro
     assert person(ALICE, keep("train", 9 * 3600)).line().startswith("3: your limit is 4 h 0 min; train has used ")
     assert person(ALICE, keep("train", 3600)).line() == "got ()"
     assert users(host) == {0: ["c1"]}
+
+
+def test_what_a_container_adds_counts_from_the_beginning_of_its_job(host, broker, person):
+    broker.say("fifo", "everyone:time=4h")
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600"))
+    alice.line()
+    spec = {"process": {"env": [f"AMD_CTK_RESERVATION={alice.line()}"]}}
+    state = State(host)
+    job = state.read_lease(state.lease_path(("", "40001/train")))
+    state.write_lease(job.replace(since=job.since - 3 * 3600))
+    container = StartingContainer(container_id="c1", spec=spec, bundle="/b")
+    assert claim_nodes(host, container, granted=locate_gpus(host)[:1]).reserve()
+    alice.kill()
+    alice.ended_by()
+
+    assert re.fullmatch(
+        r"3: your limit is 4 h 0 min; train has used 3 h 0 min \(write 'amd-ctk keep train \d+m', or less\)",
+        person(ALICE, keep("train", 5 * 3600)).line(),
+    )
+    # The name is its own as long as it lives.
+    again = person(ALICE, run("train", "1")).line()
+    assert again == "9: train has GPUs already (give every reservation a name of its own)"
 
 
 def test_a_job_that_root_keeps_is_warned_again_and_ended_later(broker, person):

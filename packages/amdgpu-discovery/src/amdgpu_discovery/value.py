@@ -90,7 +90,7 @@ class Value(metaclass=ValueType):
         What the class does not know is of a later version, and goes into its field `unknown`, if it has one.
         """
         if type(fields) is not dict:
-            raise ValueError(f"{cls.__name__} is an object, not {fields!r:.80}")
+            raise ValueError(f"{cls.__name__} is an object, not {_shown(fields)}")
         kinds = cls._fields
         # Most are plain, and a start reads the leases of all containers.
         known = {
@@ -111,7 +111,7 @@ def parse_field(name: str, annotation: str, field: Any, types: Mapping[str, type
     if annotation in PLAIN:
         if type(field) in PLAIN[annotation]:
             return field
-        raise ValueError(f"{name} is {WORDS[annotation]}, not {field!r:.80}")
+        raise ValueError(f"{name} is {WORDS[annotation]}, not {_shown(field)}")
     if annotation.endswith(OR_NONE):
         return None if field is None else parse_field(name, annotation[: -len(OR_NONE)], field, types)
     if annotation in types:
@@ -128,22 +128,27 @@ def parse_field(name: str, annotation: str, field: Any, types: Mapping[str, type
 
 def _parse_items(name: str, inside: str, field: Any, types: Mapping[str, type[Value]]) -> Iterable[Any]:
     if type(field) is not list:
-        raise ValueError(f"{name} is a list, not {field!r:.80}")
+        raise ValueError(f"{name} is a list, not {_shown(field)}")
     if inside.endswith(AND_MORE):
         return [parse_field(name, inside[: -len(AND_MORE)], item, types) for item in field]
     kinds = inside.split(", ")
     if len(field) != len(kinds):
-        raise ValueError(f"{name} is a list of {len(kinds)}, not {field!r:.80}")
+        raise ValueError(f"{name} is a list of {len(kinds)}, not of {len(field)}")
     return [parse_field(name, kind, item, types) for kind, item in zip(kinds, field, strict=True)]
 
 
 def _parse_pairs(name: str, inside: str, field: Any, types: Mapping[str, type[Value]]) -> Iterable[tuple[Any, Any]]:
     if type(field) is not dict:
-        raise ValueError(f"{name} is an object, not {field!r:.80}")
+        raise ValueError(f"{name} is an object, not {_shown(field)}")
     key_kind, _, kind = inside.partition(", ")
     # The keys of JSON are text.
     key_of = int if key_kind == "int" else str
     return [(key_of(key), parse_field(name, kind, item, types)) for key, item in field.items()]
+
+
+def _shown(field: Any) -> str:
+    """Return what a message says of JSON that is not as it must be, without looking into lists: they may be deep."""
+    return "a list" if type(field) is list else "an object" if type(field) is dict else f"{field!r:.80}"
 
 
 def _completed(value_type: type[Value], fields: dict[str, Any]) -> dict[str, Any]:

@@ -153,8 +153,9 @@ class Grants:
         return True
 
     def require_free_name(self, job: str, name: str) -> None:
-        """Raise ContainerRunning where a job of this name runs: better now than after the wait."""
-        if find_reservation(self._state, job, self._processes) is not None:
+        """Raise ContainerRunning where a job of this name runs, or its container: better now than after the wait."""
+        living = scan_leases(self._state, self._processes, self._state.lease_paths()).living
+        if any(lease.job == job for lease in living):
             raise ContainerRunning(f"{name} has GPUs already", hint="give every reservation a name of its own")
 
     def take_back(self, job: str) -> tuple[Lease, ...]:

@@ -157,7 +157,7 @@ def _parse(line: bytes, kind: type[Any]) -> Any:
         raise ProtocolError("the line has other fields than it should", hint=SAME_VERSION)
     try:
         return kind.from_json(fields)
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise ProtocolError(f"the {kind.__name__.lower()} cannot be understood") from error
 
 

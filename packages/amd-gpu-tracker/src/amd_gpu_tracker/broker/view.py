@@ -74,7 +74,7 @@ class View(Value):
         """Return what was reserved for jobs and programs, in contrast to containers."""
         return [lease for lease in self.leases if BY_API in lease.ways]
 
-    def users_of(self, among: Collection[int]) -> dict[Lease, list[int]]:
+    def users_of(self, among: Collection[int]) -> list[tuple[Lease, list[int]]]:
         """Return who has some of these GPUs, and which."""
         return find_users(self.leases, {key: number for key, number in self.numbers.items() if number in among})
 

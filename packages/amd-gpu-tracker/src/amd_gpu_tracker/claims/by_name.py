@@ -140,25 +140,26 @@ def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | 
     return (choice, fitting) if choice.needs_tracker else (None, _skip_drained(host, request, fitting, rules))
 
 
-def find_users(leases: Iterable[Lease], numbers_by_key: Mapping[str, int]) -> dict[Lease, list[int]]:
+def find_users(leases: Iterable[Lease], numbers_by_key: Mapping[str, int]) -> list[tuple[Lease, list[int]]]:
     """Return who has some of these GPUs, and which."""
-    found = {each: [numbers_by_key[key] for key in each.gpus if key in numbers_by_key] for each in leases}
-    return {lease: numbers for lease, numbers in found.items() if numbers}
+    # Keys of a later version may hold lists, so a lease is no key of a mapping.
+    found = [(each, [numbers_by_key[key] for key in each.gpus if key in numbers_by_key]) for each in leases]
+    return [(lease, numbers) for lease, numbers in found if numbers]
 
 
-def require_nobody_before(jobs: int, numbers_by_lease: Mapping[Lease, Sequence[int]]) -> None:
+def require_nobody_before(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> None:
     """Raise GpusRefused where so many jobs, and not none, wait for what somebody asks for, and others have."""
     if not jobs:
         return
     uses = [
         in_use(called(lease.ways, lease.container_id, person=lease.person), numbers)
-        for lease, numbers in list(numbers_by_lease.items())[:NAMES_SHOWN]
+        for lease, numbers in users[:NAMES_SHOWN]
     ]
     who = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
     raise GpusRefused(
         "; ".join([*uses, f"{who} for GPUs before this one"]),
         hint="'amd-ctk run --wait' waits in line",
-        people=people_of(numbers_by_lease),
+        people=people_of(lease for lease, _ in users),
     )
 
 

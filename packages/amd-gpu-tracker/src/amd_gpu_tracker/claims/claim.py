@@ -59,10 +59,11 @@ class Claim(Value):
     token_digest: str = ""
     reservation: str = ""
     reservation_digest: str = ""
-    # Whose it is, by the rule for which group, when it ends by itself, when it is ended, and from when on for others;
-    # as in the lease.
+    # Whose it is, by the rule for which group, when its job began, when it ends by itself, when it is ended, and from
+    # when on for others; as in the lease.
     person: int | None = None
     group: int | None = None
+    begun: float = 0.0
     until: float = 0.0
     limit: float = 0.0
     preemptible: float = 0.0
@@ -131,6 +132,7 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
         reservation_digest=claim.reservation_digest,
         person=claim.person,
         group=claim.group,
+        begun=claim.begun,
         until=claim.until,
         limit=claim.limit,
         preemptible=claim.preemptible,

@@ -56,7 +56,7 @@ def decide(situation: Situation, claim: Claim) -> Claim | Refused:
     exclusive = situation.policy.exclusive_among(claim.wanted)
     return (
         refuse_unreserved(situation.policy, claim, handed_on)
-        or (situation.drained if handed_on is None else None)
+        or (None if handed_on and _are_handed_on(claim, handed_on) else situation.drained)
         or (refuse_exclusive(exclusive, handed_on) if situation.is_rootless else None)
         or _refuse_unreadable(claim, exclusive, situation.others.unreadable)
         or _refuse_promised(claim, situation.others.living)
@@ -73,10 +73,20 @@ def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
         reservation_digest=handed_on.token_digest,
         person=handed_on.person,
         group=handed_on.group,
+        begun=began_at(handed_on),
         # A container may outlive the job that started it: its time is that of the job, and it is as spare.
         limit=claim.limit if BY_API in claim.ways else handed_on.limit,
         preemptible=handed_on.spare_from or claim.preemptible,
     )
+
+
+def began_at(lease: Lease) -> float:
+    """Return when a job or reservation, or that of a container, began, in seconds since boot."""
+    return lease.begun or lease.since - lease.boot_offset
+
+
+def _are_handed_on(claim: Claim, handed_on: Lease) -> bool:
+    return all(gpu.key in handed_on.gpus for gpu in claim.wanted)
 
 
 def find_rivals(handed_on: Lease, living: Sequence[Lease]) -> Sequence[Lease]:
@@ -93,7 +103,7 @@ def refuse_unreserved(policy: Policy, claim: Claim, handed_on: Lease | None = No
     """Return the refusal where containers need a reservation, and not all GPUs of a claim were handed on to it."""
     if not policy.require_reservation or BY_API in claim.ways:
         return None
-    if claim.wanted and handed_on and all(gpu.key in handed_on.gpus for gpu in claim.wanted):
+    if claim.wanted and handed_on and _are_handed_on(claim, handed_on):
         return None
     return GpusRefused(RESERVED_ONLY, hint=HOW_TO_RESERVE)
 

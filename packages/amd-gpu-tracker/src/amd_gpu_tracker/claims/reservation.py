@@ -141,7 +141,7 @@ def read_situation(
         policy=policy,
         others=scan([path for path in paths if is_contested and state.may_name(path, keys)]),
         handed_on=handed_on,
-        drained=_read_drained(state, claim) if state.has_drains and handed_on is None else None,
+        drained=_read_drained(state, claim) if state.has_drains else None,
         is_rootless=state.is_rootless,
         name_of=_find_name,
     )

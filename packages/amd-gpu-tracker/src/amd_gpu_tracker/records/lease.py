@@ -23,12 +23,14 @@ TICKS_PER_SECOND = posix.sysconf("SC_CLK_TCK")
 LARGEST_PID = 1 << 22
 # Of ticks since boot, which the kernel counts in 64 bits.
 LARGEST_START = (1 << 64) - 1
+# Of users and groups; more memory than that no GPU has.
+LARGEST_ID = (1 << 32) - 1
 # In seconds, and later than anything that a calendar can show.
 NEVER = 1e13
 
 # What the first version wrote already, also as "" or null.
 ALWAYS_THERE = frozenset(("root", "bundle", "init", "pid_file", "cgroup"))
-TIMES_SINCE_BOOT = ("until", "limit", "idle_since", "preemptible")
+TIMES_SINCE_BOOT = ("begun", "until", "limit", "idle_since", "preemptible")
 
 # By which way a container came to a GPU.
 BY_ENVIRONMENT = "env"
@@ -109,6 +111,9 @@ class Lease(Holder):
     person: int | None = None
     # By the rule for which group that person has it; None for another rule.
     group: int | None = None
+    # When the job began whose GPUs a container was given, in seconds since boot; it may outlive the job. 0 for what
+    # began by itself.
+    begun: float = 0.0
     # When it ends without a process, in seconds since boot: a reservation by hand, or what is kept for a container that
     # is started again, whose `bundle` is then where its engine keeps it. 0 where processes say when.
     until: float = 0.0
@@ -211,6 +216,8 @@ def _require_sound(lease: Lease) -> None:
     for each in () if text.isascii() else texts:
         # As paths are encoded; UnicodeEncodeError, a ValueError, for half of a surrogate pair.
         each.encode("utf-8", "surrogateescape")
+    if not all(number is None or 0 <= number <= LARGEST_ID for number in (lease.person, lease.group, lease.vram_mb)):
+        raise ValueError("person, group, vram_mb: one is not a number that there is")
     for name in ("since", "boot_offset"):
         if not abs(getattr(lease, name)) < NEVER:
             raise ValueError(f"{name} is not a time")

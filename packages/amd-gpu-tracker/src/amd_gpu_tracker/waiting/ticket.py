@@ -103,6 +103,11 @@ def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
     return ticket if _is_sound(ticket) else None
 
 
+# No host has more.
+MOST_GPUS = 4096
+
+
 def _is_sound(ticket: Ticket) -> bool:
     in_bounds = 0 < ticket.waiter.pid <= LARGEST_PID and 0 <= ticket.waiter.start <= LARGEST_START
-    return in_bounds and 0 <= ticket.since < NEVER and 0 < ticket.count < NEVER
+    is_fitting = all(0 <= number < MOST_GPUS for number in ticket.among)
+    return in_bounds and is_fitting and 0 <= ticket.since < NEVER and 0 < ticket.count < NEVER

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.records.state import make_directory
@@ -52,6 +51,8 @@ class Tickets:
 
         Where none is known, there is no file.
         """
+        from contextlib import suppress
+
         path = f"{self.directory}/{STARTS}"
         content = dumps({str(number): start for number, start in starts.items()})
         try:
@@ -97,6 +98,8 @@ class Tickets:
 
     def sweep(self) -> None:
         """Take away what is left of those who do not wait any more, and of writes that were interrupted."""
+        from contextlib import suppress
+
         for name in self._names():
             stem = name.removesuffix(SUFFIX)
             ticket = self._read(stem) if parse_stem(stem) else None
