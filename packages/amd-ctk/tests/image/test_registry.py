@@ -214,6 +214,17 @@ def test_skopeo_unpacks_no_layer_that_takes_half_of_the_room(program, tmp_path, 
     )
 
 
+def test_the_size_that_is_announced_is_that_of_layers_with_a_size(program, capfd):
+    manifest = json.dumps({"layers": [{"size": 2**30}, {"size": -(2**40)}, {"size": "1"}, {}]})
+    at = f"app@{digest(manifest)}"
+    program("skopeo", {"inspect --raw docker://app:1": manifest, f"inspect --config --raw docker://{at}": "{}"})
+
+    with pytest.raises(ImageError):
+        read_registry_image("app:1", Progress(), deep=False, with_layers=True)
+
+    assert capfd.readouterr().err == f"reading the layers of {at}: 1.0 GiB\n"
+
+
 NO_ACCESS = "permission denied while trying to connect to the Docker daemon socket"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import resource
 import subprocess
 from collections.abc import Sequence
@@ -12,11 +13,10 @@ from typing import IO
 from amd_ctk.image.bounds import GIBIBYTE, ImageError, Progress
 from amd_ctk.image.contents import Image
 from amd_ctk.image.docker_archive import read_archive
+from amd_ctk.image.idle import MOST_WORDS, Watched
 from amd_ctk.image.registry_programs import last_words
 from amdgpu_discovery.errors import reason
 
-# Of what a program prints about its failure.
-MOST_WORDS = 4096
 # What Go's library calls EFBIG.
 TOO_LARGE = "file too large"
 
@@ -38,7 +38,7 @@ def read_printed(
     # A full pipe would stop the engine.
     with TemporaryFile() as errors, _print(words, errors, largest_file) as printing:
         try:
-            return read_archive(printing.stdout, name, progress, deep=deep)  # type: ignore[arg-type]  # a pipe
+            return read_archive(io.BufferedReader(Watched(printing)), name, progress, deep=deep)
         except ImageError as error:
             printing.terminate()
             raise _refusal(_words_in(errors), words[0], name, largest_file) or error from error

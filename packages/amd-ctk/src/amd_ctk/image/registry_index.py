@@ -13,11 +13,11 @@ from typing import Any
 from amd_ctk.image.bounds import ImageError, Progress
 from amd_ctk.image.check import REQUIRE_ANNOTATION, TARGETS_ANNOTATION, is_short, requirements_of, told_targets
 from amd_ctk.image.contents import Image, targets_of
+from amd_ctk.image.idle import run_while_it_moves
 from amd_ctk.image.oci_layout import INDEX
 from amd_ctk.image.registry import Found, find_one, read_with_layers
 from amd_ctk.image.registry_name import RegistryName, digest_of, parse_registry_name
 from amd_ctk.image.registry_programs import SKOPEO, Questions, refusal
-from amd_ctk.programs import ask
 from amd_ctk.stderr import say
 from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
@@ -29,8 +29,6 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 TAG = "index"
 # Of requirements, behind their prefix: names that come back from the lower case of an annotation as they were.
 REQUIREMENT = re.compile(r"[A-Z0-9_]+")
-# For a copy from another repository, which may move 20 GB.
-SECONDS = 6 * 3600.0
 # What skopeo before 1.6 prints.
 UNKNOWN_OPTION = "unknown flag: --preserve-digests"
 
@@ -155,7 +153,7 @@ def _write_layout(directory: str, index: bytes) -> None:
 
 def _copy(source: str, name: RegistryName, *options: str) -> None:
     words = ["skopeo", "copy", "--quiet", "--preserve-digests", *options, source, f"docker://{name}"]
-    answer = ask(words, seconds=SECONDS)
+    answer = run_while_it_moves(words)
     if UNKNOWN_OPTION in answer.errors:
         raise ImageError("this skopeo writes no index", hint="it needs skopeo 1.6 or later")
     if not answer.succeeded:
