@@ -9,6 +9,7 @@ import pytest
 
 from amd_gpu_tracker.broker.grants import Grants
 from amd_gpu_tracker.broker.opened import Opened
+from amd_gpu_tracker.broker.people import Permission
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
@@ -28,7 +29,7 @@ def served(tmp_path: Path) -> Host:
     host = build_host(tmp_path / "host", "mi210-4")
     Tracker(host).enable()
     grants = Grants(Book(State(host), Processes()), Opened(host))
-    grants.keep(f"{ALICE}/debug", "0", 3600, person=ALICE, rules=NO_RULES)
+    grants.keep(f"{ALICE}/debug", "0", 3600, person=ALICE, permission=Permission(who="everyone"), rules=NO_RULES)
     return host
 
 

@@ -17,6 +17,7 @@ FILES = {
     "/etc/apt/sources.list.d/amd.list": "deb https://repo.radeon.com/x noble main\n",
     "/etc/amd-container-toolkit/config.toml": 'unknown-gpus = "error"\n',
     "/etc/amd-container-toolkit/rocm-drivers.json": '{"modules": {"6.10": {"tested": ["6.4"]}}}',
+    "/run/amd-container-toolkit/waiting/starts": "{}",
     "/etc/cdi/amd.json": "{}",
     "/etc/cdi/other.yaml": "kind: amd.com/gpu\n",
     "/etc/containerd/config.toml": "version = 2\n",

@@ -6,6 +6,7 @@ import errno
 import os
 
 from amd_gpu_tracker.errors import needs_root
+from amd_gpu_tracker.records.lease import NEVER
 from amd_gpu_tracker.records.state import make_directory
 from amd_gpu_tracker.waiting.ticket import LARGEST_TICKET, format_ticket, parse_stem, parse_ticket
 from amdgpu_discovery.errors import FileError, reason
@@ -122,7 +123,8 @@ class Tickets:
             return {}
         if type(starts) is not dict:
             return {}
-        return {number: float(start) for number, start in starts.items() if type(start) in (int, float)}
+        known = ((number, start) for number, start in starts.items() if type(start) in (int, float))
+        return {number: float(start) for number, start in known if 0 <= start < NEVER}
 
     def _names(self) -> list[str]:
         try:
