@@ -136,7 +136,7 @@ class Desk:
         living = {lease.container_id for lease in self._view.reservations}
         if ended := sorted(self._grants.given - living):
             # The history has the end that was seen, not the moment at which somebody looks.
-            self._drop_ended(PROGRAM)
+            self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
         for job in ended:
             self._log(f"ended: {job}")
         self._grants.given = {lease.container_id for lease in self._view.reservations if lease.person is not None}
@@ -432,10 +432,10 @@ class Desk:
             settle(self._book)
         self._drop_ended(FOUND)
 
-    def _drop_ended(self, how: str) -> None:
-        """Remove the leases of what has ended; `how` that is known goes into the history."""
+    def _drop_ended(self, how: str, paths: Sequence[str] = ()) -> None:
+        """Remove those of these leases, or of all, whose holders have ended; `how` that is known is for the history."""
         with suppress(ToolkitError), self._book.locked():
-            prune_leases(self._state, self._processes, self._state.lease_paths(locked=True), how)
+            prune_leases(self._state, self._processes, paths or self._state.lease_paths(locked=True), how)
 
     def _end_reservations(self) -> None:
         """Drop the reservations whose time is over."""
