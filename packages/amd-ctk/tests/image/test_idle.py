@@ -9,13 +9,13 @@ import pytest
 
 from amd_ctk.image import idle
 from amd_ctk.image.bounds import ImageError, Progress
-from amd_ctk.image.idle import Idle, Watched, run_while_it_moves
+from amd_ctk.image.idle import Stall, Watched, run_while_it_moves
 from amd_ctk.image.printed import read_printed
 
 
 def test_a_program_that_moves_is_not_idle_however_long_it_takes():
     counts, times = iter([0, 5000, 5000, 5100, 5200]), iter([0.0, 100.0, 100.0, 200.0, 221.0])
-    watch = Idle(lambda: next(counts), 120.0, lambda: next(times))
+    watch = Stall(lambda: next(counts), 120.0, lambda: next(times))
 
     assert [watch.is_over() for _ in range(3)] == [False, False, True]
 

@@ -25,7 +25,7 @@ LEAST = 4096
 MOST_WORDS = 4096
 
 
-class Idle:
+class Stall:
     """For how long a program has moved nothing; `moved` returns how many bytes it has moved in all."""
 
     def __init__(self, moved: Callable[[], int], seconds: float, now: Callable[[], float] = time.monotonic) -> None:
@@ -65,9 +65,9 @@ class Watched(io.RawIOBase):
         return int(self._pipe.readinto(buffer))
 
     def _wait(self) -> None:
-        idle = Idle(lambda: bytes_of(self._printing.pid), SECONDS)
+        stall = Stall(lambda: bytes_of(self._printing.pid), SECONDS)
         while not self._is_ready():
-            if idle.is_over():
+            if stall.is_over():
                 program = self._printing.args[0]  # type: ignore[index]  # a list
                 raise ImageError(stuck(str(program), SECONDS), hint="try again")
 
@@ -113,10 +113,10 @@ def bytes_of(pid: int) -> int:
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
     """Wait for the end of a process; TimeoutExpired where it does not move."""
-    idle = Idle(lambda: bytes_of(process.pid), SECONDS_OF_COPY)
+    stall = Stall(lambda: bytes_of(process.pid), SECONDS_OF_COPY)
     while process.returncode is None:
         try:
             process.wait(min(STEP, SECONDS_OF_COPY))
         except subprocess.TimeoutExpired:
-            if idle.is_over():
+            if stall.is_over():
                 raise
