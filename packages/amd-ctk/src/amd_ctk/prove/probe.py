@@ -74,9 +74,14 @@ def list_gpus(descriptor: int) -> list[int]:
     """Return the ids of the GPUs on which KFD lets this process compute; OSError."""
     room = array.array("B", bytes(ARGUMENT_BYTES + MOST_GPUS * ENTRY_BYTES))
     address = room.buffer_info()[0] + ARGUMENT_BYTES
-    room[:ARGUMENT_BYTES] = array.array("B", address.to_bytes(8, "little") + MOST_GPUS.to_bytes(8, "little"))
-    fcntl.ioctl(descriptor, GET_APERTURES, room, True)
-    count = min(int.from_bytes(room[8:12].tobytes(), "little"), MOST_GPUS)
+    count = 0
+    # Asked for none, KFD says how many there are. Asked for more than there are, that of Linux 6.12 says EINVAL.
+    for _ in ("how many", "which"):
+        room[:ARGUMENT_BYTES] = array.array("B", address.to_bytes(8, "little") + count.to_bytes(8, "little"))
+        fcntl.ioctl(descriptor, GET_APERTURES, room, True)
+        count = min(int.from_bytes(room[8:12].tobytes(), "little"), MOST_GPUS)
+        if not count:
+            break
     places = [ARGUMENT_BYTES + each * ENTRY_BYTES + ID_AT for each in range(count)]
     return [int.from_bytes(room[place : place + 4].tobytes(), "little") for place in places]
 
