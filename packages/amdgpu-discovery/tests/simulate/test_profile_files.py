@@ -100,7 +100,7 @@ def test_a_file_names_the_kinds_that_come_with_us(tmp_path, simulated):
     ("text", "sentence"),
     [
         ("{", "profile {file} is not JSON: Expecting property name enclosed in double quotes"),
-        ("[]", "profile broken cannot be understood: a profile is an object, not []"),
+        ("[]", "profile broken cannot be understood: a profile is an object, not a list"),
         ('{"gpus": [{}]}', "profile broken cannot be understood: a GPU has model nothing, which is not described"),
         (
             '{"gpus": [{"model": "?"}]}',
