@@ -36,7 +36,7 @@ def test_what_people_used_is_there_after_the_end_of_the_service(shared):
 
 
 def test_a_history_that_cannot_be_written_is_named_by_doctor_and_once_by_the_journal(shared):
-    shared.run("mount -t tmpfs -o size=4k,mode=755 small /var/lib/amd-container-toolkit/history")
+    shared.run("mount -t tmpfs -o size=64k,mode=755 small /var/lib/amd-container-toolkit/history")
     shared.run(
         "mkdir /var/lib/amd-container-toolkit/history/open; cat /dev/zero >/var/lib/amd-container-toolkit/history/x; :",
         check=False,
