@@ -54,10 +54,6 @@ ExecStart=/bin/sh -e {GPUS_PATH}
 [Install]
 WantedBy=sysinit.target
 """
-BOOT_ID = """
-cat /proc/sys/kernel/random/uuid >/run/boot_id
-mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
-"""
 # Nothing is behind the nodes, which the kernel says (ENXIO) of one that may be opened.
 TRY_OPEN = """\
 #!/usr/bin/python3
@@ -166,7 +162,7 @@ class Stand(System):
             self.run(f"rm {' '.join(gone)}")
 
     def cut_power(self) -> None:
-        """End everything at once, lose what memory held, and boot again, as a boot of another id."""
+        """End everything at once, lose what memory held, and boot again; the kernel, and its boot id, stay."""
         self._put_gpus(at_boot=True)
         self.kill()
         self.boot()
@@ -174,7 +170,7 @@ class Stand(System):
     def _put_gpus(self, *, at_boot: bool = False) -> None:
         """Lay the GPUs over /sys and /dev now, or at the next boot before any service starts, as drivers load."""
         nodes = (f"mknod -m 660 {path} c {number}; chgrp render {path}\n" for path, number in _nodes(self._host))
-        self.write(GPUS_PATH, HARDWARE + "".join(nodes) + (BOOT_ID if at_boot else ""))
+        self.write(GPUS_PATH, HARDWARE + "".join(nodes))
         if at_boot:
             self.write("/etc/systemd/system/stand-gpus.service", GPUS_UNIT)
             self.run("systemctl enable --quiet stand-gpus.service")
