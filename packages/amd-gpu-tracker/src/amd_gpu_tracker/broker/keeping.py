@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Sequence
 
 from amd_gpu_tracker.broker.grants import job_id, name_of, no_reservation
-from amd_gpu_tracker.claims.decision import began_at
 from amd_gpu_tracker.errors import NotDone, NotPermitted
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.lease import BY_API, Lease
@@ -116,7 +115,7 @@ def _require_not_spare(lease: Lease) -> None:
 
 
 def _require_within(lease: Lease, seconds: float, most: float, now: float) -> None:
-    had = now - began_at(lease)
+    had = now - lease.job_began
     if not most or had + seconds <= most:
         return
     name, left = name_of(lease.job), int(most - had)

@@ -73,16 +73,11 @@ def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
         reservation_digest=handed_on.token_digest,
         person=handed_on.person,
         group=handed_on.group,
-        begun=began_at(handed_on),
+        begun=handed_on.job_began,
         # A container may outlive the job that started it: its time is that of the job, and it is as spare.
         limit=claim.limit if BY_API in claim.ways else handed_on.limit,
         preemptible=handed_on.spare_from or claim.preemptible,
     )
-
-
-def began_at(lease: Lease) -> float:
-    """Return when a job or reservation, or that of a container, began, in seconds since boot."""
-    return lease.begun or lease.since - lease.boot_offset
 
 
 def _are_handed_on(claim: Claim, handed_on: Lease) -> bool:

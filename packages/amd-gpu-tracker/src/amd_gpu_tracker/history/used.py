@@ -8,15 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from amd_gpu_tracker.records.history import FOUND, LONGEST_LINE, POWER, VERSION
+from amd_gpu_tracker.records.lease import LARGEST_ID, MOST_GPUS
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
-# A hundred years in seconds, and the largest number of a user that the kernel gives.
+# A hundred years in seconds, and the end of the year 9999.
 LONGEST = 100 * 366 * 24 * 3600.0
 LATEST = 253402300799.0
-LARGEST_UID = (1 << 32) - 1
 LARGEST_AMOUNT = 1 << 63
-MOST_GPUS = 4096
 RUNNING = "running"
 # What a field of a line that was written here looks like; a number of fewer digits than the largest that is one.
 _TEXT = r"[ !#-\[\]-~]*"
@@ -174,7 +173,7 @@ def _checked(fields: dict[str, Any], end: float | None) -> Used:
     return Used(
         container_id=_text(fields["id"]),
         gpus=_texts(fields["gpus"]),
-        person=None if fields["person"] is None else _whole(fields["person"], LARGEST_UID),
+        person=None if fields["person"] is None else _whole(fields["person"], LARGEST_ID),
         since=_number(fields["since"], LATEST),
         seconds=max(0.0, round(_number(last, LATEST) - start, 2)),
         how=_text(how),

@@ -23,8 +23,9 @@ TICKS_PER_SECOND = posix.sysconf("SC_CLK_TCK")
 LARGEST_PID = 1 << 22
 # Of ticks since boot, which the kernel counts in 64 bits.
 LARGEST_START = (1 << 64) - 1
-# Of users and groups; more memory than that no GPU has.
+# Of users and groups; no GPU has more MiB, and no host more GPUs.
 LARGEST_ID = (1 << 32) - 1
+MOST_GPUS = 4096
 # In seconds, and later than anything that a calendar can show.
 NEVER = 1e13
 
@@ -134,6 +135,11 @@ class Lease(Holder):
     def job(self) -> str:
         """Return the id of the job or reservation: the own, or of a container the one whose GPUs it was given."""
         return self.container_id if BY_API in self.ways else self.reservation
+
+    @property
+    def job_began(self) -> float:
+        """Return when the job or reservation began, or of a container that whose GPUs it has, in seconds since boot."""
+        return self.begun or self.since - self.boot_offset
 
     def is_preemptible(self, now: float) -> bool:
         """Return whether it is ended for those who wait: it is spare, or was idle for long enough."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.errors import WaitRefused
-from amd_gpu_tracker.records.lease import LARGEST_PID, LARGEST_START, NEVER, ProcessId
+from amd_gpu_tracker.records.lease import LARGEST_PID, LARGEST_START, MOST_GPUS, NEVER, ProcessId
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -101,10 +101,6 @@ def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
     return ticket if _is_sound(ticket) else None
-
-
-# No host has more.
-MOST_GPUS = 4096
 
 
 def _is_sound(ticket: Ticket) -> bool:
