@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support.cluster_stand import IDS, ClusterStand, wait_until
+from support.cluster_stand import IDS, ClusterStand
 from support.clusters_page import IDLE_PAGE, blocks_of
+from support.stand import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.clusters]
 

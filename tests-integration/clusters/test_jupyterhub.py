@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from support.cluster_stand import IDS, ClusterStand, wait_until
+from support.cluster_stand import IDS, ClusterStand
 from support.clusters_page import blocks_of
+from support.stand import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.clusters]
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from support.cluster_stand import ClusterStand, wait_until
+from support.cluster_stand import ClusterStand
 from support.clusters_page import IDLE_PAGE, blocks_of, commands_in
 from support.marked_table import write_table
+from support.stand import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.clusters]
 

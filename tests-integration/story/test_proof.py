@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from support.podman import OF_BOOTED_SYSTEM
-
 pytestmark = pytest.mark.e2e
 
 NO_GPU = "no GPU  no driver answers behind the nodes: this is not a GPU"
@@ -17,9 +15,7 @@ NO_GPU = "no GPU  no driver answers behind the nodes: this is not a GPU"
 @pytest.fixture(scope="module")
 def engines(stand):
     """Return a machine whose engines were configured as docs/how-to/install.md says."""
-    for path, text in OF_BOOTED_SYSTEM.items():
-        stand.write(path, text)
-    stand.run("rm -f /etc/containers/storage.conf")
+    stand.configure_podman()
     stand.run("amd-ctk runtime configure --restart; amd-ctk cdi generate; loginctl enable-linger alice")
     return stand
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 
-from support.box import PATIENCE
-from support.stand import Stand
+from support.stand import Stand, wait_until
 
 # The last one is an account of programs.
 PEOPLE = ("alice", "bob", "carol", "worker")
@@ -104,11 +101,3 @@ class ClusterStand(Stand):
         for person in PEOPLE:
             self.run(f"pkill -KILL -U {person}", check=False)
         wait_until(lambda: not self.gpus_by_person() and not self.ids_in_processes())
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """Repeat a condition until it holds."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.3)

@@ -137,12 +137,17 @@ class Stand(System):
         self.run(f"systemd-run --quiet {options} sh /run/{unit}")
         return f"{unit}.service"
 
+    def configure_podman(self) -> None:
+        """Let Podman start containers here, where it may not give them all that it gives by default."""
+        for path, text in OF_BOOTED_SYSTEM.items():
+            self.write(path, text)
+        self.run("rm -f /etc/containers/storage.conf")
+
     def put_image(self, archive: Path, user: str = "root") -> None:
         """Give Podman of a user the image busybox:local."""
         shutil.copy(archive, self.shared / "image.tar")
-        for path, text in OF_BOOTED_SYSTEM.items():
-            self.write(path, text)
-        self.run("rm -f /etc/containers/storage.conf; chmod 644 /run/shared/image.tar")
+        self.run("chmod 644 /run/shared/image.tar")
+        self.configure_podman()
         words = "podman import --quiet /run/shared/image.tar busybox:local"
         if user == "root":
             self.run(f"{words} 2>&1")
@@ -184,7 +189,7 @@ class Stand(System):
         self.apt(f"update {ONLY_OURS}")
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], object]) -> None:
     """Repeat a look until it is true."""
     end = time.monotonic() + PATIENCE
     while not condition():
