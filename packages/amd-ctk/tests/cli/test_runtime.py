@@ -556,10 +556,13 @@ def test_the_backup_is_as_private_as_the_file(configure, daemon_json: Path) -> N
     assert backup.stat().st_mode & 0o7777 == 0o600
 
 
-def test_a_damaged_record_is_named(configure, daemon_json: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damaged", ["{", '{"files": {"/etc/docker/daemon.json": {"keys": [{"path": "a", "value": 1}]}}}']
+)
+def test_a_damaged_record_is_named(configure, daemon_json: Path, tmp_path: Path, damaged: str) -> None:
     configure()
     record = tmp_path / "host/var/lib/amd-container-toolkit/engine-configuration.json"
-    record.write_text("{")
+    record.write_text(damaged)
 
     answer = configure("--remove")
 

@@ -23,6 +23,7 @@ OR_NONE = " | None"
 AND_MORE = ", ..."
 # By annotation, the types that a plain field of JSON may have: True is an int to Python, and no number.
 PLAIN: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
+PLAIN |= {kind + OR_NONE: (*types, type(None)) for kind, types in PLAIN.items()}
 WORDS = {"int": "a number", "float": "a number", "str": "text", "bool": "true or false"}
 
 
@@ -42,6 +43,8 @@ class ValueType(type):
     # Annotations by name. Set on every class above; named here for the type checker.
     _fields: dict[str, str]
     _names: frozenset[str]
+    # Set by the first `from_json`.
+    _plain: dict[str, tuple[type, ...]]
 
 
 class Value(metaclass=ValueType):
@@ -91,19 +94,26 @@ class Value(metaclass=ValueType):
         """
         if type(fields) is not dict:
             raise ValueError(f"{cls.__name__} is an object, not {_shown(fields)}")
-        kinds = cls._fields
+        if "_plain" not in cls.__dict__:
+            cls._plain = {name: PLAIN.get(kind, ()) for name, kind in cls._fields.items()}
+        plain = cls._plain
         # Most are plain, and a start reads the leases of all containers.
         known = {
-            name: field if type(field := fields[name]) in PLAIN.get(kind, ()) else parse_field(name, kind, field, types)
-            for name, kind in kinds.items()
-            if name in fields
+            name: field if type(field) in plain[name] else parse_field(name, cls._fields[name], field, types)
+            for name, field in fields.items()
+            if name in plain
         }
-        if "unknown" in kinds:
-            known["unknown"] = tuple([each for each in fields.items() if each[0] not in kinds])
-        try:
-            return cls(**known)
-        except TypeError as error:
-            raise ValueError(str(error)) from error
+        if "unknown" in plain:
+            later = fields.items() if len(known) < len(fields) else ()
+            known["unknown"] = tuple([each for each in later if each[0] not in plain])
+        if len(known) < len(plain):
+            try:
+                _completed(cls, known)
+            except TypeError as error:
+                raise ValueError(str(error)) from error
+        value = cls.__new__(cls)
+        object.__setattr__(value, "__dict__", known)
+        return value
 
 
 def parse_field(name: str, annotation: str, field: Any, types: Mapping[str, type[Value]]) -> Any:
@@ -111,7 +121,7 @@ def parse_field(name: str, annotation: str, field: Any, types: Mapping[str, type
     if annotation in PLAIN:
         if type(field) in PLAIN[annotation]:
             return field
-        raise ValueError(f"{name} is {WORDS[annotation]}, not {_shown(field)}")
+        raise ValueError(f"{name} is {WORDS[annotation.removesuffix(OR_NONE)]}, not {_shown(field)}")
     if annotation.endswith(OR_NONE):
         return None if field is None else parse_field(name, annotation[: -len(OR_NONE)], field, types)
     if annotation in types:
@@ -130,7 +140,9 @@ def _parse_items(name: str, inside: str, field: Any, types: Mapping[str, type[Va
     if type(field) is not list:
         raise ValueError(f"{name} is a list, not {_shown(field)}")
     if inside.endswith(AND_MORE):
-        return [parse_field(name, inside[: -len(AND_MORE)], item, types) for item in field]
+        kind = inside[: -len(AND_MORE)]
+        plain = PLAIN.get(kind, ())
+        return [item if type(item) in plain else parse_field(name, kind, item, types) for item in field]
     kinds = inside.split(", ")
     if len(field) != len(kinds):
         raise ValueError(f"{name} is a list of {len(kinds)}, not of {len(field)}")

@@ -15,9 +15,9 @@ class Change(Value):
     `by` is the command that takes it back itself; "" for `runtime configure`.
     """
 
-    path: KeyPath
+    path: tuple[str, ...]
     value: Any
-    before: Any
+    before: Any = ABSENT
     by: str = ""
 
 
@@ -25,7 +25,7 @@ class Changes(Value):
     """All changes in one file: keys, and the tables that were created around them."""
 
     keys: tuple[Change, ...] = ()
-    tables: tuple[KeyPath, ...] = ()
+    tables: tuple[tuple[str, ...], ...] = ()
 
     def find(self, path: KeyPath) -> Change | None:
         """Return the change of the key at `path`."""

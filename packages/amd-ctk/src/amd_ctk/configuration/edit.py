@@ -83,7 +83,7 @@ def _edit(engine: Engine, file: ConfigFile, edit: Edit, old: str | None, changes
 def _text_after_removal(engine: Engine, document: Document, old: str | None, record: Record) -> str | None:
     """Return the text once every change of amd-ctk is removed: the original bytes, if they are known."""
     if record.original is not ABSENT and digest(old) == record.written:
-        return record.original  # type: ignore[return-value]  # ABSENT is the only one of its type
+        return None if record.original is None else str(record.original)
     if record.made_file and document.text.strip() == engine.new_text.strip():
         return None
     return document.text

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from amd_ctk.configuration.changes import Change, Changes
-from amd_ctk.documents.document import ABSENT, Absent
+from amd_ctk.documents.document import ABSENT
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.host import Host
@@ -41,7 +41,7 @@ class Record(Value):
 
     changes: Changes = Changes()
     # The file before the first change: its text, None where there was none, ABSENT where it was edited in between.
-    original: str | Absent | None = ABSENT
+    original: Any = ABSENT
     # Whether amd-ctk created the file.
     made_file: bool = False
     # Digest of the file as amd-ctk last wrote it; "" where it was deleted.
@@ -79,16 +79,18 @@ class Ledger:
     def _read(self) -> dict[str, Any]:
         try:
             with open(self.path, encoding="utf-8") as file:
-                records = json.load(file)["files"]
-            return {path: dict(record) for path, record in records.items()}
+                records: dict[str, Any] = json.load(file)["files"]
+            for record in records.values():
+                record_from_json(record)
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             words = reason(error) if isinstance(error, OSError) else "it is damaged"
             raise LedgerError(
                 f"{self.path}, the record of what amd-ctk changed, cannot be read: {words}",
                 hint="move it away; --remove then finds only runtimes that run amd-container-runtime",
             ) from error
+        return records
 
 
 @contextmanager
@@ -156,11 +158,6 @@ def _change_to_json(change: Change) -> dict[str, Any]:
 
 
 def record_from_json(fields: dict[str, Any]) -> Record:
-    """Return a record from what `record_to_json` made of it."""
-    fields = dict(fields)
-    keys = tuple(
-        Change(path=tuple(key["path"]), value=key["value"], before=key.get("before", ABSENT), by=key.get("by", ""))
-        for key in fields.pop("keys", ())
-    )
-    tables = tuple(tuple(table) for table in fields.pop("tables", ()))
-    return Record(changes=Changes(keys=keys, tables=tables), **fields)
+    """Return a record from what `record_to_json` made of it; ValueError."""
+    changes = Changes.from_json(fields, {"Change": Change})
+    return Record.from_json(fields).replace(changes=changes)

@@ -13,9 +13,17 @@ from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.value import Value
 
 # What a broker that is killed forgets at most.
 SAVE_SECONDS = 5.0
+
+
+class Counted(Value):
+    """What the file says: when it was counted last, in seconds since boot, and what was used until then."""
+
+    at: float
+    used: dict[int, float]
 
 
 class RecentUse:
@@ -23,9 +31,10 @@ class RecentUse:
 
     def __init__(self, state: State) -> None:
         self._path = f"{state.run_directory}/used.json"
-        self._at, self.by_person = _read(self._path)
-        # When a broker before counted last, in seconds since boot.
-        self.counted_before = self._at
+        counted = _read(self._path)
+        # When it was counted last, here and by a broker before.
+        self._at = self.counted_before = counted.at
+        self.by_person: Mapping[int, float] = counted.used
         self._saved_at = 0.0
         self._holding: dict[int, int] | None = None
 
@@ -47,14 +56,11 @@ class RecentUse:
             replace_file(self._path, dumps({"at": now, "used": used}) + b"\n", mode=0o644)
 
 
-def _read(path: str) -> tuple[float, dict[int, float]]:
-    """Return when what was used was counted last, in seconds since boot, and what was used until then."""
+def _read(path: str) -> Counted:
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     try:
-        fields = loads(read_plain_file(path)[0])
-        used = {int(person): float(amount) for person, amount in fields["used"].items()}
-        at = float(fields["at"])
-    except (AttributeError, KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
-        return now, {}
-    is_sound = 0 <= at <= now and all(0 <= amount < NEVER for amount in used.values())
-    return (at, used) if is_sound else (now, {})
+        counted = Counted.from_json(loads(read_plain_file(path)[0]))
+    except (OSError, RecursionError, ValueError):
+        return Counted(at=now, used={})
+    is_sound = 0 <= counted.at <= now and all(0 <= amount < NEVER for amount in counted.used.values())
+    return counted if is_sound else Counted(at=now, used={})

@@ -12,6 +12,7 @@ from amd_gpu_tracker.records.lease import Lease
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
 from amdgpu_discovery.files import put_in_place, read_file, write_beside
+from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def _add(state: State, lease_path: str, lease: Lease, users: Iterable[GpuUser]) 
 def _parse(before: str) -> Look | None:
     """Return what earlier looks came to; None for the first, and where that cannot be read."""
     try:
-        return parse_look(f'"last":{before}') if before else None
-    except ValueError:
+        return parse_look(loads(f'{{"last":{before}}}'.encode())) if before else None
+    except (RecursionError, ValueError):
         return None
 
 
@@ -58,7 +59,9 @@ def _next_look(before: Look | None, lease: Lease, users: list[GpuUser]) -> Look:
     busy = sum(min(100, sum(process.busy_percent or 0 for process in user.processes)) for user in users)
     name = next((user.name for user in users if user.name), "")
     # The image is the same as long as the container lives.
-    sums = before or Look(last=0.0, image=find_container_image(lease)[:LONGEST_TEXT])
+    sums = before or Look(
+        last=0.0, looks=0, busy_sum=0.0, peak_bytes=0, image=find_container_image(lease)[:LONGEST_TEXT]
+    )
     return sums.replace(
         last=round(time.clock_gettime(time.CLOCK_BOOTTIME), 2),
         looks=sums.looks + 1,

@@ -69,9 +69,9 @@ class Look(Value):
 
     # In seconds since boot.
     last: float
-    looks: int = 0
-    busy_sum: float = 0.0
-    peak_bytes: int = 0
+    looks: int
+    busy_sum: float
+    peak_bytes: int
     name: str = ""
     image: str = ""
 
@@ -80,20 +80,27 @@ class Look(Value):
         return f",{dumps(self.as_dict()).decode()[1:-1]}"
 
 
-def parse_look(text: str) -> Look:
-    """Return what earlier looks came to, from what `Look.as_text` wrote behind its comma; ValueError."""
-    try:
-        fields = loads(f"{{{text}}}".encode())
-        return Look(
-            last=_number(fields["last"], LATEST),
-            looks=_whole(fields["looks"]),
-            busy_sum=_number(fields["busy_sum"], LARGEST_AMOUNT),
-            peak_bytes=_whole(fields["peak_bytes"]),
-            name=_text(fields["name"]),
-            image=_text(fields["image"]),
-        )
-    except (KeyError, RecursionError, TypeError) as error:
-        raise ValueError(str(error)) from error
+class _Line(Value):
+    """What a line says beside what was seen of the reservation."""
+
+    version: int
+    id: str
+    gpus: tuple[str, ...]
+    person: int | None
+    since: float
+    # In seconds since boot.
+    start: float
+    end: float
+    how: str = RUNNING
+    part_of: str
+
+
+def parse_look(fields: dict[str, Any]) -> Look:
+    """Return what earlier looks came to, as the fields of a line say; ValueError."""
+    look = Look.from_json(fields)
+    _require_within(LATEST, look.last)
+    _require_within(LARGEST_AMOUNT, look.looks, look.busy_sum, look.peak_bytes)
+    return look
 
 
 def parse_line(line: bytes, *, end: float | None = None) -> Used:
@@ -102,8 +109,8 @@ def parse_line(line: bytes, *, end: float | None = None) -> Used:
     A line without an end is that of a reservation that runs, until `end` in seconds since boot.
     """
     try:
-        return _checked(loads(line), end)
-    except (AttributeError, KeyError, RecursionError, TypeError) as error:
+        return _parse({"end": end, **loads(line)})
+    except (RecursionError, TypeError) as error:
         raise ValueError(str(error)) from error
 
 
@@ -164,47 +171,29 @@ def _parse_other(line: bytes) -> Used | None:
         return None
 
 
-def _checked(fields: dict[str, Any], end: float | None) -> Used:
-    if fields["version"] != VERSION:
-        raise ValueError(f"it is not version {VERSION}")
-    start, how = _number(fields["start"], LATEST), fields.get("how", RUNNING)
-    last = fields.get("last", start) if how == POWER else fields.get("end", end)
-    looks = _whole(fields.get("looks", 0))
+def _parse(fields: dict[str, Any]) -> Used:
+    line = _Line.from_json(fields)
+    if line.version != VERSION or len(line.gpus) > MOST_GPUS:
+        raise ValueError(f"it is not version {VERSION}, or of more GPUs than there are")
+    look = parse_look(fields) if "last" in fields else Look(last=line.start, looks=0, busy_sum=0, peak_bytes=0)
+    last = look.last if line.how == POWER else line.end
+    _require_within(LATEST, line.since, line.start, last)
+    _require_within(LARGEST_ID, line.person or 0)
     return Used(
-        container_id=_text(fields["id"]),
-        gpus=_texts(fields["gpus"]),
-        person=None if fields["person"] is None else _whole(fields["person"], LARGEST_ID),
-        since=_number(fields["since"], LATEST),
-        seconds=max(0.0, round(_number(last, LATEST) - start, 2)),
-        how=_text(how),
-        part_of=_text(fields["part_of"]),
-        busy=_number(fields["busy_sum"], LARGEST_AMOUNT) / looks if looks else None,
-        peak_bytes=_whole(fields["peak_bytes"]) if looks else None,
-        name=_text(fields.get("name", "")),
-        image=_text(fields.get("image", "")),
+        container_id=line.id,
+        gpus=line.gpus,
+        person=line.person,
+        since=line.since,
+        seconds=max(0.0, round(last - line.start, 2)),
+        how=line.how,
+        part_of=line.part_of,
+        busy=look.busy_sum / look.looks if look.looks else None,
+        peak_bytes=look.peak_bytes if look.looks else None,
+        name=look.name,
+        image=look.image,
     )
 
 
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise ValueError("a field is not text")
-    return value
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if type(value) is not list or len(value) > MOST_GPUS or any(type(each) is not str for each in value):
-        raise ValueError("a field is not a list of text")
-    return tuple(value)
-
-
-def _number(value: Any, largest: float) -> float:
-    # NaN is larger than nothing.
-    if type(value) not in (int, float) or not 0 <= value <= largest:
-        raise ValueError("a field is not a number")
-    return float(value)
-
-
-def _whole(value: Any, largest: int = LARGEST_AMOUNT) -> int:
-    if type(value) is not int or not 0 <= value <= largest:
-        raise ValueError("a number is not a whole number")
-    return value
+def _require_within(largest: float, *numbers: float) -> None:
+    if not all(0 <= number <= largest for number in numbers):
+        raise ValueError(f"a number is not one from 0 to {largest:g}")
