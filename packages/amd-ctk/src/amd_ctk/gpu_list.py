@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from amd_ctk.listing import count_gpus, find_gpu_states, find_listed_gpus, format_uuid, to_json
+from amd_ctk.listing import count_gpus, find_gpu_states, find_listed_gpus, to_json
 from amd_gpu_tracker.show.standard_output import is_terminal
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.models import model_of
@@ -38,7 +38,7 @@ def print_gpu_list(host: Host, *, wide: bool = False, no_trunc: bool = False, as
 def format_table(gpus: list[Gpu]) -> str:
     """Return the table of numbered GPUs in the columns, padding included, that scripts know from the original."""
     rows = [format_row("GPU Id", "UUID", "DRM Devices")]
-    rows += [format_row(str(gpu.number), format_uuid(gpu), gpu.render_path) for gpu in gpus]
+    rows += [format_row(str(gpu.number), gpu.uuid, gpu.render_path) for gpu in gpus]
     return "\n".join([count_gpus(gpus), *([RULE, rows[0], RULE, *rows[1:]] if gpus else [])])
 
 
@@ -99,7 +99,7 @@ def _gpu_fields(gpu: Gpu, product: str, state: GpuState | None) -> dict[str, obj
         **fields,
         "model": model_of(gpu),
         "product_name": product or None,
-        "uuid": format_uuid(gpu) if gpu.unique_id else None,
+        "uuid": gpu.uuid if gpu.unique_id else None,
         "pci_address": str(gpu.pci_address),
         "kfd_unique_id": _format_id(gpu.kfd_unique_id),
         "pci_unique_id": _format_id(gpu.pci_unique_id),

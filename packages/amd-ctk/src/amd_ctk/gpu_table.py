@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.listing import count_gpus, find_gpu_states, format_uuid
+from amd_ctk.listing import count_gpus, find_gpu_states
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.show.listing import ID_LENGTH, WIDE_TERMINAL, Column, Listing, format_listing
 from amd_gpu_tracker.show.standard_output import is_terminal
@@ -100,7 +100,7 @@ def _values(gpu: Gpu, product: str) -> dict[Column, str]:
         MODEL: short_name(model_of(gpu), product),
         TARGET: gpu.gfx_target or "-",
         MEMORY: _memory(gpu),
-        UUID: format_uuid(gpu),
+        UUID: gpu.uuid,
         NODE: gpu.render_path,
         PCI_ADDRESS: str(gpu.pci_address),
         PARTITION: _partition(gpu),

@@ -1,4 +1,4 @@
-"""What lists of GPUs share: their first line, how ids are written, and the error where there is no list."""
+"""What lists of GPUs share: their first line, and the error where there is no list."""
 
 from __future__ import annotations
 
@@ -54,8 +54,3 @@ def to_json(document: object) -> str:
 def count_gpus(gpus: list[Gpu]) -> str:
     """Return the line with which listings begin."""
     return f"Found {len(gpus)} AMD GPU device{'' if len(gpus) == 1 else 's'}"
-
-
-def format_uuid(gpu: Gpu) -> str:
-    """Return a GPU's unique id as the guide prints it."""
-    return f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A"

@@ -8,6 +8,7 @@ GPU = GpuUsage(
     number=0,
     uuid="N/A",
     pci_address="0000:03:00.0",
+    key="0000:03:00.0/0",
     partition_rank=0,
     partition_total=1,
     model="MI210",
@@ -18,6 +19,7 @@ GPU = GpuUsage(
     gtt_used=None,
     busy_percent=None,
     users=(),
+    product_name="",
 )
 
 

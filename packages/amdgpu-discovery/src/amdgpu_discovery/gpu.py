@@ -106,6 +106,11 @@ class GpuLocation(Value):
         return f"{self.pci_address}/{self.partition_rank}"
 
     @property
+    def uuid(self) -> str:
+        """Return the unique id as the guide prints it, such as `0xEA35F57CC80DEB35`; `N/A` where there is none."""
+        return f"0x{self.unique_id:X}" if self.unique_id else "N/A"
+
+    @property
     def render_path(self) -> str:
         """Return the path of the node through which ROCm reaches this GPU."""
         return f"/dev/dri/renderD{self.render_minor}"

@@ -82,7 +82,7 @@ def build_advertisement(
     advertised = tuple(
         AdvertisedGpu(
             number=gpu.number,
-            uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
+            uuid=gpu.uuid,
             pci_address=str(gpu.pci_address),
             model=model_of(gpu),
             vram_mb=vram_mb_of(gpu),

@@ -60,15 +60,27 @@ class ContainerUse(Value):
     preemptible_at: float | None = None
 
 
-class GpuUse(Value):
-    """A GPU and the containers that use it.
+class GpuRow(Value):
+    """A GPU as every list names it.
 
     Attributes:
-        number: Number of the GPU.
+        number: Number of the GPU; of a lost GPU the one that it had.
         uuid: Unique id, such as `0xEA35F57CC80DEB35`; `N/A` where the hardware has none.
         pci_address: PCI address, such as `0000:03:00.0`.
         key: `GpuLocation.key`, which stays the same when numbers change.
-        accessibility: `shared` or `exclusive`.
+    """
+
+    number: int
+    uuid: str
+    pci_address: str
+    key: str
+
+
+class GpuUse(GpuRow):
+    """A GPU and the containers that use it.
+
+    Attributes:
+        accessibility: `shared` or `exclusive`; "" where GPUs are not tracked.
         containers: The containers that use it, oldest first.
         has_unreadable: Whether a reservation that cannot be read is of this GPU, or may be.
         tracked_number: The number that it had when GPUs were tracked, where another GPU has been lost since, so that it
@@ -78,10 +90,6 @@ class GpuUse(Value):
             otherwise.
     """
 
-    number: int
-    uuid: str
-    pci_address: str
-    key: str
     accessibility: str
     containers: tuple[ContainerUse, ...]
     has_unreadable: bool = False
@@ -153,7 +161,7 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
     uses = tuple(
         GpuUse(
             number=gpu.number,
-            uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
+            uuid=gpu.uuid,
             pci_address=str(gpu.pci_address),
             key=gpu.key,
             accessibility=EXCLUSIVE if gpu.key in exclusive_keys else SHARED,

@@ -7,7 +7,7 @@ import os
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.people import read_user_names
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.status import read_status
+from amd_gpu_tracker.life.status import GpuUse, read_status
 from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import open_state
@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from amd_gpu_tracker.life.status import GpuUse as TrackedUse
     from amd_gpu_tracker.life.status import LostGpu
     from amd_gpu_tracker.records.drains import Drain
     from amd_gpu_tracker.records.state import State
@@ -92,31 +91,26 @@ class _States:
         return tuple(sorted(states, key=lambda each: each.tracked_number))
 
     def _state_of(self, gpu: Gpu) -> GpuState:
-        tracked, use = self._tracked.get(gpu.number), self._uses[gpu.number]
+        tracked, use = self._tracked.get(gpu.number) or _untracked(gpu), self._uses[gpu.number]
         processes, drain, sick = self._processes[gpu.number], self._drains.get(gpu.key), self._sick.get(gpu.key)
         health = self._health.get(str(gpu.pci_address), Health())
-        containers = tracked.containers if tracked else ()
+        containers = tracked.containers
+        number = gpu.number if tracked.tracked_number is None else tracked.tracked_number
         state, reason = decide_state(
             health,
             drain,
             sick,
-            is_reserved=bool(containers) or bool(tracked and tracked.has_unreadable),
+            is_reserved=bool(containers) or tracked.has_unreadable,
             is_used=use.is_used,
             use=format_use(use, processes),
         )
         person, what = self._holder(tracked, processes)
         return GpuState(
-            number=gpu.number,
-            tracked_number=gpu.number if tracked is None or tracked.tracked_number is None else tracked.tracked_number,
-            key=gpu.key,
-            uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
-            pci_address=str(gpu.pci_address),
+            **{**tracked.as_dict(), "tracked_number": number},
             model=model_of(gpu),
             state=state,
             reason=reason,
             since=_since(sick or drain, containers[0].since if containers else None),
-            accessibility=tracked.accessibility if tracked else "",
-            containers=containers,
             processes=processes,
             person=person,
             what=what,
@@ -128,26 +122,7 @@ class _States:
 
     def _state_of_lost(self, gpu: LostGpu) -> GpuState:
         person, what = self._holder(gpu, ())
-        return GpuState(
-            number=gpu.number,
-            tracked_number=gpu.number,
-            key=gpu.key,
-            uuid=gpu.uuid,
-            pci_address=gpu.pci_address,
-            model="",
-            state=LOST,
-            reason=gpu.reason,
-            since=gpu.since,
-            accessibility=gpu.accessibility,
-            containers=gpu.containers,
-            processes=(),
-            person=person,
-            what=what,
-            vram_used=None,
-            vram_total=None,
-            busy_percent=None,
-            health=Health(),
-        )
+        return GpuState(**{**gpu.as_dict(), "tracked_number": gpu.number}, state=LOST, person=person, what=what)
 
     def _name_of(self, person: int) -> str:
         if person in self._people or not self._is_this_machine:
@@ -156,10 +131,10 @@ class _States:
 
         return printable(name_of_person(person))
 
-    def _holder(self, tracked: TrackedUse | None, processes: tuple[GpuProcess, ...]) -> tuple[str, str]:
+    def _holder(self, tracked: GpuUse, processes: tuple[GpuProcess, ...]) -> tuple[str, str]:
         """Return who has a GPU, and what."""
         person = processes[0].person if processes else ""
-        if tracked and tracked.containers:
+        if tracked.containers:
             use = tracked.containers[0]
             owner = person if use.person is None else self._name_of(use.person)
             # A job of a person has the number of that person before its name.
@@ -170,3 +145,9 @@ class _States:
 
 def _since(drain: Drain | None, reserved: float | None) -> float | None:
     return drain.since if drain else reserved
+
+
+def _untracked(gpu: Gpu) -> GpuUse:
+    return GpuUse(
+        number=gpu.number, uuid=gpu.uuid, pci_address=str(gpu.pci_address), key=gpu.key, accessibility="", containers=()
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.health.reading import SICK, SUSPECT
+from amd_gpu_tracker.life.status import GpuUse
+from amdgpu_discovery.health.reading import SICK, SUSPECT, Health
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_gpu_tracker.life.status import ContainerUse
     from amd_gpu_tracker.records.drains import Drain
-    from amdgpu_discovery.health.reading import Health
 
 FREE = "free"
 RESERVED = "reserved"
@@ -36,21 +35,15 @@ class GpuProcess(Value):
     vram_bytes: int = 0
 
 
-class GpuState(Value):
+class GpuState(GpuUse):
     """A GPU of the host, or one that was tracked and is lost.
 
     Attributes:
-        number: Its number; of a lost GPU the one that it had.
         tracked_number: The number that it had when GPUs were tracked; differs while another GPU is lost.
-        key: `GpuLocation.key`.
-        uuid: Unique id, such as `0xEA35F57CC80DEB35`; `N/A` where the hardware has none.
-        pci_address: PCI address, such as `0000:03:00.0`.
         model: Name of the model; "" of a lost GPU.
         state: One of STATES.
         reason: Why, where there is something to say, as a clause.
         since: Since when, in seconds since 1970 (UTC); None where that is not known.
-        accessibility: `shared` or `exclusive`; "" where GPUs are not tracked.
-        containers: The containers and jobs that have it, oldest first.
         processes: The processes that use it, those with most memory first.
         person: Who has it; "" where nobody, or where that is not known.
         what: What has it: a container, a job or a program; "" where nothing.
@@ -60,24 +53,18 @@ class GpuState(Value):
         health: What the driver says of it, with temperature, power and errors.
     """
 
-    number: int
     tracked_number: int
-    key: str
-    uuid: str
-    pci_address: str
-    model: str
+    model: str = ""
     state: str
     reason: str
     since: float | None
-    accessibility: str
-    containers: tuple[ContainerUse, ...]
-    processes: tuple[GpuProcess, ...]
+    processes: tuple[GpuProcess, ...] = ()
     person: str
     what: str
-    vram_used: int | None
-    vram_total: int | None
-    busy_percent: int | None
-    health: Health
+    vram_used: int | None = None
+    vram_total: int | None = None
+    busy_percent: int | None = None
+    health: Health = Health()
 
     @property
     def is_lost(self) -> bool:

@@ -68,8 +68,10 @@ def _peak_fields(peak: Peak) -> dict[str, object]:
 
 
 def _gpu_fields(gpu: GpuUsage) -> dict[str, object]:
+    fields = gpu.as_dict()
+    del fields["key"]
     return {
-        **gpu.as_dict(),
+        **fields,
         "uuid": None if gpu.uuid == "N/A" else gpu.uuid,
         "vram_not_accounted_for": gpu.not_accounted_for,
         "product_name": gpu.product_name or None,

@@ -44,14 +44,16 @@ def join_usage(
     before: UsageReading | None,
     processes: Processes,
     proc: str,
+    products: Mapping[str, str],
 ) -> Usage:
     """Return who uses what; how busy GPUs were is told where there is a reading `before`.
 
-    `leases` are those of the status; `proc` is where the processes are that the reading counts.
+    `leases` are those of the status; `proc` is where the processes are that the reading counts; `products` are their
+    names by `GpuLocation.key`.
     """
     pids = dict.fromkeys(use.pid for use in reading.processes if use.pid)
     holders = find_holders(leases, processes, pids)
-    join = _Join(reading, status, before=before, proc=proc, holders=holders)
+    join = _Join(reading, status, before=before, proc=proc, holders=holders, products=products)
     join.find_names(state, processes)
     return Usage(
         enabled=status.enabled,
@@ -73,9 +75,11 @@ class _Join:
         before: UsageReading | None,
         proc: str,
         holders: Mapping[int, Owner],
+        products: Mapping[str, str],
     ) -> None:
         self._reading = reading
         self._proc = proc
+        self._products = products
         self._gpu_busy: Mapping[int, int | None] = find_gpu_busy(before, reading) if before else {}
         self._process_busy = find_process_busy(before, reading) if before else {}
         self._uses = uses_by_owner((use for gpu in status.gpus for use in gpu.containers), status.privileged)
@@ -108,8 +112,9 @@ class _Join:
         of_processes = sum(user.vram_bytes for user in users) if gpu.partition_total > 1 else None
         return GpuUsage(
             number=gpu.number,
-            uuid=f"0x{gpu.unique_id:X}" if gpu.unique_id else "N/A",
+            uuid=gpu.uuid,
             pci_address=str(gpu.pci_address),
+            key=gpu.key,
             partition_rank=gpu.partition_rank,
             partition_total=gpu.partition_total,
             model=model_of(gpu),
@@ -120,6 +125,7 @@ class _Join:
             gtt_used=totals.gtt_used,
             busy_percent=self._gpu_busy.get(gpu.number),
             users=tuple(sorted(users, key=lambda user: _place_of(user, is_apu=gpu.is_apu))),
+            product_name=self._products[gpu.key],
         )
 
     def _find_containers(self, holders: Mapping[int, Owner]) -> dict[int, ContainerOfProcess | None]:

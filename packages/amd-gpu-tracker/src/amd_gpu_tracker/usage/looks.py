@@ -15,14 +15,13 @@ from amdgpu_discovery.usage.reading import processes_directory, read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping
 
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.usage.peaks import Key
     from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
-    from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.usage.reading import UsageReading
 
 
@@ -73,49 +72,50 @@ class UsageLooks:
 
     def _join(self, reading: UsageReading) -> Usage:
         status, leases = read_status_with_leases(self._state, self._processes)
+        # They are looked up in the first look at a GPU.
+        if not self._products.keys() >= {gpu.key for gpu in reading.gpus}:
+            found = find_product_names(self._state.host, reading.gpus)
+            self._products = {gpu.key: found[gpu.number] for gpu in reading.gpus}
         usage = join_usage(
-            self._state, status, leases, reading, before=self._before, processes=self._processes, proc=self._proc
+            self._state,
+            status,
+            leases,
+            reading,
+            before=self._before,
+            processes=self._processes,
+            proc=self._proc,
+            products=self._products,
         )
-        usage = self._with_products(usage, reading.gpus)
         self._before = reading
-        return self._remember(usage, reading.gpus) if self.keeps_peaks else usage
+        return self._remember(usage) if self.keeps_peaks else usage
 
     @property
     def _proc(self) -> str:
         proc = self._processes.directory
         return processes_directory(self._state.host) if proc == "/proc" else proc
 
-    def _with_products(self, usage: Usage, gpus: Sequence[Gpu]) -> Usage:
-        """Return the usage with the names of products, which are looked up in the first look at a GPU."""
-        keys = [gpu.key for gpu in gpus]
-        if not self._products.keys() >= set(keys):
-            found = find_product_names(self._state.host, gpus)
-            self._products = {gpu.key: found[gpu.number] for gpu in gpus}
-        named = zip(usage.gpus, keys, strict=True)
-        return usage.replace(gpus=tuple(used.replace(product_name=self._products[key]) for used, key in named))
-
-    def _remember(self, usage: Usage, gpus: Sequence[Gpu]) -> Usage:
-        seen = list(_seen(usage, gpus, self._now()))
+    def _remember(self, usage: Usage) -> Usage:
+        seen = list(_seen(usage, self._now()))
         if not seen:
-            return with_peaks(usage, gpus, read_peaks(self._state))
+            return _with_peaks(usage, read_peaks(self._state))
         self._state.prepare()
         with self._lock(f"{self._state.run_directory}/peaks.lock"):
             peaks = raise_peaks(read_peaks(self._state), seen)
             write_peaks(self._state, peaks)
-        return with_peaks(usage, gpus, peaks)
+        return _with_peaks(usage, peaks)
 
 
-def with_peaks(usage: Usage, gpus: Sequence[Gpu], peaks: Mapping[Key, Peak]) -> Usage:
+def _with_peaks(usage: Usage, peaks: Mapping[Key, Peak]) -> Usage:
     """Return the usage with what is remembered of its containers."""
     return usage.replace(
-        gpus=tuple(_gpu_with_peaks(used, gpu, peaks) for gpu, used in zip(gpus, usage.gpus, strict=True)),
+        gpus=tuple(_gpu_with_peaks(gpu, peaks) for gpu in usage.gpus),
         peaks=tuple(peaks.values()),
     )
 
 
-def _gpu_with_peaks(used: GpuUsage, gpu: Gpu, peaks: Mapping[Key, Peak]) -> GpuUsage:
-    return used.replace(
-        users=tuple(_user_with_peak(user, peaks.get((user.container_id, gpu.key, user.user))) for user in used.users)
+def _gpu_with_peaks(gpu: GpuUsage, peaks: Mapping[Key, Peak]) -> GpuUsage:
+    return gpu.replace(
+        users=tuple(_user_with_peak(user, peaks.get((user.container_id, gpu.key, user.user))) for user in gpu.users)
     )
 
 
@@ -132,9 +132,9 @@ def _user_with_peak(user: GpuUser, peak: Peak | None) -> GpuUser:
     )
 
 
-def _seen(usage: Usage, gpus: Sequence[Gpu], now: float) -> Iterator[Peak]:
-    for gpu, used in zip(gpus, usage.gpus, strict=True):
-        for user in used.users:
+def _seen(usage: Usage, now: float) -> Iterator[Peak]:
+    for gpu in usage.gpus:
+        for user in gpu.users:
             if user.container_id and user.processes and can_keep(user.container_id):
                 yield Peak(
                     container_id=user.container_id,

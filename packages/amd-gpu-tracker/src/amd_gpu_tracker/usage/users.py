@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.life.status import GpuRow
 from amd_gpu_tracker.usage.peaks import format_title
 from amdgpu_discovery.value import Value
 
@@ -105,13 +106,10 @@ class GpuUser(Value):
         return self.user_name or ("" if self.user is None else f"user {self.user}")
 
 
-class GpuUsage(Value):
+class GpuUsage(GpuRow):
     """A GPU and who uses it.
 
     Attributes:
-        number: Number of the GPU.
-        uuid: Unique id, such as `0xEA35F57CC80DEB35`; `N/A` where the hardware has none.
-        pci_address: PCI address, such as `0000:03:00.0`.
         partition_rank: Position among the partitions of its PCI function, from 0.
         partition_total: How many partitions the PCI function has; 1 if it is not partitioned.
         model: Model, such as `MI210`.
@@ -125,9 +123,6 @@ class GpuUsage(Value):
         users: Who uses it or has it reserved, those with most memory first.
     """
 
-    number: int
-    uuid: str
-    pci_address: str
     partition_rank: int
     partition_total: int
     model: str
@@ -138,7 +133,7 @@ class GpuUsage(Value):
     gtt_used: int | None
     busy_percent: int | None
     users: tuple[GpuUser, ...]
-    product_name: str = ""
+    product_name: str
 
     @property
     def not_accounted_for(self) -> int | None:
