@@ -148,3 +148,20 @@ def test_who_had_a_reservation_is_told_that_a_restart_ended_it(open_directory, c
 
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("No job waits for GPUs\n", told)
+
+
+def test_who_reserves_again_is_told_of_the_own_reservations_that_a_restart_ended(host, amd_ctk):
+    state = State(host("mi210-4"))
+    state.prepare()
+    until = time.time() + 3600
+    note_ended(
+        state, [Ended(job="debug", person=os.geteuid(), until=until), Ended(job="7/eval", person=7, until=until)]
+    )
+
+    answer = amd_ctk("reserve", "free:1", "--for=4h")
+
+    assert answer.returncode == 3
+    assert answer.stderr.splitlines() == [
+        "The restart of this machine ended the reservation debug",
+        "users cannot reserve GPUs on this host (the administrator enables it with 'amd-ctk users allow NAME')",
+    ]

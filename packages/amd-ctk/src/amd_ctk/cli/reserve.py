@@ -23,11 +23,16 @@ def reserve(
     earlier, and 'amd-ctk keep NAME 2h' keeps them for longer. A command that still runs is warned 10 minutes before the
     reservation is over, and then ended: it gets SIGTERM, and SIGKILL 30 seconds later.
     """
+    from amd_ctk.job.listing import ended_by_restart
     from amd_ctk.job.service import parse_time
     from amd_ctk.job.service import reserve as reserve_gpus
+    from amd_ctk.stderr import say
     from amd_gpu_tracker.waiting.sentences import format_seconds, got
 
     chosen = name or f"reservation-{os.getpid()}"
     seconds = parse_time(duration)
-    numbers = reserve_gpus(host_to_change(context), chosen, gpus, seconds)
+    host = host_to_change(context)
+    for sentence in ended_by_restart(host):
+        say(sentence)
+    numbers = reserve_gpus(host, chosen, gpus, seconds)
     print(f"{got(numbers, None)} reserved as {chosen} for {format_seconds(seconds)}")

@@ -42,12 +42,12 @@ def print_queue(host: Host, *, as_json: bool = False) -> None:
     status, leases = tracker.status_with_leases()
     tickets, running = tracker.waiting(), running_jobs(status, [lease for lease, _ in leases])
     print(format_json(tickets, running) if as_json else format_queue(tickets, running, time.time()))
-    for sentence in () if as_json else _ended_by_restart(host):
+    for sentence in () if as_json else ended_by_restart(host, of_everybody=os.geteuid() == 0):
         say(sentence)
 
 
-def _ended_by_restart(host: Host) -> Iterator[str]:
-    """Yield which of the caller's reservations the restart of this machine ended; root is told those of everybody."""
+def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]:
+    """Yield which of the caller's reservations, or of everybody's, the restart of this machine ended."""
     from amd_gpu_tracker.broker.client import find_socket, is_served
 
     state = State(host)
@@ -55,7 +55,7 @@ def _ended_by_restart(host: Host) -> Iterator[str]:
         # It notes them when it is started.
         is_served(socket, STARTING_SECONDS)
     for each in read_ended(state):
-        if os.geteuid() in (0, each.person):
+        if of_everybody or each.person == os.geteuid():
             whose = f" of {_person(each.person)}" if each.person != os.geteuid() else ""
             yield f"The restart of this machine ended the reservation {printable(name_of(each.job))}{whose}"
 
