@@ -12,6 +12,7 @@ from amd_gpu_tracker import Tracker
 from amdgpu_discovery.simulate import build_host
 from support.docker import IMAGE
 from support.seen import parse_seen, paths
+from support.shared_host import without_time
 from support.tracked_host import TrackedHost, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
@@ -245,7 +246,7 @@ def test_a_job_that_waits_is_served_when_the_container_of_the_one_before_ends(do
 
     _, said = second.communicate(timeout=180)
     assert second.returncode == 0
-    assert "waiting for 2 GPUs: 0 free of 8\nGPUs 0 and 1 after " in said
+    assert "waiting for 2 GPUs: 0 free of 8; GPUs 0-7: first since 12:00\nGPUs 0 and 1 after " in without_time(said)
 
 
 def test_a_container_that_outlives_its_client_keeps_its_gpus_from_the_queue(docker, engine_run, machine):

@@ -12,6 +12,7 @@ from contextlib import suppress
 import pytest
 
 from amd_gpu_tracker import Tracker
+from support.shared_host import without_time
 
 SECONDS = 60
 NO_NAME = (
@@ -261,7 +262,9 @@ def test_a_wait_has_an_end(tracked, amd_ctk):
         answer = amd_ctk("run", "--gpus=0", "--wait=1s", "--name=late", "--", "true")
 
     assert answer.returncode == 12
-    assert answer.stderr == "waiting for 1 GPU: 0 free of 1 that fits\nthere was no GPU for late within 1 s\n"
+    assert without_time(answer.stderr) == (
+        "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: train since 12:00\nthere was no GPU for late within 1 s\n"
+    )
 
 
 @pytest.mark.parametrize(

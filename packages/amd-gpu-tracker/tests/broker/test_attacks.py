@@ -205,7 +205,7 @@ def test_who_finds_no_descriptor_left_is_told_and_the_others_are_served(broker, 
     alice = person(ALICE, run("a", "all"))
     assert alice.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
     waiting = person(ALICE, run("b", "0"))
-    assert waiting.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert waiting.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: a since 12:00"
     opened = len(os.listdir(f"/proc/{broker.pid}/fd"))
     resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (80, 80))
     silent = [connect(broker.socket) for _ in range(20)]
@@ -341,7 +341,7 @@ def test_symbolic_links_and_pipes_in_the_directory_of_tickets_are_no_tickets(hos
     broker.start()
 
     person(ALICE, run("a", "0")).line()
-    assert person(BOB, run("b", "0")).line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert person(BOB, run("b", "0")).line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's a since 12:00"
 
 
 def test_a_broker_that_only_listens_does_not_serve(broker):

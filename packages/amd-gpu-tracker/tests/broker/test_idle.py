@@ -59,7 +59,7 @@ def test_an_idle_job_is_warned_and_kept_until_somebody_waits(host, broker, perso
 
     assert re.fullmatch(ENDED, alice.line())
     assert alice.ended_by() == signal.SIGTERM
-    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's train since 12:00"
     assert bob.answer() == "got (0,)"
     why = r"nobody used its GPUs for \d+ s, and job next of user 40002, process \d+ waits for them"
     assert re.fullmatch(f"preempted: 40001/train: {why}", said_of(broker, "preempted")[0])
@@ -105,7 +105,7 @@ def test_one_whose_gpus_are_used_again_is_kept_though_somebody_waits(host, broke
 
     bob = person(BOB, run("next", "0"))
 
-    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's train since 12:00"
     wait_until(lambda: Tracker(host).status().gpus[0].containers[0].idle_since is None)
     assert (users(host), said_of(broker, "preempted")) == ({0: ["40001/train"]}, [])
 
@@ -120,7 +120,7 @@ def test_who_says_to_be_there_is_warned_again_before_anything_ends(host, broker,
     assert person(ALICE, Request(verb=KEEP, name="train")).line() == "got ()"
     bob = person(BOB, run("next", "0"))
 
-    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's train since 12:00"
     assert re.fullmatch(WARNING, alice.line())
     assert re.fullmatch(ENDED, alice.line())
     assert bob.answer() == "got (0,)"

@@ -46,7 +46,9 @@ def test_no_file_and_no_message_has_the_name(host, private, person):
     bob = person(BOB, run("mine", "0"))
 
     assert re.fullmatch(
-        rf"waiting for 1 GPU: 0 free of 1 that fits, 1 job before this one \(40001's {WORD}: 1 GPU\)", bob.line()
+        rf"waiting for 1 GPU: 0 free of 1 that fits, 1 job before this one \(40001's {WORD}: 1 GPU\);"
+        rf" GPU 0: 40001's {WORD} since 12:00",
+        bob.line(),
     )
     assert [re.fullmatch(f"40001/{WORD}", job) is not None for jobs in users(host).values() for job in jobs] == [
         True

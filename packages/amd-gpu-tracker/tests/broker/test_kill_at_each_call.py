@@ -59,7 +59,7 @@ def test_a_broker_killed_at_a_system_call_gives_nothing_twice(host, broker, pers
         assert last_line(asked[0]) == "got (0,)"
         assert users(host) == {0: ["40001/a"]}
         bob = person(BOB, run("b", "0"))
-        assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+        assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's a since 12:00"
         asked[0].end()
         assert bob.line() == "got (0,)"
         bob.end()

@@ -132,7 +132,9 @@ def test_nothing_is_said_where_a_job_may_run_for_ever(host, broker, person):
     broker.say("fifo", f"alice={ALICE}", "everyone:time=1h")
     person(ALICE, run("holder", "0")).line()
 
-    assert person(BOB, run("train", "0")).line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert person(BOB, run("train", "0")).line() == (
+        "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's holder since 12:00"
+    )
     assert [ticket.latest for ticket in Tracker(host).waiting()] == [None]
 
 
@@ -144,3 +146,42 @@ def test_who_waits_for_a_spare_job_is_told_when_that_is_ended(broker, person):
     previewed = person(BOB, Request(verb=PREVIEW, name="train", gpus="0", wait=True)).line()
 
     assert re.fullmatch(r"waiting for 1 GPU: 0 free of 1 that fits; at the latest in (29|30) s", previewed)
+
+
+def test_who_waits_for_gpus_without_a_known_end_is_told_who_has_them(broker, person):
+    broker.say("fifo", "everyone")
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0-1", seconds=3600)).line()
+    inside = person(ALICE, run("notebook", "", reservation="debug"))
+    inside.line()
+    for number, name in enumerate(("a", "b", "c"), 2):
+        person(CAROL, run(name, str(number))).line()
+
+    # A job in a reservation is part of that; who came first is named first.
+    assert person(BOB, run("train", "0-2")).line() == (
+        "waiting for 3 GPUs: 0 free of 3 that fit; GPUs 0 1: 40001's debug since 12:00, GPU 2: 40003's a since 12:00"
+    )
+    assert person(CAROL, run("wide", "0-4")).line() == (
+        "waiting for 5 GPUs: 0 free of 5 that fit, 1 job before this one (40002's train: 3 GPUs);"
+        " GPUs 0 1: 40001's debug since 12:00, GPU 2: a since 12:00, GPU 3: b since 12:00 and 1 more"
+    )
+
+
+def test_enough_free_gpus_and_an_own_limit_are_no_reason_to_name_others(broker, person):
+    broker.say("fifo", "everyone:gpus=1")
+    person(ALICE, run("first", "0")).line()
+    person(BOB, run("other", "1")).line()
+
+    said = person(ALICE, run("second", "1")).line()
+
+    assert said == "waiting for 1 GPU: 0 free of 1 that fits; you have 1 of 1 GPUs"
+
+
+def test_a_line_that_would_be_too_long_names_no_holders(broker, person):
+    broker.say("fifo", "everyone")
+    person(ALICE, run("a" * 64, "0")).line()
+    for letter in "bcdef":
+        person(CAROL, run(letter * 64, "0")).line()
+
+    said = person(BOB, run("last", "0")).line()
+
+    assert said.endswith(f"40003's {'f' * 64}: 1)")

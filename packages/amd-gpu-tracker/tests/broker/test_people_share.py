@@ -69,7 +69,7 @@ def test_a_user_has_exclusive_gpus_and_the_next_waits_for_them(host, person):
     alice = person(ALICE, run("train", "free:8"))
     assert alice.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
     bob = person(BOB, run("train", "free:2"))
-    assert bob.line() == "waiting for 2 GPUs: 0 free of 8"
+    assert bob.line() == "waiting for 2 GPUs: 0 free of 8; GPUs 0-7: 40001's train since 12:00"
     assert users(host) == {number: ["40001/train"] for number in range(8)}
 
     alice.end()
@@ -102,7 +102,9 @@ def test_drained_gpus_are_named_and_not_counted_as_free(host, person):
     Tracker(host).drain("5,6", reason="fan swap")
     person(ALICE, run("a", "free:6")).line()
 
-    assert person(BOB, run("b", "free:1")).line() == "waiting for 1 GPU: 0 free of 8, GPUs 5 6 drained"
+    assert person(BOB, run("b", "free:1")).line() == (
+        "waiting for 1 GPU: 0 free of 8, GPUs 5 6 drained; GPUs 0-4 7: 40001's a since 12:00"
+    )
 
 
 def test_who_waits_is_told_whose_jobs_are_before(person):
@@ -112,7 +114,10 @@ def test_who_waits_is_told_whose_jobs_are_before(person):
 
     carol = person(CAROL, run("mine", "free:1"))
 
-    assert carol.line() == "waiting for 1 GPU: 0 free of 8, 1 job before this one (40002's sweep-3: 8 GPUs)"
+    assert carol.line() == (
+        "waiting for 1 GPU: 0 free of 8, 1 job before this one (40002's sweep-3: 8 GPUs);"
+        " GPUs 0-7: 40001's eval since 12:00"
+    )
 
 
 def test_who_names_a_gpu_for_which_others_wait_is_told_who_has_it(person):
@@ -136,7 +141,7 @@ def test_who_waits_for_gpus_of_one_hive_is_told_that_the_free_ones_are_apart(hos
 def test_who_waits_is_told_the_same_once_however_often_the_service_starts_again(broker, person):
     person(ALICE, run("train", "free:8")).line()
     bob = person(BOB, run("next", "free:1"))
-    assert bob.line() == "waiting for 1 GPU: 0 free of 8"
+    assert bob.line() == "waiting for 1 GPU: 0 free of 8; GPUs 0-7: 40001's train since 12:00"
 
     broker.kill()
     broker.start()
@@ -454,7 +459,7 @@ def test_the_time_to_wait_ends(host, person):
     person(ALICE, run("a", "0")).line()
     bob = person(BOB, run("b", "0"), timeout=0.2)
 
-    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's a since 12:00"
     assert bob.line() == "12: there was no GPU for b within 0 s"
     wait_until(lambda: Tracker(host).waiting() == [])
 

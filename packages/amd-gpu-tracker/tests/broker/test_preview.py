@@ -54,7 +54,8 @@ def test_a_job_is_told_behind_whom_it_would_wait(broker, person):
     person(CAROL, run("first", "0")).line()
 
     assert previewed(person, BOB, "train", "0") == (
-        f"waiting for 1 GPU: 0 free of 1 that fits, 1 job before this one ({CAROL}'s first: 1 GPU)"
+        f"waiting for 1 GPU: 0 free of 1 that fits, 1 job before this one ({CAROL}'s first: 1 GPU);"
+        f" GPU 0: {ALICE}'s holder since 12:00"
     )
 
 

@@ -109,7 +109,7 @@ def test_who_waited_opens_what_the_one_before_cannot_any_more(host, person):
     alice = person(ALICE, run("train", "free:8"))
     alice.line()
     bob = person(BOB, run("eval", "free:8"))
-    assert bob.line() == "waiting for 8 GPUs: 0 free of 8"
+    assert bob.line() == "waiting for 8 GPUs: 0 free of 8; GPUs 0-7: 40001's train since 12:00"
 
     alice.end()
 

@@ -55,7 +55,7 @@ def test_a_spare_job_ends_for_no_other_spare_job(host, broker, person):
 
     other = person(BOB, run("other", "0", spare=True))
 
-    assert other.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert other.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's worker since 12:00"
     person(BOB, run("elsewhere", "1")).line()
     assert (preempted(broker), users(host)[0]) == ([], ["40001/worker"])
 
@@ -64,12 +64,12 @@ def test_a_spare_job_that_waits_holds_up_nobody_and_is_served_last(host, broker,
     holder = person(ALICE, run("holder", "0"))
     assert holder.line() == "got (0,)"
     spare = person(ALICE, run("spare", "0-1", spare=True))
-    assert spare.line() == "waiting for 2 GPUs: 1 free of 2 that fit"
+    assert spare.line() == "waiting for 2 GPUs: 1 free of 2 that fit; GPU 0: holder since 12:00"
 
     # One asks without waiting, one waits behind the spare job.
     assert person(BOB, run("now", "1", wait=False)).line() == "got (1,)"
     late = person(BOB, run("late", "0"))
-    assert late.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert late.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's holder since 12:00"
     holder.close()
 
     assert late.line() == "got (0,)"
@@ -195,7 +195,7 @@ def test_a_spare_job_that_waited_before_a_restart_holds_up_nobody_after_it(host,
     holder = person(ALICE, run("holder", "0"))
     assert holder.line() == "got (0,)"
     spare = person(ALICE, run("spare", "0-1", spare=True))
-    assert spare.line() == "waiting for 2 GPUs: 1 free of 2 that fit"
+    assert spare.line() == "waiting for 2 GPUs: 1 free of 2 that fit; GPU 0: holder since 12:00"
     broker.kill()
     with contextlib.suppress(ProcessLookupError):
         os.kill(spare.pid, signal.SIGSTOP)

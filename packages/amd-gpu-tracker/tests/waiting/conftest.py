@@ -13,6 +13,7 @@ import pytest
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.errors import ToolkitError
+from support.shared_host import without_time
 
 # Many times what a step takes, for machines that are busy.
 SECONDS = 90
@@ -60,7 +61,7 @@ class Job:
                 return ""
             self._text += more.decode()
         line, _, self._text = self._text.partition("\n")
-        return line
+        return without_time(line)
 
     def answer(self):
         """Return the next line but those about waiting, which are said again whenever something changed."""

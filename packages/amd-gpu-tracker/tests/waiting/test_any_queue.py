@@ -186,7 +186,7 @@ class Drive:
             said = self.processes[name].line()
             assert said.startswith(f"waiting for {wish.count} GPU{'' if wish.count == 1 else 's'}: {free} free of ")
             # One that was killed counts until the one behind it has dropped its ticket.
-            among, _, jobs = said.partition(" free of ")[2].partition(", ")
+            among, _, jobs = said.partition(" free of ")[2].partition(";")[0].partition(", ")
             assert among == {8: "8", 1: "1 that fits"}.get(fitting, f"{fitting} that fit")
             assert int(jobs.partition(" ")[0] or "0") >= before, " ".join(self.history)
         elif self.model.needs_no_turn(request):

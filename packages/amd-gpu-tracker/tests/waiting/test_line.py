@@ -68,9 +68,12 @@ def test_a_waiter_is_told_what_it_waits_for_and_gets_it(host, job):
     first = job("train-3", "0-3")
     assert first.line() == "got (0, 1, 2, 3)"
     second = job("build-7", "0")
-    assert second.line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert second.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: train-3 since 12:00"
     third = job("web", "0-1")
-    assert third.line() == "waiting for 2 GPUs: 0 free of 2 that fit, 1 job before this one (build-7: 1 GPU)"
+    assert third.line() == (
+        "waiting for 2 GPUs: 0 free of 2 that fit, 1 job before this one (build-7: 1 GPU);"
+        " GPUs 0 1: train-3 since 12:00"
+    )
     assert queue_of(host) == ["build-7", "web"]
 
     first.end()
@@ -230,14 +233,14 @@ def test_those_who_went_on_after_a_stop_are_before_one_who_comes_later(job):
         stopped[-1].line()
     for each in stopped:
         each.stop()
-    assert job("fourth", "0").line() == "waiting for 1 GPU: 0 free of 1 that fits"
+    assert job("fourth", "0").line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: first since 12:00"
     for each in stopped:
         each.go_on()
 
     said = job("fifth", "0").line()
 
     before = "3 jobs before this one (second: 1 GPU, third: 1, fourth: 1)"
-    assert said == f"waiting for 1 GPU: 0 free of 1 that fits, {before}"
+    assert said == f"waiting for 1 GPU: 0 free of 1 that fits, {before}; GPU 0: first since 12:00"
 
 
 def test_who_waits_behind_a_stopped_one_is_given_shared_gpus_though_nothing_else_happens(host, job):
@@ -246,7 +249,9 @@ def test_who_waits_behind_a_stopped_one_is_given_shared_gpus_though_nothing_else
     second = job("second", "free:1")
     second.line()
     third = job("third", "auto:1")
-    assert third.line() == "waiting for 1 GPU: 0 free of 4, 1 job before this one (second: 1 GPU)"
+    assert third.line() == (
+        "waiting for 1 GPU: 0 free of 4, 1 job before this one (second: 1 GPU); GPUs 0-3: first since 12:00"
+    )
 
     second.stop()
 

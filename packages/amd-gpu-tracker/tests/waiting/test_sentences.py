@@ -8,7 +8,7 @@ import pytest
 
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.records.lease import ProcessId
-from amd_gpu_tracker.waiting.sentences import got, parse_duration, parse_moment, waiting_for
+from amd_gpu_tracker.waiting.sentences import format_past, got, held_by, parse_duration, parse_moment, waiting_for
 from amd_gpu_tracker.waiting.ticket import Ticket
 
 
@@ -62,6 +62,36 @@ def test_who_is_next_is_told_what_can_be_done():
     said = waiting_for(1, free=0, fitting=8, host_total=8, before=[], hint="to leave out user 1000, ignore it")
 
     assert said == "waiting for 1 GPU: 0 free of 8; to leave out user 1000, ignore it"
+
+
+def test_who_waits_is_told_which_jobs_have_the_gpus_since_when(time_zone):
+    time_zone("UTC")
+    holders = [("ann's train", [2], 0.0), ("bob's sweep", [3, 4], 3600.0), ("c", [5], 7200.0), ("d", [6], 1.0)]
+
+    assert held_by([], now=86000.0) == ""
+    assert held_by(holders[:1], now=86000.0) == "; GPU 2: ann's train since 00:00"
+    assert held_by([*holders, *holders[:1]], now=86000.0) == (
+        "; GPU 2: ann's train since 00:00, GPUs 3 4: bob's sweep since 01:00, GPU 5: c since 02:00 and 2 more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("past", "said"),
+    [
+        ("2026-11-25 12:30", "12:30"),
+        ("2026-11-25 00:00", "00:00"),
+        ("2026-11-24 23:59", "Tue 23:59"),
+        ("2026-11-19 12:31", "Thu 12:31"),
+        ("2026-11-18 12:31", "2026-11-18 12:31"),
+        # A clock that was set back meanwhile.
+        ("2026-12-01 08:00", "2026-12-01 08:00"),
+    ],
+)
+def test_a_moment_of_another_day_is_said_with_its_day(time_zone, past, said):
+    time_zone("CET-1CEST,M3.5.0,M10.5.0/3")
+    now, then = (time.mktime(time.strptime(each, "%Y-%m-%d %H:%M")) for each in ("2026-11-25 12:30", past))
+
+    assert format_past(then, now=now) == said
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.grants import Grant, Grants, job_id
+from amd_gpu_tracker.broker.grants import Grant, Grants, job_id, name_of
 from amd_gpu_tracker.broker.latest import latest_start
 from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, numbers_in, serve, sort_waiters
 from amd_gpu_tracker.broker.people import format_held
 from amd_gpu_tracker.broker.place import Client, Place
 from amd_gpu_tracker.broker.preempting import Wanted
-from amd_gpu_tracker.broker.protocol import DONE, WAITING, Answer, refusal
+from amd_gpu_tracker.broker.protocol import DONE, LONGEST_MESSAGE, WAITING, Answer, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.used import RecentUse
 from amd_gpu_tracker.broker.view import View
@@ -20,8 +20,7 @@ from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import boot_offset
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.sentences import at_the_latest, waiting_for
-from amd_gpu_tracker.waiting.ticket import Ticket
+from amd_gpu_tracker.waiting.sentences import at_the_latest, held_by, waiting_for
 from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, ToolkitError
 
@@ -259,9 +258,15 @@ class Line:
             host_total=view.host_total,
             before=tickets,
             hint=_limit_hint(place, view) or ("" if tickets else place.hint),
-            title=lambda ticket: _title_for(ticket, place.ticket.person),
+            title=lambda ticket: _title_for(place, ticket.name, ticket.person),
         )
-        people = tuple({ticket.person for ticket in tickets[:8]} - {place.ticket.person, 0})
+        holders = view.jobs_on(place.waiter.among) if _is_held_up(place, view) else []
+        named = [(_title_for(place, name_of(each.job), each.person), each.numbers, each.since) for each in holders]
+        held = held_by(named, now=time.time())
+        # Cut off, it would name half a job.
+        sentence += held if len(sentence + held) <= LONGEST_MESSAGE else ""
+        named_people = {each.person for each in tickets[:8]} | {each.person for each in holders[:8]}
+        people = tuple(named_people - {place.ticket.person, 0})
         message = sentence + at_the_latest(None if place.latest is None else place.latest - now)
         return Answer(kind=WAITING, message=message, people=people), sentence
 
@@ -376,9 +381,15 @@ def _limit_hint(place: Place, view: View) -> str:
     return format_held(place.permission, view.held(place.ticket.person, place.permission))
 
 
-def _title_for(ticket: Ticket, person: int) -> str:
-    """Return what a job is called for a person: another's is named with its owner."""
-    return ticket.name if ticket.person in (person, 0) else f"{{{ticket.person}}}'s {ticket.name}"
+def _is_held_up(place: Place, view: View) -> bool:
+    """Return whether one who waits has too few GPUs because jobs have them, and it is not known until when."""
+    free = (view.free & place.waiter.among).bit_count()
+    return place.latest is None and free < place.ticket.count and not is_over_limit(place, view)
+
+
+def _title_for(place: Place, name: str, person: int) -> str:
+    """Return what a job is called for one who waits: another's is named with its owner."""
+    return name if person in (place.ticket.person, 0) else f"{{{person}}}'s {name}"
 
 
 def _title(place: Place) -> str:

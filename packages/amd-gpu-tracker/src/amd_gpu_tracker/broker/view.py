@@ -27,6 +27,15 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
 
 
+class Holding(Value):
+    """The GPUs that a job or reservation has, by number, and since when, in seconds since 1970 (UTC)."""
+
+    job: str
+    person: int
+    numbers: tuple[int, ...]
+    since: float
+
+
 class View(Value):
     """The leases at one moment.
 
@@ -78,6 +87,19 @@ class View(Value):
         """Return who has some of these GPUs, and which."""
         return find_users(self.leases, {key: number for key, number in self.numbers.items() if number in among})
 
+    def jobs_on(self, among: int) -> list[Holding]:
+        """Return the jobs and reservations that have some of these GPUs, oldest first; a container is part of its job.
+
+        A job in a reservation is part of that.
+        """
+        within = {each.container_id: each.reservation for each in self.reservations if each.reservation}
+        leases: dict[str, list[Lease]] = {}
+        for each in self.leases:
+            if job := within.get(each.job, each.job):
+                leases.setdefault(job, []).append(each)
+        found = (_holding(job, theirs, self.numbers, among) for job, theirs in leases.items())
+        return sorted((each for each in found if each.numbers), key=lambda each: (each.since, each.job))
+
     def gpus_of(self, *leases: Lease) -> int:
         """Return the GPUs that these leases have and no other, as bits."""
         shared = {key for other in self.leases if other not in leases for key in other.gpus}
@@ -102,6 +124,16 @@ class View(Value):
     def next_end(self) -> float | None:
         """Return when the next reservation ends by itself, in seconds since boot."""
         return min((lease.until for lease in self.leases if lease.until), default=None)
+
+
+def _holding(job: str, leases: Sequence[Lease], numbers: Mapping[str, int], among: int) -> Holding:
+    held = {numbers[key] for each in leases for key in each.gpus if key in numbers}
+    return Holding(
+        job=job,
+        person=next((each.person for each in leases if each.person), 0),
+        numbers=tuple(sorted(number for number in held if among >> number & 1)),
+        since=min(each.job_began + each.boot_offset for each in leases),
+    )
 
 
 def _count(leases: Iterable[tuple[int | None, Lease]]) -> dict[int, int]:

@@ -17,6 +17,7 @@ DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sun
 SHORTEST_DAY = 3
 MOMENTS = "write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00'"
 MOST_NAMED = 5
+MOST_HOLDERS_NAMED = 3
 
 
 def _name(ticket: Ticket) -> str:
@@ -56,6 +57,19 @@ def waiting_for(
     return f"{said}, {jobs} {'job' if jobs == 1 else 'jobs'} before this one ({', '.join(named)}{more}){hint}"
 
 
+def held_by(holders: Sequence[tuple[str, Sequence[int], float]], *, now: float) -> str:
+    """Return what stands behind that where it is not known when GPUs are free: which jobs have them.
+
+    Each has a title, the numbers of its GPUs, and since when it has them, in seconds since 1970 (UTC).
+    """
+    named = [
+        f"{_named(numbers)}: {title} since {format_past(since, now=now)}"
+        for title, numbers, since in holders[:MOST_HOLDERS_NAMED]
+    ]
+    more = f" and {len(holders) - len(named)} more" if len(holders) > len(named) else ""
+    return f"; {', '.join(named)}{more}" if named else ""
+
+
 def at_the_latest(seconds: float | None) -> str:
     """Return what stands behind that where it is known in how many seconds it has its GPUs at the latest."""
     return "" if seconds is None else f"; at the latest in {format_seconds(seconds)}"
@@ -75,6 +89,15 @@ def format_seconds(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def format_past(moment: float, *, now: float) -> str:
+    """Return a moment that is over as people say it: 14:32, Mon 14:32, 2026-11-02 14:32; both since 1970 (UTC)."""
+    then, today = time.localtime(moment), time.localtime(now)
+    if then[:3] == today[:3]:
+        return time.strftime("%H:%M", then)
+    is_this_week = 0 <= now - moment < (len(DAYS) - 1) * 86400
+    return time.strftime("%a %H:%M" if is_this_week else "%Y-%m-%d %H:%M", then)
 
 
 def parse_duration(text: str) -> float | None:
@@ -121,7 +144,10 @@ def _moment(day: time.struct_time, hour: time.struct_time, later: int) -> float:
 
 
 def _named(numbers: Sequence[int]) -> str:
-    return f"GPU{'s' if len(numbers) > 1 else ''} {' '.join(map(str, numbers))}"
+    # Who waits alone needs little of this package.
+    from amdgpu_discovery.unknown_gpus import format_numbers
+
+    return f"GPU{'s' if len(numbers) > 1 else ''} {format_numbers(numbers).replace(',', '')}"
 
 
 def _gpus(count: int) -> str:
