@@ -195,7 +195,7 @@ def test_an_image_that_says_nothing_cannot_be_joined(registry, amd_ctk):
 
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr.splitlines()[-1] == (
-        f"{registry.address}/silent:1 says nothing about what it is for, and no file name tells a target"
+        f"{registry.address}/silent:1 does not say what it is for, and no file name tells a target"
         " (build it with ENV AMD_REQUIRE_GFX=gfx=..., or look into its programs with --deep)"
     )
     assert amd_ctk("pick", f"{registry.address}/app:refused").returncode == 2
@@ -274,7 +274,7 @@ def test_podman_4_is_not_believed_because_it_leaves_annotations_out(registry, am
         pytest.skip("this Podman is newer")
     assert answer.stderr.startswith("Podman 4.")
     assert answer.stderr.endswith(
-        " leaves out what an index says of its images (install skopeo, or Docker with buildx, or Podman 5)\n"
+        " drops the annotations of an index (install skopeo, or Docker with buildx, or Podman 5)\n"
     )
 
 

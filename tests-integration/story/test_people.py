@@ -100,7 +100,7 @@ def test_an_idle_job_is_warned_and_kept_and_later_ended_for_who_waits(shared):
     shared.run("rm -f /run/alice /run/bob")
     shared.run("amd-ctk config set idle 3s")
     shared.as_user("alice", "amd-ctk run --gpus=0 --name=idle -- sleep 600 >/run/alice 2>&1 &")
-    wait_until(lambda: "nobody used the GPUs of idle for 3 s" in shared.run("cat /run/alice"))
+    wait_until(lambda: "the GPUs of idle have been idle for 3 s" in shared.run("cat /run/alice"))
 
     kept = shared.as_user("alice", "amd-ctk keep idle")
     shared.as_user("bob", "amd-ctk run --gpus=0 --wait --name=later -- echo ran >/run/bob 2>&1 &")
@@ -110,13 +110,13 @@ def test_an_idle_job_is_warned_and_kept_and_later_ended_for_who_waits(shared):
     assert kept.splitlines()[-1] == "idle has no time limit"
     *warned, ended = [line for line in shared.run("cat /run/alice").splitlines() if line.startswith("amd-ctk:")]
     warning = (
-        "amd-ctk: nobody used the GPUs of idle for 3 s; after as much again, it is ended when somebody waits for them"
+        "amd-ctk: the GPUs of idle have been idle for 3 s; after another 3 s, it is ended once someone waits for them"
         " ('amd-ctk keep idle' prevents that)"
     )
     # Once more after it was kept.
     assert warned == [warning, warning]
     assert re.fullmatch(
-        r"amd-ctk: nobody used the GPUs of job idle for \d+ s, and somebody waits for them: it is ended", ended
+        r"amd-ctk: the GPUs of job idle were idle for \d+ s, and someone waits for them: it is ended", ended
     )
     assert "and job later of user " in journal_of(shared)
     assert shared.run("pgrep -x -U alice sleep", check=False) == ""

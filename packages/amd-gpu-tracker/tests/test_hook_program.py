@@ -492,9 +492,7 @@ def test_a_container_whose_bundle_nobody_finds_starts_with_a_line_in_the_log(unt
         "the runtime calls / the container's bundle, and its command line does not name another directory"
         " (call it with --bundle and an absolute path)"
     )
-    assert log_of(untracked) == [
-        f'level=WARN msg="What an image requires was not checked" error="{reason}" container=c1'
-    ]
+    assert log_of(untracked) == [f'level=WARN msg="Image requirements were not checked" error="{reason}" container=c1']
 
 
 def test_a_check_of_images_is_no_claim():

@@ -45,7 +45,7 @@ def test_what_is_bad_has_a_command_and_an_exit_code(host, amd_ctk):
     assert answer.stdout == (
         "nodes  bad          /dev/kfd is missing although the driver has this device\n"
         "                    fix: sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-match=kfd\n"
-        "                    why: a container's node is made after the host's\n"
+        "                    why: a container's node is made from the host's\n"
         f"                    see: {find_page('reference/messages.md#the-driver-and-its-nodes')}\n"
         "1 check: 0 ok, 1 bad, 0 notes, 0 not checked\n"
     )

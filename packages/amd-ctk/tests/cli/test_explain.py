@@ -66,7 +66,7 @@ def test_what_a_compose_file_wrote_reaches_no_terminal_as_a_command(host, amd_ct
     answer = amd_ctk("explain", str(path), "web")
     missing = amd_ctk("explain", str(path), "db")
 
-    assert answer.stdout.splitlines()[-1] == "note: what the image i?[2J sets itself is not known here"
+    assert answer.stdout.splitlines()[-1] == "note: the environment of the image i?[2J is not known here"
     assert "note: all is well" not in answer.stdout.splitlines()
     assert missing.stderr == f"{path} has no service db (it has web, s?[2J)\n"
 
@@ -116,7 +116,7 @@ def test_docker_run_without_the_runtime_gives_nothing(host, amd_ctk):
         "The container gets no GPU\n"
         "config.json is not changed\n"
         "problem: AMD_VISIBLE_DEVICES is not read: the container runs under runc: add --runtime=amd\n"
-        "note: what the image img sets itself is not known here\n"
+        "note: the environment of the image img is not known here\n"
     )
 
 
@@ -244,7 +244,7 @@ def test_a_cdi_device_gives_what_the_spec_says(host, amd_ctk):
         "GPU  in the container           HIP  unique id             on the host\n"
         "1    /dev/dri/renderD131 card4  0    GPU-89caa15875ff5a43  0000:26:00.0\n"
         "config.json is not changed\n"
-        "note: what the image img sets itself is not known here\n"
+        "note: the environment of the image img is not known here\n"
     )
 
 
@@ -258,7 +258,7 @@ def test_a_device_that_no_spec_has_stops_the_start(host, amd_ctk):
     assert answer.stdout == (
         "The container does not start:\n"
         "  --device amd.com/gpu=9: no CDI spec of this host has this device ('amd-ctk cdi list' shows those of AMD)\n"
-        "note: what the image img sets itself is not known here\n"
+        "note: the environment of the image img is not known here\n"
     )
 
 
@@ -346,7 +346,7 @@ def test_a_node_that_the_engine_passes_is_judged_as_by_the_kernel(host, amd_ctk,
         row,
         "config.json is not changed",
         *said,
-        "note: what the image img sets itself is not known here",
+        "note: the environment of the image img is not known here",
     ]
 
 
@@ -395,7 +395,7 @@ def test_a_node_that_the_device_cgroup_closes_gives_no_gpu_that_can_be_used(host
     answer = amd_ctk("explain", *(["--", *words] if words else [str(tmp_path / "compose.yaml"), "rocm"]))
 
     assert answer.returncode == 1
-    assert "problem: the device cgroup lets nobody read and write /dev/kfd: give it the access rw\n" in answer.stdout
+    assert "problem: the device cgroup denies reading and writing /dev/kfd: give it the access rw\n" in answer.stdout
 
 
 def test_kfd_alone_gives_no_gpu_and_says_why(host, amd_ctk):

@@ -10,7 +10,7 @@ import pytest
 from amd_gpu_tracker import Tracker
 
 RULE = "etc/udev/rules.d/72-amd-gpu-access.rules"
-OPEN_TO_GROUP = "everybody in the nodes' group may go on opening every GPU"
+OPEN_TO_GROUP = "every member of the nodes' group can still open every GPU"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give nodes away")
 
@@ -104,7 +104,7 @@ def show_picture(host, name="card1-DP-1"):
     [
         (
             lambda host: Path(host.root, "etc/amd-container-toolkit/config.toml").unlink(),
-            f"nobody may reserve GPUs: {OPEN_TO_GROUP} (first run 'amd-ctk users allow NAME')",
+            f"no user may reserve GPUs: {OPEN_TO_GROUP} (first run 'amd-ctk users allow NAME')",
         ),
         (
             lambda host: Tracker(host).disable(),

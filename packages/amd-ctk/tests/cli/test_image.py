@@ -170,7 +170,7 @@ def test_an_index_without_an_image_that_fits_ends_with_1_and_all_reasons(host, a
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr == (
         f"{index}@sha256:aa: GPU 0 is gfx90a, the image says it is for gfx942\n"
-        f"{index}:b: it says nothing about what it is for\n"
+        f"{index}:b: it does not say what it is for\n"
         "none of 2 images fits\n"
     )
 

@@ -11,7 +11,7 @@ import pytest
 from amdgpu_discovery.simulate import build_host, hide_gpus
 
 GRES = """\
-# In slurm.conf, beside what describes the node otherwise:
+# In slurm.conf, beside the node's other settings:
 #GresTypes=gpu
 #NodeName=n1 Gres=gpu:mi210:4
 NodeName=n1 Name=gpu Type=mi210 File=/dev/dri/renderD130 Flags=amd_gpu_env

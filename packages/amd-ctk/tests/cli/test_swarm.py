@@ -380,7 +380,7 @@ def test_status_shows_what_swarm_promised_where_nothing_is_tracked(node: Node) -
         "GPU_COMPUTE=4 is an amount and names no GPU, so every task that gets it is refused\n"
         "GPUs [0] are advertised twice, as AMD_GPU and GPU, and Swarm gives them out twice: without the GPU Tracker two"
         " tasks share one\n"
-        "docker does not advertise what /etc/docker/daemon.json says until it is restarted\n"
+        "docker advertises the GPUs of /etc/docker/daemon.json only after a restart\n"
     )
 
 

@@ -314,7 +314,7 @@ def test_only_its_check_calls_an_apu_without_memory_bad(machine):
     (result,) = spoilt.examine(only=["apu-memory"])
 
     assert spoilt.bad() == ["apu-memory"]
-    assert result.finding.words == "GPU 0 may use 512 MiB: what is set aside for it, and no other memory"
+    assert result.finding.words == "GPU 0 may use 512 MiB: the memory set aside for it, and no other"
 
 
 def test_partitions_without_nodes_are_told_apart(machine):

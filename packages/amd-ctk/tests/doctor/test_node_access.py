@@ -39,7 +39,7 @@ def judge(*nodes):
         ((), None),
         ((CARD,), None),
         ((KFD, RENDER, CARD), ("ok", "the nodes are open to group render")),
-        ((KFD.replace(mode=0o666), RENDER.replace(mode=0o666)), ("ok", "the nodes are open to everybody")),
+        ((KFD.replace(mode=0o666), RENDER.replace(mode=0o666)), ("ok", "the nodes are open to everyone")),
         ((KFD.replace(mode=0o666), RENDER), ("ok", "the nodes are open to group render")),
         ((KFD.replace(gid=44), RENDER), ("bad", "the nodes belong to several groups: 44, render")),
         ((KFD, RENDER.replace(mode=0o600)), ("bad", f"/dev/dri/renderD128 has mode 0600{ONLY_ROOT}")),

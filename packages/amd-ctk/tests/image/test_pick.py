@@ -85,7 +85,7 @@ def test_an_index_is_judged_by_its_annotations_and_platforms():
         "platform.variant=cpu>=x86-64-v4: the processor is x86-64-v3",
         "",
         "",
-        "it says nothing about what it is for",
+        "it does not say what it is for",
     ]
     assert best(candidates).name == "c"
     assert best([]) is None

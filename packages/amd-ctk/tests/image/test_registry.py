@@ -84,7 +84,7 @@ def test_podman_5_shows_the_annotations_of_an_index(program):
 def test_a_list_of_podman_without_annotations_is_not_believed(program):
     program("podman", {**PODMAN_5, "manifest inspect app:1": index({"digest": digest("x")}, kind=DOCKER_LIST)})
 
-    assert refusal("app:1") == "podman leaves out what app:1 says of its images (install skopeo)"
+    assert refusal("app:1") == "podman drops the annotations of app:1 (install skopeo)"
 
 
 @pytest.mark.parametrize(("version", "found"), [("4.9.4-rhel\n", "4.9.4-rhel"), ("", "of an unknown version")])
@@ -92,8 +92,7 @@ def test_podman_4_reads_no_registry(version, found, program):
     program("podman", {"version --format {{.Client.Version}}": version, "manifest inspect app:1": "{}"})
 
     assert refusal("app:1") == (
-        f"Podman {found} leaves out what an index says of its images"
-        " (install skopeo, or Docker with buildx, or Podman 5)"
+        f"Podman {found} drops the annotations of an index (install skopeo, or Docker with buildx, or Podman 5)"
     )
 
 

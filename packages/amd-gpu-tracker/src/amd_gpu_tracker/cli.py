@@ -330,7 +330,9 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
         context: typer.Context,
         gpus: Annotated[list[str], typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
         *,
-        reason: Annotated[str, typer.Option("--reason", metavar="REASON", help="Shown to those who are refused.")] = "",
+        reason: Annotated[
+            str, typer.Option("--reason", metavar="REASON", help="Shown in messages that refuse these GPUs.")
+        ] = "",
         until: Annotated[
             str,
             typer.Option("--until", metavar="WHEN", help="End the drain then: Mon, 'Mon 08:00', 18:00 or 2026-12-01."),
@@ -338,7 +340,7 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
         duration: Annotated[
             str, typer.Option("--for", metavar="DURATION", help="End the drain after 30m, 8h or 2d; 8 is 8 hours.")
         ] = "",
-        wait: Annotated[bool, typer.Option("--wait", help="Wait until nobody has these GPUs any more.")] = False,
+        wait: Annotated[bool, typer.Option("--wait", help="Wait until these GPUs are no longer in use.")] = False,
     ) -> None:
         """Stop giving out these GPUs.
 

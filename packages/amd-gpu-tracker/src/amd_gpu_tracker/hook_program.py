@@ -94,7 +94,7 @@ def _check(state: State, container: dict[str, Any], processes: Processes, image_
         bundle = _find_bundle(container["bundle"], processes.words(creators[0].pid) if creators else [])
         spec = read_spec(f"{bundle}/config.json", name=f"{bundle}/config.json")
     except ToolkitError as error:
-        _log(state, "WARN", "What an image requires was not checked", str(error), container["id"])
+        _log(state, "WARN", "Image requirements were not checked", str(error), container["id"])
         return
     _check_image(state, container["id"], spec, _given_gpus(state.host, spec), image_requirements)
 

@@ -40,13 +40,13 @@ q    end
 s    sort by number, state, busy, memory, person
 ?    this help, and back
 
-free         nobody has it, and nobody uses it
+free         not reserved, and not in use
 reserved     a container or a job has it
 in use       a program uses it without a reservation
-draining     drained, and somebody still has it
-drained      given to nobody until 'amd-ctk gpu-tracker undrain'
+draining     drained, but still in use
+drained      not given out until 'amd-ctk gpu-tracker undrain'
 suspect      errors, retired memory, heat, a narrow link: chosen last
-sick         the driver has given it up: not given out
+sick         its driver gave it up: not given out
 lost         it was tracked, and is not on this host any more
 """
 

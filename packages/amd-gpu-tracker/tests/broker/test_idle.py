@@ -17,10 +17,10 @@ from support.shared_host import ALICE, BOB, run, users, wait_until
 
 SLEEP = ("sleep", "600")
 WARNING = (
-    r"amd-ctk: nobody used the GPUs of train for 2 s; after as much again, it is ended when somebody waits for them "
+    r"amd-ctk: the GPUs of train have been idle for 2 s; after another 2 s, it is ended once someone waits for them "
     r"\('amd-ctk keep train' prevents that\)"
 )
-ENDED = r"amd-ctk: nobody used the GPUs of job train for \d+ s, and somebody waits for them: it is ended"
+ENDED = r"amd-ctk: the GPUs of job train were idle for \d+ s, and someone waits for them: it is ended"
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_an_idle_job_is_warned_and_kept_until_somebody_waits(host, broker, perso
     assert alice.ended_by() == signal.SIGTERM
     assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's train since 12:00"
     assert bob.answer() == "got (0,)"
-    why = r"nobody used its GPUs for \d+ s, and job next of user 40002, process \d+ waits for them"
+    why = r"its GPUs were idle for \d+ s, and job next of user 40002, process \d+ waits for them"
     assert re.fullmatch(f"preempted: 40001/train: {why}", said_of(broker, "preempted")[0])
 
 
@@ -71,7 +71,7 @@ def test_an_idle_reservation_is_released_with_what_runs_in_it(host, broker, pers
     alice = person(ALICE, run("train", "", reservation="debug"), command=SLEEP)
     assert alice.line() == "got (0, 1)"
     assert alice.line() == (
-        "amd-ctk: nobody used the GPUs of debug for 2 s; after as much again, it is ended when somebody waits for them"
+        "amd-ctk: the GPUs of debug have been idle for 2 s; after another 2 s, it is ended once someone waits for them"
         " ('amd-ctk keep debug' prevents that)"
     )
     wait_until(lambda: is_preemptible(host))

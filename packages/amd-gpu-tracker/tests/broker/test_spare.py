@@ -19,7 +19,7 @@ from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, run, users, wait_until
 
 SLEEP = ("sleep", "600")
-ENDED = "amd-ctk: somebody waits for the GPUs of job worker: it is ended"
+ENDED = "amd-ctk: someone waits for the GPUs of job worker: it is ended"
 
 
 def preempted(broker) -> list[str]:
@@ -102,8 +102,8 @@ def test_a_spare_job_cannot_be_kept_and_is_no_part_of_a_reservation(broker, pers
     kept = person(ALICE, Request(verb=KEEP, name="worker")).line()
     inside = person(ALICE, run("inside", "", reservation="debug", spare=True)).line()
 
-    assert kept.startswith("11: worker lasts until somebody waits for its GPUs")
-    assert inside.startswith("2: what is reserved is not spare")
+    assert kept.startswith("11: worker lasts until someone waits for its GPUs")
+    assert inside.startswith("2: a job in a reservation is not a spare job")
 
 
 def test_a_broker_that_starts_again_ends_the_spare_job_for_who_waits(host, broker, person):

@@ -16,7 +16,7 @@ def list_gpus(
     context: typer.Context,
     *,
     wide: Annotated[
-        bool, typer.Option("--wide", "-w", help="Also show model, memory, address, partition and who uses each GPU.")
+        bool, typer.Option("--wide", "-w", help="Also show model, memory, address, partition and users of each GPU.")
     ] = False,
     no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Do not shorten columns to fit the terminal.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,

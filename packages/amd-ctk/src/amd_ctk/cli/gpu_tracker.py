@@ -56,7 +56,7 @@ def find_hints(host: Host, *, is_drained: bool, reason: str) -> list[str]:
 
     hints = []
     if advertises_gpus(host):
-        hints.append("Run 'amd-ctk swarm setup' again and restart Docker to bring what Swarm plans with in step")
+        hints.append("Run 'amd-ctk swarm setup' again and restart Docker, so that Swarm plans with the current GPUs")
     if find_conf(host, GRES_CONF):
         state = f"State=DRAIN Reason={quote(reason or 'GPU drained')}" if is_drained else "State=RESUME"
         node = os.uname().nodename.partition(".")[0]

@@ -19,7 +19,7 @@ def keep(
     """Keep reserved GPUs for longer.
 
     NAME, as 'amd-ctk queue list' shows it, lasts for at least DURATION from now, with all that runs with its GPUs. You
-    can keep your own, up to the time that 'amd-ctk users allow' gives you. Root can keep everybody's, without a limit.
+    can keep your own, up to the time that 'amd-ctk users allow' gives you. Root can keep anyone's, without a limit.
     With or without DURATION, the time after which it counts as idle begins again.
     """
     from amd_ctk.job.people import find_owner

@@ -55,7 +55,7 @@ def end(
     """End a running job or a reservation.
 
     A reservation ends with all that runs in it. A job gets SIGTERM, and SIGKILL 30 seconds later, as when its time is
-    over. You can end your own jobs; root can end everybody's.
+    over. You can end your own jobs; root can end anyone's.
     """
     from amd_ctk.job.people import find_owner
     from amd_ctk.job.service import end as end_job

@@ -59,7 +59,7 @@ def run(
     ] = "",
     preempt: Annotated[
         str | None,
-        typer.Option(metavar="now", help="Take GPUs that are left over; end when somebody waits for them."),
+        typer.Option(metavar="now", help="Take GPUs that are left over; end when someone waits for them."),
     ] = None,
     each: Annotated[
         str, typer.Option(metavar="FILE", help="Run a job for each line of FILE; - is standard input.")

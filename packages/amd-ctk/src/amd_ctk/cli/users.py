@@ -46,13 +46,13 @@ def allow(
         str, typer.Option(metavar="GROUP,...", help="Allow only these groups of the setting gpu-groups.")
     ] = "",
 ) -> None:
-    """Let somebody reserve GPUs without root.
+    """Let a user or a group reserve GPUs without root.
 
     They can then use 'amd-ctk run', 'reserve' and 'queue'. With --time, a job is warned 10 minutes before its time is
     over, and then ended: it gets SIGTERM, and SIGKILL 30 seconds later.
 
-    A rule for a user comes before rules for groups, and those before the rule for everyone. --gpus=0 excludes somebody
-    whom another rule allows.
+    A rule for a user comes before rules for groups, and those before the rule for everyone. --gpus=0 excludes
+    a user whom another rule allows.
     """
     from amd_ctk.sharing import permissions, service
     from amd_ctk.sharing.listing import format_permission
@@ -81,7 +81,7 @@ def deny(
     *,
     everybody: Annotated[bool, typer.Option("--all", help="Let only root reserve GPUs.")] = False,
 ) -> None:
-    """Stop somebody from reserving GPUs. Running jobs keep their GPUs until they end; waiting jobs end."""
+    """Revoke permission to reserve GPUs. Running jobs keep their GPUs until they end; waiting jobs end."""
     from amd_ctk.sharing import access, permissions, service
 
     if everybody == bool(who):

@@ -177,5 +177,5 @@ def _notes_of(container: Container, explanation: Explanation, listed: Sequence[G
         notes.append("a privileged container can use every GPU of the host, whatever it asks for")
     notes += [f"{option} is not read here, and may change which GPUs the container gets" for option in container.unread]
     if container.image and not container.is_image_known:
-        notes.append(f"what the image {container.image} sets itself is not known here")
+        notes.append(f"the environment of the image {container.image} is not known here")
     return notes

@@ -123,7 +123,7 @@ def _changes(plan: Plan) -> Iterator[str]:
         mode = next((device["fileMode"] for device in plan.edits.devices if device["path"] == KFD_PATH), OPEN_MODE)
         yield f"{KFD_PATH} {kfd.major}:{kfd.minor} mode {mode:04o}"
     if plan.edits.sources:
-        yield "nodes that everybody may open are bound, for a container with a user namespace"
+        yield "nodes that everyone may open are bound, for a container with a user namespace"
     if plan.edits.rules:
         yield "rules " + ", ".join(f"c {rule['major']}:{rule['minor']} {rule['access']}" for rule in plan.edits.rules)
     if plan.edits.gids:

@@ -63,7 +63,7 @@ def find_usable(plan: Plan, container: Container) -> UsableGpus:
         problems.append(f"{closed_words(closed[0], _read_user(container, plan))}: {fix}")
     refused = [device["path"] for device in devices if not _may_use(device, plan.spec)]
     if refused:
-        problems.append(f"the device cgroup lets nobody read and write {refused[0]}: give it the access rw")
+        problems.append(f"the device cgroup denies reading and writing {refused[0]}: give it the access rw")
     opened = present - (set() if unknown else {node.path for node in closed}) - set(refused)
     return UsableGpus(
         gpus=tuple(gpu for gpu in plan.gpus if {KFD_PATH, gpu.render_path} <= opened),

@@ -36,7 +36,7 @@ def best(candidates: Sequence[Candidate]) -> Candidate | None:
 def _judge_entry(name: str, image: Image, facts: ContainerFacts) -> Candidate:
     verdict = judge_image(image, facts)
     if not verdict.is_known:
-        return Candidate(name=name, reason="it says nothing about what it is for", is_known=False)
+        return Candidate(name=name, reason="it does not say what it is for", is_known=False)
     if verdict.reasons:
         return Candidate(name=name, reason=verdict.reasons[0])
     return Candidate(name=name, rank=_rank(image))

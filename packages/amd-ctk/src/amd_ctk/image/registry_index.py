@@ -100,7 +100,7 @@ def _read_entry(questions: Questions, text: str, progress: Progress, *, deep: bo
     annotations = annotations_for(found.image)
     if not annotations:
         hint = "build it with ENV AMD_REQUIRE_GFX=gfx=..., or look into its programs with --deep"
-        raise ImageError(f"{text} says nothing about what it is for, and no file name tells a target", hint=hint)
+        raise ImageError(f"{text} does not say what it is for, and no file name tells a target", hint=hint)
     _require_bounds(text, found.image, annotations)
     _require_meaning(text, annotations)
     descriptor = {

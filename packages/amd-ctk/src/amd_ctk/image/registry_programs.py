@@ -73,7 +73,7 @@ def _require_podman_5() -> None:
     version = ask(["podman", "version", "--format", "{{.Client.Version}}"]).output.strip()
     if parse_version(version) < (5,):
         found = one_line(version) or "of an unknown version"
-        raise ImageError(f"Podman {found} leaves out what an index says of its images", hint=INSTALL)
+        raise ImageError(f"Podman {found} drops the annotations of an index", hint=INSTALL)
 
 
 class Manifest(Value):
@@ -98,7 +98,7 @@ class Questions:
         content = parse_document(text.encode(), str(name))
         if not self.program.is_exact:
             if content.get("mediaType") == DOCKER_LIST:
-                raise ImageError(f"podman leaves out what {name} says of its images", hint="install skopeo")
+                raise ImageError(f"podman drops the annotations of {name}", hint="install skopeo")
             return Manifest(content=content, digest=name.digest, text=text)
         digest = digest_of(text.encode())
         if name.digest.startswith("sha256:") and digest != name.digest:

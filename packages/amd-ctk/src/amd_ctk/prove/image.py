@@ -60,7 +60,7 @@ def _add(archive: tarfile.TarFile, path: str, content: bytes, *, mode: int) -> N
 def _find_modules() -> list[str]:
     answer = ask([interpreter(), "-ISB", "-c", LOADED])
     if not answer.succeeded:
-        raise NoImage(f"{interpreter()} does not tell what it loads: {answer.problem or answer.errors.strip()}")
+        raise NoImage(f"{interpreter()} does not list its libraries: {answer.problem or answer.errors.strip()}")
     return [line for line in answer.output.splitlines() if line.startswith("/")]
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.host import Host
 
-NOTHING_CHANGED = "everybody in the nodes' group may go on opening every GPU"
+NOTHING_CHANGED = "every member of the nodes' group can still open every GPU"
 
 
 class AccessRefused(ToolkitError):
@@ -101,7 +101,7 @@ def find_access_problem(host: Host, *, is_reserved: bool) -> str:
     for path, uids in find_users(host, _living(host)).items():
         with suppress(FileNotFoundError):
             if read_users(host.path(path)) != uids:
-                return f"{ACCESS} is {RESERVED}, and the list of {path} names others than those who have reserved it"
+                return f"{ACCESS} is {RESERVED}, and the list of {path} does not match the users who reserved it"
     return ""
 
 
@@ -128,7 +128,7 @@ def find_obstacles(host: Host) -> Iterator[Obstacle]:
     """Yield what keeps GPUs from being open to their holders alone, the cheapest to find out first."""
     settings = read_settings(host)
     if not settings.users:
-        yield Obstacle(problem="nobody may reserve GPUs", command="amd-ctk users allow NAME")
+        yield Obstacle(problem="no user may reserve GPUs", command="amd-ctk users allow NAME")
     if not Tracker(host).is_enabled():
         yield Obstacle(problem="the GPU Tracker is disabled", command="amd-ctk gpu-tracker enable")
     if settings.device_mode == HOST_MODE:

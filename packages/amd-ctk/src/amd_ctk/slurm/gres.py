@@ -135,7 +135,7 @@ def format_gres_conf(lines: Sequence[Gres], node: str) -> str:
     """Return the text of gres.conf, in comments what slurm.conf needs."""
     return "\n".join(
         [
-            "# In slurm.conf, beside what describes the node otherwise:",
+            "# In slurm.conf, beside the node's other settings:",
             "#GresTypes=gpu",
             f"#NodeName={node} Gres={format_node_gres(lines)}",
             *(_format_line(line, node) for line in lines),

@@ -100,7 +100,7 @@ def _find_lag(docker_info: DockerInfo | None, settings: NodeSettings) -> list[st
     """Return a sentence where Docker still runs with older settings than its configuration has."""
     if docker_info is None or sorted(map(str, docker_info.resources)) == sorted(map(str, settings.resources)):
         return []
-    return [f"docker does not advertise what {settings.resources_from} says until it is restarted"]
+    return [f"docker advertises the GPUs of {settings.resources_from} only after a restart"]
 
 
 def declare(host: Host, resources: Collection[Resource], plan: ResourcePlan) -> bool:

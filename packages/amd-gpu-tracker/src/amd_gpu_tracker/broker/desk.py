@@ -457,6 +457,6 @@ def _owner(client: Client, request: Request) -> int | None:
 def _reservation_of(client: Client, request: Request) -> str:
     """Return the id of the reservation in which a job is to run; WaitRefused for a spare one."""
     if request.spare:
-        raise WaitRefused("what is reserved is not spare", hint="leave out --reservation or --preempt=now")
+        raise WaitRefused("a job in a reservation is not a spare job", hint="leave out --reservation or --preempt=now")
     owner = _owner(client, request)
     return job_id(client.peer.uid if owner is None else owner, request.reservation)

@@ -134,9 +134,9 @@ class Endings:
         if not lease.is_preempted:
             return f"amd-ctk: the time of job {title} is over"
         if lease.is_spare:
-            return f"amd-ctk: somebody waits for the GPUs of job {title}: it is ended"
+            return f"amd-ctk: someone waits for the GPUs of job {title}: it is ended"
         unused = format_seconds(lease.limit - lease.idle_since)
-        return f"amd-ctk: nobody used the GPUs of job {title} for {unused}, and somebody waits for them: it is ended"
+        return f"amd-ctk: the GPUs of job {title} were idle for {unused}, and someone waits for them: it is ended"
 
     def _go_on(self, note: EndingNote) -> None:
         """End what is left of a job that got TERM from a broker that was killed since."""

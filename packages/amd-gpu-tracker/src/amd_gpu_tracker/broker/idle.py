@@ -92,7 +92,7 @@ class Idle:
                 self._state.write_lease(each.replace(is_preempted=True, idle_since=lease.idle_since, **ended))
         why = f"{for_whom} waits for its GPUs"
         if not lease.is_spare:
-            why = f"nobody used its GPUs for {format_seconds(now - lease.idle_since)}, and {for_whom} waits for them"
+            why = f"its GPUs were idle for {format_seconds(now - lease.idle_since)}, and {for_whom} waits for them"
         self._log(f"preempted: {lease.container_id}: {why}")
 
     def _plan(self, now: float, *, is_needed: bool) -> None:
@@ -142,9 +142,9 @@ class Idle:
             return
         self._warned.add(key)
         unused, name = format_seconds(self._seconds), name_of(job.container_id)
-        self._log(f"warned: {job.container_id}: nobody used its GPUs for {unused}")
+        self._log(f"warned: {job.container_id}: its GPUs have been idle for {unused}")
         sentence = (
-            f"amd-ctk: nobody used the GPUs of {name} for {unused}; after as much again, it is ended when somebody"
+            f"amd-ctk: the GPUs of {name} have been idle for {unused}; after another {unused}, it is ended once someone"
             f" waits for them ('amd-ctk keep {name}' prevents that)"
         )
         for each in (job, *inside(job, leases)):

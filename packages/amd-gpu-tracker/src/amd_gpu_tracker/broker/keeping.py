@@ -111,7 +111,7 @@ def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:
 def _require_not_spare(lease: Lease) -> None:
     if lease.is_spare:
         name = name_of(lease.job)
-        raise NotDone(f"{name} lasts until somebody waits for its GPUs", hint="run it without --preempt=now")
+        raise NotDone(f"{name} lasts until someone waits for its GPUs", hint="run it without --preempt=now")
 
 
 def _require_within(lease: Lease, seconds: float, most: float, now: float) -> None:

@@ -86,7 +86,7 @@ def _ask(
             raise TrackerDisabled from None
         raise KINDS.get(error.exit_code, ToolkitError)(error.message, hint=error.hint) from None
     if answer is None:
-        raise AssertionError("who finds the service again is answered")
+        raise AssertionError("a client that finds the service again gets an answer")
     return answer
 
 

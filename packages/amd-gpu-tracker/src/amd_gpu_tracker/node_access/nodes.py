@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RULE_FILE = "/etc/udev/rules.d/72-amd-gpu-access.rules"
 # Partitions are platform devices, which have no driver. A mode of 0600 would mask the entries of users.
 RULE = """\
-# Only who has reserved an AMD GPU may open it. Made by 'amd-ctk config set gpu-access reserved', which
+# Only users who reserved an AMD GPU may open it. Made by 'amd-ctk config set gpu-access reserved', which
 # 'amd-ctk config unset gpu-access' undoes.
 #
 # Read after 70-uaccess.rules, which wants to give nodes to whoever sits at the machine, and before 73-seat-late.rules,

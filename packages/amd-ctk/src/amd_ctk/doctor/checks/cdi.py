@@ -17,11 +17,11 @@ REFRESH = "sudo amd-ctk cdi refresh"
 
 @check(
     "cdi",
-    why="an engine gives out the nodes that the spec names, whatever the host has become",
+    why="an engine gives out the nodes that the spec names, even if the host has changed",
     see="how-to/cdi.md",
 )
 def check_cdi(facts: Facts) -> Finding | None:
-    """Is the CDI spec true of this host?"""
+    """Does the CDI spec match this host?"""
     cdi = facts.cdi
     closed = next((broken for broken in cdi.broken if broken.is_closed), None)
     if closed:
@@ -71,11 +71,11 @@ def judge_version(engine: str, number: Sequence[int], cdi: CdiFacts) -> Finding 
 
 @check(
     "cdi-names",
-    why="of two files in one directory with the same device engines use neither; /run/cdi beats /etc/cdi",
+    why="engines ignore a device that two files in one directory define; /run/cdi overrides /etc/cdi",
     see="reference/cdi.md",
 )
 def check_cdi_names(facts: Facts) -> Finding | None:
-    """Does one spec hide another?"""
+    """Does one spec shadow another?"""
     cdi = facts.cdi
     if cdi.conflicts:
         return bad(f"two specs define {cdi.conflicts[0]}, and no engine takes either", fix=_set_aside(cdi.conflicting))

@@ -13,7 +13,7 @@ SICK_PAGE = "how-to/service-gpus.md#a-gpu-is-sick"
 
 @check(
     "gpu-health",
-    why="a GPU that its driver gives up fails every program; one with errors may, and is given to jobs last",
+    why="every program fails on a GPU that its driver gave up; a GPU with errors is given out last",
     see=SICK_PAGE,
 )
 def check_gpu_health(facts: Facts) -> Finding | None:
@@ -27,18 +27,18 @@ def check_gpu_health(facts: Facts) -> Finding | None:
 
 @check(
     "gpu-lost",
-    why="requests by the numbers behind a lost GPU are refused, because they would mean other GPUs than before",
+    why="requests for GPUs numbered after a lost one are refused, because the numbers now mean other GPUs",
     see="how-to/service-gpus.md#a-gpu-is-lost",
 )
 def check_gpu_lost(facts: Facts) -> Finding | None:
-    """Are all tracked GPUs still there?"""
+    """Are all tracked GPUs still present?"""
     lost = _find(facts, LOST)
     return bad(_words(lost), fix=_command("forget", lost)) if lost else None
 
 
 @check(
     "gpu-drained",
-    why="nobody is given a drained GPU, until it is undrained",
+    why="a drained GPU is not given out until it is undrained",
     see="how-to/service-gpus.md#drain-a-gpu",
 )
 def check_gpu_drained(facts: Facts) -> Finding | None:

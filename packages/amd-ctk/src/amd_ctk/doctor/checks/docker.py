@@ -18,11 +18,11 @@ EVERYBODY = 0o006
 @check(
     "containerd",
     engine="containerd",
-    why="containerd does not start with a broken file, and starts no container under a runtime that is not there",
+    why="containerd does not start with a broken file, nor a container with a missing runtime",
     see="how-to/configure-engines.md",
 )
 def check_containerd(facts: Facts) -> Finding | None:
-    """Is config.toml of containerd understood, and is the program there that it names?"""
+    """Is containerd's config.toml valid, and does the program that it names exist?"""
     containerd = facts.containerd
     if containerd.problem:
         fix = f"correct {containerd.broken_file}, and try it with: containerd config dump"
@@ -36,7 +36,7 @@ def check_containerd(facts: Facts) -> Finding | None:
 @check(
     "docker",
     engine="docker",
-    why="'docker run --runtime=amd' is refused, or a container silently has no GPU",
+    why="'docker run --runtime=amd' fails, or a container silently gets no GPU",
     see="how-to/configure-engines.md",
 )
 def check_docker(facts: Facts) -> Finding | None:
@@ -69,7 +69,7 @@ def _judge_silence(docker: DockerFacts) -> Finding:
 @check(
     "docker-cdi",
     engine="docker",
-    why="'--device amd.com/gpu=0' is refused",
+    why="'--device amd.com/gpu=0' fails",
     see="reference/engines.md#what-to-know-beside-the-table",
 )
 def check_docker_cdi(facts: Facts) -> Finding | None:
@@ -91,7 +91,7 @@ def check_docker_cdi(facts: Facts) -> Finding | None:
     see="how-to/compose.md",
 )
 def check_docker_compose(facts: Facts) -> Finding | None:
-    """Does Docker Compose know every form of a request for GPUs?"""
+    """Does Docker Compose support every way to request GPUs?"""
     version = facts.docker.compose_version
     if not version or version >= FIRST_COMPOSE_WITH_GPUS:
         return None
@@ -102,11 +102,11 @@ def check_docker_compose(facts: Facts) -> Finding | None:
 @check(
     "docker-context",
     engine="docker",
-    why="containers get GPUs of the machine on which they run; Docker Desktop's virtual machine has none of this host",
+    why="containers get the GPUs of the machine that runs them; Docker Desktop's virtual machine has none",
     see="reference/support.md#engines",
 )
 def check_docker_context(facts: Facts) -> Finding | None:
-    """Is the engine behind `docker` another machine?"""
+    """Is the engine behind `docker` on another machine?"""
     endpoint = facts.docker.endpoint
     if endpoint.is_other_machine:
         silent = " and does not answer" if facts.docker.problem else ""
@@ -120,11 +120,11 @@ def check_docker_context(facts: Facts) -> Finding | None:
 @check(
     "docker-file",
     engine="docker",
-    why="dockerd does not start with a broken file, and no container starts under a runtime that is not there",
+    why="dockerd does not start with a broken file, nor a container with a missing runtime",
     see="how-to/configure-engines.md",
 )
 def check_docker_file(facts: Facts) -> Finding | None:
-    """Is daemon.json what Docker understands, and is the program there that it names?"""
+    """Is daemon.json valid, and does the program that it names exist?"""
     docker = facts.docker
     if docker.file_problem:
         words = f"{docker.file_path} cannot be read: {docker.file_problem}"
@@ -180,11 +180,11 @@ def _why_not_by_cdi(facts: Facts) -> str:
 @check(
     "docker-options",
     engine="docker",
-    why="dockerd does not start where a directive stands both in daemon.json and on its command line",
+    why="dockerd does not start with a setting both in daemon.json and on its command line",
     see="how-to/configure-engines.md",
 )
 def check_docker_options(facts: Facts) -> Finding | None:
-    """Do the daemon's command line and its file say the same thing twice?"""
+    """Is a setting both on the daemon's command line and in its file?"""
     taken = facts.docker.taken_directives
     if not taken:
         return None
@@ -197,7 +197,7 @@ def check_docker_options(facts: Facts) -> Finding | None:
 @check(
     "rootless",
     engine="docker",
-    why="without root no node can be made, so the host's are bound, with the mode that they have there",
+    why="without root, engines cannot make nodes; they bind the host's nodes, with the host's mode",
     see="explanation/access.md#rootless-engines",
 )
 def check_rootless(facts: Facts) -> Finding | None:
@@ -215,4 +215,4 @@ def check_rootless(facts: Facts) -> Finding | None:
             f"Docker is rootless, and {closed[0].path} has mode {closed[0].mode:04o}",
             fix="""add a udev rule that sets MODE="0666": see explanation/access.md#rootless-engines""",
         )
-    return ok("Docker is rootless, and the nodes are open to everybody")
+    return ok("Docker is rootless, and the nodes are open to everyone")

@@ -21,11 +21,11 @@ RAISE_LIMIT = (
 
 @check(
     "kfd",
-    why="a GPU that KFD does not list draws pictures and cannot compute, and no container can ask for it",
+    why="a GPU that KFD does not list can display but not compute, and no container can ask for it",
     see="explanation/numbering.md#gpus-without-a-number",
 )
 def check_kfd(facts: Facts) -> Finding | None:
-    """Does the compute driver know the GPUs?"""
+    """Does the compute driver list the GPUs?"""
     if not facts.kernel.is_driver_loaded:
         return None
     if facts.gpus.closed_kfd:
@@ -75,11 +75,11 @@ def check_gpu_state(facts: Facts) -> Finding | None:
 
 @check(
     "nodes",
-    why="a container's node is made after the host's",
+    why="a container's node is made from the host's",
     see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_nodes(facts: Facts) -> Finding | None:
-    """Are the device nodes there, with the driver's numbers?"""
+    """Do the device nodes exist, with the driver's numbers?"""
     if not facts.gpus.gpus:
         return None
     problems = [problem for problem in facts.gpus.node_problems if not problem.is_partition]
@@ -95,7 +95,7 @@ def check_nodes(facts: Facts) -> Finding | None:
 
 @check(
     "partitions",
-    why="a partition is reached by a render node of its own",
+    why="programs reach a partition through its own render node",
     see="explanation/numbering.md",
 )
 def check_partitions(facts: Facts) -> Finding | None:
@@ -129,7 +129,7 @@ def check_node_access(facts: Facts) -> Finding | None:
     groups = sorted({_group(node.gid, facts) for node in nodes if node.mode & EVERYBODY != EVERYBODY})
     if len(groups) > 1:
         return bad(f"the nodes belong to several groups: {', '.join(groups)}", fix=TRIGGER)
-    return ok("the nodes are open to " + (f"group {groups[0]}" if groups else "everybody"))
+    return ok("the nodes are open to " + (f"group {groups[0]}" if groups else "everyone"))
 
 
 def _is_of_group(node: DeviceNode) -> bool:
@@ -143,11 +143,11 @@ def _group(gid: int, facts: Facts) -> str:
 
 @check(
     "gpu-access",
-    why="with gpu-access = reserved the nodes are root's, and a list of each names those who have reserved the GPU",
+    why="with gpu-access = reserved, root owns the nodes; the list of each names the users who reserved its GPU",
     see="explanation/access.md#gpus-that-only-their-holder-opens",
 )
 def check_gpu_access(facts: Facts) -> Finding | None:
-    """Can those open GPUs who may?"""
+    """Can users open the GPUs that they reserved, and only those?"""
     toolkit = facts.toolkit
     if toolkit.access_obstacle:
         return bad(f"gpu-access is reserved, and {toolkit.access_obstacle}", fix=toolkit.access_fix)
@@ -160,12 +160,12 @@ def check_gpu_access(facts: Facts) -> Finding | None:
         return bad(toolkit.access_problem, fix=f"sudo amd-ctk config {verb}")
     if not toolkit.is_access_reserved or not facts.gpus.gpus:
         return None
-    return ok("only who has reserved a GPU may open it; rootless engines need single nodes in place of /dev/dri")
+    return ok("only the user who reserved a GPU may open it; rootless engines need single nodes instead of /dev/dri")
 
 
 @check(
     "apu-memory",
-    why="programs that count only what the firmware has set aside see a small GPU, or none that is large enough",
+    why="some programs count only the memory that the firmware set aside, and find the GPU too small",
     see="explanation/numbering.md",
 )
 def check_apu_memory(facts: Facts) -> Finding | None:
@@ -182,9 +182,7 @@ def check_apu_memory(facts: Facts) -> Finding | None:
             return _judge_carve_out(gpu.number, carve_out // MEBIBYTE, gpu.vram_bytes // MEBIBYTE)
         if carve_out // MEBIBYTE < SMALL_CARVE_OUT:
             # Since Linux 6.10 KFD counts system memory too.
-            words = (
-                f"GPU {gpu.number} may use {carve_out // MEBIBYTE} MiB: what is set aside for it, and no other memory"
-            )
+            words = f"GPU {gpu.number} may use {carve_out // MEBIBYTE} MiB: the memory set aside for it, and no other"
             return bad(words, fix="set aside more in the firmware, or run Linux 6.10 or later")
     return None
 
@@ -200,7 +198,7 @@ def _judge_carve_out(number: int, carve_out: int, total: int) -> Finding:
 
 @check(
     "integrated-gpu",
-    why="`all` has the integrated GPU too, and a program that uses the first one it sees may use that",
+    why="`all` includes the integrated GPU, and a program that uses the first GPU may pick it",
     see="explanation/numbering.md#inside-a-container",
 )
 def check_integrated_gpu(facts: Facts) -> Finding | None:
@@ -218,7 +216,7 @@ def check_integrated_gpu(facts: Facts) -> Finding | None:
 
 @check(
     "partition-mode",
-    why="the driver refuses another partition mode while processes use the GPU, and a new mode makes other GPUs of it",
+    why="the driver refuses another partition mode while processes use the GPU; a new mode changes which GPUs exist",
     see="reference/gpu-tracker.md#partition-modes",
 )
 def check_partition_mode(facts: Facts) -> Finding | None:

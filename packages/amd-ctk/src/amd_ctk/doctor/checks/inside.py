@@ -36,7 +36,7 @@ CONSTRAIN = "set ConstrainDevices=yes in cgroup.conf"
     see="explanation/access.md",
 )
 def check_inside_access(facts: Facts) -> Finding | None:
-    """May the container's user open the nodes that it has?"""
+    """May the container's user open its nodes?"""
     if facts.inside is None or not facts.inside.nodes:
         return None
     closed, process = nodes_with(facts, errno.EACCES), facts.inside.process
@@ -52,11 +52,11 @@ def check_inside_access(facts: Facts) -> Finding | None:
 
 @check(
     "inside-cgroup",
-    why="a node that was bound or made inside is of no use while the device cgroup does not know its number",
+    why="a node that was bound or made inside cannot be opened if the device cgroup does not allow its number",
     see="explanation/access.md#the-device-cgroup-is-the-gate",
 )
 def check_inside_cgroup(facts: Facts) -> Finding | None:
-    """Does the container's device cgroup let it open the nodes that it has?"""
+    """Does the container's device cgroup allow its nodes?"""
     refused = nodes_with(facts, errno.EPERM)
     if refused:
         words = f"the device cgroup of {name_of(facts)} refuses {refused[0].path} ({refused[0].number})"
@@ -66,7 +66,7 @@ def check_inside_cgroup(facts: Facts) -> Finding | None:
 
 @check(
     "inside-filters",
-    why="ROCR_, HIP_ and CUDA_VISIBLE_DEVICES count the GPUs of a container from 0; numbers of the host hide them all",
+    why="ROCR_, HIP_ and CUDA_VISIBLE_DEVICES count the container's GPUs from 0; the host's numbers hide them all",
     see="explanation/numbering.md#inside-a-container",
 )
 def check_inside_filters(facts: Facts) -> Finding | None:
@@ -92,7 +92,7 @@ def check_inside_filters(facts: Facts) -> Finding | None:
     see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_inside_gpu(facts: Facts) -> Finding | None:
-    """Does the driver serve the GPUs that the container may open?"""
+    """Does the driver answer for the GPUs that the container may open?"""
     nodes = facts.inside.nodes if facts.inside else ()
     broken = [node for node in nodes if node.errno and node.errno not in SAID_ELSEWHERE]
     if not broken:
@@ -104,11 +104,11 @@ def check_inside_gpu(facts: Facts) -> Finding | None:
 
 @check(
     "inside-integrated",
-    why="a program takes the GPU that HIP counts first; images seldom have code for integrated GPUs",
+    why="a program uses the first GPU that HIP lists; few images have code for integrated GPUs",
     see="explanation/numbering.md#inside-a-container",
 )
 def check_inside_integrated(facts: Facts) -> Finding | None:
-    """Does a container use the integrated GPU where it should use a card?"""
+    """Does a container use the integrated GPU instead of a card?"""
     integrated = {gpu.number: gpu for gpu in gpus_inside(facts) if gpu.is_apu}
     cards = [gpu.number for gpu in facts.gpus.gpus if not gpu.is_apu]
     if facts.inside is None or not integrated or not cards:
@@ -138,11 +138,11 @@ def _judge_order(name: str, seen: Sequence[GpuLocation], integrated: set[int], f
 
 @check(
     "inside-kfd",
-    why="KFD refuses a process that may use none of its GPUs, before it says which there are",
+    why="KFD refuses a process that may use none of its GPUs, even before it lists them",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
 def check_inside_kfd(facts: Facts) -> Finding | None:
-    """Is any GPU behind /dev/kfd for this container?"""
+    """Does /dev/kfd have a GPU for this container?"""
     refused = nodes_with(facts, errno.EINVAL)
     if not refused:
         return None
@@ -154,11 +154,11 @@ def check_inside_kfd(facts: Facts) -> Finding | None:
 
 @check(
     "inside-nodes",
-    why="ROCm opens /dev/kfd and the render node of each GPU, and without them it finds no GPU",
+    why="ROCm opens /dev/kfd and the render node of each GPU; without them it finds no GPU",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
 def check_inside_nodes(facts: Facts) -> Finding | None:
-    """Does the container have the nodes, and does a driver answer behind them?"""
+    """Does the container have the nodes, and does the driver answer?"""
     inside = facts.inside
     if inside is None:
         return None
@@ -195,11 +195,11 @@ def _judge_paths(name: str, present: list[str]) -> Finding:
 @check(
     "inside-slurm",
     engine="slurm",
-    why="a container that another runtime starts in a job gets none of the job's GPUs, or those of others too",
+    why="a container that another runtime starts in a job gets none of the job's GPUs, or also those of others",
     see="how-to/slurm.md#run-containers",
 )
 def check_inside_slurm(facts: Facts) -> Finding | None:
-    """Has a container in a job of Slurm the GPUs of its job?"""
+    """Does a container in a Slurm job have the GPUs of its job?"""
     variables = facts.inside.variables if facts.inside else {}
     job = parse_job({name: value for name, value in variables.items() if value})
     may_open = {node.minor for node in permitted_nodes(facts) if node.path.startswith("/dev/dri/renderD")}
@@ -224,11 +224,11 @@ def check_inside_slurm(facts: Facts) -> Finding | None:
 
 @check(
     "inside-smi",
-    why="/sys shows all of the host to tools that do not ask KFD; rocminfo and HIP show what can be used",
+    why="tools that read /sys instead of KFD list all GPUs of the host; rocminfo and HIP list the usable ones",
     see="explanation/access.md",
 )
 def check_inside_smi(facts: Facts) -> Finding | None:
-    """Do tools inside show more GPUs than the container can use?"""
+    """Do tools inside list more GPUs than the container can use?"""
     given, total = len(gpus_inside(facts)), len(facts.gpus.gpus)
     if not given or given == total:
         return None

@@ -32,7 +32,7 @@ SMALL_SHARED_MEMORY = 1024
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
 def check_inside_cache(facts: Facts) -> Finding | None:
-    """Are kernels that a first run compiles kept?"""
+    """Are the kernels that a first run compiles kept?"""
     inside = facts.inside
     if inside is None or not inside.image.has_rocm:
         return None
@@ -52,7 +52,7 @@ def _is_kept(path: str, inside: InsideFacts) -> bool:
 
 @check(
     "inside-lsmod",
-    why="rocminfo of earlier ROCm says 'ROCk module is NOT loaded' where it finds no lsmod, and ends",
+    why="without lsmod, rocminfo of earlier ROCm prints 'ROCk module is NOT loaded' and exits",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
 def check_inside_lsmod(facts: Facts) -> Finding | None:
@@ -98,7 +98,7 @@ def check_inside_numa(facts: Facts) -> Finding | None:
 
 @check(
     "inside-override",
-    why="ROCm loads the code of the target that the variable names, and fails where there is none or no GPU can run it",
+    why="ROCm loads the code of the target that the variable names; it fails if that code is missing or cannot run",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
 def check_inside_override(facts: Facts) -> Finding | None:
@@ -127,7 +127,7 @@ def _judge_target(target: str, gpu: Gpu, targets: tuple[str, ...]) -> Finding:
 
 @check(
     "inside-rocm",
-    why="ROCm in the image speaks to the kernel's driver, and AMD tests neighbouring releases only",
+    why="ROCm in the image calls the kernel's driver, and AMD tests only neighbouring releases",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
 def check_inside_rocm(facts: Facts) -> Finding | None:
@@ -145,11 +145,11 @@ def check_inside_rocm(facts: Facts) -> Finding | None:
 
 @check(
     "inside-shm",
-    why="RCCL and data loaders share memory through /dev/shm; engines make it 64 MiB unless they are told otherwise",
+    why="RCCL and data loaders share memory through /dev/shm; engines make it 64 MiB by default",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
 def check_inside_shm(facts: Facts) -> Finding | None:
-    """Is /dev/shm large enough for several GPUs to talk through?"""
+    """Is /dev/shm large enough for several GPUs?"""
     if facts.inside is None or len(gpus_inside(facts)) < 2:
         return None
     size = facts.inside.image.shared_memory
@@ -171,7 +171,7 @@ def check_inside_shm(facts: Facts) -> Finding | None:
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
 def check_inside_targets(facts: Facts) -> Finding | None:
-    """Has the image code for the container's GPUs?"""
+    """Does the image have code for the container's GPUs?"""
     inside, gpus = facts.inside, _find_gpus(facts)
     # What an override makes of the targets is said by inside-override.
     if inside is None or not gpus or inside.variables.get(OVERRIDE):

@@ -11,7 +11,7 @@ NOBODY = 65534
 
 @check(
     "windows",
-    why="WSL has /dev/dxg in place of /dev/kfd, and this toolkit hands out the latter",
+    why="WSL has /dev/dxg instead of /dev/kfd, which this toolkit needs",
     see="reference/support.md#systems",
 )
 def check_windows(facts: Facts) -> Finding | None:
@@ -23,7 +23,7 @@ def check_windows(facts: Facts) -> Finding | None:
 
 @check(
     "driver",
-    why="without the driver there is no /dev/kfd, and no container has a GPU",
+    why="without the driver there is no /dev/kfd, and no container gets a GPU",
     see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_driver(facts: Facts) -> Finding | None:
@@ -43,7 +43,7 @@ def check_driver(facts: Facts) -> Finding | None:
 
 @check(
     "dkms",
-    why="after an update of the kernel the module of the old one cannot be loaded",
+    why="after a kernel update, the module of the old kernel cannot be loaded",
     see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_dkms(facts: Facts) -> Finding | None:
@@ -61,11 +61,11 @@ def check_dkms(facts: Facts) -> Finding | None:
 
 @check(
     "secure-boot",
-    why="with Secure Boot the kernel refuses a module whose signature it does not know",
+    why="with Secure Boot, the kernel refuses a module whose signature it does not know",
     see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_secure_boot(facts: Facts) -> Finding | None:
-    """Does Secure Boot keep the driver out?"""
+    """Does Secure Boot block the driver?"""
     kernel = facts.kernel
     if kernel.secure_boot is None:
         return None
@@ -82,11 +82,11 @@ def check_secure_boot(facts: Facts) -> Finding | None:
 
 @check(
     "packages",
-    why="a package that was refused half-way leaves a driver or a program out; apt refuses what is for another release",
+    why="a package that failed half-way lacks a driver or a program; apt refuses packages for another release",
     see="how-to/install.md#from-package-files",
 )
 def check_packages(facts: Facts) -> Finding | None:
-    """Are AMD's packages installed whole, and for this release?"""
+    """Are AMD's packages completely installed, for this release?"""
     packages = facts.packages
     if packages.broken:
         return bad(packages.broken[0], fix="sudo dpkg --configure -a && sudo apt-get --fix-broken install")
@@ -100,7 +100,7 @@ def check_packages(facts: Facts) -> Finding | None:
 
 @check(
     "selinux",
-    why="SELinux refuses what the mode of a node allows, and a program sees 'Permission denied'",
+    why="SELinux can deny access that a node's mode allows; programs then fail with 'Permission denied'",
     see="explanation/access.md",
 )
 def check_selinux(facts: Facts) -> Finding | None:
@@ -125,11 +125,11 @@ def _judge_labels(*, sets_labels: bool) -> Finding:
 
 @check(
     "user-namespace",
-    why="in an LXC container of Proxmox or Incus the nodes have to be passed in, with a group that is mapped",
+    why="an LXC container of Proxmox or Incus needs the nodes passed in, with a mapped group",
     see="explanation/access.md#rootless-engines",
 )
 def check_user_namespace(facts: Facts) -> Finding | None:
-    """Is this a system container that was not given the nodes?"""
+    """Is this a system container without the nodes?"""
     if not facts.kernel.is_user_namespace:
         return None
     if facts.gpus.node_problems:
@@ -140,7 +140,7 @@ def check_user_namespace(facts: Facts) -> Finding | None:
     unmapped = [node for node in facts.gpus.nodes if NOBODY in (node.uid, node.gid) and node.mode & 0o006 != 0o006]
     if unmapped:
         return bad(
-            f"{unmapped[0].path} belongs to nobody here: its group is not mapped into this user namespace",
+            f"{unmapped[0].path} has no owner here: its group is not mapped into this user namespace",
             fix="pass the node in with mode=0666, or map the host's render group",
         )
     return ok("user ids are mapped, and the nodes are there")

@@ -14,7 +14,7 @@ GROUP = 0o060
 @check(
     "podman-cdi",
     engine="podman",
-    why="Podman leaves out a spec of a version that it does not know, and refuses '--device amd.com/gpu=0'",
+    why="Podman ignores a spec of an unknown version, and refuses '--device amd.com/gpu=0'",
     see="reference/cdi.md",
 )
 def check_podman_cdi(facts: Facts) -> Finding | None:
@@ -25,11 +25,11 @@ def check_podman_cdi(facts: Facts) -> Finding | None:
 @check(
     "podman-file",
     engine="podman",
-    why="Podman starts nothing with a broken file, and no container under a runtime that is not there",
+    why="Podman does not start with a broken file, nor a container with a missing runtime",
     see="how-to/configure-engines.md",
 )
 def check_podman_file(facts: Facts) -> Finding | None:
-    """Are Podman's files what Podman understands, and is the program there that they name?"""
+    """Are Podman's files valid, and does the program that they name exist?"""
     podman = facts.podman
     if not podman.is_installed:
         return None
@@ -57,7 +57,7 @@ def check_podman_file(facts: Facts) -> Finding | None:
     see="explanation/access.md#rootless-engines",
 )
 def check_podman_nodes(facts: Facts) -> Finding | None:
-    """May containers of rootless Podman open the nodes?"""
+    """Can containers of rootless Podman open the nodes?"""
     user, nodes = facts.podman.user, facts.gpus.compute_nodes
     if user is None or not nodes or facts.toolkit.is_access_reserved:
         return None
@@ -72,7 +72,7 @@ def check_podman_nodes(facts: Facts) -> Finding | None:
         return bad(words, fix="install crun, and add --runtime=crun --group-add=keep-groups")
     if closed:
         return note("the nodes are open to a group of this user", fix="add --group-add=keep-groups to podman run")
-    return ok("the nodes are open to everybody")
+    return ok("the nodes are open to everyone")
 
 
 @check(
@@ -83,7 +83,7 @@ def check_podman_nodes(facts: Facts) -> Finding | None:
     see="explanation/access.md#rootless-engines",
 )
 def check_podman_user(facts: Facts) -> Finding | None:
-    """Can this user run Podman without root?"""
+    """Can this user run rootless Podman?"""
     podman = facts.podman
     if podman.user is None:
         return None

@@ -17,11 +17,11 @@ SHOW = "amd-ctk slurm status"
 @check(
     "slurm",
     engine="slurm",
-    why="a job has the GPUs that gres.conf names, and its container those that the AMD runtime finds for them",
+    why="a job gets the GPUs that gres.conf lists, and the AMD runtime gives them to its container",
     see="how-to/slurm.md#see-what-is-wrong",
 )
 def check_slurm(facts: Facts) -> Finding | None:
-    """Does Slurm give jobs the GPUs of this node, and containers the AMD runtime?"""
+    """Does Slurm use this node's GPUs and the AMD runtime?"""
     slurm = facts.slurm
     if slurm.problem:
         return bad(slurm.problem, fix=SHOW)
@@ -31,7 +31,7 @@ def check_slurm(facts: Facts) -> Finding | None:
 @check(
     "slurm-jobs",
     engine="slurm",
-    why="a container that outlives its job keeps its GPUs, and is in the way of the job that has them next",
+    why="a container that outlives its job keeps its GPUs and disturbs the next job",
     see="how-to/slurm.md#when-a-job-ends",
 )
 def check_slurm_jobs(facts: Facts) -> Finding | None:

@@ -29,7 +29,7 @@ RESTARTS = {
     see="explanation/access.md#the-device-cgroup-is-the-gate",
 )
 def check_containers(facts: Facts) -> Finding | None:
-    """Do running containers have the numbers of today?"""
+    """Do running containers have current device numbers?"""
     if facts.stale_containers is None:
         return not_checked("the containers that run", needs="root")
     for stale in facts.stale_containers:
@@ -53,7 +53,7 @@ def _restart(stale: StaleContainer) -> str:
     see="reference/messages.md#the-gpu-tracker",
 )
 def check_unstarted_containers(facts: Facts) -> Finding | None:
-    """Has every container that was created been started?"""
+    """Was every created container also started?"""
     for left in facts.unstarted_containers:
         words = f"container {left.container_id[:12]} with {left.path} was created and never started"
         root = f"--root {quote(left.root)} " if left.root else ""
@@ -63,11 +63,11 @@ def check_unstarted_containers(facts: Facts) -> Finding | None:
 
 @check(
     "low-level-runtime",
-    why="the AMD runtime becomes runc or crun once it has done its part",
+    why="the AMD runtime prepares the container and then executes runc or crun",
     see="reference/runtime.md#the-low-level-runtime",
 )
 def check_low_level_runtime(facts: Facts) -> Finding | None:
-    """Is there a runtime to hand containers to?"""
+    """Is runc or crun installed?"""
     toolkit = facts.toolkit
     if toolkit.broken_low_level:
         words = f"low-level-runtime is {toolkit.broken_low_level}, which cannot be run"
@@ -81,11 +81,11 @@ def check_low_level_runtime(facts: Facts) -> Finding | None:
 
 @check(
     "settings",
-    why="settings that mean nothing stop every start",
+    why="with invalid settings no container with GPUs starts",
     see="reference/config.md",
 )
 def check_settings(facts: Facts) -> Finding | None:
-    """Are the toolkit's settings understood?"""
+    """Are the toolkit's settings valid?"""
     toolkit = facts.toolkit
     if toolkit.settings_problem:
         hint = f": {toolkit.settings_hint}" if toolkit.settings_hint else ""
@@ -101,11 +101,11 @@ def check_settings(facts: Facts) -> Finding | None:
 
 @check(
     "sharing",
-    why="a service gives GPUs to people; it also ends what is over its time, and watches what nobody uses",
+    why="a service gives GPUs to people; it also ends jobs whose time is over, and watches for idle GPUs",
     see="how-to/share.md",
 )
 def check_sharing(facts: Facts) -> Finding | None:
-    """Does what shares GPUs among people answer?"""
+    """Does the service that shares GPUs answer?"""
     toolkit = facts.toolkit
     silent = "does not answer" if toolkit.has_socket else "does not listen"
     if toolkit.has_users and not toolkit.is_served:
@@ -113,7 +113,7 @@ def check_sharing(facts: Facts) -> Finding | None:
         return bad(words, fix=fix_service(toolkit))
     if toolkit.requires_reservation and not toolkit.has_users:
         words = "containers need a reservation, and only root may make one"
-        return note(words, fix="sudo amd-ctk users allow NAME, for who may reserve GPUs")
+        return note(words, fix="sudo amd-ctk users allow NAME, for each user who may reserve GPUs")
     if toolkit.idle and not toolkit.is_served:
         words = f"idle is {toolkit.idle}, and the service that watches for it {silent}"
         return note(words, fix=fix_service(toolkit))
@@ -122,11 +122,11 @@ def check_sharing(facts: Facts) -> Finding | None:
 
 @check(
     "departed-users",
-    why="rules, jobs and reservations go by number: the next account with the number of a deleted one has them",
+    why="they go by user number: the next account with the number of a deleted one gets them",
     see="how-to/share.md",
 )
 def check_departed_users(facts: Facts) -> Finding | None:
-    """Does everybody who may reserve GPUs, or has some, have an account?"""
+    """Does every user in the rules, jobs and reservations have an account?"""
     departed = facts.toolkit.departed
     if not departed:
         return None
@@ -154,7 +154,7 @@ def check_sudo(facts: Facts) -> Finding | None:
 
 @check(
     "tracker",
-    why="while its state cannot be read, or is of other GPUs, no container gets one",
+    why="if its state is unreadable or describes other GPUs, no container gets a GPU",
     see="reference/messages.md#the-gpu-tracker",
 )
 def check_tracker(facts: Facts) -> Finding | None:
@@ -181,11 +181,11 @@ def check_tracker(facts: Facts) -> Finding | None:
 
 @check(
     "tracker-files",
-    why="a container that asks for GPUs starts only when its reservation is written down",
+    why="a container with GPUs starts only after its reservation is written",
     see="reference/files.md#written",
 )
 def check_tracker_files(facts: Facts) -> Finding | None:
-    """Can reservations be written down, and is everything recorded?"""
+    """Can reservations and history be written?"""
     if facts.toolkit.unwritable:
         return bad(facts.toolkit.unwritable, fix="df --output=avail,iavail,target /run, then make room")
     for problem in facts.toolkit.unrecorded:
