@@ -12,10 +12,10 @@ import pytest
 
 from amd_ctk.cdi.generate_options import GenerateOptions
 from amd_ctk.cdi.specs import write_spec
+from amd_ctk.configuration.settings_file import set_setting
 from amd_ctk.doctor.check import BAD
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.run import DoctorError, check_names, run_checks
-from amd_ctk.settings_file import set_setting
 from amd_device_spec.cdi import CdiOptions
 from amd_gpu_tracker.node_access.nodes import RULE, RULE_FILE
 from amd_gpu_tracker.tracker import Tracker

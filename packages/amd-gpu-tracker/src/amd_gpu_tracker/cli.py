@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 from typer.core import TyperGroup
 
-import amd_gpu_tracker.plain_help  # noqa: F401 - it is enough to import it
 from amd_gpu_tracker.completion import offer_accessibility, offer_gpus
 from amd_gpu_tracker.errors import NotDone
+from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.plain_text import printable
@@ -67,7 +67,7 @@ EXAMPLES = {
     "forget": ("forget 3",),
     "status": ("status", "status --wide", "status --watch"),
     "drain": ('drain 5 --reason "fan swap" --until Mon', "drain 0-3 --wait"),
-    "undrain": ("undrain 5", "undrain all"),
+    "undrain": ("undrain 5", "undrain all --dry-run"),
     "ignore": ("ignore 1000", "ignore 1000 --undo"),
     "grace": ("grace", "grace 30", "grace 0"),
     "help": ("help status",),
@@ -89,6 +89,7 @@ Examples:
   {program} 0,1,2 exclusive
   {program} 0,1-2 shared
   {program} all shared
+  {program} all exclusive --dry-run
 
 \b
 OR
@@ -179,10 +180,12 @@ def tracker_app(
         words: Annotated[
             list[str], typer.Argument(metavar="gpu-ids accessibility", autocompletion=offer_accessibility)
         ],
+        *,
+        dry_run: DryRun = False,
     ) -> None:
         """Make GPUs exclusive or shared."""
         host = host_of(context)
-        set_accessibility(Tracker(host, rules=find_rules(host), lock=CommandLock), words)
+        set_accessibility(Tracker(host, rules=find_rules(host), lock=CommandLock), words, dry_run=dry_run)
 
     app = typer.Typer(
         cls=TrackerGroup,
@@ -306,8 +309,8 @@ def show_usage(looks: UsageLooks, *, as_json: bool, watch: bool, peaks: bool, pr
         print_usage(looks, as_json=as_json, peaks=peaks, no_trunc=no_trunc)
 
 
-def set_accessibility(tracker: Tracker, words: list[str]) -> None:
-    """Make GPUs exclusive or shared, as the `words` of a command line say."""
+def set_accessibility(tracker: Tracker, words: list[str], *, dry_run: bool) -> None:
+    """Make GPUs exclusive or shared, as the `words` of a command line say, or print what that would change."""
     if len(words) != 2:
         if meant := _nearest_command(words[0]):
             raise UsageError(f"there is no command {words[0]}", hint=f"did you mean {meant}?")
@@ -319,8 +322,9 @@ def set_accessibility(tracker: Tracker, words: list[str]) -> None:
         raise typer.Exit(NotDone.exit_code)
     if operation not in (EXCLUSIVE, SHARED):
         raise UsageError(f"Error: Invalid operation. Must be '{EXCLUSIVE}' or '{SHARED}'")
-    change = tracker.set_accessibility(request, exclusive=operation == EXCLUSIVE)
-    _print_change(change, operation)
+    set_or_preview = tracker.preview_accessibility if dry_run else tracker.set_accessibility
+    change = set_or_preview(request, exclusive=operation == EXCLUSIVE)
+    _print_change(change, operation, dry_run=dry_run)
     if not change.is_complete:
         raise typer.Exit(NotDone.exit_code)
 
@@ -341,15 +345,23 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
             str, typer.Option("--for", metavar="DURATION", help="End the drain after 30m, 8h or 2d; 8 is 8 hours.")
         ] = "",
         wait: Annotated[bool, typer.Option("--wait", help="Wait until these GPUs are no longer in use.")] = False,
+        dry_run: DryRun = False,
     ) -> None:
         """Stop giving out these GPUs.
 
         Whoever has one of them keeps it.
         """
-        host = host_of(context)
+        host, request = host_of(context), ",".join(gpus)
         tracker = Tracker(host, lock=CommandLock)
-        numbers = tracker.drain(",".join(gpus), reason=reason, until=_find_end(until, duration, now=time.time()))
+        end = _find_end(until, duration, now=time.time())
+        new = tracker.would_drain(request, reason=reason, until=end)
+        if dry_run:
+            print(f"GPUs {_list(new)} would be drained" if new else NOTHING_WOULD_CHANGE)
+            return
+        numbers = tracker.drain(request, reason=reason, until=end)
         print(f"GPUs {_list(numbers)} are drained", flush=True)
+        if not new:
+            say(NOTHING_CHANGED)
         if not tracker.is_enabled():
             say("the GPU Tracker is disabled, so no container is refused: run 'amd-ctk gpu-tracker enable'")
         for hint in find_hints(host, is_drained=True, reason=reason):
@@ -378,10 +390,17 @@ def _undrainer(find_hints: FindHints) -> Callable[..., None]:
     def undrain(
         context: typer.Context,
         gpus: Annotated[list[str], typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
+        *,
+        dry_run: DryRun = False,
     ) -> None:
         """Give these GPUs out again."""
-        host = host_of(context)
-        numbers = Tracker(host, lock=CommandLock).undrain(",".join(gpus))
+        host, request = host_of(context), ",".join(gpus)
+        tracker = Tracker(host, lock=CommandLock)
+        if dry_run:
+            drained = tracker.would_undrain(request)
+            print(f"GPUs {_list(drained)} would be given out again" if drained else NOTHING_WOULD_CHANGE)
+            return
+        numbers = tracker.undrain(request)
         print(f"GPUs {_list(numbers)} are given out again" if numbers else "None of these GPUs was drained")
         for hint in find_hints(host, is_drained=False, reason="") if numbers else ():
             say(hint)
@@ -521,17 +540,22 @@ def _nearest_command(word: str) -> str:
     return next(iter(get_close_matches(word, EXAMPLES, n=1)), "")
 
 
-def _print_change(change: AccessibilityChange, operation: str) -> None:
-    """Say in the guide's words what became of a change."""
+def _print_change(change: AccessibilityChange, operation: str, *, dry_run: bool) -> None:
+    """Say in the guide's words what became of a change, or would."""
     if not change.tracked:
         print(DISABLED)
-    if change.changed:
-        print(f"GPUs {_list(change.changed)} have been made {operation}")
+    done, not_done = ("would be", "would not be") if dry_run else ("have been", "have not been")
+    new = tuple(number for number in change.changed if number not in change.already)
+    # The guide's words also where they were so, as programs may look for them.
+    if named := new if dry_run else change.changed:
+        print(f"GPUs {_list(named)} {done} made {operation}")
     if change.in_use:
         reason = "more than one container is currently using it"
-        print(f"GPUs {_list(change.in_use)} have not been made exclusive because {reason}")
+        print(f"GPUs {_list(change.in_use)} {not_done} made exclusive because {reason}")
     if change.rootless:
-        print(f"GPUs {_list(change.rootless)} have not been made exclusive because a rootless container is using it")
+        print(f"GPUs {_list(change.rootless)} {not_done} made exclusive because a rootless container is using it")
+    if not new and change.is_complete:
+        print(NOTHING_WOULD_CHANGE) if dry_run else say(NOTHING_CHANGED)
     if change.broken_ranges:
         print(f"Ignoring {_list(change.broken_ranges)} GPUs Ranges as they are invalid")
     if change.unknown:

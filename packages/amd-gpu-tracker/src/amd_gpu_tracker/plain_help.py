@@ -1,8 +1,17 @@
-"""Make help texts plain, in `amd-gpu-tracker` and `amd-ctk`; importing this module is enough."""
+"""Make help texts plain, in `amd-gpu-tracker` and `amd-ctk`, for which importing this module is enough.
+
+Both have the option `--dry-run` in the same words.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer.core
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change, without changing it.")]
+NOTHING_CHANGED = "Nothing changed"
+NOTHING_WOULD_CHANGE = "Nothing would change"
 
 # Typer 0.20 asks rich to escape help that is plain; packages have rich without the libraries it would need for that.
 typer.core.HAS_RICH = False

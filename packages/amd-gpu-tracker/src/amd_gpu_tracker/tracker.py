@@ -181,6 +181,12 @@ class Tracker:
         self._take_over()
         return change_accessibility(self._book, request, exclusive=exclusive, rules=self._rules)
 
+    def preview_accessibility(self, request: str, *, exclusive: bool) -> AccessibilityChange:
+        """Return what `set_accessibility` would do now with the same `request` and `exclusive`, and change nothing."""
+        from amd_gpu_tracker.claims.accessibility import preview_accessibility
+
+        return preview_accessibility(self._book, request, exclusive=exclusive, rules=self._rules)
+
     def drain(self, request: str, *, reason: str = "", until: float = 0) -> tuple[int, ...]:
         """Give nobody the GPUs that `request` names any more, and return their numbers; who has one keeps it.
 
@@ -197,6 +203,21 @@ class Tracker:
         from amd_gpu_tracker.claims.draining import undrain
 
         return tuple(gpu.number for gpu in undrain(self._book, request))
+
+    def would_drain(self, request: str, *, reason: str = "", until: float = 0) -> tuple[int, ...]:
+        """Return the numbers of the GPUs which `drain` would drain, or drain otherwise; RequestError.
+
+        `request`, `reason` and `until` are as for `drain`.
+        """
+        from amd_gpu_tracker.claims.draining import find_undrained
+
+        return _numbers(find_undrained(self._host, request, reason=reason, until=until))
+
+    def would_undrain(self, request: str) -> tuple[int, ...]:
+        """Return the numbers of the GPUs that `undrain` of this `request` would give out again. RequestError."""
+        from amd_gpu_tracker.claims.draining import find_drained
+
+        return _numbers(find_drained(self._host, request))
 
     def require_reservation(self, *, required: bool = True) -> bool:
         """Give containers the GPUs of reservations only, or with `required` false those that they ask for.
@@ -315,6 +336,12 @@ class Tracker:
         from amd_gpu_tracker.history.files import make_history
 
         make_history(self._state, readers=readers)
+
+    def keeps_history(self, *, readers: str = "") -> bool:
+        """Return whether `keep_history` with these `readers` would change nothing."""
+        from amd_gpu_tracker.history.files import is_history_for
+
+        return is_history_for(self._state, readers=readers)
 
     def stop_history(self) -> None:
         """Write down no reservation any more; what was written stays."""

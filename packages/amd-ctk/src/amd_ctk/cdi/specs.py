@@ -68,10 +68,8 @@ def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], boo
 
     CdiError where that is not possible or would overwrite a file of another program; the file is then as it was.
     """
-    spec = make_spec(host, wanted.options)
-    content = format_spec(spec, wanted.language)
+    spec, old, content = prepare_spec(host, wanted)
     path = wanted.path(host)
-    old = _read_replaceable(path, wanted)
     if old == content:
         return spec, False
     _make_directory(os.path.dirname(path))
@@ -81,6 +79,12 @@ def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], boo
     except FileError as error:
         raise cannot_write(error.message, error.hint) from error
     return spec, True
+
+
+def prepare_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bytes, bytes]:
+    """Return the spec of a file, what the file holds, b"" where there is none, and what it is to hold; CdiError."""
+    spec = make_spec(host, wanted.options)
+    return spec, _read_replaceable(wanted.path(host), wanted), format_spec(spec, wanted.language)
 
 
 def require_writable(path: str) -> None:

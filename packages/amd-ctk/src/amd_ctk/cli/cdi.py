@@ -24,6 +24,7 @@ from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import format_spec, language_of
 from amd_device_spec.cdi_version import engines_without
 from amd_gpu_tracker.completion import offer_gpus
+from amd_gpu_tracker.plain_help import NOTHING_CHANGED, DryRun
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
@@ -33,6 +34,7 @@ OF_INSTANCES = ("/var/log/lxd/", "/var/lib/lxd/", "/var/snap/lxd/")
 app = command_group("Container Device Interface related commands")
 
 STANDARD_OUTPUT = "-"
+UP_TO_DATE = "CDI spec is up to date"
 
 
 class Language(str, Enum):
@@ -77,13 +79,14 @@ def generate(
         typer.Option("--by-model", help="Also name all GPUs of a model (MI210) and of a target (gfx90a)."),
     ] = False,
     spec_version: Annotated[str, typer.Option(help="CDI version. Default: the lowest one the spec needs.")] = "",
+    dry_run: DryRun = False,
 ) -> None:
     """Generate the CDI spec for GPUs.
 
     The hook of the spec refuses images that require other GPUs. For a host without the toolkit, first set
     image-requirements to "ignore".
     """
-    from amd_ctk.cdi.specs import make_spec, require_writable, write_spec
+    from amd_ctk.cdi.specs import make_spec
 
     host = host_of(context)
     options = CdiOptions(
@@ -103,12 +106,7 @@ def generate(
     else:
         chosen = language.value if language else language_of(output)
         wanted = GenerateOptions(output=name_output(host, output), language=chosen, options=options)
-        announce(host)
-        spec, changed = write_spec(host, wanted)
-        if not changed:
-            require_writable(wanted.path(host))
-        print(f"Generated CDI spec: {output or DEFAULT_OUTPUT}")
-        _save_options(host, wanted)
+        spec = _preview(host, wanted) if dry_run else _write(host, wanted, output or DEFAULT_OUTPUT)
     _warn_of_old_engines(spec)
     warn_of_groups(host)
 
@@ -223,7 +221,7 @@ def refresh_and_report(host: Host) -> bool:
         elif spec.forgotten:
             print(f"No longer refreshed, because its directory is gone: {spec.output}", flush=True)
         else:
-            print(f"{'Generated CDI spec' if spec.changed else 'CDI spec is up to date'}: {spec.output}", flush=True)
+            print(f"{'Generated CDI spec' if spec.changed else UP_TO_DATE}: {spec.output}", flush=True)
     return not any(spec.error for spec in refreshed)
 
 
@@ -233,6 +231,35 @@ def warn_of_groups(host: Host) -> None:
 
     for problem in find_groups(host).problem_by_name.values():
         print(f"a group of the settings is not a CDI device: {problem}", file=sys.stderr, flush=True)
+
+
+def _preview(host: Host, wanted: GenerateOptions) -> dict[str, Any]:
+    """Print what generating a spec would change in its file, and return the spec."""
+    from amd_ctk.cdi.specs import prepare_spec
+    from amd_ctk.cli.edited import print_preview
+    from amd_ctk.configuration.config_file import ConfigFile
+    from amd_ctk.configuration.edit import Edited
+
+    spec, old, new = prepare_spec(host, wanted)
+    file = ConfigFile(path=wanted.path(host), shown=wanted.output)
+    edited = Edited(file=file, old=old.decode(errors="replace"), new=new.decode())
+    print_preview(edited, show_diff=True, unchanged=lambda: print(f"{UP_TO_DATE}: {wanted.output}"))
+    return spec
+
+
+def _write(host: Host, wanted: GenerateOptions, shown: str) -> dict[str, Any]:
+    from amd_ctk.cdi.specs import require_writable, write_spec
+
+    announce(host)
+    spec, changed = write_spec(host, wanted)
+    if not changed:
+        require_writable(wanted.path(host))
+    # The same words either way, as programs may look for them.
+    print(f"Generated CDI spec: {shown}")
+    if not changed:
+        print(f"{NOTHING_CHANGED}: {UP_TO_DATE}", file=sys.stderr)
+    _save_options(host, wanted)
+    return spec
 
 
 def _save_options(host: Host, wanted: GenerateOptions) -> None:

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from amd_ctk.cli import offers
-from amd_ctk.cli.context import command_group, host_of, host_to_change
+from amd_ctk.cli.context import announce, command_group, host_of, host_to_change
+from amd_ctk.cli.edited import preview_edit
 from amd_device_spec.settings import (
     ACCESS,
     AMOUNTS,
@@ -19,12 +20,14 @@ from amd_device_spec.settings import (
     HOST_MODE,
     KINDS,
     LISTS,
+    RESERVED,
     SICKNESS,
     Settings,
     SettingsError,
     check_settings,
     problem,
 )
+from amd_gpu_tracker.plain_help import DryRun
 from amdgpu_discovery.host import Host
 
 app = command_group("Settings of the AMD Container Toolkit")
@@ -44,7 +47,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show the settings and which are defaults."""
-    from amd_ctk.settings_file import is_compiled, read_settings_file
+    from amd_ctk.configuration.settings_file import is_compiled, read_settings_file
 
     host = host_of(context)
     chosen = read_settings_file(host)
@@ -67,6 +70,8 @@ def set_(
         list[str],
         typer.Argument(metavar="VALUE...", help="New value; several for a list.", autocompletion=offers.setting_values),
     ],
+    *,
+    dry_run: DryRun = False,
 ) -> None:
     """Change a setting."""
     from amd_ctk.configuration.runtime_program import check_low_level_runtime
@@ -84,13 +89,13 @@ def set_(
         value = int(value)
     if key == "low-level-runtime":
         check_low_level_runtime(values[0])
-    _save(host_to_change(context), key, value)
+    _save(host_of(context), key, value, dry_run=dry_run)
 
 
 @app.command()
-def unset(context: typer.Context, key: Key) -> None:
+def unset(context: typer.Context, key: Key, *, dry_run: DryRun = False) -> None:
     """Reset a setting to its default."""
-    _save(host_to_change(context), key, None)
+    _save(host_of(context), key, None, dry_run=dry_run)
 
 
 @app.command("compile", hidden=True)
@@ -99,7 +104,7 @@ def compile_(context: typer.Context) -> None:
 
     Container starts read the compiled form, which is faster.
     """
-    from amd_ctk.settings_file import compile_settings
+    from amd_ctk.configuration.settings_file import compile_settings
 
     if compile_settings(host_to_change(context)):
         print(f"Compiled the config file: {CONFIG_FILE}")
@@ -107,16 +112,21 @@ def compile_(context: typer.Context) -> None:
         print(f"There is no {CONFIG_FILE}; the defaults are used")
 
 
-def _save(host: Host, key: str, value: Any) -> None:
+def _save(host: Host, key: str, value: Any, *, dry_run: bool) -> None:
     """Change a setting, or reset it (None), and say whether that changed the file."""
-    from amd_ctk.settings_file import set_setting, unset_setting
+    from amd_ctk.configuration.settings_file import prepare_setting, save_settings
 
+    if key == DEVICE_MODE and value == HOST_MODE:
+        _require_open_containers(host)
+    if dry_run:
+        _require_possible(host, key, value)
+        preview_edit(prepare_setting(host, key, value))
+        return
+    announce(host)
     if key == ACCESS:
         changed = _set_access(host, value or "")
     else:
-        if key == DEVICE_MODE and value == HOST_MODE:
-            _require_open_containers(host)
-        changed = unset_setting(host, key) if value is None else set_setting(host, key, value)
+        changed = save_settings(host, prepare_setting(host, key, value))
     print(f"{'Updated the config file' if changed else 'The config file is up to date'}: {CONFIG_FILE}")
     _follow(host, key)
 
@@ -133,6 +143,13 @@ def _set_access(host: Host, value: str) -> bool:
     from amd_ctk.sharing.access import set_access
 
     return set_access(host, value)
+
+
+def _require_possible(host: Host, key: str, value: Any) -> None:
+    from amd_ctk.sharing.access import require_possible
+
+    if key == ACCESS and value == RESERVED:
+        require_possible(host)
 
 
 def _require_open_containers(host: Host) -> None:

@@ -1,4 +1,4 @@
-"""Print an edit of an engine's configuration."""
+"""Print an edit of a configuration file, or what an edit would change."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def print_preview(edited: Edited, *, show_diff: bool, unchanged: Callable[[], No
         print_difference(edited)
     else:
         unchanged()
+
+
+def preview_edit(edited: Edited) -> None:
+    """Print the difference that a dry run found, or that the file is up to date."""
+    print_preview(edited, show_diff=True, unchanged=lambda: print(up_to_date(edited)))
 
 
 def print_difference(edited: Edited) -> None:

@@ -27,6 +27,7 @@ EXAMPLES = {
     "config set": (
         "sudo amd-ctk config set unknown-gpus ignore",
         "sudo amd-ctk config set swarm-resources AMD_GPU",
+        "amd-ctk config set gpu-access reserved --dry-run",
     ),
     "config unset": ("sudo amd-ctk config unset unknown-gpus",),
     "report": (
@@ -39,6 +40,7 @@ EXAMPLES = {
     "cdi generate": (
         "sudo amd-ctk cdi generate",
         "amd-ctk cdi generate --output=-",
+        "amd-ctk cdi generate --by-model --dry-run",
         "sudo amd-ctk cdi generate --output=/etc/cdi/lab.json --vendor=lab.example",
     ),
     "cdi validate": ("amd-ctk cdi validate", "amd-ctk cdi validate --path=/etc/cdi/lab.json --vendor=lab.example"),
@@ -70,6 +72,7 @@ EXAMPLES = {
         "sudo amd-ctk users allow @gpu",
         "sudo amd-ctk users allow @lab-a --gpus=4 --together",
         "sudo amd-ctk users allow everyone --gpus=1 --groups=notebooks",
+        "amd-ctk users allow @gpu --gpus=2 --dry-run",
     ),
     "users deny": ("sudo amd-ctk users deny alice", "sudo amd-ctk users deny --all"),
     "users require-reservation": ("sudo amd-ctk users require-reservation on",),

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import command_group, host_of, host_to_change
+from amd_ctk.cli.context import announce, command_group, host_of
+from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
 
 app = command_group("Record how busy GPUs are, for reports")
 
@@ -18,13 +19,21 @@ def enable(
     context: typer.Context,
     *,
     readers: Annotated[str, typer.Option(metavar="GROUP", help="Group that may read the history, or everyone.")] = "",
+    dry_run: DryRun = False,
 ) -> None:
     """Record every 30 seconds how busy GPUs are."""
-    from amd_ctk.report.timer import enable_timer
+    from amd_ctk.report.timer import enable_timer, would_enable
 
-    host = host_to_change(context)
+    host = host_of(context)
+    is_change = would_enable(host, readers=readers)
+    if dry_run:
+        print("How busy GPUs are would be recorded every 30 seconds" if is_change else NOTHING_WOULD_CHANGE)
+        return
+    announce(host)
     enable_timer(host, readers=readers)
     print("How busy GPUs are is recorded every 30 seconds; 'amd-ctk report' shows it", file=sys.stderr)
+    if not is_change:
+        print(NOTHING_CHANGED, file=sys.stderr)
 
 
 @app.command("disable")
@@ -32,13 +41,21 @@ def disable(
     context: typer.Context,
     *,
     history: Annotated[bool, typer.Option("--history", help="Also stop recording reservations.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Stop recording; keep what was recorded."""
-    from amd_ctk.report.timer import disable_timer
+    from amd_ctk.report.timer import disable_timer, would_disable
 
-    host = host_to_change(context)
+    host = host_of(context)
+    is_change, what = would_disable(host, history=history), "Reservations" if history else "How busy GPUs are"
+    if dry_run:
+        print(f"{what} would not be recorded" if is_change else NOTHING_WOULD_CHANGE)
+        return
+    announce(host)
     disable_timer(host, history=history)
-    print("Reservations are not recorded" if history else "How busy GPUs are is not recorded", file=sys.stderr)
+    print(f"{what} {'are' if history else 'is'} not recorded", file=sys.stderr)
+    if not is_change:
+        print(NOTHING_CHANGED, file=sys.stderr)
 
 
 @app.command("sample", hidden=True)

@@ -8,20 +8,26 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import command_group, host_of, host_to_change
+from amd_ctk.cli.context import announce, command_group, host_of
+from amd_ctk.cli.edited import preview_edit, up_to_date
 from amd_ctk.cli.numbers import whole_number
 from amd_gpu_tracker.broker.people import GROUP_SIGN, MOST_GPUS, NO_LIMIT
-from amd_gpu_tracker.errors import NotDone, OptionsExcluded
+from amd_gpu_tracker.errors import OptionsExcluded
+from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amd_gpu_tracker.broker.people import Permission
+    from amdgpu_discovery.host import Host
 
 app = command_group("Who may reserve GPUs without root")
 
 NEEDS_RESERVATION = "Containers get reserved GPUs only"
+WOULD_NEED_RESERVATION = "Containers would get reserved GPUs only"
+WOULD_BE_FREE = "Containers would get the GPUs that they ask for"
+LIST = "see 'amd-ctk users list'"
 Who = Annotated[str, typer.Argument(metavar="WHO", help="A user, @GROUP, or everyone.")]
 
 
@@ -45,6 +51,7 @@ def allow(
     groups: Annotated[
         str, typer.Option(metavar="GROUP,...", help="Allow only these groups of the setting gpu-groups.")
     ] = "",
+    dry_run: DryRun = False,
 ) -> None:
     """Let a user or a group reserve GPUs without root.
 
@@ -54,13 +61,14 @@ def allow(
     A rule for a user comes before rules for groups, and those before the rule for everyone. --gpus=0 excludes
     a user whom another rule allows.
     """
+    from amd_ctk.configuration.settings_file import save_settings
     from amd_ctk.sharing import permissions, service
     from amd_ctk.sharing.listing import format_permission
     from amd_gpu_tracker.broker.people import Permission, parse_limit
 
     if together and not (gpus and who.startswith(GROUP_SIGN)):
         raise typer.BadParameter("--together needs a group and a count: 'users allow @GROUP --gpus=4 --together'")
-    host, chosen = host_to_change(context), [word for word in groups.split(",") if word]
+    host, chosen = host_of(context), [word for word in groups.split(",") if word]
     rule = Permission(
         who=who,
         gpus=gpus or NO_LIMIT,
@@ -69,7 +77,14 @@ def allow(
         is_together=together,
         is_excluded=gpus == 0,
     )
-    print(format_permission(permissions.allow(host, rule)))
+    written, edited = permissions.allow(host, rule)
+    if dry_run:
+        preview_edit(edited)
+        return
+    announce(host)
+    print(format_permission(written))
+    if not save_settings(host, edited):
+        print(up_to_date(edited), file=sys.stderr)
     if advice := service.enable(host):
         print(advice, file=sys.stderr)
 
@@ -80,26 +95,41 @@ def deny(
     who: Annotated[str, typer.Argument(metavar="WHO", help="As 'amd-ctk users list' shows it.")] = "",
     *,
     everybody: Annotated[bool, typer.Option("--all", help="Let only root reserve GPUs.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Revoke permission to reserve GPUs. Running jobs keep their GPUs until they end; waiting jobs end."""
-    from amd_ctk.sharing import access, permissions, service
+    from amd_ctk.configuration.settings_file import save_settings
+    from amd_ctk.sharing import permissions
 
     if everybody == bool(who):
         raise OptionsExcluded("WHO", "--all") if who else typer.BadParameter("name WHO, or --all")
-    host = host_to_change(context)
-    is_done = permissions.deny_all(host) if everybody else permissions.deny(host, who)
-    left = permissions.read_permissions(host)
+    host = host_of(context)
+    left, edited = ([], permissions.deny_all(host)) if everybody else permissions.deny(host, who)
     advice = "" if everybody else _how_to_exclude(who, left)
-    if not (is_done or everybody):
-        raise NotDone(f"there is no rule for {who}", hint=advice or "see 'amd-ctk users list'")
+    if not (edited.changed or everybody):
+        # A name that is misspelt is an error, where the system does not know it.
+        permissions.find_person(who)
+        print(f"there is no rule for {who} ({advice or LIST})", file=sys.stderr)
+        return
+    if dry_run:
+        preview_edit(edited)
+        return
+    announce(host)
+    is_changed = save_settings(host, edited)
     print("Only root may reserve GPUs" if everybody else f"The rule for {who} is removed")
-    if advice:
-        print(advice, file=sys.stderr)
+    if advice or not is_changed:
+        print(advice or up_to_date(edited), file=sys.stderr)
     if not left:
-        # Nobody would be left who may open a GPU.
-        if access.turn_off(host):
-            print("The group of the nodes may open all GPUs again")
-        service.disable(host)
+        _stop_service(host)
+
+
+def _stop_service(host: Host) -> None:
+    from amd_ctk.sharing import access, service
+
+    # Nobody would be left who may open a GPU.
+    if access.turn_off(host):
+        print("The group of the nodes may open all GPUs again")
+    service.disable(host)
 
 
 def _how_to_exclude(who: str, left: Sequence[Permission]) -> str:
@@ -122,6 +152,8 @@ class Switch(str, Enum):
 def require_reservation(
     context: typer.Context,
     switch: Annotated[Switch, typer.Argument(metavar="on|off", help="Whether containers need a reservation.")],
+    *,
+    dry_run: DryRun = False,
 ) -> None:
     """Refuse containers without a reservation.
 
@@ -129,9 +161,17 @@ def require_reservation(
     """
     from amd_gpu_tracker import Tracker
 
-    required = switch is Switch.on
-    Tracker(host_to_change(context)).require_reservation(required=required)
+    host, required = host_of(context), switch is Switch.on
+    tracker = Tracker(host)
+    if dry_run:
+        is_changed = tracker.requires_reservation() is not required
+        print((WOULD_NEED_RESERVATION if required else WOULD_BE_FREE) if is_changed else NOTHING_WOULD_CHANGE)
+        return
+    announce(host)
+    is_changed = tracker.require_reservation(required=required)
     print(NEEDS_RESERVATION if required else "Containers get the GPUs that they ask for")
+    if not is_changed:
+        print(NOTHING_CHANGED, file=sys.stderr)
 
 
 @app.command("list")

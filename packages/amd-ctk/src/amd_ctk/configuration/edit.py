@@ -17,12 +17,12 @@ Edit = Callable[[Document, Changes], tuple[Document, Changes]]
 
 
 class Edited(Value):
-    """A file before and after an edit; None where there is no file. `record` is that of the new one."""
+    """A file before and after an edit; None where there is no file. `record` is that of an engine's new file."""
 
     file: ConfigFile
     old: str | None
     new: str | None
-    record: Record
+    record: Record = Record()
 
     @property
     def changed(self) -> bool:

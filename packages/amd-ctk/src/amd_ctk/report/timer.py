@@ -36,6 +36,23 @@ def enable_timer(host: Host, *, readers: str) -> None:
         _switch("enable")
 
 
+def would_enable(host: Host, *, readers: str) -> bool:
+    """Return whether `enable_timer` would change anything; errors as that has."""
+    return not (Tracker(host).keeps_history(readers=readers) and _is_enabled(host, or_simulated=True))
+
+
+def would_disable(host: Host, *, history: bool) -> bool:
+    """Return whether `disable_timer` would change anything."""
+    records = history and State(host).records_history
+    return records or host.stat(METRICS) is not None or _is_enabled(host, or_simulated=False)
+
+
+def _is_enabled(host: Host, *, or_simulated: bool) -> bool:
+    if not host.is_this_machine:
+        return or_simulated
+    return ask(["systemctl", "is-enabled", TIMER], seconds=30).succeeded
+
+
 def disable_timer(host: Host, *, history: bool) -> None:
     """Look no more; with `history` record no reservations either."""
     if host.is_this_machine:

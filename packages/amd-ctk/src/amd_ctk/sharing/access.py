@@ -60,7 +60,7 @@ def set_access(host: Host, value: str) -> bool:
     if host.is_this_machine and os.geteuid():
         raise needs_root()
     # Changing config.toml takes a library that most callers do without.
-    from amd_ctk.settings_file import set_setting, unset_setting
+    from amd_ctk.configuration.settings_file import set_setting, unset_setting
 
     if value != RESERVED:
         try:
@@ -68,7 +68,7 @@ def set_access(host: Host, value: str) -> bool:
         finally:
             # Also where config.toml cannot be read: who removes the packages needs the nodes.
             give_back(host)
-    _require_possible(host)
+    require_possible(host)
     # Jobs that run go on.
     close_nodes(host, find_users(host, _living(host)))
     try:
@@ -110,7 +110,8 @@ def _living(host: Host) -> tuple[Lease, ...]:
     return scan_leases(state, Processes(), state.lease_paths()).living
 
 
-def _require_possible(host: Host) -> None:
+def require_possible(host: Host) -> None:
+    """Raise AccessRefused where GPUs cannot be open to those alone who have reserved them."""
     for obstacle in find_obstacles(host):
         raise AccessRefused(f"{obstacle.problem}: {NOTHING_CHANGED}", hint=obstacle.hint)
 

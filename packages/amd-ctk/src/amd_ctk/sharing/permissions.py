@@ -6,7 +6,8 @@ import grp
 import pwd
 from collections.abc import Iterable, Sequence
 
-from amd_ctk.settings_file import read_settings_file, set_setting, unset_setting
+from amd_ctk.configuration.edit import Edited
+from amd_ctk.configuration.settings_file import prepare_setting, read_settings_file
 from amd_device_spec.settings import CONFIG_FILE, USERS, SettingsError, check_settings
 from amd_gpu_tracker.broker.people import (
     EVERYONE,
@@ -42,8 +43,8 @@ def parse_users(users: Iterable[str], host: Host) -> list[Permission]:
         ) from error
 
 
-def allow(host: Host, rule: Permission) -> Permission:
-    """Write a rule in place of the one that was there for the same users, and return it with their number.
+def allow(host: Host, rule: Permission) -> tuple[Permission, Edited]:
+    """Return a rule with the number of its users, and the edit that puts it in place of the one they had.
 
     `rule.who` is what the administrator typed: a user, @group or everyone.
     """
@@ -54,23 +55,18 @@ def allow(host: Host, rule: Permission) -> Permission:
     found = find_person(rule.who)
     permission = rule.replace(who=found.who, number=found.number)
     others = [each for each in parse_users(settings.users, host) if _key(each) != _key(permission)]
-    set_setting(host, USERS, [format_permission(each) for each in (*others, permission)])
-    return permission
+    return permission, _edit(host, (*others, permission))
 
 
-def deny(host: Host, who: str) -> bool:
-    """Take the permission of somebody away; False where there was none."""
-    before = read_permissions(host)
-    after = [each for each in before if not _is_meant(each, who)]
-    _write(host, after)
-    return len(after) < len(before)
+def deny(host: Host, who: str) -> tuple[list[Permission], Edited]:
+    """Return the rules that are left without that for `who`, and the edit that takes it away."""
+    left = [each for each in read_permissions(host) if not _is_meant(each, who)]
+    return left, _edit(host, left)
 
 
-def deny_all(host: Host) -> bool:
-    """Take all permissions away; False where there were none."""
-    before = read_permissions(host)
-    _write(host, [])
-    return bool(before)
+def deny_all(host: Host) -> Edited:
+    """Return the edit that takes all rules away."""
+    return _edit(host, ())
 
 
 def find_person(who: str) -> Permission:
@@ -110,8 +106,5 @@ def _is_meant(permission: Permission, who: str) -> bool:
     return who in (permission.who, f"{sign}{permission.number}")
 
 
-def _write(host: Host, permissions: Sequence[Permission]) -> None:
-    if permissions:
-        set_setting(host, USERS, [format_permission(each) for each in permissions])
-    else:
-        unset_setting(host, USERS)
+def _edit(host: Host, permissions: Sequence[Permission]) -> Edited:
+    return prepare_setting(host, USERS, [format_permission(each) for each in permissions] or None)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 from amd_ctk.configuration.apply import find_target
 from amd_ctk.configuration.config_file import read_text
+from amd_ctk.configuration.settings_file import read_settings_file, set_setting, unset_setting
 from amd_ctk.engines.docker import DOCKER
-from amd_ctk.settings_file import read_settings_file, set_setting, unset_setting
 from amd_ctk.swarm.docker import DockerInfo, TaskName, read_docker_info, read_task_names, read_tasks
 from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.node_settings import NodeSettings, find_obstacles, read_node_settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.life.lease_scan import prune_leases
+from amd_gpu_tracker.life.lease_scan import foresee_leases, prune_leases
 from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
 from amd_gpu_tracker.records.matching import match_gpus
 from amd_gpu_tracker.records.numbers import require_same_numbers
@@ -14,10 +14,12 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.verdicts import Verdict
+    from amd_gpu_tracker.life.lease_scan import LeaseScan
+    from amd_gpu_tracker.records.policy import Policy
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
@@ -30,6 +32,7 @@ class AccessibilityChange(Value):
     Attributes:
         tracked: False where the tracker is disabled; nothing was done then.
         changed: Numbers of the GPUs that are as requested now.
+        already: Those of them that were so before.
         in_use: Numbers of GPUs that cannot be exclusive, because several containers use them.
         rootless: Numbers of GPUs that cannot be exclusive, because a rootless container uses them.
         broken_ranges: Items of the request that look like ranges and are none.
@@ -38,6 +41,7 @@ class AccessibilityChange(Value):
 
     tracked: bool
     changed: tuple[int, ...] = ()
+    already: tuple[int, ...] = ()
     in_use: tuple[int, ...] = ()
     rootless: tuple[int, ...] = ()
     broken_ranges: tuple[str, ...] = ()
@@ -49,47 +53,101 @@ class AccessibilityChange(Value):
         return self.tracked and not (self.in_use or self.rootless or self.broken_ranges or self.unknown)
 
 
+class _Plan(Value):
+    """What a request comes to: a policy and the GPUs that it names, those in use, and those that change."""
+
+    policy: Policy
+    resolution: Resolution
+    in_use: tuple[GpuLocation, ...]
+    free: tuple[GpuLocation, ...]
+    changed: tuple[GpuLocation, ...]
+    already: tuple[GpuLocation, ...]
+
+
+class _Request(Value):
+    """What was asked for, with what is read before the lock is taken: a user or a driver must not make others wait."""
+
+    text: str
+    exclusive: bool
+    rules: ChoiceRules
+    choice: Choice | None
+    users: UserLeases
+    verdicts: Mapping[int, Verdict]
+
+
 def change_accessibility(
     book: Book, request: str, *, exclusive: bool, rules: ChoiceRules = NO_RULES
 ) -> AccessibilityChange:
     """Make the GPUs that a request names exclusive or shared. Errors as `Tracker.set_accessibility`."""
-    # Every command of the tracker loads this module.
-    from amdgpu_discovery.choices.grammar import parse_choice
-
-    state, processes = book.state, book.processes
-    choice = parse_choice(request)
-    # Before the lock is taken: what users wrote must not make others wait for it.
-    is_chosen = choice is not None and choice.needs_tracker
-    users = read_user_leases(state, processes) if exclusive or is_chosen else UserLeases()
-    verdicts = _read_verdicts(state.host, rules) if is_chosen else {}
+    state, asked = book.state, _read_request(book, request, exclusive=exclusive, rules=rules)
     with book.locked():
         policy = state.read_policy()
         if not policy.enabled:
             return AccessibilityChange(tracked=False)
-        gpus = locate_gpus(state.host)
-        match = match_gpus(state.host, policy, gpus)
-        require_same_numbers(match, gpus, rules.words_behind(request, choice))
-        policy = match.policy
-        chosen = _choose(book, choice, users, verdicts, rules) if choice else ()
-        resolution = Resolution(gpus=chosen, unknown=(), broken_ranges=()) if choice else resolve(gpus, request)
-        scan = prune_leases(state, processes, state.lease_paths(locked=True))
-        in_use = [gpu for gpu in resolution.gpus if exclusive and scan.count_users(gpu.key) > 1]
-        free = [gpu for gpu in resolution.gpus if gpu not in in_use]
-        changed = users.without_used(free) if exclusive else free
-        state.write_policy(policy.with_accessibility([gpu.key for gpu in changed], exclusive=exclusive))
+        plan = _plan(book, asked, policy, lambda: prune_leases(state, book.processes, state.lease_paths(locked=True)))
+        keys = [gpu.key for gpu in plan.changed]
+        state.write_policy(plan.policy.with_accessibility(keys, exclusive=exclusive))
     if exclusive:
-        shared_before = [gpu for gpu in changed if gpu.key not in policy.exclusive_keys]
-        taken = _share_what_users_took(book, shared_before)
-        changed = [gpu for gpu in changed if gpu not in taken]
+        taken = _share_what_users_took(book, [gpu for gpu in plan.changed if gpu not in plan.already])
+        plan = plan.replace(changed=tuple(gpu for gpu in plan.changed if gpu not in taken))
+    return _change_of(plan, request)
+
+
+def preview_accessibility(
+    book: Book, request: str, *, exclusive: bool, rules: ChoiceRules = NO_RULES
+) -> AccessibilityChange:
+    """Return what `change_accessibility` would do now, without the lock and with nothing written."""
+    state, asked = book.state, _read_request(book, request, exclusive=exclusive, rules=rules)
+    policy = state.read_policy()
+    if not policy.enabled:
+        return AccessibilityChange(tracked=False)
+    plan = _plan(book, asked, policy, lambda: foresee_leases(state, book.processes, state.lease_paths()))
+    return _change_of(plan, request)
+
+
+def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRules) -> _Request:
+    # Every command of the tracker loads this module.
+    from amdgpu_discovery.choices.grammar import parse_choice
+
+    choice = parse_choice(request)
+    is_chosen = choice is not None and choice.needs_tracker
+    users = read_user_leases(book.state, book.processes) if exclusive or is_chosen else UserLeases()
+    verdicts = _read_verdicts(book.state.host, rules) if is_chosen else {}
+    return _Request(text=request, exclusive=exclusive, rules=rules, choice=choice, users=users, verdicts=verdicts)
+
+
+def _plan(book: Book, asked: _Request, policy: Policy, scan_now: Callable[[], LeaseScan]) -> _Plan:
+    host, choice = book.state.host, asked.choice
+    gpus = locate_gpus(host)
+    match = match_gpus(host, policy, gpus)
+    require_same_numbers(match, gpus, asked.rules.words_behind(asked.text, choice))
+    chosen = _choose(book, choice, asked.users, asked.verdicts, asked.rules) if choice else ()
+    resolution = Resolution(gpus=chosen, unknown=(), broken_ranges=()) if choice else resolve(gpus, asked.text)
+    scan = scan_now()
+    in_use = [gpu for gpu in resolution.gpus if asked.exclusive and scan.count_users(gpu.key) > 1]
+    free = [gpu for gpu in resolution.gpus if gpu not in in_use]
+    changed = asked.users.without_used(free) if asked.exclusive else free
+    already = [gpu for gpu in changed if (gpu.key in match.policy.exclusive_keys) is asked.exclusive]
+    return _Plan(
+        policy=match.policy,
+        resolution=resolution,
+        in_use=tuple(in_use),
+        free=tuple(free),
+        changed=tuple(changed),
+        already=tuple(already),
+    )
+
+
+def _change_of(plan: _Plan, request: str) -> AccessibilityChange:
+    unknown = tuple(item for problem in plan.resolution.unknown for item in problem.items)
     return AccessibilityChange(
         tracked=True,
-        changed=_numbers(changed),
-        in_use=_numbers(in_use),
-        rootless=_numbers([gpu for gpu in free if gpu not in changed]),
-        broken_ranges=tuple(problem.item for problem in resolution.broken_ranges),
-        unknown=(request,)
-        if asks_for_nothing(request)
-        else tuple(item for problem in resolution.unknown for item in problem.items),
+        changed=_numbers(plan.changed),
+        already=_numbers([gpu for gpu in plan.already if gpu in plan.changed]),
+        in_use=_numbers(plan.in_use),
+        rootless=_numbers([gpu for gpu in plan.free if gpu not in plan.changed]),
+        broken_ranges=tuple(problem.item for problem in plan.resolution.broken_ranges),
+        unknown=(request,) if asks_for_nothing(request) else unknown,
     )
 
 

@@ -32,8 +32,7 @@ def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> li
     """Drain the GPUs that a request names, and return them; an earlier reason and end are replaced. RequestError."""
     host = book.state.host
     with _locked(book):
-        refuse_old_numbers(host, [request])
-        gpus = select_gpus(locate_gpus(host), request)
+        gpus = _select(host, request)
         told, keys = reason[:LONGEST_REASON], {gpu.key for gpu in gpus}
         kept = [each for each in read_drains(host) if each.is_sick or each.key not in keys]
         new = (Drain(key=gpu.key, reason=told, since=time.time(), until=until, by=by) for gpu in gpus)
@@ -41,25 +40,36 @@ def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> li
     return list(gpus)
 
 
+def find_undrained(host: Host, request: str, *, reason: str, until: float) -> list[GpuLocation]:
+    """Return those of the GPUs that a request names which are not drained for this reason and time. RequestError."""
+    told = reason[:LONGEST_REASON]
+    same = {each.key for each in read_drains(host) if not each.is_sick and (each.reason, each.until) == (told, until)}
+    return [gpu for gpu in _select(host, request) if gpu.key not in same]
+
+
 def undrain(book: Book, request: str) -> list[GpuLocation]:
     """Give out the GPUs that a request names again, and return those that were drained. RequestError."""
     # Who would change nothing needs no root.
     host = book.state.host
-    if not _find_drained(host, request):
+    if not find_drained(host, request):
         return []
     with _locked(book):
-        gpus = _find_drained(host, request)
+        gpus = find_drained(host, request)
         keys = {gpu.key for gpu in gpus}
         drains = read_drains(host)
         write_drains(host, [each for each in drains if each.is_sick or each.key not in keys])
     return gpus
 
 
-def _find_drained(host: Host, request: str) -> list[GpuLocation]:
-    """Return those of the GPUs that a request names which somebody has drained."""
-    refuse_old_numbers(host, [request])
+def find_drained(host: Host, request: str) -> list[GpuLocation]:
+    """Return those of the GPUs that a request names which somebody has drained. RequestError."""
     drained = {each.key for each in read_drains(host) if not each.is_sick}
-    return [gpu for gpu in select_gpus(locate_gpus(host), request) if gpu.key in drained]
+    return [gpu for gpu in _select(host, request) if gpu.key in drained]
+
+
+def _select(host: Host, request: str) -> Sequence[GpuLocation]:
+    refuse_old_numbers(host, [request])
+    return select_gpus(locate_gpus(host), request)
 
 
 def note_sick(book: Book, seen: Mapping[str, str]) -> None:

@@ -41,10 +41,10 @@ def make_history(state: State, *, readers: str = "") -> None:
     NotPermitted, NoSuchGroup; `readers` is the name of a group, or `everyone`.
     """
     directory = state.history_directory
-    group = 0 if readers in ("", EVERYBODY) else _find_group(readers)
+    mode, group = _access_for(readers)
     try:
         os.makedirs(directory, mode=0o755, exist_ok=True)
-        os.chmod(directory, 0o755 if readers == EVERYBODY else 0o750)
+        os.chmod(directory, mode)
         if os.geteuid() == 0:
             os.chown(directory, 0, group)
         os.makedirs(f"{directory}/open", mode=0o755, exist_ok=True)
@@ -52,6 +52,23 @@ def make_history(state: State, *, readers: str = "") -> None:
         raise needs_root() from error
     except OSError as error:
         raise FileError(f"{directory} cannot be made: {reason(error)}") from error
+
+
+def is_history_for(state: State, *, readers: str = "") -> bool:
+    """Return whether reservations are written down for these readers; NoSuchGroup."""
+    mode, group = _access_for(readers)
+    try:
+        status = os.stat(state.history_directory)
+    except FileNotFoundError:
+        return False
+    is_theirs = status.st_gid == group or os.geteuid() != 0
+    return is_theirs and status.st_mode & 0o7777 == mode and state.records_history
+
+
+def _access_for(readers: str) -> tuple[int, int]:
+    """Return the mode and the group of the directory."""
+    mode = 0o755 if readers == EVERYBODY else 0o750
+    return mode, 0 if readers in ("", EVERYBODY) else _find_group(readers)
 
 
 def begin_history(state: State) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from amd_ctk.cdi.specs import find_groups
 from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, NoRuntimeProgram, find_runtime_program
+from amd_ctk.configuration.settings_file import is_compiled, read_settings_file
 from amd_ctk.doctor.facts.departed import find_departed
-from amd_ctk.settings_file import is_compiled, read_settings_file
 from amd_ctk.sharing.access import find_access_problem, find_obstacles
 from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings

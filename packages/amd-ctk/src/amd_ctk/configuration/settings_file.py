@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from amd_ctk.configuration.config_file import ConfigFile
+from amd_ctk.configuration.edit import Edited
 from amd_ctk.documents.document import ABSENT, DocumentError
 from amd_ctk.documents.toml_document import TomlDocument
 from amd_device_spec.settings import (
@@ -38,18 +40,35 @@ def read_settings_file(host: Host) -> dict[str, Any]:
 
 def set_setting(host: Host, key: str, value: Any) -> bool:
     """Set a setting in config.toml and compile it; return whether the file changed."""
-    document = _read_document(host)
-    return _write(host, document, document.set((key,), value))
+    return save_settings(host, prepare_setting(host, key, value))
 
 
 def unset_setting(host: Host, key: str) -> bool:
     """Remove a setting from config.toml and compile it; return whether the file changed."""
+    return save_settings(host, prepare_setting(host, key, None))
+
+
+def prepare_setting(host: Host, key: str, value: Any) -> Edited:
+    """Return what setting a value would change, or removing the setting (None); SettingsError."""
     document = _read_document(host)
     # An unknown key in the file can be removed too.
-    if document.get((key,)) is ABSENT and not is_setting(key):
+    if value is None and document.get((key,)) is ABSENT and not is_setting(key):
         message, hint = unknown_setting(key)
         raise SettingsError(message, hint=hint)
-    return _write(host, document, document.remove((key,)))
+    new = document.remove((key,)) if value is None else document.set((key,), value)
+    file = ConfigFile(path=host.path(CONFIG_FILE), shown=CONFIG_FILE)
+    check_settings(new.get(()), file.path)
+    old = document.text if host.stat(CONFIG_FILE) else None
+    return Edited(file=file, old=old, new=old if new.text == document.text else new.text)
+
+
+def save_settings(host: Host, edited: Edited) -> bool:
+    """Write config.toml and compile it; return whether the file changed."""
+    if edited.changed:
+        _save(edited.file.path, (edited.new or "").encode())
+    if edited.changed or not is_compiled(host):
+        compile_settings(host)
+    return edited.changed
 
 
 def compile_settings(host: Host) -> bool:
@@ -86,17 +105,6 @@ def _read_document(host: Host) -> TomlDocument:
         raise SettingsError(f"{path} cannot be read: byte {error.start} is not UTF-8") from error
     except DocumentError as error:
         raise SettingsError(f"{path} cannot be read: {error.message}", hint="fix it with a text editor") from error
-
-
-def _write(host: Host, old: TomlDocument, new: TomlDocument) -> bool:
-    path = host.path(CONFIG_FILE)
-    check_settings(new.get(()), path)
-    changed = new.text != old.text
-    if changed:
-        _save(path, new.text.encode())
-    if changed or not is_compiled(host):
-        compile_settings(host)
-    return changed
 
 
 def _save(path: str, content: bytes) -> None:
