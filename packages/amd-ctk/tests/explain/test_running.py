@@ -6,7 +6,7 @@ import pytest
 
 from amd_ctk.doctor.facts.inside import NoContainer, find_first_process
 from amd_ctk.explain import running
-from amd_ctk.explain.running import Asked, Told, ask_engines
+from amd_ctk.explain.running import EngineAnswers, Told, ask_engines
 from amdgpu_discovery.host import Host
 
 WEB = Told(container_id="docker-id", pid=7, runtime="runc", asks_gpus=True)
@@ -29,18 +29,18 @@ def engines(tmp_path, monkeypatch):
 def test_every_engine_is_asked(engines):
     engines.mkdir()
 
-    assert ask_engines("web") == Asked(told=(WEB, Told(container_id="podman-id", pid=8)))
+    assert ask_engines("web") == EngineAnswers(told=(WEB, Told(container_id="podman-id", pid=8)))
 
 
 def test_podman_that_was_never_used_is_left_alone(engines):
-    assert ask_engines("web") == Asked(told=(WEB,))
+    assert ask_engines("web") == EngineAnswers(told=(WEB,))
 
 
 @pytest.mark.parametrize("name", ["other", "--help"])
 def test_what_no_engine_knows_is_nothing(engines, name):
     engines.mkdir()
 
-    assert ask_engines(name) == Asked()
+    assert ask_engines(name) == EngineAnswers()
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_what_no_engine_knows_is_nothing(engines, name):
 def test_a_request_for_gpus_is_told_apart_from_cdi_devices(engines, tmp_path, answer, told):
     (tmp_path / "docker").write_text(f"#!/bin/sh\necho '{answer}'\n")
 
-    assert ask_engines("web") == Asked(told=(told,))
+    assert ask_engines("web") == EngineAnswers(told=(told,))
 
 
 def test_an_engine_that_gives_no_answer_in_time_is_named(engines, tmp_path, monkeypatch):
     (tmp_path / "docker").write_text("#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr(running, "SECONDS", 0.2)
 
-    assert ask_engines("web") == Asked(late="docker gave no answer within 0.2 seconds")
+    assert ask_engines("web") == EngineAnswers(late="docker gave no answer within 0.2 seconds")
 
 
 def test_the_error_says_which_engine_gave_no_answer(engines, tmp_path, monkeypatch):

@@ -6,10 +6,10 @@ import pytest
 
 from amd_ctk.image.check import judge_image
 from amd_ctk.image.contents import Image, LayerContents
-from amdgpu_discovery.requirements.facts import ContainerFacts, GpuFacts
+from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
 
-HALO = ContainerFacts(gpus=(GpuFacts(number=0, target="gfx1151", vram_mib=63488),), kernel="6.12.1", cpu_level=4)
-MIXED = HALO.replace(gpus=(*HALO.gpus, GpuFacts(number=1, target="gfx1100", vram_mib=24560)))
+HALO = ContainerFacts(gpus=(JudgedGpu(number=0, target="gfx1151", vram_mib=63488),), kernel="6.12.1", cpu_level=4)
+MIXED = HALO.replace(gpus=(*HALO.gpus, JudgedGpu(number=1, target="gfx1100", vram_mib=24560)))
 
 
 def layer(*targets):

@@ -8,10 +8,10 @@ import pytest
 
 from amd_ctk.image.contents import Image
 from amd_ctk.image.pick import best, judge_entries
-from amdgpu_discovery.requirements.facts import ContainerFacts, GpuFacts
+from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
 
 FACTS = ContainerFacts(
-    gpus=(GpuFacts(number=0, target="gfx942"),), cpu_level=3, driver="6.12.12", rocm=("6.2", "6.3", "6.4")
+    gpus=(JudgedGpu(number=0, target="gfx942"),), cpu_level=3, driver="6.12.12", rocm=("6.2", "6.3", "6.4")
 )
 
 

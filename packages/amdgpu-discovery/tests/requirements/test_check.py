@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amdgpu_discovery.requirements.check import check_container, check_requirements
-from amdgpu_discovery.requirements.facts import ContainerFacts, GpuFacts, RequirementError, cpu_level, read_cpu_level
+from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu, RequirementError, cpu_level, read_cpu_level
 from amdgpu_discovery.requirements.grammar import PROPERTIES, find_requirements, parse_requirement
 from amdgpu_discovery.simulate import build_host
 
 HINT = " (AMD_DISABLE_REQUIRE=true starts it anyway)"
-ONE = GpuFacts(number=2, target="gfx90a", vram_mib=65520)
-PARTITION = GpuFacts(number=7, target="gfx942", vram_mib=24576, compute_partition="CPX", memory_partition="NPS4")
+ONE = JudgedGpu(number=2, target="gfx90a", vram_mib=65520)
+PARTITION = JudgedGpu(number=7, target="gfx942", vram_mib=24576, compute_partition="CPX", memory_partition="NPS4")
 FACTS = ContainerFacts(
     gpus=(ONE,), driver="6.12.12", kernel="6.8.0-45-generic", cpu_level=3, rocm=("6.2", "6.3", "6.4")
 )
@@ -119,7 +119,7 @@ def test_of_gpus_that_are_alike_the_first_is_named():
 
 
 def test_what_the_driver_does_not_tell_of_a_gpu_fits_nothing():
-    unknown = FACTS.replace(gpus=(GpuFacts(number=0),))
+    unknown = FACTS.replace(gpus=(JudgedGpu(number=0),))
 
     assert refusal("gfx!=gfx942", unknown) == "the driver tells no target of GPU 0"
     assert refusal("vram>=1", unknown) == "the driver tells no memory of GPU 0"

@@ -13,9 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from amd_ctk.image.check import Verdict
+    from amd_ctk.image.check import ImageVerdict
     from amd_ctk.image.contents import Image
-    from amd_ctk.image.pick import Candidate
+    from amd_ctk.image.pick import JudgedImage
     from amd_ctk.image.reference import Reference
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.requirements.facts import ContainerFacts
@@ -194,7 +194,7 @@ def _printable(text: str) -> str:
     return printable(text)
 
 
-def _judge(host: Host, gpus: str, reference: Reference, *, deep: bool, with_layers: bool) -> tuple[Image, Verdict]:
+def _judge(host: Host, gpus: str, reference: Reference, *, deep: bool, with_layers: bool) -> tuple[Image, ImageVerdict]:
     from amd_ctk.image.check import judge_image, read_host
 
     found = _read(reference, deep=deep, with_layers=with_layers)
@@ -212,7 +212,7 @@ def _read(reference: Reference, *, deep: bool, with_layers: bool = True) -> Imag
         progress.finish()
 
 
-def _judge_index(index: str, facts: ContainerFacts) -> list[Candidate]:
+def _judge_index(index: str, facts: ContainerFacts) -> list[JudgedImage]:
     from amd_ctk.image.bounds import ImageError
     from amd_ctk.image.pick import judge_entries
 

@@ -10,7 +10,7 @@ from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import RuntimeView, find_runtime, translate_gpus
 from amd_ctk.explain.plan import Plan, check_image, find_given, find_refusals, preview_start, starting
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, with_host_nodes
-from amd_ctk.explain.variables import Line, describe_variables
+from amd_ctk.explain.variables import Meaning, describe_variables
 from amd_ctk.explain.visible_inside import look_inside
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.request import VISIBLE_DEVICES, Grant
@@ -30,7 +30,7 @@ from amdgpu_discovery.value import Value
 class Explanation(Value):
     """What each variable means, what the container gets, and what is in the way."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[Meaning, ...]
     plan: Plan
     # In the order in which HIP counts them.
     hip_gpus: tuple[GpuLocation, ...] = ()

@@ -37,22 +37,22 @@ class Told(Value):
     asks_gpus: bool = False
 
 
-class Asked(Value):
+class EngineAnswers(Value):
     """What engines said of a container, and of each that gave no answer in time a clause in `late`."""
 
     told: tuple[Told, ...] = ()
     late: str = ""
 
 
-def ask_engines(name: str) -> Asked:
+def ask_engines(name: str) -> EngineAnswers:
     """Return what each engine says of a container of this name or id."""
     from concurrent.futures import ThreadPoolExecutor
 
     if name.startswith("-"):
-        return Asked()
+        return EngineAnswers()
     with ThreadPoolExecutor(max_workers=len(ENGINES)) as pool:
         answers = list(pool.map(_ask, ENGINES, [name] * len(ENGINES)))
-    return Asked(
+    return EngineAnswers(
         told=tuple(filter(None, map(_read_told, answers))),
         late=", ".join(answer.problem for answer in answers if answer.is_late),
     )

@@ -17,7 +17,7 @@ from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 
 
-class Line(Value):
+class Meaning(Value):
     """One thing that was said, and what it means."""
 
     subject: str
@@ -26,16 +26,16 @@ class Line(Value):
 
 def describe_variables(
     spec: dict[str, Any], plan: Plan, inside: Inside, *, located: Sequence[GpuLocation], is_read: bool = True
-) -> Iterator[Line]:
+) -> Iterator[Meaning]:
     """Yield a line for each variable that is about GPUs; `is_read` is false where another runtime is called."""
     entries = [entry.partition("=")[::2] for entry in spec.get("process", {}).get("env") or []]
     last = max((place for place, (name, _) in enumerate(entries) if name == VISIBLE_DEVICES), default=-1)
     for place, (name, value) in enumerate(entries):
         words = _describe_in_job(name, value, plan)
         if words := words or _describe(name, value, plan, inside, located, is_read=is_read, is_last=place == last):
-            yield Line(subject=f"{shown(name)}={shown(value)}", words=words)
+            yield Meaning(subject=f"{shown(name)}={shown(value)}", words=words)
     if last < 0 and not plan.granted.gpus and is_read:
-        yield Line(subject=VISIBLE_DEVICES, words="is not set, so the runtime gives no GPU")
+        yield Meaning(subject=VISIBLE_DEVICES, words="is not set, so the runtime gives no GPU")
 
 
 def name_gpus(gpus: Sequence[GpuLocation]) -> str:

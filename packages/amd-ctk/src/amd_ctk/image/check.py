@@ -26,7 +26,7 @@ TARGETS_ANNOTATION = "com.amd.gpu.targets"
 REQUIRE_ANNOTATION = "com.amd.gpu.require."
 
 
-class Verdict(Value):
+class ImageVerdict(Value):
     """Whether an image fits."""
 
     reasons: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ def read_host(host: Host, request: str, environment: Sequence[str] = ()) -> Cont
     return read_facts(host, {gpu.number for gpu in gpus}, variables)
 
 
-def judge_image(image: Image, facts: ContainerFacts) -> Verdict:
+def judge_image(image: Image, facts: ContainerFacts) -> ImageVerdict:
     """Return why an image does not fit, if it does not; what could not be judged stands in the notes."""
     code, told = targets_of(image.layers), told_targets(image)
     # What the files say counts more than what was written about them.
@@ -63,13 +63,13 @@ def judge_image(image: Image, facts: ContainerFacts) -> Verdict:
     notes: list[str] = []
     if not is_short(requirements.values()):
         reasons.append(f"its requirements have more than {MOST_CHARACTERS} characters")
-        return Verdict(reasons=tuple(reasons))
+        return ImageVerdict(reasons=tuple(reasons))
     for variable, value in requirements.items():
         try:
             notes += check_requirements({variable: value}, facts)
         except RequirementError as error:
             reasons.append(error.message)
-    return Verdict(
+    return ImageVerdict(
         reasons=tuple(reasons), notes=tuple(dict.fromkeys(notes)), is_known=bool(code or told or requirements)
     )
 

@@ -36,7 +36,7 @@ MOST_DIGEST = 140
 DIGEST = re.compile(r"(sha256|sha512):[0-9a-f]{64,128}")
 
 
-class Entry(Value):
+class IndexedImage(Value):
     """An image of an index: how it is called, and its descriptor with what the indexes around it say."""
 
     reference: str
@@ -50,12 +50,12 @@ class Walk:
         self._read = read
         self._indexes = 0
 
-    def entries(self, index: dict[str, Any], prefix: str, tag: str = "") -> list[Entry]:
+    def entries(self, index: dict[str, Any], prefix: str, tag: str = "") -> list[IndexedImage]:
         """Return the images of an index, those of one tag where it is given; ImageError.
 
         They are called by `prefix` and a tag, or by the digest where there is none.
         """
-        entries: list[Entry] = []
+        entries: list[IndexedImage] = []
         for descriptor in objects_in(index, "manifests"):
             name = texts_in(descriptor, "annotations").get(TAG, "")
             if tag in ("", name):
@@ -64,10 +64,10 @@ class Walk:
                 entries += self._descend(whole, digest, descriptor, 1)
         return entries
 
-    def _descend(self, name: str, digest: str, descriptor: dict[str, Any], depth: int) -> Iterator[Entry]:
+    def _descend(self, name: str, digest: str, descriptor: dict[str, Any], depth: int) -> Iterator[IndexedImage]:
         if self._read is None or descriptor.get("mediaType") not in INDEX:
             if runs_on_amd64(descriptor):
-                yield Entry(reference=f"{name}{digest}", descriptor=descriptor)
+                yield IndexedImage(reference=f"{name}{digest}", descriptor=descriptor)
             return
         self._indexes += 1
         if depth >= DEEPEST or self._indexes > MOST_INDEXES:
@@ -97,7 +97,7 @@ def cpu_of(descriptor: dict[str, Any]) -> str:
     return f"x86-64-{variant}" if is_level else ""
 
 
-class Place(Value):
+class LayoutName(Value):
     """Where an image is: a layout, and the tag, the digest or both in its index ("" where it has none)."""
 
     directory: str
@@ -132,18 +132,18 @@ def parse_entries(index: dict[str, Any], prefix: str) -> list[tuple[str, Image]]
     return _images(Walk().entries(index, prefix))
 
 
-def parse_place(name: str) -> Place:
+def parse_place(name: str) -> LayoutName:
     """Read how an image in a layout is named; the directory may have colons in its own name."""
     if os.path.isdir(name):
-        return Place(directory=name)
+        return LayoutName(directory=name)
     rest, _, digest = name.rpartition("@")
     if not DIGEST.fullmatch(digest):
         rest, digest = name, ""
     directory, _, tag = (rest, "", "") if os.path.isdir(rest) else rest.rpartition(":")
-    return Place(directory=directory or rest, tag=tag if directory else "", digest=digest)
+    return LayoutName(directory=directory or rest, tag=tag if directory else "", digest=digest)
 
 
-def _images(entries: list[Entry]) -> list[tuple[str, Image]]:
+def _images(entries: list[IndexedImage]) -> list[tuple[str, Image]]:
     return [
         (
             entry.reference,
@@ -197,7 +197,7 @@ def _blob_path(descriptor: dict[str, Any]) -> str:
     return f"blobs/{digest.replace(':', '/')}"
 
 
-def _find(layout: Layout, place: Place, name: str) -> dict[str, Any]:
+def _find(layout: Layout, place: LayoutName, name: str) -> dict[str, Any]:
     """Return the descriptor of an image, which a digest finds in an index of the index too."""
     index = layout.read_index()
     if not place.digest:

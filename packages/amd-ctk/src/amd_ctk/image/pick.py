@@ -13,7 +13,7 @@ from amdgpu_discovery.targets import ANY_TARGET
 from amdgpu_discovery.value import Value
 
 
-class Candidate(Value):
+class JudgedImage(Value):
     """One of the images: how it is named, what orders it, and why it does not fit ("" where it does)."""
 
     name: str
@@ -23,23 +23,23 @@ class Candidate(Value):
     rank: tuple[int, str, tuple[int, ...]] = (0, "", ())
 
 
-def judge_entries(images: Iterable[tuple[str, Image]], facts: ContainerFacts) -> list[Candidate]:
+def judge_entries(images: Iterable[tuple[str, Image]], facts: ContainerFacts) -> list[JudgedImage]:
     """Return a candidate for each image of an index, by what its annotations and its platform say."""
     return [_judge_entry(name, image, facts) for name, image in images]
 
 
-def best(candidates: Sequence[Candidate]) -> Candidate | None:
+def best(candidates: Sequence[JudgedImage]) -> JudgedImage | None:
     """Return the image that fits best: by target, then processor, then ROCm; the first of equals."""
     return max((each for each in candidates if not each.reason), key=lambda each: each.rank, default=None)
 
 
-def _judge_entry(name: str, image: Image, facts: ContainerFacts) -> Candidate:
+def _judge_entry(name: str, image: Image, facts: ContainerFacts) -> JudgedImage:
     verdict = judge_image(image, facts)
     if not verdict.is_known:
-        return Candidate(name=name, reason="it does not say what it is for", is_known=False)
+        return JudgedImage(name=name, reason="it does not say what it is for", is_known=False)
     if verdict.reasons:
-        return Candidate(name=name, reason=verdict.reasons[0])
-    return Candidate(name=name, rank=_rank(image))
+        return JudgedImage(name=name, reason=verdict.reasons[0])
+    return JudgedImage(name=name, rank=_rank(image))
 
 
 def _rank(image: Image) -> tuple[int, str, tuple[int, ...]]:

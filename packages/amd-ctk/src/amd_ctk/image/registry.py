@@ -8,7 +8,7 @@ from typing import Any
 from amd_ctk.image.bounds import GIBIBYTE, ImageError, Progress
 from amd_ctk.image.configuration import environment_of, labels_of, objects_in, texts_in
 from amd_ctk.image.contents import Image
-from amd_ctk.image.oci_layout import DIGEST, INDEX, Entry, Walk, cpu_of
+from amd_ctk.image.oci_layout import DIGEST, INDEX, IndexedImage, Walk, cpu_of
 from amd_ctk.image.printed import read_printed
 from amd_ctk.image.registry_name import RegistryName, parse_registry_name
 from amd_ctk.image.registry_programs import SKOPEO, Manifest, Questions, find_program
@@ -85,7 +85,7 @@ def _exact(name: RegistryName, manifest: Manifest) -> RegistryName:
     return name.at(manifest.digest) if manifest.digest else name
 
 
-def _entries(questions: Questions, name: RegistryName, index: Manifest) -> list[Entry]:
+def _entries(questions: Questions, name: RegistryName, index: Manifest) -> list[IndexedImage]:
     """Return the images of an index, and of those in it, by repository and digest; ImageError."""
 
     def read(descriptor: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _platform_of(configuration: dict[str, Any]) -> dict[str, str]:
     return {name: value for name in names if isinstance(value := configuration.get(name), str)}
 
 
-def _only(entries: list[Entry], text: str) -> dict[str, Any]:
+def _only(entries: list[IndexedImage], text: str) -> dict[str, Any]:
     if len(entries) == 1:
         return entries[0].descriptor
     if not entries:

@@ -21,7 +21,7 @@ SECONDS = 60.0
 NAMESPACE = "amd-ctk-proof"
 
 
-class Engine(Value):
+class ProofEngine(Value):
     """An engine that is there: its name and version, and the words that run the image for a GPU by number.
 
     `problem` is why it cannot give a container GPUs, and what to do, "" where it can.
@@ -37,13 +37,13 @@ class EngineProblem(ToolkitError):
     """An engine does not take the image."""
 
 
-def find_engines(facts: Facts) -> list[Engine]:
+def find_engines(facts: Facts) -> list[ProofEngine]:
     """Return the engines that answer on this host."""
     engines = [_find_docker(facts), _find_podman(facts), _find_containerd()]
     return [engine for engine in engines if engine]
 
 
-def _find_docker(facts: Facts) -> Engine | None:
+def _find_docker(facts: Facts) -> ProofEngine | None:
     docker = facts.docker
     if not docker.version:
         return None
@@ -57,7 +57,7 @@ def _find_docker(facts: Facts) -> Engine | None:
     return _make("docker", docker.version_words, lambda _: [], problem)
 
 
-def _find_podman(facts: Facts) -> Engine | None:
+def _find_podman(facts: Facts) -> ProofEngine | None:
     answer = ask(["podman", "version", "--format", "{{.Client.Version}}"])
     if not answer.succeeded:
         return None
@@ -73,7 +73,7 @@ def _find_podman(facts: Facts) -> Engine | None:
     return _make("podman", version, lambda _: [], "no CDI spec offers its devices: sudo amd-ctk cdi generate")
 
 
-def _find_containerd() -> Engine | None:
+def _find_containerd() -> ProofEngine | None:
     answer = ask(["ctr", "version"]) if os.geteuid() == 0 else Answer(problem="root's")
     version = answer.output.rpartition("Version:")[2].split() if answer.succeeded else []
     runtime = shutil.which(RUNTIME_PROGRAM)
@@ -85,8 +85,8 @@ def _find_containerd() -> Engine | None:
     )
 
 
-def _make(name: str, version: str, words: Callable[[int], list[str]], problem: str = "") -> Engine:
-    return Engine(name=name, version=version, words=words, problem=problem)
+def _make(name: str, version: str, words: Callable[[int], list[str]], problem: str = "") -> ProofEngine:
+    return ProofEngine(name=name, version=version, words=words, problem=problem)
 
 
 def _variable(gpu: int) -> list[str]:
@@ -94,7 +94,7 @@ def _variable(gpu: int) -> list[str]:
 
 
 @contextmanager
-def image_in(engine: Engine, packed: bytes) -> Iterator[Callable[[int, list[str]], Answer]]:
+def image_in(engine: ProofEngine, packed: bytes) -> Iterator[Callable[[int, list[str]], Answer]]:
     """Give an engine the image for as long as this lasts; yield what runs a command in a container with a GPU.
 
     EngineProblem where the engine does not take it.

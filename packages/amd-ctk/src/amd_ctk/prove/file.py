@@ -13,7 +13,7 @@ from amd_ctk.build import read_build
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.packages import OS_RELEASE
 from amd_ctk.prove.answers import Proof
-from amd_ctk.prove.engines import Engine
+from amd_ctk.prove.engines import ProofEngine
 from amd_gpu_tracker.life.people import behind_sudo
 from amdgpu_discovery.files import write_new_file
 from amdgpu_discovery.gpu import Gpu
@@ -25,7 +25,7 @@ PROOF = "amd-gpu-proof.json"
 VERSION = 1
 
 
-def write_proof(host: Host, facts: Facts, engines: Sequence[Engine], proofs: Sequence[Proof]) -> None:
+def write_proof(host: Host, facts: Facts, engines: Sequence[ProofEngine], proofs: Sequence[Proof]) -> None:
     """Write the results with models and versions, and nothing that names this machine; FileError."""
     document: dict[str, Any] = {
         "version": VERSION,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.programs import Answer
 from amd_ctk.prove.answers import FAILED, NO_GPU, OK, SKIPPED, Proof, judge, parse_answers
-from amd_ctk.prove.engines import Engine, image_in
+from amd_ctk.prove.engines import ProofEngine, image_in
 from amd_ctk.prove.image import pack_image, probe_command
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.states.state import FREE, GpuState
@@ -25,7 +25,7 @@ class NothingToProve(ToolkitError):
     exit_code = 2
 
 
-def require_what_proves(facts: Facts, engines: Sequence[Engine]) -> None:
+def require_what_proves(facts: Facts, engines: Sequence[ProofEngine]) -> None:
     """Raise NothingToProve where there is no GPU or no engine."""
     if not facts.gpus.gpus:
         raise NothingToProve("this host has no AMD GPU that can compute", hint="'amd-ctk doctor' looks for the cause")
@@ -33,7 +33,7 @@ def require_what_proves(facts: Facts, engines: Sequence[Engine]) -> None:
         raise NothingToProve("no container engine answers", hint="start Docker or Podman, and run this with sudo")
 
 
-def prove(facts: Facts, states: Mapping[int, GpuState], engines: Sequence[Engine]) -> Iterator[Proof]:
+def prove(facts: Facts, states: Mapping[int, GpuState], engines: Sequence[ProofEngine]) -> Iterator[Proof]:
     """Yield what comes of each GPU with each engine, one container at a time; GPUs in use are left alone.
 
     `states` has the state of each GPU by number, where it is known. NoImage where python3 cannot be packed.
@@ -51,7 +51,7 @@ def prove(facts: Facts, states: Mapping[int, GpuState], engines: Sequence[Engine
 
 
 def _prove(
-    engine: Engine,
+    engine: ProofEngine,
     gpu: Gpu,
     gpus: Sequence[Gpu],
     state: GpuState | None,

@@ -9,7 +9,7 @@ from amd_ctk.swarm.labels import build_labels
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.models import model_of
-from amdgpu_discovery.requirements.facts import ContainerFacts, GpuFacts
+from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
 from amdgpu_discovery.targets import family_of
 
 FIELD = re.compile(r"\{([^{}]*)\}")
@@ -43,7 +43,7 @@ def _format(text: str, fields: dict[str, str]) -> str:
     return FIELD.sub(value, text)
 
 
-def _fields(gpu: Gpu, judged: GpuFacts, facts: ContainerFacts) -> dict[str, str]:
+def _fields(gpu: Gpu, judged: JudgedGpu, facts: ContainerFacts) -> dict[str, str]:
     """Return the facts under the names that `AMD_REQUIRE_*` and templates of images have for them; "" is unknown."""
     return {
         "number": str(gpu.number),

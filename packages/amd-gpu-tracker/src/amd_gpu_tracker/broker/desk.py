@@ -11,7 +11,7 @@ from amd_gpu_tracker.broker.asked import Asked, weigh
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.endings import ENDING, Endings, is_ending
-from amd_gpu_tracker.broker.grants import Grant, Grants, job_id
+from amd_gpu_tracker.broker.grants import Grants, JobGrant, job_id
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.job_processes import find_container
@@ -255,7 +255,7 @@ class Desk:
             return grant.answer().replace(kind=DONE)
         asked = weigh(self._state, self._terms, permission, request)
         give = partial(self._grants.preview, job, request.gpus, rules=asked.rules, seconds=permission.seconds)
-        found: Grant | Answer | None = self._give_now(request, asked, person, give)
+        found: JobGrant | Answer | None = self._give_now(request, asked, person, give)
         if found is None:
             self._find_place(client, request)
             place = self._make_place(client, request, asked, person)
@@ -263,7 +263,7 @@ class Desk:
             found = self.line.foresee(place, self.look(), self._terms.order, give)
         return found if isinstance(found, Answer) else found.answer().replace(kind=DONE)
 
-    def _hand_over(self, client: Client, job: str, grant: Grant) -> None:
+    def _hand_over(self, client: Client, job: str, grant: JobGrant) -> None:
         self._scopes.hand_over(client, job, grant)
         self.is_changed = True
 
@@ -355,7 +355,7 @@ class Desk:
         )
         return Place(ticket, job_id(owner, request.name))
 
-    def _give_now(self, request: Request, asked: Asked, person: int, give: Callable[[], Grant]) -> Grant | None:
+    def _give_now(self, request: Request, asked: Asked, person: int, give: Callable[[], JobGrant]) -> JobGrant | None:
         """Return what `give` gives, None for who has to wait in line; GpusRefused for who would not wait."""
         if request.wait and (asked.may_be_taken or self._is_over_limit(asked.permission, person, asked.count)):
             return None

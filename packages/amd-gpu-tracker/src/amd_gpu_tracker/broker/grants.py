@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 FIRST_PROCESS = 1
 
 
-class Grant(Value):
+class JobGrant(Value):
     """What was given: the numbers of GPUs, the variables by which a program has them, and for how long at most."""
 
     numbers: tuple[int, ...]
@@ -72,7 +72,7 @@ class Grants:
         rules: ChoiceRules,
         is_spare: bool = False,
         is_waiting: bool = False,
-    ) -> Grant:
+    ) -> JobGrant:
         """Give the GPUs of a request to a process, under the id of its job, for as long as a permission allows.
 
         What is spare ends as soon as somebody waits for it. Errors as `Tracker.hold`.
@@ -90,7 +90,7 @@ class Grants:
         )
         return self._grant(gpus, token, limit)
 
-    def preview(self, job: str, request: str, *, rules: ChoiceRules, seconds: int = 0) -> Grant:
+    def preview(self, job: str, request: str, *, rules: ChoiceRules, seconds: int = 0) -> JobGrant:
         """Return what `give` would give now, or raise what it would raise."""
         gpus = preview_by_name(self._book, job, request, rules=rules)
         return self._grant(gpus, "", _now() + seconds if seconds else 0.0)
@@ -108,7 +108,7 @@ class Grants:
         )
         return tuple(gpu.number for gpu in gpus)
 
-    def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Grant:
+    def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> JobGrant:
         """Give the GPUs of a reservation to a process, until that is over.
 
         GpusRefused where there is none, or somebody has them.
@@ -120,13 +120,13 @@ class Grants:
         self._open(job, claim.wanted)
         return self._grant(claim.wanted, token, claim.limit)
 
-    def preview_inside(self, job: str, reservation: str, process: ProcessId) -> Grant:
+    def preview_inside(self, job: str, reservation: str, process: ProcessId) -> JobGrant:
         """Return what `give_inside` would give now, or raise what it would raise."""
         claim = self._claim_inside(job, reservation, process)
         preview(self._book, claim)
         return self._grant(claim.wanted, "", claim.limit)
 
-    def give_again(self, job: str, process: ProcessId) -> Grant | None:
+    def give_again(self, job: str, process: ProcessId) -> JobGrant | None:
         """Give a process what it was given before and was not told; None where it was given nothing."""
         path = self._state.lease_path(("", job))
         found = self._state.read_lease(path)
@@ -207,10 +207,10 @@ class Grants:
             raise
         self.given.add(job)
 
-    def _grant(self, gpus: Sequence[GpuLocation], token: str, limit: float) -> Grant:
+    def _grant(self, gpus: Sequence[GpuLocation], token: str, limit: float) -> JobGrant:
         environment = build_environment(gpus, locate_gpus(self._state.host), token)
         seconds = max(1, round(limit - _now())) if limit else 0
-        return Grant(numbers=tuple(gpu.number for gpu in gpus), environment=environment, seconds=seconds)
+        return JobGrant(numbers=tuple(gpu.number for gpu in gpus), environment=environment, seconds=seconds)
 
 
 def _now() -> float:

@@ -31,7 +31,7 @@ BESIDE_CONTAINERS = frozenset(
 )
 
 
-class Found(Value):
+class JobProcesses(Value):
     """The processes of a job.
 
     Attributes:
@@ -44,7 +44,7 @@ class Found(Value):
     contained: frozenset[ProcessId]
 
 
-def find_processes(lease: Lease, processes: Processes, known: Collection[ProcessId] = ()) -> Found:
+def find_processes(lease: Lease, processes: Processes, known: Collection[ProcessId] = ()) -> JobProcesses:
     """Return the processes of a job that run; what descends from those `known` before counts as the job's, too."""
     parents = processes.parents()
     inside = _descendants({lease.creator, lease.init or lease.creator, *known} & parents.keys(), parents)
@@ -59,7 +59,7 @@ def find_processes(lease: Lease, processes: Processes, known: Collection[Process
     contained = {each for each in marked if len(processes.ids_inside(each.pid)) > 1}
     # Containers of root's engines have leases of their own.
     marked = {each for each in marked - contained if not _is_beside_container(each.pid, processes)}
-    return Found(inside=frozenset(inside | marked), contained=frozenset(contained if owner else ()))
+    return JobProcesses(inside=frozenset(inside | marked), contained=frozenset(contained if owner else ()))
 
 
 def find_container(lease: Lease, processes: Processes) -> ProcessId | None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.grants import Grant, Grants, job_id, name_of
+from amd_gpu_tracker.broker.grants import Grants, JobGrant, job_id, name_of
 from amd_gpu_tracker.broker.latest import latest_start
 from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, numbers_in, serve, sort_waiters
 from amd_gpu_tracker.broker.people import format_held
@@ -146,9 +146,9 @@ class Line:
         is_untold = any(self._might_have(place, view) or withheld(place, view) for place in self._places.values())
         self.has_untold = self.has_untold or is_untold
 
-    def foresee(self, place: Place, view: View, order: str, preview: Callable[[], Grant]) -> Grant | Answer:
+    def foresee(self, place: Place, view: View, order: str, preview: Callable[[], JobGrant]) -> JobGrant | Answer:
         """Return what a job would be given that waits at a place now, by `preview`, or what it would be told."""
-        given: list[Grant] = []
+        given: list[JobGrant] = []
 
         def try_now(other: Place) -> bool:
             with suppress(GpusRefused, LockTimeout):
@@ -299,7 +299,7 @@ class Line:
         self._hand_over(place, client, grant)
         return True
 
-    def _hand_over(self, place: Place, client: Client, grant: Grant) -> None:
+    def _hand_over(self, place: Place, client: Client, grant: JobGrant) -> None:
         if not self._remove(place) or client.is_gone():
             self._grants.take_back(place.job)
             client.finish(refusal(WaitOver(f"the job {place.ticket.name} was taken out of the queue")))

@@ -12,7 +12,7 @@ from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import Log
-from amd_gpu_tracker.broker.grants import Grant
+from amd_gpu_tracker.broker.grants import JobGrant
 from amd_gpu_tracker.broker.job_processes import scope_of
 from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.place import Client
@@ -43,7 +43,7 @@ class Scopes:
         self._log = log
         self._children = children
 
-    def hand_over(self, client: Client, job: str, grant: Grant) -> None:
+    def hand_over(self, client: Client, job: str, grant: JobGrant) -> None:
         """Tell a client what it was given, once it can use that."""
         if not self._is_needed(client):
             client.finish(grant.answer())
@@ -60,7 +60,7 @@ class Scopes:
             and not _is_in_slurm(client.peer.process.pid)
         )
 
-    def _move_and_tell(self, client: Client, job: str, grant: Grant, descriptor: int, unsent: bytes) -> None:
+    def _move_and_tell(self, client: Client, job: str, grant: JobGrant, descriptor: int, unsent: bytes) -> None:
         process, uid = client.peer.process, client.peer.uid
         gpus = [gpu for gpu in locate_gpus(self._host) if gpu.number in grant.numbers]
         failed = start_scope(

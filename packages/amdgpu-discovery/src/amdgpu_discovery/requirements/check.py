@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.requirements.facts import ContainerFacts, GpuFacts
+    from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
     from amdgpu_discovery.requirements.grammar import Comparison
 
 
@@ -71,7 +71,7 @@ def _check(value: str, facts: ContainerFacts) -> list[str]:
     return [note for gpu in reversed(unlike.values()) for note in _check_gpu(alternatives, gpu, facts)]
 
 
-def _check_gpu(alternatives: Sequence[Sequence[Comparison]], gpu: GpuFacts, facts: ContainerFacts) -> list[str]:
+def _check_gpu(alternatives: Sequence[Sequence[Comparison]], gpu: JudgedGpu, facts: ContainerFacts) -> list[str]:
     """Return the notes of the first alternative that holds for a GPU."""
     reasons: dict[str, None] = {}
     for alternative in alternatives:

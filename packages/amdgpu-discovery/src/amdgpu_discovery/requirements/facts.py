@@ -30,7 +30,7 @@ LEVELS = (
 HINT = "AMD_DISABLE_REQUIRE=true starts it anyway"
 
 
-class GpuFacts(Value):
+class JudgedGpu(Value):
     """What is judged of a GPU; "" and None where the driver does not say."""
 
     number: int
@@ -44,7 +44,7 @@ class GpuFacts(Value):
 class ContainerFacts(Value):
     """What a container gets: its GPUs, and of its host the driver, the kernel and the processor."""
 
-    gpus: tuple[GpuFacts, ...]
+    gpus: tuple[JudgedGpu, ...]
     # "" for the kernel's own, which has no number.
     driver: str = ""
     kernel: str = ""
@@ -99,8 +99,8 @@ def _find_gpus(host: Host) -> list[Gpu]:
         return []
 
 
-def _describe(gpu: Gpu, override: str) -> GpuFacts:
-    return GpuFacts(
+def _describe(gpu: Gpu, override: str) -> JudgedGpu:
+    return JudgedGpu(
         number=gpu.number,
         target=override or gpu.gfx_target,
         vram_mib=None if gpu.vram_bytes is None else gpu.vram_bytes // MEBIBYTE,

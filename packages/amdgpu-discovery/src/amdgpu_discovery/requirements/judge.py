@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from amdgpu_discovery.requirements.facts import ContainerFacts, GpuFacts
+    from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
     from amdgpu_discovery.requirements.grammar import Comparison
 
 CPU_PREFIX = "x86-64-v"
@@ -28,25 +28,25 @@ class Judgement(Value):
     is_unknown: bool = False
 
 
-def judge(comparison: Comparison, gpu: GpuFacts, facts: ContainerFacts) -> Judgement:
+def judge(comparison: Comparison, gpu: JudgedGpu, facts: ContainerFacts) -> Judgement:
     """Judge one condition; RequirementError where its value means nothing."""
     return _JUDGES[comparison.subject](comparison, gpu, facts)
 
 
-def _judge_gfx(comparison: Comparison, gpu: GpuFacts, _: ContainerFacts) -> Judgement:
+def _judge_gfx(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) -> Judgement:
     if not gpu.target:
         return Judgement(holds=False, words=f"the driver tells no target of GPU {gpu.number}")
     holds = belongs_to(gpu.target, comparison.wanted) is (comparison.operator == "=")
     return Judgement(holds=holds, words=f"GPU {gpu.number} is {gpu.target}")
 
 
-def _judge_partition(comparison: Comparison, gpu: GpuFacts, _: ContainerFacts) -> Judgement:
+def _judge_partition(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) -> Judgement:
     modes = [mode for mode in (gpu.compute_partition, gpu.memory_partition) if mode]
     holds = (comparison.wanted.upper() in (*modes, "-".join(modes))) is (comparison.operator == "=")
     return Judgement(holds=holds, words=f"GPU {gpu.number} is in {'-'.join(modes)}")
 
 
-def _judge_vram(comparison: Comparison, gpu: GpuFacts, _: ContainerFacts) -> Judgement:
+def _judge_vram(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) -> Judgement:
     wanted = _parse_size(comparison)
     if gpu.vram_mib is None:
         return Judgement(holds=False, words=f"the driver tells no memory of GPU {gpu.number}")
@@ -54,18 +54,18 @@ def _judge_vram(comparison: Comparison, gpu: GpuFacts, _: ContainerFacts) -> Jud
     return Judgement(holds=_compare((gpu.vram_mib,), comparison.operator, (wanted,)), words=words)
 
 
-def _judge_gpus(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> Judgement:
+def _judge_gpus(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
     count = len(facts.gpus)
     words = f"the container gets {count} GPU{'' if count == 1 else 's'}"
     return Judgement(holds=_compare((count,), comparison.operator, _parse_version(comparison)), words=words)
 
 
-def _judge_kernel(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> Judgement:
+def _judge_kernel(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
     found, wanted = leading_numbers(facts.kernel), _parse_version(comparison)
     return Judgement(holds=_compare(found, comparison.operator, wanted), words=f"the kernel is {facts.kernel}")
 
 
-def _judge_driver(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> Judgement:
+def _judge_driver(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
     wanted = _parse_version(comparison)
     if not facts.driver:
         return Judgement(holds=True, is_unknown=True, words="the kernel's own amdgpu driver has no version")
@@ -73,7 +73,7 @@ def _judge_driver(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) ->
     return Judgement(holds=holds, words=f"the amdgpu driver is {facts.driver}")
 
 
-def _judge_rocm(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> Judgement:
+def _judge_rocm(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
     """Judge whether AMD tests such a ROCm with the driver."""
     wanted = _parse_version(comparison)
     if facts.oldest_rocm:
@@ -101,7 +101,7 @@ def _judge_by_order(operator: str, wanted: tuple[int, ...], facts: ContainerFact
     return Judgement(holds=True, is_unknown=True, words=newer)
 
 
-def _judge_cpu(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> Judgement:
+def _judge_cpu(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
     level = comparison.wanted.removeprefix(CPU_PREFIX)
     if not comparison.wanted.startswith(CPU_PREFIX) or level not in ("1", "2", "3", "4"):
         raise _meaningless(comparison, "cpu is one of x86-64-v1, x86-64-v2, x86-64-v3, x86-64-v4")
@@ -113,7 +113,7 @@ def _judge_cpu(comparison: Comparison, _: GpuFacts, facts: ContainerFacts) -> Ju
     return Judgement(holds=holds, words=f"the processor is {CPU_PREFIX}{facts.cpu_level}")
 
 
-_JUDGES: Mapping[str, Callable[[Comparison, GpuFacts, ContainerFacts], Judgement]] = {
+_JUDGES: Mapping[str, Callable[[Comparison, JudgedGpu, ContainerFacts], Judgement]] = {
     "cpu": _judge_cpu,
     "driver": _judge_driver,
     "gfx": _judge_gfx,

@@ -25,7 +25,7 @@ from amd_ctk.doctor.facts.podman import PodmanFacts, read_podman
 from amd_ctk.doctor.facts.slurm import JobFacts, SlurmFacts, read_jobs, read_slurm
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
 from amd_ctk.doctor.facts.users import User
-from amd_ctk.explain.running import SECONDS, Asked, ask_engines
+from amd_ctk.explain.running import SECONDS, EngineAnswers, ask_engines
 from amd_device_spec.slurm_job import NODE
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -106,7 +106,7 @@ def read_facts(
         )
         begin = time.monotonic()
         facts = facts.replace(docker=docker.result()) if docker else facts
-        said = told.result() if told else Asked()
+        said = told.result() if told else EngineAnswers()
     seconds = seconds_left(time.monotonic() - begin)
     # Behind the threads, because both fork.
     facts = facts.replace(conditions=read_conditions(host))

@@ -10,7 +10,7 @@ from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
 from amd_ctk.doctor.inside.image_files import look_at_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
 from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running, start_time
-from amd_ctk.explain.running import Asked, find_running
+from amd_ctk.explain.running import EngineAnswers, find_running
 from amd_ctk.explain.visible_inside import FILTERS
 from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
 from amd_gpu_tracker.life.processes import Processes
@@ -35,14 +35,14 @@ class NoContainer(ToolkitError):
     exit_code = 2
 
 
-class Found(Value):
+class FoundContainer(Value):
     """A container and its first process, None where it does not run."""
 
     container_id: str
     process: ProcessId | None
 
 
-def find_first_process(host: Host, name: str, asked: Asked) -> Found:
+def find_first_process(host: Host, name: str, asked: EngineAnswers) -> FoundContainer:
     """Return the id and the first process of a container by name, id or process id; NoContainer.
 
     `asked` is what engines said of the name.
@@ -50,18 +50,18 @@ def find_first_process(host: Host, name: str, asked: Asked) -> Found:
     processes = Processes()
     process = processes.find(int(name[:10])) if name.isascii() and name.isdecimal() else None
     if process:
-        return Found(container_id=name, process=process)
+        return FoundContainer(container_id=name, process=process)
     running = find_running(host, name, asked.told)
     if running:
-        return Found(container_id=running.container_id, process=running.init)
+        return FoundContainer(container_id=running.container_id, process=running.init)
     for one in asked.told:
         # An engine of another machine, or of a virtual one, counts other processes.
         process = processes.find(one.pid)
         if process and one.container_id in _read_cgroups(one.pid):
-            return Found(container_id=one.container_id, process=process)
+            return FoundContainer(container_id=one.container_id, process=process)
     for one in asked.told:
         if one.pid == 0:
-            return Found(container_id=one.container_id, process=None)
+            return FoundContainer(container_id=one.container_id, process=None)
     late = f"; {asked.late}" if asked.late else ""
     raise NoContainer(f"no container {name} is running here{late}", hint="name it by its id or its process id, as root")
 
@@ -115,7 +115,7 @@ class InsideFacts(Value):
     asks_gpus: bool = False
 
 
-def read_inside(host: Host, name: str, engines: Asked, *, seconds: float) -> InsideFacts:
+def read_inside(host: Host, name: str, engines: EngineAnswers, *, seconds: float) -> InsideFacts:
     """Return what a container is like from inside; NoContainer. Call it while there are no threads.
 
     `engines` is what they said of the name. All that it is asked takes no longer than `seconds`.
