@@ -154,6 +154,14 @@ def index(
     print(write_index(shared, entries))
 
 
+@app.command("serve", hidden=True)
+def serve(context: typer.Context, port: int) -> None:
+    """Answer pulls for the registry that images.toml names for a port of loopback."""
+    from amd_ctk.image_proxy.serve import serve as answer
+
+    answer(host_of(context), port)
+
+
 @app.command("matrix", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def matrix() -> None:
     """Refuse what was a command before images had one name."""

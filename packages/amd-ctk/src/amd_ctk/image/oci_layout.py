@@ -124,12 +124,12 @@ def read_entries(name: str) -> list[tuple[str, Image]]:
     """Return the images of a layout, or of one tag of it, as far as its indexes describe them; ImageError."""
     place = parse_place(name)
     layout = Layout(place.directory)
-    return _images(Walk(layout.read_document).entries(layout.read_index(), f"oci:{place.directory}", place.tag))
+    return images_of(Walk(layout.read_document).entries(layout.read_index(), f"oci:{place.directory}", place.tag))
 
 
 def parse_entries(index: dict[str, Any], prefix: str) -> list[tuple[str, Image]]:
     """Return the images of an index by their references, which begin with `prefix`. Indexes in it are not read."""
-    return _images(Walk().entries(index, prefix))
+    return images_of(Walk().entries(index, prefix))
 
 
 def parse_place(name: str) -> LayoutName:
@@ -143,7 +143,8 @@ def parse_place(name: str) -> LayoutName:
     return LayoutName(directory=directory or rest, tag=tag if directory else "", digest=digest)
 
 
-def _images(entries: list[IndexedImage]) -> list[tuple[str, Image]]:
+def images_of(entries: list[IndexedImage]) -> list[tuple[str, Image]]:
+    """Return the images of entries by their references, as far as the entries describe them."""
     return [
         (
             entry.reference,

@@ -1,0 +1,155 @@
+"""Answer an engine: the tag of an index with the image for this host, and all else as the registry does."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from http.server import BaseHTTPRequestHandler
+
+from amd_ctk.image_proxy.registry_connection import RegistryAnswer, RegistryConnection, RegistryError
+from amd_ctk.image_proxy.tags import Reply, is_index, refuse, reply_for_index
+from amd_ctk.image_proxy.upstreams import Upstream
+from amd_gpu_tracker.records.plain_text import one_line
+from amdgpu_discovery.host import Host
+
+PATH = re.compile(r"/v2/[!-~]*")
+# OCI distribution specification, "Pulling manifests": a reference with a colon is a digest.
+TAGGED = re.compile(r"/v2/.+/manifests/[^/:]+")
+# RFC 9110, 7.6.1: they belong to one connection. A pull has no content, and Host is the registry's.
+OF_CONNECTION = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+OF_REQUEST = OF_CONNECTION | {"host", "content-length", "expect"}
+# By these a registry would send a part of an index, nothing, or a compressed one.
+OF_TAG = OF_REQUEST | {"range", "accept-encoding", "if-match", "if-none-match", "if-modified-since", "if-range"}
+# Between two requests, and until an engine that unpacks a layer takes more of it.
+SECONDS_IDLE, SECONDS_TO_TAKE = 15.0, 600.0
+
+
+class EngineConnection(BaseHTTPRequestHandler):
+    """One connection of an engine; nothing is kept when it ends."""
+
+    host: Host
+    upstream: Upstream
+    protocol_version = "HTTP/1.1"
+    timeout = SECONDS_IDLE
+    disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        """Begin the connection."""
+        super().setup()
+        self._registry = RegistryConnection(self.upstream)
+
+    def finish(self) -> None:
+        """End it, and the one to the registry."""
+        self._registry.close()
+        super().finish()
+
+    def do_GET(self) -> None:
+        """Answer a pull."""
+        self.connection.settimeout(SECONDS_TO_TAKE)
+        if not PATH.fullmatch(self.path):
+            self._refuse(404, "UNSUPPORTED", "this proxy answers /v2/ only")
+        elif self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            self._refuse(400, "UNSUPPORTED", "a pull has no content")
+        else:
+            self._answer()
+        self.connection.settimeout(SECONDS_IDLE)
+
+    do_HEAD = do_GET  # noqa: N815 - a name of http.server
+
+    def do_POST(self) -> None:
+        """Refuse a push."""
+        words = f"this proxy only pulls images: push to {self.upstream.registry}"
+        self._refuse(405, "UNSUPPORTED", words, ("Allow", "GET, HEAD"))
+
+    do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815 - names of http.server
+
+    def log_error(self, format: str, *words: object) -> None:  # noqa: A002 - as http.server has it
+        """Write nothing about a request that is none: engines try TLS first."""
+
+    def log_message(self, format: str, *words: object) -> None:  # noqa: A002 - as http.server has it
+        """Write a line for the journal."""
+        print(one_line(format % words), file=sys.stderr, flush=True)
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Write nothing about requests that are answered."""
+
+    def _answer(self) -> None:
+        path = self.path.partition("?")[0]
+        try:
+            answer = self._answer_for_tag(path) if TAGGED.fullmatch(path) else self._ask(self.command, self.path)
+        except RegistryError as error:
+            answer = refuse(502, "UNAVAILABLE", error.message)
+        if isinstance(answer, Reply):
+            self._send(answer)
+        else:
+            self._pass_on(answer)
+
+    def _answer_for_tag(self, path: str) -> RegistryAnswer | Reply:
+        answer = self._ask(self.command, self.path, without=OF_TAG)
+        if is_index(answer) and self.command == "HEAD":
+            # The same choice as for GET: Docker takes the digest of HEAD, and asks for that.
+            answer = self._ask("GET", self.path, without=OF_TAG)
+        if is_index(answer):
+            directory = path.rpartition("/")[0]
+            return reply_for_index(
+                self.host, answer, lambda digest: self._ask("GET", f"{directory}/{digest}", without=OF_TAG)
+            )
+        if 300 <= answer.status < 400 and not self._at_proxy(answer.header("Location")).startswith("/v2/"):
+            # There an engine would get the index, and take its first image.
+            return refuse(502, "UNSUPPORTED", f"{self.upstream.registry} has its manifests on another server")
+        return answer
+
+    def _ask(self, method: str, path: str, *, without: set[str] = OF_REQUEST) -> RegistryAnswer:
+        return self._registry.ask(method, path, _without(self.headers.items(), without))
+
+    def _at_proxy(self, location: str) -> str:
+        """Return a place at the registry as one here: engines keep credentials by address."""
+        return location.removeprefix(self.upstream.url) if location.startswith(f"{self.upstream.url}/") else location
+
+    def _refuse(self, status: int, code: str, message: str, *headers: tuple[str, str]) -> None:
+        # What the engine sends with it stays unread.
+        self.close_connection = True
+        reply = refuse(status, code, message)
+        self._send(reply.replace(headers=(*reply.headers, *headers)))
+
+    def _send(self, reply: Reply) -> None:
+        if reply.refusal:
+            self.log_message("%s: %s", self.path, reply.refusal)
+        self._begin(reply.status, reply.headers)
+        self.send_header("Content-Length", str(len(reply.content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(reply.content)
+
+    def _pass_on(self, answer: RegistryAnswer) -> None:
+        """Send the registry's answer as it is."""
+        self._begin(answer.status, answer.headers)
+        is_chunked = answer.length is None
+        if is_chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        elif answer.announced:
+            self.send_header("Content-Length", answer.announced)
+        self.end_headers()
+        try:
+            for piece in answer.pieces():
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+        except RegistryError as error:
+            # An engine sees by the length, or by the end that is missing, that this is not all.
+            self.close_connection = True
+            self.log_message("%s: %s", self.path, error.message)
+            return
+        if is_chunked:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _begin(self, status: int, headers: Iterable[tuple[str, str]]) -> None:
+        self.send_response_only(status)
+        for name, value in _without(headers, OF_CONNECTION | {"content-length"}):
+            self.send_header(name, self._at_proxy(value) if name.lower() == "location" else value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+
+
+def _without(headers: Iterable[tuple[str, str]], names: set[str]) -> Iterator[tuple[str, str]]:
+    """Return headers without some, each as often as it is there and in one line."""
+    return ((name, " ".join(value.splitlines())) for name, value in headers if name.lower() not in names)

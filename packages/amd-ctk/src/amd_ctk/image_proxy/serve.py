@@ -1,0 +1,78 @@
+"""Serve on the socket that systemd opened, a bounded number of connections, until nothing was asked for some time."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from threading import BoundedSemaphore, Thread
+
+from amd_ctk.image_proxy.proxy import EngineConnection
+from amd_ctk.image_proxy.upstreams import UpstreamError, find_upstream
+from amdgpu_discovery.errors import reason
+from amdgpu_discovery.host import Host
+
+# sd_listen_fds(3).
+FIRST_DESCRIPTOR = 3
+# Engines open three to six for one pull; more wait until one ends.
+MOST_CONNECTIONS = 32
+# Then systemd listens, and the next request starts it again.
+SECONDS_UNUSED = 600.0
+
+
+def serve(host: Host, port: int) -> None:
+    """Answer requests for the registry behind a port; ToolkitError."""
+    upstream = find_upstream(host, port)
+    EngineServer(
+        _take_listener(port), type("Connection", (EngineConnection,), {"host": host, "upstream": upstream})
+    ).run()
+
+
+class EngineServer:
+    """A thread for each connection."""
+
+    def __init__(self, listener: socket.socket, connection: type[EngineConnection]) -> None:
+        self._listener = listener
+        self._connection = connection
+        self._places = BoundedSemaphore(MOST_CONNECTIONS)
+        self._threads: set[Thread] = set()
+
+    def run(self) -> None:
+        """Serve until nothing is open and nothing was asked for some time."""
+        self._listener.settimeout(SECONDS_UNUSED)
+        while True:
+            self._places.acquire()
+            try:
+                accepted, _ = self._listener.accept()
+            except TimeoutError:
+                self._places.release()
+                if not any(thread.is_alive() for thread in self._threads):
+                    return
+            else:
+                self._start(accepted)
+
+    def _start(self, accepted: socket.socket) -> None:
+        self._threads = {thread for thread in self._threads if thread.is_alive()}
+        thread = Thread(target=self._answer, args=(accepted,), daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
+    def _answer(self, accepted: socket.socket) -> None:
+        # An engine that goes away in the middle is no failure.
+        with accepted, suppress(OSError):
+            try:
+                self._connection(accepted, "", None)  # type: ignore[arg-type]  # no server of socketserver is needed
+                accepted.shutdown(socket.SHUT_WR)
+            finally:
+                self._places.release()
+
+
+def _take_listener(port: int) -> socket.socket:
+    """Return the socket that systemd passed on, or one of loopback; UpstreamError."""
+    if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
+        os.set_inheritable(FIRST_DESCRIPTOR, False)
+        return socket.socket(fileno=FIRST_DESCRIPTOR)
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise UpstreamError(f"port {port} of 127.0.0.1 cannot be listened on: {reason(error)}") from error

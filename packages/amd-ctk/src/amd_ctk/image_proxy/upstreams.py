@@ -1,0 +1,87 @@
+"""Which registry is behind which port: a file of root's, so that no request can name another."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from amd_ctk.documents.document import DocumentError
+from amd_ctk.documents.toml_document import TomlDocument
+from amd_ctk.image.registry_name import DOCKER_HUB
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.value import Value
+
+UPSTREAMS = "/etc/amd-container-toolkit/images.toml"
+EXAMPLE = 'write a line for each registry, such as 505 = "registry.example"'
+# Where the registry that engines call docker.io answers.
+HUB_ADDRESS = "registry-1.docker.io"
+REGISTRY = re.compile(r"(?P<scheme>https?://)?(?P<address>[A-Za-z0-9][A-Za-z0-9.-]{0,252}(?::[0-9]{1,5})?)", re.ASCII)
+
+
+class UpstreamError(ToolkitError):
+    """The registries behind the proxy are not known."""
+
+    exit_code = 2
+
+
+class Upstream(Value):
+    """A registry as engines name it, where it answers, and the port of loopback in front of it."""
+
+    registry: str
+    address: str
+    is_secure: bool
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Return the beginning of the registry's own URLs."""
+        return f"{'https' if self.is_secure else 'http'}://{self.address}"
+
+    @property
+    def location(self) -> str:
+        """Return what engines call in place of the registry.
+
+        Not localhost, which is also ::1, where any user could listen on the port and be given credentials.
+        """
+        return f"127.0.0.1:{self.port}"
+
+
+def read_upstreams(host: Host) -> list[Upstream]:
+    """Return the registries of the file, by their ports; UpstreamError, FileError."""
+    try:
+        text = host.read(UPSTREAMS).decode("utf-8", "replace")
+    except FileNotFoundError as error:
+        raise UpstreamError(f"{UPSTREAMS} does not exist", hint=EXAMPLE) from error
+    except OSError as error:
+        raise FileError(f"{UPSTREAMS} cannot be read: {reason(error)}") from error
+    try:
+        lines = TomlDocument(text).get(())
+    except DocumentError as error:
+        raise UpstreamError(f"{UPSTREAMS} is not TOML: {error.message}") from error
+    if not isinstance(lines, dict) or not lines:
+        raise UpstreamError(f"{UPSTREAMS} names no registry", hint=EXAMPLE)
+    upstreams = sorted((parse_upstream(*line) for line in lines.items()), key=lambda each: each.port)
+    if len({each.registry for each in upstreams}) < len(upstreams):
+        raise UpstreamError(f"{UPSTREAMS} names a registry twice", hint="one port is enough for all its images")
+    return upstreams
+
+
+def parse_upstream(port: str, registry: Any) -> Upstream:
+    """Read one line of the file; UpstreamError."""
+    match = REGISTRY.fullmatch(registry) if isinstance(registry, str) else None
+    if match is None:
+        raise UpstreamError(f"{UPSTREAMS}: {port} is not followed by the name of a registry", hint=EXAMPLE)
+    if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
+        raise UpstreamError(f"{UPSTREAMS}: {port} is not a port", hint=EXAMPLE)
+    registry = match["address"]
+    address = HUB_ADDRESS if registry == DOCKER_HUB else registry
+    return Upstream(registry=registry, address=address, is_secure=match["scheme"] != "http://", port=int(port))
+
+
+def find_upstream(host: Host, port: int) -> Upstream:
+    """Return the registry behind a port; UpstreamError."""
+    for upstream in read_upstreams(host):
+        if upstream.port == port:
+            return upstream
+    raise UpstreamError(f"{UPSTREAMS} names no registry for port {port}", hint=EXAMPLE)
