@@ -22,6 +22,7 @@ EXAMPLES = {
         "sudo amd-ctk runtime configure",
         "sudo amd-ctk runtime configure --runtime=podman --dry-run --diff",
         "sudo amd-ctk runtime configure --remove",
+        "sudo amd-ctk runtime configure --runtime=podman --images",
     ),
     "config show": ("amd-ctk config show", "amd-ctk config show unknown-gpus"),
     "config set": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from amd_ctk.cli import offers
 from amd_ctk.cli.context import announce, command_group, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
+from amd_ctk.cli.runtime_images import WITH_IMAGES, configure_images
 from amd_ctk.configuration.apply import Target
 from amd_ctk.configuration.edit import Edit, Edited
 from amd_ctk.configuration.engine import Engine
@@ -67,6 +69,10 @@ def configure(
         bool, typer.Option("--validate/--no-validate", help="Let an installed engine check the file first.")
     ] = True,
     restart: Annotated[bool, typer.Option("--restart", help="Restart the engine afterwards.")] = False,
+    images: Annotated[
+        bool,
+        typer.Option("--images", help="Pull through the proxy that finds images for the GPUs; podman, containerd."),
+    ] = False,
 ) -> None:
     """Configure an engine for the runtime, or remove it."""
     from amd_ctk.configuration.apply import find_target
@@ -82,6 +88,8 @@ def configure(
     _refuse_contradictions(options, host)
     if every and (not remove or config_path is not None):
         raise UnsupportedOptions("all flag can only be used along with remove flag, and without config-path flag")
+    if images:
+        _refuse_with_images(options, config_path)
     if config_path == "":
         _print_fresh(engine, options, host)
         return
@@ -89,6 +97,8 @@ def configure(
         announce(host)
     if every:
         _remove_everywhere(options, host)
+    elif images:
+        configure_images(host, runtime, options)
     else:
         _change(find_target(host, engine, config_path or ""), options)
 
@@ -113,16 +123,22 @@ def _refuse_contradictions(options: ConfigureOptions, host: Host) -> None:
         raise UnsupportedOptions(f"the simulated host {host.root} has no engine to restart", hint="remove --restart")
 
 
+def _refuse_with_images(options: ConfigureOptions, config_path: str | None) -> None:
+    if options.set_as_default or options.unset_as_default or options.restart or config_path is not None:
+        raise UnsupportedOptions("images flag can only be used along with remove, undo, dry-run and diff flags")
+
+
 def _remove_everywhere(options: ConfigureOptions, host: Host) -> None:
-    """Remove the runtime from the usual file of every engine; one that fails does not stop the others."""
-    from amd_ctk.configuration.apply import find_target
+    """Remove the runtime and the proxy from the files of every engine; one that fails does not stop the others."""
     from amd_ctk.configuration.ledger import LedgerInUse
     from amd_ctk.engines.known import ENGINES
 
+    removals = [partial(_remove_runtime, engine, options, host) for engine in ENGINES.values()]
+    removals += [partial(configure_images, host, name, options, is_quiet=True) for name in WITH_IMAGES]
     failures: list[ToolkitError] = []
-    for engine in ENGINES.values():
+    for remove in removals:
         try:
-            _change(find_target(host, engine, ""), options)
+            remove()
         except LedgerInUse:
             # Every other engine would wait for the same lock.
             raise
@@ -131,6 +147,12 @@ def _remove_everywhere(options: ConfigureOptions, host: Host) -> None:
             failures.append(error)
     if failures:
         raise typer.Exit(failures[-1].exit_code)
+
+
+def _remove_runtime(engine: Engine, options: ConfigureOptions, host: Host) -> None:
+    from amd_ctk.configuration.apply import find_target
+
+    _change(find_target(host, engine, ""), options)
 
 
 def _change(target: Target, options: ConfigureOptions) -> None:

@@ -65,6 +65,10 @@ class Ledger:
         """Return the record of a file, an empty one where amd-ctk changed nothing; LedgerError."""
         return record_from_json(self._read().get(config_path, {}))
 
+    def paths(self) -> list[str]:
+        """Return the files that have a record; LedgerError."""
+        return sorted(self._read())
+
     def put(self, config_path: str, record: Record) -> None:
         """Store the record of a file; FileError."""
         records = self._read()

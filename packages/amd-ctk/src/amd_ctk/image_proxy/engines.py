@@ -1,0 +1,80 @@
+"""Put the proxy in a registry's place in an engine's configuration, or take it out again.
+
+Not as a mirror: where a mirror refuses, an engine asks the registry itself and takes the first image of the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from amd_ctk.configuration.apply import Target, find_target
+from amd_ctk.configuration.changes import Changes, remove_empty_tables, set_keys, take_back
+from amd_ctk.configuration.edit import Edit
+from amd_ctk.configuration.engine import Engine
+from amd_ctk.configuration.ledger import Ledger, ledger_directory
+from amd_ctk.documents.document import Document, DocumentError, KeyPath
+from amd_ctk.engines.containerd import CONTAINERD
+from amd_ctk.engines.podman import PODMAN
+from amd_ctk.image_proxy.upstreams import Upstream, UpstreamError, read_upstreams
+from amdgpu_discovery.host import Host
+
+# It replaces what earlier files say of a registry; containers-registries.conf.d(5).
+PODMAN_FILE = "/etc/containers/registries.conf.d/99-amd-images.conf"
+# Where nerdctl looks, and CRI if `config_path` says so.
+CONTAINERD_DIRECTORY = "/etc/containerd/certs.d"
+COMMENT = "# Images that fit the GPUs; remove with 'amd-ctk runtime configure --runtime={} --images --remove'.\n"
+Keys = list[tuple[KeyPath, Any]]
+
+
+def plan_images(host: Host, engine: str, environment: Mapping[str, str], *, remove: bool) -> list[tuple[Target, Edit]]:
+    """Return each file that an engine needs or has of the proxy, and its edit; ToolkitError."""
+    if engine not in ("podman", "containerd"):
+        hint = (
+            "pull 127.0.0.1:PORT/NAME in place of REGISTRY/NAME" if engine == "docker" else "use podman or containerd"
+        )
+        raise UpstreamError(f"{engine} has no setting that puts a proxy in the place of a registry", hint=hint)
+    upstreams = [] if remove else read_upstreams(host)
+    if engine == "podman":
+        return [_plan(host, PODMAN, PODMAN_FILE, _podman_keys(upstreams))]
+    keys = {_hosts_file(each): _containerd_keys(each) for each in upstreams}
+    known = Ledger(ledger_directory(host, environment)).paths()
+    for path in known:
+        if path.startswith(f"{CONTAINERD_DIRECTORY}/"):
+            keys.setdefault(path, [])
+    return [_plan(host, CONTAINERD, path, keys[path]) for path in sorted(keys)]
+
+
+def _podman_keys(upstreams: list[Upstream]) -> Keys:
+    """Return where the proxy is in the registry's place, and that it speaks no TLS, also to `podman login`."""
+    places = [{"prefix": each.registry, "location": each.location, "insecure": True} for each in upstreams]
+    tables = [*places, *({"location": each.location, "insecure": True} for each in upstreams)]
+    return [(("registry",), tables)] if tables else []
+
+
+def _hosts_file(upstream: Upstream) -> str:
+    return f"{CONTAINERD_DIRECTORY}/{upstream.registry}/hosts.toml"
+
+
+def _containerd_keys(upstream: Upstream) -> Keys:
+    """Return the proxy as the server that is asked first, without which containerd 1.6 takes no file, and last."""
+    url = f"http://{upstream.location}"
+    return [(("server",), url), (("host", url), {"capabilities": ["pull", "resolve"]})]
+
+
+def _plan(host: Host, engine: Engine, path: str, keys: Keys) -> tuple[Target, Edit]:
+    target = find_target(host, engine.replace(new_text=COMMENT.format(engine.name)), host.path(path))
+    return target, partial(_edit, keys=keys)
+
+
+def _edit(document: Document, changes: Changes, *, keys: Keys) -> tuple[Document, Changes]:
+    """Set these keys and take back all others."""
+    for change in reversed(changes.keys):
+        if change.path not in dict(keys):
+            document, changes = take_back(document, change.path, changes)
+    document, changes = remove_empty_tables(*set_keys(document, keys, changes))
+    servers = document.get(("host",))
+    if keys and isinstance(servers, dict) and len(servers) > 1:
+        raise DocumentError("it has servers that containerd asks first", hint="take its other [host] tables out")
+    return document, changes
