@@ -41,7 +41,8 @@ def units_of(package: Package) -> list[str]:
 
 def _files_of(package: Package) -> list[Path]:
     carries = any(source == "systemd" for source, _ in package.files)
-    return sorted(UNITS.glob("*")) if carries else []
+    # Of templates, only what an administrator makes of them is enabled and stopped; scripts/amd-ctk.* do that.
+    return [unit for unit in sorted(UNITS.glob("*")) if "@." not in unit.name] if carries else []
 
 
 def enabled_units_of(package: Package) -> list[str]:

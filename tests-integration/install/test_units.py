@@ -31,8 +31,9 @@ WRITES = {
         *(OWN_STATE, f"{OWN_STATE}/history", f"{OWN_STATE}/history/open", OWN_RUN, f"{OWN_RUN}/leases"),
         "/var/lib/prometheus/node-exporter",
     ),
-    # It asks Docker, and writes no file.
+    # They ask Docker and a registry, and write no file.
     "amd-swarm-prune.service": (),
+    "amd-ctk-images@.service": (),
 }
 # Ubuntu 22.04 has systemd 249; that of Debian 11 is as strict and can be had wherever Debian can.
 SYSTEMD_BY_SUITE = {"bullseye": "247", "bookworm": "252", "trixie": "257"}
