@@ -31,9 +31,11 @@ class ImageProxy:
 
     def start(self) -> None:
         """Start the program on the socket."""
-        program = our_program("amd-ctk")
+        program = os.fspath(our_program("amd-ctk"))
         words = ["sh", "-c", STARTER, "sh", program, "image", "serve", str(self.port)]
-        self.process = subprocess.Popen(words, stdin=self._listener.fileno(), env=self._environment, start_new_session=True)
+        self.process = subprocess.Popen(
+            words, stdin=self._listener.fileno(), env=self._environment, start_new_session=True
+        )
 
     def stop(self) -> None:
         """End the program, and close the socket."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.check import read_host
 from amd_ctk.image.configuration import parse_document, texts_in
-from amd_ctk.image.oci_layout import DIGEST, INDEX, Entry, Walk, images_of
-from amd_ctk.image.pick import Candidate, best, judge_entries
+from amd_ctk.image.oci_layout import DIGEST, INDEX, IndexedImage, Walk, images_of
+from amd_ctk.image.pick import JudgedImage, best, judge_entries
 from amd_ctk.image.registry import OURS
 from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import ToolkitError
@@ -38,7 +38,7 @@ def choose(host: Host, content: bytes) -> Chosen | None:
         return _refuse(error.message)
 
 
-def _choose(host: Host, entries: list[Entry]) -> Chosen:
+def _choose(host: Host, entries: list[IndexedImage]) -> Chosen:
     if len(entries) > MOST_IMAGES:
         raise ImageError(f"the index has more than {MOST_IMAGES} images")
     digests = [str(entry.descriptor["digest"]) for entry in entries]
@@ -49,18 +49,18 @@ def _choose(host: Host, entries: list[Entry]) -> Chosen:
     return Chosen(digest=chosen.name) if chosen else _refuse(_format_reasons(candidates))
 
 
-def _says_something(entry: Entry) -> bool:
+def _says_something(entry: IndexedImage) -> bool:
     return any(name.startswith(OURS) for name in texts_in(entry.descriptor, "annotations"))
 
 
-def _is_usable(entry: Entry) -> bool:
+def _is_usable(entry: IndexedImage) -> bool:
     digest = entry.descriptor.get("digest")
     # Of an index in the index the engine would take the first image.
     is_image = entry.descriptor.get("mediaType") not in INDEX
     return is_image and isinstance(digest, str) and DIGEST.fullmatch(digest) is not None
 
 
-def _format_reasons(candidates: list[Candidate]) -> str:
+def _format_reasons(candidates: list[JudgedImage]) -> str:
     reasons = list(dict.fromkeys(each.reason for each in candidates))
     more = [f"{len(reasons) - MOST_REASONS} more reasons"] if len(reasons) > MOST_REASONS else []
     return "; ".join([*reasons[:MOST_REASONS], *more]) or "the index has no image for amd64"
