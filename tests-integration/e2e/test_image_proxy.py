@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import http.client
 import json
+import os
+import re
 import socket
+import subprocess
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +21,8 @@ from support.docker import Docker
 from support.image_proxy import ImageProxy
 from support.installed import engine_program, our_program, require_programs, require_root
 from support.podman import Podman
-from support.registry import INDEX, MANIFEST, PASSWORD, USER, Registry, credentials, digest_of, log_in
+from support.registry import INDEX, MANIFEST, PASSWORD, USER, Registry, credentials, digest_of, free_port, log_in
+from support.stand_in_registry import StandInRegistry
 
 pytestmark = pytest.mark.e2e
 
@@ -141,6 +149,80 @@ def test_a_request_cannot_name_another_server(proxy):
             assert connection.recv(12)[9:] in (b"404", b"400")
 
 
+def read_from(proxy, path, *, stop_after=None):
+    """Read an answer; return its digest and size, or the connection that is still open after some of it."""
+    request = urllib.request.Request(f"http://{proxy.address}{path}")
+    request.add_header("Authorization", f"Basic {credentials()}")
+    answer = urllib.request.urlopen(request, timeout=60)
+    if stop_after:
+        answer.read(stop_after)
+        return answer
+    hashed, size = hashlib.sha256(), 0
+    with answer:
+        while piece := answer.read(2**20):
+            hashed.update(piece)
+            size += len(piece)
+    return f"sha256:{hashed.hexdigest()}", size
+
+
+def test_many_pulls_at_once_get_what_is_theirs(registry, proxy):
+    here = proxy("mi300x-8")
+    blobs = [registry.push_blob("app", os.urandom(8 * 2**20)) for _ in range(4)]
+
+    with ThreadPoolExecutor(16) as pulls:
+        read = list(pulls.map(lambda blob: read_from(here, f"/v2/app/blobs/{blob['digest']}"), blobs * 4))
+
+    assert read == [(blob["digest"], blob["size"]) for blob in blobs * 4]
+
+
+@pytest.fixture
+def stand_in(tmp_path):
+    """Return a registry that answers what a test says, and the proxy of a host with gfx90a in front of it."""
+    registry = StandInRegistry()
+    running = ImageProxy(build_host(tmp_path / "host", "mi210-4"), f"http://{registry.address}")
+    yield registry, running
+    running.stop()
+    registry.close()
+
+
+def test_a_layer_of_two_gibibytes_and_hostile_documents_need_less_than_64_mib(stand_in):
+    registry, here = stand_in
+    piece = bytes(2**20)
+
+    def send_layer(connection):
+        connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {2**31}\r\n\r\n".encode())
+        for _ in range(2048):
+            connection.sendall(piece)
+
+    registry.answers["/v2/app/blobs/layer"] = send_layer
+    # Of what fits into a document, this is what Python makes most of.
+    registry.say("/v2/app/manifests/1", b"[" + b"[],[]," * 85_000 + b"[]]", f"Content-Type: {INDEX}")
+
+    with ThreadPoolExecutor(24) as pulls:
+        layers = [pulls.submit(read_from, here, "/v2/app/blobs/layer") for _ in range(2)]
+        refusals = list(pulls.map(lambda _: ask(here, "/v2/app/manifests/1")[0], range(100)))
+
+    assert [layer.result()[1] for layer in layers] == [2**31] * 2
+    assert set(refusals) == {404}
+    assert here.most_memory < 64 * 2**20
+
+
+def test_a_proxy_that_is_killed_during_a_pull_leaves_it_unfinished_and_serves_the_next(registry, proxy, tmp_path):
+    blob = registry.push_blob("app", os.urandom(32 * 2**20))
+    here = ImageProxy(build_host(tmp_path / "host", "mi210-4"), registry.url, certificate=registry.certificate)
+    path = f"/v2/app/blobs/{blob['digest']}"
+
+    begun = read_from(here, path, stop_after=2**20)
+    here.process.kill()
+    here.process.wait()
+    with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
+        begun.read()
+    here.start()
+
+    assert read_from(here, path) == (blob["digest"], blob["size"])
+    here.stop()
+
+
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
     """Return Podman, which is logged in nowhere."""
@@ -148,6 +230,81 @@ def engine(tmp_path_factory):
     engine_program("runc")
     directory = tmp_path_factory.mktemp("podman")
     return Podman(engine_program("podman"), directory, engine_program("runc"), "/")
+
+
+@pytest.fixture
+def by_name(registry, proxy, tmp_path, monkeypatch):
+    """Return a function that configures an engine of a host for the proxy; it returns the file."""
+
+    def configure(profile, engine, path):
+        here = proxy(profile)
+        root = here.host.root
+        words = [our_program("amd-ctk"), "runtime", "configure", f"--runtime={engine}", "--images"]
+        subprocess.run(words, env={**os.environ, "AMD_CTK_HOST_ROOT": root}, check=True, capture_output=True)
+        return here, Path(root + path)
+
+    return configure
+
+
+@pytest.fixture
+def podman(engine, tmp_path):
+    """Return Podman with logins of its own, and nothing else that it knows of registries."""
+    engine.environment["REGISTRY_AUTH_FILE"] = os.fspath(tmp_path / "auth.json")
+    yield engine
+    for name in ("REGISTRY_AUTH_FILE", "CONTAINERS_REGISTRIES_CONF"):
+        engine.environment.pop(name, None)
+
+
+@pytest.mark.parametrize("profile", ["mi210-4", "strix-halo"])
+def test_podman_pulls_by_the_registrys_own_name(registry, podman, by_name, profile):
+    here, file = by_name(profile, "podman", "/etc/containers/registries.conf.d/99-amd-images.conf")
+    podman.environment["CONTAINERS_REGISTRIES_CONF"] = os.fspath(file)
+    podman("login", f"--username={USER}", f"--password={PASSWORD}", here.address)
+
+    ran = podman("run", "--rm", "--network=none", f"{registry.address}/app:1", check=False)
+
+    if profile == "mi210-4":
+        assert (ran.returncode, ran.stdout) == (0, "built for gfx90a\n"), ran.stderr
+        podman("rmi", f"{registry.address}/app:1")
+    else:
+        assert ran.returncode == 125
+        assert "manifest unknown: no image for this host: AMD_REQUIRE_GFX=gfx=gfx90a: GPU 0 is gfx1151" in ran.stderr
+
+
+def test_podman_has_no_image_where_the_proxy_does_not_run(registry, podman, by_name, tmp_path):
+    _, file = by_name("mi210-4", "podman", "/etc/containers/registries.conf.d/99-amd-images.conf")
+    (tmp_path / "registries.conf").write_text(re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{free_port()}", file.read_text()))
+    podman.environment["CONTAINERS_REGISTRIES_CONF"] = os.fspath(tmp_path / "registries.conf")
+    (tmp_path / "auth.json").write_text("{}")
+
+    refused = podman("pull", "--quiet", f"{registry.address}/app:1", check=False)
+
+    assert refused.returncode == 125
+    assert "connection refused" in refused.stderr
+    assert podman("image", "exists", f"{registry.address}/app:1", check=False).returncode == 1
+
+
+def ctr(docker, *words):
+    """Call the client of the containerd that Docker runs on."""
+    command = ["ctr", f"--address={docker.directory}/containerd.sock", "--namespace=proxy", "images", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_containerd_pulls_by_the_registrys_own_name(registry, by_name, docker):
+    for profile in ("mi210-4", "strix-halo"):
+        _, file = by_name(profile, "containerd", f"/etc/containerd/certs.d/{registry.address}/hosts.toml")
+        words = ("--snapshotter=native", f"--hosts-dir={file.parents[1]}", f"--user={USER}:{PASSWORD}")
+        pulled = ctr(docker, "pull", *words, f"{registry.address}/app:1")
+
+        listed = ctr(docker, "ls").stdout
+        if profile == "mi210-4":
+            assert pulled.returncode == 0, pulled.stderr
+            assert registry.images["gfx90a"]["digest"] in listed
+            ctr(docker, "rm", f"{registry.address}/app:1")
+        else:
+            assert pulled.returncode == 1
+            assert f"{registry.address}/app:1: not found" in pulled.stderr
+            assert registry.address not in listed
 
 
 def pull(engine, proxy):

@@ -37,6 +37,12 @@ class ImageProxy:
             words, stdin=self._listener.fileno(), env=self._environment, start_new_session=True
         )
 
+    @property
+    def most_memory(self) -> int:
+        """Return the most bytes of memory that the program has had."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+
     def stop(self) -> None:
         """End the program, and close the socket."""
         self.process.terminate()
