@@ -10,6 +10,7 @@ import pytest
 
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.simulate import build_host
+from support.debian_root import compose_root
 from support.docker import IMAGE
 from support.seen import parse_seen, paths
 from support.shared_host import without_time
@@ -28,6 +29,8 @@ TOO_FAR_APART = (
 )
 # What a container is given of a reservation's environment.
 HANDED_ON = ("AMD_VISIBLE_DEVICES", "AMD_CTK_RESERVATION")
+# Of Debian 13.
+COMPOSE = "usr/libexec/docker/cli-plugins/docker-compose"
 # How many containers start at once; more than eight.
 AT_ONCE = int(os.environ.get("AMD_CHOICE_CONTAINERS_IN_DOCKER", "12"))
 
@@ -234,6 +237,45 @@ def test_containers_with_one_token_share_its_gpus_until_the_last_ends(docker, st
     later = start("free:1")
     assert told(docker, later) == "0"
     assert "GPUs [0] are exclusive and already in use" in start("0", copied)
+
+
+PROJECT = """\
+services:
+  server: &both
+    image: {image}
+    runtime: amd
+    network_mode: none
+    command: sleep 600
+    stop_signal: KILL
+    environment: [AMD_VISIBLE_DEVICES, AMD_CTK_RESERVATION]
+  helper: *both
+  stranger:
+    <<: *both
+    environment: ["AMD_VISIBLE_DEVICES=0"]
+    profiles: [other]
+"""
+
+
+@pytest.mark.engines
+def test_a_compose_project_shares_by_the_token_in_its_environment(docker, machine, tmp_path):
+    compose = compose_root("trixie") / COMPOSE
+    (tmp_path / "compose.yaml").write_text(PROJECT.format(image=IMAGE))
+
+    def call(*words, **handed_on):
+        environment = {"PATH": os.environ["PATH"], "DOCKER_HOST": f"unix://{docker.socket}", **handed_on}
+        command = [compose, f"--project-directory={tmp_path}", "--project-name=shop", *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+
+    with Tracker(machine.host).reserve("auto:1") as reservation:
+        handed_on = {name: reservation.environment[name] for name in HANDED_ON}
+        started = call("up", "--detach", **handed_on)
+        assert started.returncode == 0, started.stderr
+        server, helper = (call("ps", "-q", name, **handed_on).stdout.strip() for name in ("server", "helper"))
+
+        assert sorted(machine.users()[0]) == sorted([reservation.name, server, helper])
+        # It has the labels of the project, and no token.
+        refused = call("--profile=other", "up", "--detach", "stranger", **handed_on)
+        assert "GPUs [0] are exclusive and already in use" in refused.stderr
 
 
 def test_a_job_that_waits_is_served_when_the_container_of_the_one_before_ends(docker, engine_run, machine):

@@ -165,6 +165,50 @@ def test_containers_of_a_pod_share_by_the_token_alone(podman, machine):
         podman("pod", "rm", "--force", "--time=0", "pod")
 
 
+@pytest.fixture
+def pod(podman, machine):
+    """Return the words that start a container in a pod; exclusive GPUs belong to pods, and every one is exclusive."""
+    machine.ctk("gpu-tracker", "holder", "pod")
+    infra = (f"--infra-image={IMAGE}", "--infra-command=sleep 600")
+    podman("pod", "create", "--name=pod", "--network=none", "--share=ipc", *infra)
+    yield ("run", "--detach", "--pod=pod")
+    podman("pod", "rm", "--force", "--time=0", "pod")
+    machine.ctk("gpu-tracker", "holder", "container")
+
+
+def test_containers_of_a_pod_share_an_exclusive_gpu_where_pods_have_them(podman, pod, start, machine):
+    asking = (*pod, "--env=AMD_VISIBLE_DEVICES=0", IMAGE, "sleep", "600")
+    server, helper = (podman(*asking).stdout.strip() for _ in range(2))
+
+    assert machine.users() == {0: [server, helper]}
+    assert "GPUs [0] are exclusive and already in use" in start("0")
+    podman("rm", "--force", "--time=0", server)
+    assert "GPUs [0] are exclusive and already in use" in start("0")
+    podman("rm", "--force", "--time=0", helper)
+    assert machine.users() == {}
+
+
+def test_an_image_with_every_label_of_a_pod_is_in_none(podman, pod, start, machine, image_archive):
+    server = podman(*pod, "--env=AMD_VISIBLE_DEVICES=0", IMAGE, "sleep", "600").stdout.strip()
+    pod_id = podman("pod", "inspect", "--format={{.Id}}", "pod").stdout.strip()
+    labels = {
+        "io.podman.annotations.pod-id": pod_id,
+        "io.kubernetes.cri.sandbox-id": pod_id,
+        "io.kubernetes.cri-o.SandboxID": pod_id,
+        "io.kubernetes.pod.uid": pod_id,
+        "com.docker.compose.project": "pod",
+    }
+    forged = [f"--change=LABEL {name}={value}" for name, value in labels.items()]
+    podman("import", "--quiet", *forged, image_archive, "forged:local")
+    annotations = [f"--annotation={name}={value}" for name, value in labels.items()]
+    asking = ("run", "--network=none", "--env=AMD_VISIBLE_DEVICES=0", *annotations, "forged:local", "true")
+
+    refused = podman(*asking, check=False)
+
+    assert "GPUs [0] are exclusive and already in use" in refused.stderr
+    assert machine.users() == {0: [server]}
+
+
 def test_a_container_with_the_token_shares_and_the_next_job_is_served_at_the_end(podman, start, machine):
     sleep = ("--network=none", IMAGE, "sleep", "600")
     machine.start_job("run", "--gpus=all", "--name=first", "--", *podman.command("run", "--name=first", *sleep))

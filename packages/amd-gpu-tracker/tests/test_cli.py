@@ -307,6 +307,22 @@ def test_the_grace_of_a_restart_is_set_and_outlives_a_reset(command):
     assert command("grace", "3601")[0] == 2
 
 
+def test_pods_share_exclusive_gpus_where_that_is_set_and_it_outlives_a_reset(command):
+    to_container = (0, "An exclusive GPU belongs to one container\n", "")
+    to_pod = (0, "An exclusive GPU belongs to one pod\n", "")
+
+    assert command("holder") == to_container
+    assert command("holder", "pod")[0] == 11
+    command("enable")
+    assert command("holder", "pod") == to_pod
+    command("reset")
+    command("disable")
+    assert command("holder") == to_pod
+    command("enable")
+    assert command("holder", "container") == to_container
+    assert command("holder", "namespace")[0] == 2
+
+
 def test_a_user_is_ignored_and_no_longer(command):
     assert command("ignore") == (0, "No user is ignored\n", "")
     assert command("ignore", "1000") == (0, "User 1000 is now ignored\n", "")

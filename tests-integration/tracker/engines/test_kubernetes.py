@@ -114,3 +114,17 @@ def test_the_tracker_sees_pods_and_refuses_an_exclusive_gpu_in_use(node, pod):
     pod.remove(first)
     assert pod.see(pod.start(environment=ASKING_FOR_0)) == GPU_0
     node.box.tracker("reset")
+
+
+def test_containers_of_a_pod_share_an_exclusive_gpu_where_pods_have_them(node, pod):
+    node.box.tracker("0", "exclusive")
+    node.box.tracker("holder", "pod")
+
+    first = pod.start(environment=ASKING_FOR_0)
+    second = pod.start(cdi_devices=["amd.com/gpu=0"])
+
+    assert node.box.users()[0] == [(first, ["env"]), (second, ["cdi"])]
+    with node.start_pod() as other, pytest.raises(EngineError, match=r"GPUs \[0\] are exclusive and already in use"):
+        other.start(environment=ASKING_FOR_0)
+    node.box.tracker("holder", "container")
+    node.box.tracker("reset")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
@@ -69,6 +70,7 @@ EXAMPLES = {
     "drain": ('drain 5 --reason "fan swap" --until Mon', "drain 0-3 --wait"),
     "undrain": ("undrain 5", "undrain all --dry-run"),
     "ignore": ("ignore 1000", "ignore 1000 --undo"),
+    "holder": ("holder", "holder pod", "holder container"),
     "grace": ("grace", "grace 30", "grace 0"),
     "help": ("help status",),
 }
@@ -202,6 +204,7 @@ def tracker_app(
     app.command("drain", epilog=_examples(program, "drain"))(_drainer(find_hints))
     app.command("undrain", epilog=_examples(program, "undrain"))(_undrainer(find_hints))
     app.command("ignore", epilog=_examples(program, "ignore"))(ignore_user)
+    app.command("holder", epilog=_examples(program, "holder"))(holder)
     app.command("grace", epilog=_examples(program, "grace"))(grace)
     app.command("help", epilog=_examples(program, "help"))(show_help)
     hidden: dict[str, Callable[..., None]] = {"h": show_help, SET: set_gpus, "init": initialize, "release": release}
@@ -443,6 +446,30 @@ def grace(
         tracker.set_restart_grace(seconds)
     kept = f"keep their GPUs for {seconds} seconds" if seconds else "keep no GPUs"
     print(f"Containers that are started again {kept}")
+
+
+class Holders(str, Enum):
+    """What has an exclusive GPU for itself."""
+
+    container = "container"
+    pod = "pod"
+
+
+def holder(
+    context: typer.Context,
+    kind: Annotated[
+        Holders | None, typer.Argument(metavar="container|pod", help="What has an exclusive GPU for itself.")
+    ] = None,
+) -> None:
+    """Let the containers of a pod share exclusive GPUs.
+
+    With 'pod', all containers of a pod that ask for an exclusive GPU by its number share it. Without an argument, show
+    the setting.
+    """
+    tracker = Tracker(host_of(context), lock=CommandLock)
+    if kind is not None:
+        tracker.set_exclusive_to_pods(shared=kind is Holders.pod)
+    print(f"An exclusive GPU belongs to one {'pod' if tracker.is_exclusive_to_pods() else 'container'}")
 
 
 def initialize(context: typer.Context) -> None:

@@ -241,6 +241,17 @@ class Tracker:
         """
         return self._set(restart_grace=seconds)
 
+    def is_exclusive_to_pods(self) -> bool:
+        """Return whether the containers of a pod share its exclusive GPUs; StateError."""
+        return self._state.read_policy().is_exclusive_to_pods
+
+    def set_exclusive_to_pods(self, *, shared: bool = True) -> bool:
+        """Let the containers of a pod share exclusive GPUs, or with `shared` false not; False where that is so already.
+
+        What runs keeps its GPUs. TrackerDisabled while nothing is tracked, NotPermitted.
+        """
+        return self._set(is_exclusive_to_pods=shared)
+
     def _set(self, **lasting: object) -> bool:
         """Write what outlives `reset` into the policy; return False where it is there already."""
         with self._book.locked():

@@ -155,6 +155,12 @@ def shared_cgroup(spec: dict[str, Any], container_id: str) -> str:
     return str(linux.get("cgroupsPath") or container_id)
 
 
+def joined_ipc(spec: dict[str, Any]) -> str:
+    """Return the path of the IPC namespace that a container joins, as the containers of a pod do; "" for none."""
+    namespaces = (spec.get("linux") or {}).get("namespaces") or ()
+    return next((space.get("path") or "" for space in namespaces if space.get("type") == "ipc"), "")
+
+
 def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):

@@ -7,7 +7,7 @@ from itertools import groupby
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_apart, find_blocking_user, why_not
 from amd_gpu_tracker.claims.claim import new_lease, prune_others, read_own_lease
 from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, people_of, refuse_unreserved
-from amd_gpu_tracker.claims.reservation import find_others, look_again, read_current_policy, recorded
+from amd_gpu_tracker.claims.reservation import find_others, in_pod, look_again, read_current_policy, recorded
 from amd_gpu_tracker.claims.verdicts import name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name
@@ -69,7 +69,7 @@ def reserve_choice(book: Book, claim: Claim, choice: Choice, gpus: Sequence[Gpu]
         chosen = _decide(state, choice, gpus, policy, scan, others=others, verdicts=verdicts)
         if isinstance(chosen, ToolkitError):
             raise recorded(state, claim, chosen)
-        met = claim.replace(wanted=chosen)
+        met = in_pod(state, policy, claim).replace(wanted=chosen)
         state.write_lease(new_lease(met, book.processes))
         if state.is_rootless:
             look_again(state, met, None)

@@ -53,6 +53,9 @@ class Claim(Value):
     vram_mb: int = 0
     # It can reach every GPU, whatever it asks for.
     is_privileged: bool = False
+    # The path of the IPC namespace that it joins, and the pod in the lease, where pods share exclusive GPUs.
+    ipc: str = ""
+    pod: str = ""
     # What the container may have a token in, the digest of the token that hands this on, and what was handed on: the
     # name of the reservation and the digest of its token.
     environment: Sequence[str] = ()
@@ -127,6 +130,7 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
         kinds=claim.kinds,
         vram_mb=claim.vram_mb,
         is_privileged=claim.is_privileged,
+        pod=claim.pod,
         token_digest=claim.token_digest,
         reservation=claim.reservation,
         reservation_digest=claim.reservation_digest,

@@ -17,7 +17,7 @@ from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, names_gpus, shared_cgroup
+from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, joined_ipc, names_gpus, shared_cgroup
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -172,6 +172,7 @@ def claim_nodes(
         creators=container.creators,
         kinds=kinds,
         is_privileged=privileged,
+        ipc=joined_ipc(spec),
         environment=(spec.get("process") or {}).get("env") or (),
     )
     return (ContainerClaim if claim.wanted else PrivilegedNote)(book, claim)

@@ -7,7 +7,7 @@ from amd_gpu_tracker.claims.container import ContainerClaim, holder_of, open_boo
 from amd_gpu_tracker.records.lease import BY_ENVIRONMENT, BY_SWARM
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import MEBIBYTE
-from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged
+from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, joined_ipc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def claim_choice(
         ways=(BY_ENVIRONMENT,),
         asked=asked,
         is_privileged=privileged,
+        ipc=joined_ipc(container.spec),
         limits=limits,
     )
     return ChosenClaim(

@@ -189,6 +189,8 @@ def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situ
     living: Sequence[Lease] = situation.others.living if exclusive else ()
     if situation.handed_on:
         living = find_rivals(situation.handed_on, living)
+    if claim.pod:
+        living = [lease for lease in living if lease.pod != claim.pod]
     named = [(lease, [gpu.number for gpu in exclusive if gpu.key in lease.gpus]) for lease in living]
     users = [(lease, numbers) for lease, numbers in named if numbers]
     if not users:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.claims.decision import decide
-from amd_gpu_tracker.claims.reservation import find_others, find_words, read_handed_on, read_situation
+from amd_gpu_tracker.claims.reservation import find_others, find_words, in_pod, read_handed_on, read_situation
 from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.life.lease_scan import foresee_leases
 from amd_gpu_tracker.records.identity import match_wanted
@@ -32,6 +32,7 @@ def preview(book: Book, claim: Claim) -> None:
     def foresee(paths: Iterable[str]) -> LeaseScan:
         return foresee_leases(state, book.processes, paths)
 
+    claim = in_pod(state, policy, claim)
     others = find_others(state, claim, handed_on)
     met = decide(read_situation(state, claim, policy, handed_on, paths=others, scan=foresee), claim)
     if isinstance(met, ToolkitError):

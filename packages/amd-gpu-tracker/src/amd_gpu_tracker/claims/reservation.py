@@ -48,6 +48,7 @@ def reserve(book: Book, claim: Claim) -> bool:
             return True
         handed_on = read_handed_on(book, claim)
         asked = find_words(claim, handed_on)
+        claim = in_pod(book.state, policy, claim)
         policy = require_tracked_gpus(book.state, policy, stamp, claim.wanted, asked=asked)
         return _reserve(book, claim, policy, handed_on)
 
@@ -112,6 +113,16 @@ def read_handed_on(book: Book, claim: Claim) -> Lease | None:
 
         return find_handed_on_to_user(state.host, token, processes)
     return found
+
+
+def in_pod(state: State, policy: Policy, claim: Claim) -> Claim:
+    """Return a claim with the pod of its container, where one pod has exclusive GPUs together."""
+    if not (policy.is_exclusive_to_pods and claim.ipc):
+        return claim
+    # Few hosts share GPUs so, and most containers are in no pod.
+    from amd_gpu_tracker.claims.pods import with_pod
+
+    return with_pod(state, claim)
 
 
 def find_words(claim: Claim, handed_on: Lease | None) -> Sequence[str]:

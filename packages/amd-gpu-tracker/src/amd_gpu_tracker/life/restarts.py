@@ -132,7 +132,8 @@ def kept_lease(lease: Lease, processes: Processes, grace: int) -> Lease | None:
     """
     first, now = processes.find(FIRST_PROCESS), time.clock_gettime(time.CLOCK_BOOTTIME)
     until = min(now + grace, lease.limit or now + grace)
-    is_of_container = bool(lease.bundle) and not lease.is_kept and lease.boot_id == processes.boot_id
+    # The namespace of a pod may be another's in a moment; those of the pod that go on have its GPUs.
+    is_of_container = bool(lease.bundle) and not lease.pod and not lease.is_kept and lease.boot_id == processes.boot_id
     kept_at, unit = _find_restart(lease) if is_of_container and first and until > now else ("", "")
     if not kept_at:
         return None

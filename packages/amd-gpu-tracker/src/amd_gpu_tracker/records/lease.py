@@ -103,6 +103,8 @@ class Lease(Holder):
     vram_mb: int = 0
     # The container is root on the host and can reach every GPU; those of it that are not in `gpus` it has not claimed.
     is_privileged: bool = False
+    # The IPC namespace of its pod, "" for a container that is in none; those of one pod share exclusive GPUs.
+    pod: str = ""
     # Of a reservation that a container may be given: the digest of its token. The token itself is no file's business.
     token_digest: str = ""
     # Of a container that was given a reservation: the name of that, and the digest of its token.

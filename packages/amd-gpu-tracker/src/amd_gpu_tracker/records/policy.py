@@ -57,6 +57,8 @@ class Policy(Value):
     gpus: tuple[TrackedGpu, ...] = ()
     # A container gets the GPUs of a reservation, and no others.
     require_reservation: bool = False
+    # A GPU is exclusive to all containers of a pod together, not to one container.
+    is_exclusive_to_pods: bool = False
     # For how many seconds a container that its engine starts again keeps its GPUs; 0 for not at all.
     restart_grace: int = RESTART_GRACE
     unknown: tuple[tuple[str, Any], ...] = ()
@@ -85,7 +87,7 @@ class Policy(Value):
 
 
 # They are about people and containers and not about the state of GPUs, so that they outlive `reset` and `disable`.
-LASTING = ("require_reservation", "restart_grace")
+LASTING = ("require_reservation", "is_exclusive_to_pods", "restart_grace")
 
 
 def format_policy(policy: Policy) -> bytes:
