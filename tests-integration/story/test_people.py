@@ -60,6 +60,19 @@ def test_a_service_that_is_killed_thirty_times_answers_every_time(shared):
         assert shared.as_user("alice", "amd-ctk run --gpus=free:1 -- echo ran") == "GPU 0\nran\n"
 
 
+def test_a_member_who_drops_the_group_in_a_user_namespace_has_no_more_than_the_group(shared):
+    shared.run("groupadd lab; usermod --append --groups lab alice; amd-ctk users allow @lab --gpus=1")
+    dropped = "unshare --user --map-root-user --map-auto setpriv --clear-groups"
+    asking = "amd-ctk run --gpus=free:2 -- true"
+
+    assert "lab" in shared.as_user("alice", "id --groups --name")
+    assert "lab" not in shared.as_user("alice", f"{dropped} id --groups --name")
+    assert "you may have 1 GPU at once" in shared.as_user("alice", asking, check=False)
+    assert "in a user namespace groups may be missing" in shared.as_user("alice", f"{dropped} {asking}", check=False)
+    assert shared.as_user("bob", asking) == "GPUs 0 and 1\n"
+    shared.run("amd-ctk users deny @lab; gpasswd --delete alice lab")
+
+
 def test_a_job_whose_time_is_over_is_warned_and_ended(shared):
     shared.run("amd-ctk users allow alice --gpus=3 --time=8s")
 

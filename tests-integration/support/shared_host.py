@@ -124,8 +124,9 @@ class Person:
         timeout: float | None = None,
         groups: Sequence[int] = (),
         command: Sequence[str] = (),
+        first: Callable[[], None] = lambda: None,
     ) -> None:
-        """Ask as a user; become the `command` where one is given, whose output is what is said."""
+        """Ask as a user who does something `first`; become the `command`, if any, whose output is what is said."""
         self.uid = uid
         self._command = command
         said, self._say = os.pipe()
@@ -135,6 +136,7 @@ class Person:
             os.close(said)
             os.close(end)
             become(uid, groups)
+            first()
             self._run(broker.socket, request, timeout)
         os.close(self._say)
         os.close(self._end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 
 import pytest
@@ -14,6 +15,8 @@ from support.shared_host import ALICE, BOB, CAROL, run, users
 
 LAB_A, LAB_B = 40101, 40102
 DAVE = 40004
+# Of linux/sched.h.
+CLONE_NEWUSER = 0x10000000
 A = f"@lab-a={LAB_A}:gpus=4:together"
 B = f"@lab-b={LAB_B}:gpus=2:together"
 STEPS = 120
@@ -187,3 +190,27 @@ def test_whoever_asks_a_group_never_has_more_and_is_refused_no_fewer(host, broke
             assert line.startswith("got "), line
             running.append((uid, count, asks))
         assert len(users(host)) == sum(gpus for _, gpus, _ in running)
+
+
+def in_a_user_namespace():
+    assert not ctypes.CDLL(None).unshare(CLONE_NEWUSER)
+
+
+def test_in_a_user_namespace_the_rule_for_everyone_does_not_count_beside_rules_for_groups(broker, person):
+    broker.say("fifo", f"@lab-a={LAB_A}:gpus=1", "everyone:gpus=8")
+
+    # The kernel does not tell a member who dropped the group from another user.
+    refused = person(ALICE, run("a", "free:2"), first=in_a_user_namespace).line()
+
+    assert refused == (
+        "3: rules for groups decide who may reserve GPUs here, and in a user namespace groups may be missing"
+        " (run the command outside of it, without 'unshare' or a container)"
+    )
+    assert person(BOB, run("b", "free:2"), first=in_a_user_namespace, groups=[LAB_A]).line() == (
+        "3: you may have 1 GPU at once, and this asks for 2 (ask for fewer)"
+    )
+    assert person(CAROL, run("c", "free:2")).line() == "got (0, 1)"
+    broker.say("fifo", "everyone:gpus=8", f"alice={ALICE}:gpus=2", f"@lab-a={LAB_A}:gpus=1")
+    assert person(ALICE, run("d", "free:2"), first=in_a_user_namespace).line() == "got (2, 3)"
+    broker.say("fifo", "everyone:gpus=8")
+    assert person(BOB, run("e", "free:2"), first=in_a_user_namespace).line() == "got (4, 5)"

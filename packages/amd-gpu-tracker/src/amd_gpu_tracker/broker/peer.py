@@ -42,12 +42,14 @@ class Peer(Value):
         gids: Its groups.
         process: Which process it is.
         login: Who logged in, where the kernel knows (`audit`); None where it does not.
+        may_lack_groups: Whether it may have dropped groups, which takes no right in a user namespace of one's own.
     """
 
     uid: int
     gids: tuple[int, ...]
     process: ProcessId
     login: int | None = None
+    may_lack_groups: bool = False
 
     def person(self, behind: int | None) -> int:
         """Return the person: the process's user; of root who logged in, or who called sudo, as root's client says."""
@@ -121,13 +123,15 @@ class Subordinates:
 def _found(processes: Processes, pid: int, uid: int, gids: tuple[int, ...], pidfd: int) -> Peer:
     process = processes.find(pid)
     uids = processes.uids(pid)
+    # What has entered a user namespace never leaves it.
+    may_lack_groups = processes.link(pid, "ns/user") != processes.link("self", "ns/user")
     # Asked last: what was read is of this process only where it lives still.
     if process is None or has_ended(pidfd):
         raise PeerRefused("the process that asks has ended")
     if set(uids) != {uid}:
         # It is to become a job of whoever asked, and is somebody else by half, as a setuid program is.
         raise PeerRefused(f"the process {pid} runs as several users", hint="ask without a setuid program")
-    return Peer(uid=uid, gids=gids, process=process, login=_read_login(processes, pid))
+    return Peer(uid=uid, gids=gids, process=process, login=_read_login(processes, pid), may_lack_groups=may_lack_groups)
 
 
 def _open_pidfd(connection: socket.socket, pid: int) -> int:

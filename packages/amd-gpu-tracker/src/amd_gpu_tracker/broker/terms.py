@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.broker.order import FAIR
-from amd_gpu_tracker.broker.people import NO_LIMIT, ROOT, NotAllowed, Permission, find_permission, format_duration
+from amd_gpu_tracker.broker.people import (
+    EVERYONE,
+    NO_LIMIT,
+    ROOT,
+    NotAllowed,
+    Permission,
+    find_permission,
+    format_duration,
+)
 from amd_gpu_tracker.broker.protocol import ProtocolError
 from amd_gpu_tracker.claims.by_name import find_wanted
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
@@ -61,6 +69,12 @@ def require_permission(terms: Terms, peer: Peer) -> Permission:
     if found is None or found.is_excluded:
         raise NotAllowed(
             "you may not reserve GPUs on this host", hint=f"ask the administrator for 'amd-ctk users allow {peer.uid}'"
+        )
+    if found.who == EVERYONE and peer.may_lack_groups and any(each.is_of_group for each in terms.permissions):
+        # A member of a group who dropped it would have more than the group's rule allows.
+        raise NotAllowed(
+            "rules for groups decide who may reserve GPUs here, and in a user namespace groups may be missing",
+            hint="run the command outside of it, without 'unshare' or a container",
         )
     return found
 
