@@ -133,6 +133,17 @@ def test_errors_of_the_registry_are_the_answer(registry, proxy):
     assert ask(here, "/v2/app/manifests/none")[0] == 404
 
 
+def test_a_certificate_that_is_not_trusted_is_named_as_the_reason(registry, tmp_path):
+    here = ImageProxy(build_host(tmp_path / "host", "mi210-4"), registry.url)
+
+    status, _, content = ask(here, "/v2/app/manifests/1")
+    here.stop()
+
+    assert status == 502
+    words = f"{registry.address} has a certificate that is not trusted: self-signed certificate"
+    assert json.loads(content)["errors"][0]["message"] == words
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_nothing_is_pushed_through_it(registry, proxy, method):
     status, _, content = ask(proxy("mi300x-8"), "/v2/app/blobs/uploads/", method=method)

@@ -110,6 +110,11 @@ class RegistryConnection:
     def _words(self, error: OSError | HTTPException) -> str:
         if self._is_late or isinstance(error, TimeoutError):
             return f"gives no answer within {SECONDS_FOR_ANSWER:g} seconds"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"has a certificate that is not trusted: {error.verify_message}"
+        # Their numbers are not those of errno.
+        if isinstance(error, ssl.SSLError):
+            return f"cannot be reached with TLS: {error.reason}"
         return f"cannot be reached: {reason(error)}" if isinstance(error, OSError) else "breaks off its answer"
 
 
