@@ -7,7 +7,7 @@ import typer
 # By the words of the command; those of the GPU Tracker have theirs where they are made.
 EXAMPLES = {
     "top": ("amd-ctk top",),
-    "status": ("amd-ctk status", "amd-ctk status --usage", "amd-ctk status --refusals"),
+    "status": ("amd-ctk status", "amd-ctk status --usage", "amd-ctk status --html -o gpus.html"),
     "version": ("amd-ctk version", "amd-ctk version --json"),
     "doctor": ("sudo amd-ctk doctor", "sudo amd-ctk doctor --container web", "amd-ctk doctor --only=driver,kfd -v"),
     "explain": (

@@ -20,6 +20,8 @@ def status(
     prometheus: PrintMetrics = False,
     watch: Annotated[bool, typer.Option("--watch", help="Print usage again every 2 s, until Ctrl-C.")] = False,
     no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Do not shorten columns of usage.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Print a page for browsers, with the queue.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write the page to this file.")] = "",
 ) -> None:
     """Print once what every GPU does, and who has it.
 
@@ -31,8 +33,13 @@ def status(
     from amd_gpu_tracker.tracker import Tracker
 
     chosen = {"--json": as_json, "--usage": usage, "--peak": peak, "--refusals": refusals, "--prometheus": prometheus}
-    chosen |= {"--watch": watch, "--no-trunc": no_trunc}
+    chosen |= {"--watch": watch, "--no-trunc": no_trunc, "--html": html}
     require_compatible([option for option, is_chosen in chosen.items() if is_chosen])
+    if output and not html:
+        raise OptionLacks("--output", "--html", hint="add --html")
+    if html:
+        _print_page(context, output)
+        return
     tracker = Tracker(host_of(context), lock=CommandLock)
     if usage or peak or prometheus:
         looks = tracker.usage_looks()
@@ -45,6 +52,18 @@ def status(
         )
     else:
         _print_states(context, as_json=as_json)
+
+
+def _print_page(context: typer.Context, path: str) -> None:
+    from amd_ctk.listing import looking_tracker
+    from amd_ctk.status_page import find_status_page
+    from amdgpu_discovery.files import replace_file
+
+    page = find_status_page(looking_tracker(host_of(context)))
+    if path:
+        replace_file(path, page.encode())
+    else:
+        print(page, end="")
 
 
 def _print_states(context: typer.Context, *, as_json: bool) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker import ContainerUse, Status, Ticket
     from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.tracker import Tracker
     from amdgpu_discovery.host import Host
 
 RUNNING = ("Person", "Name", "GPUs", "Numbers", "Process", "For")
@@ -38,12 +39,16 @@ def print_queue(host: Host, *, as_json: bool = False) -> None:
     """Print the jobs that have GPUs on a host, and those that wait."""
     from amd_gpu_tracker.tracker import Tracker
 
-    tracker = Tracker(host)
-    status, leases = tracker.status_with_leases()
-    tickets, running = tracker.waiting(), running_jobs(status, [lease for lease, _ in leases])
+    tickets, running = find_jobs_of(Tracker(host))
     print(format_json(tickets, running) if as_json else format_queue(tickets, running, time.time()))
     for sentence in () if as_json else ended_by_restart(host, of_everybody=os.geteuid() == 0):
         say(sentence)
+
+
+def find_jobs_of(tracker: Tracker) -> tuple[Sequence[Ticket], list[RunningJob]]:
+    """Return the jobs that wait, and those that have GPUs."""
+    status, leases = tracker.status_with_leases()
+    return tracker.waiting(), running_jobs(status, [lease for lease, _ in leases])
 
 
 def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]:
@@ -120,8 +125,8 @@ def _running_job(
 
 def format_queue(tickets: Sequence[Ticket], running: Sequence[RunningJob], now: float) -> str:
     """Return the jobs that have GPUs, where there are some, and below them those that wait."""
-    parts = [_running_table(running, now)] if running else []
-    return "\n\n".join([*parts, _waiting_table(tickets, now) if tickets else NOBODY_WAITS])
+    parts = [_table(running_rows(running, now))] if running else []
+    return "\n\n".join([*parts, _table(waiting_rows(tickets, now)) if tickets else NOBODY_WAITS])
 
 
 def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str:
@@ -168,17 +173,17 @@ def _table(rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(lines)
 
 
-def _running_table(running: Sequence[RunningJob], now: float) -> str:
-    """Return the jobs that have GPUs; with when they end, and since when they are idle, where one of them is."""
+def running_rows(running: Sequence[RunningJob], now: float) -> list[tuple[str, ...]]:
+    """Return the header and the jobs that have GPUs; with when they end or since when they are idle, where one is."""
     rows = [RUNNING, *(_running_row(job, now) for job in running)]
     rows = _with_column(rows, ENDS, [_left(job.until, now) for job in running])
-    return _table(_with_column(rows, IDLE, [_idle(job, now) for job in running]))
+    return _with_column(rows, IDLE, [_idle(job, now) for job in running])
 
 
-def _waiting_table(tickets: Sequence[Ticket], now: float) -> str:
-    """Return the jobs that wait; with when they have their GPUs at the latest, where that is known of one."""
+def waiting_rows(tickets: Sequence[Ticket], now: float) -> list[tuple[str, ...]]:
+    """Return the header and the jobs that wait; with when they have GPUs at the latest, where that is known of one."""
     rows = [WAITING, *(_waiting_row(place, ticket, now) for place, ticket in enumerate(tickets, 1))]
-    return _table(_with_column(rows, STARTS, [_left(ticket.latest, now) for ticket in tickets]))
+    return _with_column(rows, STARTS, [_left(ticket.latest, now) for ticket in tickets])
 
 
 def _with_column(rows: list[tuple[str, ...]], header: str, cells: Sequence[str]) -> list[tuple[str, ...]]:

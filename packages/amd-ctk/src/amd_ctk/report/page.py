@@ -6,12 +6,11 @@ import platform
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from html import escape
 
 from amd_ctk.report.text import HEADERS, share
 from amd_ctk.report.totals import Names, Report
+from amd_ctk.web_page import format_web_page, text
 from amd_gpu_tracker.history.used import Used
-from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.files import replace_file
 
 WIDTH, ROW, LEFT, TOP = 1000, 22, 90, 24
@@ -21,15 +20,9 @@ COLOURS = ("#3b7dd8", "#e07b1a", "#2f9e77", "#c2417f", "#8a63d2", "#b59a12", "#5
 # More bars than a screen has points say nothing; what is left out is said.
 MOST_BARS = 20000
 STYLE = """
-:root { color-scheme: light dark; --ink: #1f2328; --paper: #fff; --line: #d0d7de; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #17191c; --line: #3d444d; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
-  max-width: 70rem; padding: 1rem; }
-h1 { font-size: 1.4rem; } svg { width: 100%; height: auto; min-width: 40rem; } .scroll { overflow-x: auto; }
+svg { width: 100%; height: auto; min-width: 40rem; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .grid { stroke: var(--line); }
-table { border-collapse: collapse; width: 100%; } th, td { padding: .25rem .6rem; text-align: right; }
 th:first-child, td:first-child { text-align: left; min-width: 7rem; overflow-wrap: anywhere; }
-tr { border-bottom: 1px solid var(--line); }
 .key { display: inline-block; margin-right: 1rem; } .key i { display: inline-block; width: .8rem; height: .8rem;
   border-radius: 2px; margin-right: .3rem; }
 """
@@ -69,23 +62,19 @@ def format_page(report: Report, timeline: Timeline, names: Names, *, host: str) 
     title = f"GPU use of {host}, {_time(report.since)} to {_time(report.until)}"
     colour_by_person = _colours(timeline, names)
     parts = [
-        f"<h1>{_text(title)}</h1>",
         f"<p>{report.whole.gpu_seconds / 3600:.1f} GPU-hours, {report.whole.starts} reservations.</p>",
         '<div class="scroll">',
         *_draw(report, timeline, names, colour_by_person),
         "</div><p>",
         *(
-            f'<span class="key"><i style="background:{colour}"></i>{_text(person)}</span>'
+            f'<span class="key"><i style="background:{colour}"></i>{text(person)}</span>'
             for person, colour in colour_by_person.items()
         ),
         '</p><div class="scroll">',
         *_table(report),
         "</div>",
     ]
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_text(title)}</title>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n' + "\n".join(
-        [*parts, "</body></html>\n"]
-    )
+    return format_web_page(title, parts, style=STYLE)
 
 
 def _draw(report: Report, timeline: Timeline, names: Names, colours: dict[str, str]) -> Iterator[str]:
@@ -101,7 +90,7 @@ def _draw(report: Report, timeline: Timeline, names: Names, colours: dict[str, s
         yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 4}" y2="{height}"/>'
         yield f'<text x="{x:.1f}" y="14" text-anchor="{anchor}">{datetime.fromtimestamp(at):%d %b %H:%M}</text>'
     yield from (
-        f'<text x="0" y="{TOP + ROW * row + 15}">{_text(names.gpu(gpu))}</text>' for gpu, row in row_by_gpu.items()
+        f'<text x="0" y="{TOP + ROW * row + 15}">{text(names.gpu(gpu))}</text>' for gpu, row in row_by_gpu.items()
     )
     for each, gpu in timeline.bars[:MOST_BARS]:
         yield _bar(report, each, row_by_gpu[gpu], names, colours)
@@ -117,7 +106,7 @@ def _bar(report: Report, used: Used, row: int, names: Names, colours: dict[str, 
     told = f"{person}: {title}, {_time(used.since)}, {used.seconds / 3600:.2f} h, at work {share(used.busy)}"
     return (
         f'<rect x="{begin:.1f}" y="{TOP + ROW * row + 2}" width="{max(1.0, end - begin):.1f}" height="{ROW - 4}" rx="2"'
-        f' fill="{colours[person]}" fill-opacity="0.85"><title>{_text(told)}</title></rect>'
+        f' fill="{colours[person]}" fill-opacity="0.85"><title>{text(told)}</title></rect>'
     )
 
 
@@ -127,7 +116,7 @@ def _table(report: Report) -> Iterator[str]:
     for total in report.totals:
         used = total.share_used
         idle = None if used is None else 1 - used
-        cells = (_text(total.title), f"{total.gpu_seconds / 3600:.1f}", share(used), share(idle), str(total.starts))
+        cells = (text(total.title), f"{total.gpu_seconds / 3600:.1f}", share(used), share(idle), str(total.starts))
         yield f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
     yield "</table>"
 
@@ -152,7 +141,3 @@ def _natural(title: str) -> tuple[bool, int, str]:
 
 def _time(at: float) -> str:
     return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
-
-
-def _text(text: str) -> str:
-    return escape(printable(text), quote=True)

@@ -37,6 +37,7 @@ EXCLUDED_BY_OPTION = {
     "--usage": ("--wide",),
     "--peak": ("--wide",),
     "--watch": ("--no-trunc",),
+    "--html": ("--json", "--usage", "--peak", "--refusals", "--prometheus", "--watch", "--no-trunc"),
 }
 
 

@@ -1,0 +1,88 @@
+"""The GPUs of a host and its jobs as one page of HTML, for a wall or a phone; a browser reads it again each minute."""
+
+from __future__ import annotations
+
+import platform
+import time
+
+from amd_ctk.job.listing import NOBODY_WAITS, find_jobs_of, running_rows, waiting_rows
+from amd_ctk.web_page import format_web_page, text
+from amd_gpu_tracker.state_table import notes_of
+from amd_gpu_tracker.states.text import count_states, list_states
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from amd_gpu_tracker.states.state import GpuState
+    from amd_gpu_tracker.tracker import Tracker
+
+RELOAD_SECONDS = 60
+# What a phone shows first; other columns follow.
+FIRST = ("GPU", "State", "Who", "What", "Since", "Ends in", "Busy", "VRAM")
+STYLE = """
+:root { --card: #f6f8fa; --free: #1a7f37; --reserved: #0969da; --in-use: #9a6700; --away: #8250df; --bad: #cf222e; }
+@media (prefers-color-scheme: dark) { :root { --card: #22262b; --free: #4ac26b; --reserved: #6cb6ff;
+  --in-use: #e3b341; --away: #c297ff; --bad: #ff7b72; } }
+h2 { font-size: 1.1rem; margin: 1.5rem 0 .3rem; } .scroll { margin-top: .6rem; } p { margin: .3rem 0; }
+.note { background: var(--card); border-left: 4px solid var(--in-use); padding: .3rem .6rem; overflow-wrap: anywhere; }
+th, td { text-align: left; white-space: nowrap; } th { font-weight: 600; opacity: .75; }
+th:first-child, td:first-child { position: sticky; left: 0; background: var(--paper); }
+td { max-width: 24rem; overflow: hidden; text-overflow: ellipsis; }
+.free { color: var(--free); } .reserved { color: var(--reserved); } .in-use, .suspect { color: var(--in-use); }
+.draining, .drained { color: var(--away); } .sick, .lost { color: var(--bad); } td[class] { font-weight: 600; }
+footer { margin-top: 1.5rem; font-size: .85rem; opacity: .75; }
+"""
+
+
+def find_status_page(tracker: Tracker) -> str:
+    """Return the page of a host as it is now."""
+    waiting, running = find_jobs_of(tracker)
+    states, now = tracker.states(), time.time()
+    jobs = [running_rows(running, now), waiting_rows(waiting, now)]
+    return format_status_page(states, notes_of(tracker, states, now), jobs, host=platform.node(), now=now)
+
+
+def format_status_page(
+    states: Sequence[GpuState], notes: Sequence[str], jobs: Sequence[Sequence[Sequence[str]]], *, host: str, now: float
+) -> str:
+    """Return the page of a `host`: GPUs, `notes` about them, and the rows of jobs that have some and that wait."""
+    running, waiting = jobs
+    at = time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(now))
+    parts = [
+        f"<p>{text(count_states(states))}</p>",
+        *(f'<p class="note">{text(note)}</p>' for note in notes),
+        *_table(_gpu_rows(states, now)),
+        *(["<h2>Jobs with GPUs</h2>", *_table(running)] if running[1:] else ()),
+        "<h2>Waiting jobs</h2>",
+        *(_table(waiting) if waiting[1:] else (f"<p>{NOBODY_WAITS}</p>",)),
+        f"<footer>{text(at)}</footer>",
+    ]
+    return format_web_page(f"GPUs of {host}", parts, style=STYLE, reload_seconds=RELOAD_SECONDS)
+
+
+def _gpu_rows(states: Sequence[GpuState], now: float) -> list[Sequence[str]]:
+    listing = list_states(states, now=now)
+    headers = [column.header for column in listing.columns]
+    order = sorted(range(len(headers)), key=lambda place: _rank(headers[place]))
+    return [[row[place] for place in order] for row in (headers, *listing.rows)]
+
+
+def _rank(header: str) -> int:
+    return FIRST.index(header) if header in FIRST else len(FIRST)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a table that scrolls where it is wider than the screen; the state of a GPU has its colour."""
+    headers, *body = rows
+    yield '<div class="scroll" tabindex="0"><table>'
+    yield f"<tr>{''.join(f'<th>{text(header)}</th>' for header in headers)}</tr>"
+    for row in body:
+        cells = (_cell(header, cell) for header, cell in zip(headers, row, strict=True))
+        yield f"<tr>{''.join(cells)}</tr>"
+    yield "</table></div>"
+
+
+def _cell(header: str, cell: str) -> str:
+    kind = f' class="{text(cell).replace(" ", "-")}"' if header == "State" else ""
+    return f'<td{kind} title="{text(cell)}">{text(cell)}</td>'

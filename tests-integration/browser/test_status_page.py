@@ -1,0 +1,57 @@
+"""The page of `amd-ctk status --html` as a browser shows it: on a phone and on a screen, light and dark."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from amd_gpu_tracker import Tracker
+from amdgpu_discovery.simulate import build_host
+from browser.test_report_page import PAPER
+from browser.test_site import OPTIONS, PHONE, SCREEN
+from support.installed import engine_program, our_program
+
+pytestmark = [pytest.mark.e2e, pytest.mark.site]
+
+HOSTILE = "<img src=x onerror=document.body.remove()>"
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    """Return the page of a host whose GPUs are drained and have a job with a hostile name."""
+    directory = tmp_path_factory.mktemp("status")
+    host = build_host(directory / "host", "mi300x-8", with_links=False)
+    tracker = Tracker(host)
+    tracker.enable()
+    tracker.drain("6-7", reason=f"{HOSTILE} {'fan ' * 20}")
+    tracker.reserve(HOSTILE, "0-3")
+    words = [our_program("amd-ctk"), "status", "--html", f"--output={directory}/gpus.html"]
+    subprocess.run(words, env={"AMD_CTK_HOST_ROOT": host.root, "PATH": "/usr/bin:/bin"}, check=True)
+    return directory / "gpus.html"
+
+
+@pytest.mark.parametrize("size", [PHONE, SCREEN], ids=["phone", "screen"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_and_runs_nothing(page_file, size, scheme, tmp_path):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=engine_program("chromium"), args=OPTIONS)
+        page = browser.new_page(viewport=size, color_scheme=scheme)
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+
+        page.goto(page_file.as_uri())
+
+        width = page.evaluate("document.documentElement.scrollWidth")
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        states = page.eval_on_selector_all("td[class]", "cells => cells.map(cell => cell.innerText)")
+        named = page.eval_on_selector_all("td", "cells => cells.map(cell => cell.innerText)").count(HOSTILE)
+        page.screenshot(path=tmp_path / "page.png")
+        browser.close()
+
+    assert (width <= size["width"], paper) == (True, PAPER[scheme])
+    assert states == ["reserved"] * 4 + ["free"] * 2 + ["drained"] * 2
+    # Of each GPU, and of the job.
+    assert named == 5
+    assert asked == [page_file.as_uri()]
