@@ -7,6 +7,8 @@ from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from amd_gpu_tracker.states.state import GpuState
     from amd_gpu_tracker.tracker import Tracker
     from amdgpu_discovery.gpu import Gpu
@@ -49,6 +51,13 @@ def to_json(document: object) -> str:
     import json
 
     return json.dumps(document, indent=2)
+
+
+def format_columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows, of which the first is the header, with columns as wide as their longest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines)
 
 
 def count_gpus(gpus: list[Gpu]) -> str:

@@ -20,9 +20,9 @@ from amd_gpu_tracker.waiting.ticket import Ticket
 from amdgpu_discovery.simulate import build_host
 
 NOW = 1_000_000.0
-TRAIN = RunningJob(name="train", person=0, numbers=(0, 1), since=NOW - 125, pid=48213)
+TRAIN = RunningJob(name="train", person=0, gpus=(0, 1), since=NOW - 125, pid=48213)
 DEBUG = RunningJob(
-    name="debug", person=0, numbers=(4,), since=NOW - 60, containers=("9f2c1d0a3b4c5d6e",), until=NOW + 3600
+    name="debug", person=0, gpus=(4,), since=NOW - 60, containers=("9f2c1d0a3b4c5d6e",), until=NOW + 3600
 )
 
 

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from amd_gpu_tracker.broker.preempting import Idler, Wanted, choose
+from amd_gpu_tracker.broker.order import Waiter
+from amd_gpu_tracker.broker.preempting import Idler, choose
 from amd_gpu_tracker.broker.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
@@ -186,8 +187,8 @@ def test_what_holds_the_gpus_of_a_job_that_is_ended_is_never_idle(host, broker, 
     assert users(host)[0] == ["40001/train.ending"]
 
 
-def wanted(number: int, count: int, among: int) -> Wanted:
-    return Wanted(number=number, count=count, among=among)
+def wanted(number: int, count: int, among: int) -> Waiter:
+    return Waiter(number=number, person=1, count=count, among=among)
 
 
 @pytest.mark.parametrize(

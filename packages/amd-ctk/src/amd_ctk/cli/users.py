@@ -181,13 +181,13 @@ def list_users(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show who may reserve GPUs."""
-    from amd_ctk.sharing.listing import format_json, format_table
+    from amd_ctk.sharing.listing import format_json, format_permissions
     from amd_ctk.sharing.permissions import read_permissions
     from amd_gpu_tracker import Tracker
 
     host = host_of(context)
     found = read_permissions(host)
     is_required = Tracker(host).requires_reservation()
-    print(format_json(found, requires_reservation=is_required) if as_json else format_table(found))
+    print(format_json(found, requires_reservation=is_required) if as_json else format_permissions(found))
     if is_required and not as_json:
         print(NEEDS_RESERVATION)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from amd_ctk.listing import to_json
+from amd_ctk.listing import format_columns, to_json
 from amd_ctk.stderr import say
 from amd_gpu_tracker.broker.keeping import find_jobs
 from amd_gpu_tracker.history.ended import ended_path, read_ended
@@ -70,7 +70,7 @@ class RunningJob(Value):
 
     name: str
     person: int
-    numbers: tuple[int, ...]
+    gpus: tuple[int, ...]
     since: float
     pid: int | None = None
     containers: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ def _running_job(
     return RunningJob(
         name=name_of(lease.job if lease else use.container_id),
         person=use.person or 0,
-        numbers=tuple(sorted(numbers)),
+        gpus=tuple(sorted(numbers)),
         since=use.since,
         pid=(lease.init or lease.creator).pid if lease and has_process else None,
         containers=tuple(sorted(set(containers))),
@@ -125,8 +125,8 @@ def _running_job(
 
 def format_queue(tickets: Sequence[Ticket], running: Sequence[RunningJob], now: float) -> str:
     """Return the jobs that have GPUs, where there are some, and below them those that wait."""
-    parts = [_table(running_rows(running, now))] if running else []
-    return "\n\n".join([*parts, _table(waiting_rows(tickets, now)) if tickets else NOBODY_WAITS])
+    parts = [format_columns(running_rows(running, now))] if running else []
+    return "\n\n".join([*parts, format_columns(waiting_rows(tickets, now)) if tickets else NOBODY_WAITS])
 
 
 def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str:
@@ -144,33 +144,12 @@ def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str
         }
         for place, ticket in enumerate(tickets, 1)
     ]
-    having = [
-        {
-            "name": job.name,
-            "person": job.person,
-            "gpus": list(job.numbers),
-            "since": job.since,
-            "pid": job.pid,
-            "containers": list(job.containers),
-            "until": job.until,
-            "idle_since": job.idle_since,
-            "preemptible_at": job.preemptible_at,
-        }
-        for job in running
-    ]
-    return to_json({"jobs": jobs, "running": having})
+    return to_json({"jobs": jobs, "running": [job.as_dict() for job in running]})
 
 
 def name_of(job: str) -> str:
     """Return the name of a job without the number of its owner."""
     return job.rpartition("/")[2]
-
-
-def _table(rows: Iterable[tuple[str, ...]]) -> str:
-    rows = list(rows)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(lines)
 
 
 def running_rows(running: Sequence[RunningJob], now: float) -> list[tuple[str, ...]]:
@@ -206,8 +185,8 @@ def _idle(job: RunningJob, now: float) -> str:
 
 def _running_row(job: RunningJob, now: float) -> tuple[str, ...]:
     had = format_seconds(max(0.0, now - job.since))
-    numbers = ",".join(map(str, job.numbers))
-    return _person(job.person), printable(job.name), str(len(job.numbers)), numbers, _process(job), had
+    numbers = ",".join(map(str, job.gpus))
+    return _person(job.person), printable(job.name), str(len(job.gpus)), numbers, _process(job), had
 
 
 def _process(job: RunningJob) -> str:

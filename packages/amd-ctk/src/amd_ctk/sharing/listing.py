@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amd_ctk.listing import to_json
+from amd_ctk.listing import format_columns, to_json
 from amd_gpu_tracker.broker.people import Permission, format_duration
 
 HEADER = ("Who", "Number", "GPUs at once", "Time", "Groups")
@@ -23,14 +23,9 @@ def format_permission(permission: Permission) -> str:
     return f"{permission.who}{number} may reserve GPUs{gpus}{time}{groups}"
 
 
-def format_table(permissions: Sequence[Permission]) -> str:
+def format_permissions(permissions: Sequence[Permission]) -> str:
     """Return everybody who may, as a table."""
-    if not permissions:
-        return NOBODY
-    rows = [HEADER, *map(_row, permissions)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(lines)
+    return format_columns([HEADER, *map(_row, permissions)]) if permissions else NOBODY
 
 
 def format_json(permissions: Sequence[Permission], *, requires_reservation: bool) -> str:

@@ -31,11 +31,6 @@ def has_hung_up(connected: socket.socket) -> bool:
 class Connection:
     """A client; `pidfd` is that of its process."""
 
-    __slots__ = (
-        *("_incoming", "_outgoing", "_socket", "deadline", "has_asked", "is_closed", "is_last", "is_lost"),
-        *("peer", "pidfd"),
-    )
-
     def __init__(self, connected: socket.socket, peer: Peer, pidfd: int) -> None:
         self._socket = connected
         self.peer = peer

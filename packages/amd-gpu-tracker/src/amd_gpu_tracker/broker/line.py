@@ -11,7 +11,6 @@ from amd_gpu_tracker.broker.latest import latest_start
 from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, numbers_in, serve, sort_waiters
 from amd_gpu_tracker.broker.people import format_held
 from amd_gpu_tracker.broker.place import Client, Place
-from amd_gpu_tracker.broker.preempting import Wanted
 from amd_gpu_tracker.broker.protocol import DONE, LONGEST_MESSAGE, WAITING, Answer, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.used import RecentUse
@@ -122,13 +121,11 @@ class Line:
         waiting = (each for each in self._places.values() if each.waiter.among & bits and not each.waiter.is_spare)
         return sum(not (self._is_away(place) or is_impossible(place, view)) for place in waiting)
 
-    def wanted(self, view: View) -> list[Wanted]:
+    def wanted(self, view: View) -> list[Waiter]:
         """Return what those want who hold up others and could have it, in the order in which they are served."""
         places = [place for place in self._order if place.ticket.number in self._places]
         return [
-            Wanted(
-                number=place.ticket.number, count=place.ticket.count, among=place.waiter.among & ~withheld(place, view)
-            )
+            place.waiter.replace(among=place.waiter.among & ~withheld(place, view))
             for place in places
             if place.client and not place.is_passed_over and not place.waiter.is_spare
         ]

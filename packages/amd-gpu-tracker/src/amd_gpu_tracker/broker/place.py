@@ -41,23 +41,6 @@ ABSENCE_SECONDS = 3.0
 class Place:
     """One who waits."""
 
-    __slots__ = (
-        *(
-            "absent_since",
-            "client",
-            "hint",
-            "is_passed_over",
-            "job",
-            "latest",
-            "permission",
-            "request",
-            "rules",
-            "said",
-            "said_at",
-        ),
-        *("ticket", "waiter"),
-    )
-
     def __init__(self, ticket: Ticket, job: str) -> None:
         self.ticket = ticket
         self.job = job

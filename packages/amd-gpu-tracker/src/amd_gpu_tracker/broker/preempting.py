@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from amd_gpu_tracker.broker.order import Waiter
 from amdgpu_discovery.value import Value
-
-
-class Wanted(Value):
-    """What one who waits wants: `count` of the GPUs `among`, as bits."""
-
-    number: int
-    count: int
-    among: int
 
 
 class Idler(Value):
@@ -22,7 +15,7 @@ class Idler(Value):
     gpus: int
 
 
-def choose(wanted: Iterable[Wanted], free: int, idlers: Iterable[Idler]) -> dict[str, int]:
+def choose(wanted: Iterable[Waiter], free: int, idlers: Iterable[Idler]) -> dict[str, int]:
     """Return the jobs that are to be ended, each with the number of who waits for its GPUs.
 
     `wanted` are those who wait, in the order in which they are served; `free` are the GPUs that nobody has, and those
@@ -42,7 +35,7 @@ def choose(wanted: Iterable[Wanted], free: int, idlers: Iterable[Idler]) -> dict
     return chosen
 
 
-def _take(wanted: Wanted, free: int, idlers: Iterable[Idler]) -> list[Idler] | None:
+def _take(wanted: Waiter, free: int, idlers: Iterable[Idler]) -> list[Idler] | None:
     """Return what has to end for one who waits, the first that will do; None where that would not be enough."""
     taken: list[Idler] = []
     for idler in idlers:
@@ -57,7 +50,7 @@ def _take(wanted: Wanted, free: int, idlers: Iterable[Idler]) -> list[Idler] | N
     return taken if _is_enough(wanted, free | _bits(taken)) else None
 
 
-def _is_enough(wanted: Wanted, free: int) -> bool:
+def _is_enough(wanted: Waiter, free: int) -> bool:
     return (free & wanted.among).bit_count() >= wanted.count
 
 
@@ -68,7 +61,7 @@ def _bits(idlers: Iterable[Idler]) -> int:
     return bits
 
 
-def _without(free: int, wanted: Wanted) -> int:
+def _without(free: int, wanted: Waiter) -> int:
     """Return the free GPUs without as many as one who waits gets, which are the lowest here."""
     for _ in range(wanted.count):
         lowest = free & wanted.among & -(free & wanted.among)
