@@ -295,6 +295,59 @@ def test_podman_has_no_image_where_the_proxy_does_not_run(registry, podman, by_n
     assert podman("image", "exists", f"{registry.address}/app:1", check=False).returncode == 1
 
 
+@pytest.fixture
+def signer(podman, registry, proxy, tmp_path):
+    """Return a function that signs a manifest as app:1; Podman takes images of the registry with a signature only."""
+    gnupg = tmp_path / "gnupg"
+    gnupg.mkdir(mode=0o700)
+    environment = {**os.environ, "GNUPGHOME": os.fspath(gnupg)}
+    key = ("gpg", "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "builder@registry.example")
+    subprocess.run(key, env=environment, check=True, capture_output=True)
+    exported = ("gpg", "--export", "--output", tmp_path / "key.gpg", "builder@registry.example")
+    subprocess.run(exported, env=environment, check=True)
+    signed = {"type": "signedBy", "keyType": "GPGKeys", "keyPath": os.fspath(tmp_path / "key.gpg")}
+    policy = {"default": [{"type": "reject"}], "transports": {"docker": {registry.address: [signed]}}}
+    (tmp_path / "policy.json").write_text(json.dumps(policy))
+    where = Path(podman.environment["HOME"], ".config/containers/registries.d/lookaside.yaml")
+    where.parent.mkdir(parents=True, exist_ok=True)
+    # By the address that is asked; a policy goes by the name that people use.
+    lookaside = {"lookaside": f"file://{tmp_path}/signatures"}
+    where.write_text(json.dumps({"docker": {proxy("mi210-4").address: lookaside}}))
+
+    def sign(content):
+        (tmp_path / "manifest").write_bytes(content)
+        signature = tmp_path / f"signatures/app@{digest_of(content).replace(':', '=')}/signature-1"
+        signature.parent.mkdir(parents=True, exist_ok=True)
+        words = ("standalone-sign", tmp_path / "manifest", f"{registry.address}/app:1", "builder@registry.example")
+        subprocess.run(["skopeo", *words, "--output", signature], env=environment, check=True, capture_output=True)
+
+    yield sign
+    where.unlink()
+    subprocess.run(("gpgconf", "--kill", "all"), env=environment, check=True)
+
+
+@pytest.mark.parametrize("what", ["the index alone", "the images too"])
+def test_a_signature_of_an_image_holds_after_the_choice_and_one_of_the_index_does_not(
+    registry, podman, proxy, by_name, signer, tmp_path, what
+):
+    here, file = by_name("mi210-4", "podman", "/etc/containers/registries.conf.d/99-amd-images.conf")
+    podman.environment["CONTAINERS_REGISTRIES_CONF"] = os.fspath(file)
+    podman("login", f"--username={USER}", f"--password={PASSWORD}", here.address)
+    signer(ask(here, f"/v2/app/manifests/{registry.index['digest']}")[2])
+    if what == "the images too":
+        signer(ask(here, "/v2/app/manifests/1")[2])
+
+    policy = f"--signature-policy={tmp_path}/policy.json"
+    pulled = podman("pull", "--quiet", policy, f"{registry.address}/app:1", check=False)
+
+    if what == "the images too":
+        assert pulled.returncode == 0, pulled.stderr
+        podman("rmi", f"{registry.address}/app:1")
+    else:
+        assert pulled.returncode == 125
+        assert "A signature was required, but no signature exists" in pulled.stderr
+
+
 def ctr(docker, *words):
     """Call the client of the containerd that Docker runs on."""
     command = ["ctr", f"--address={docker.directory}/containerd.sock", "--namespace=proxy", "images", *words]
