@@ -39,7 +39,7 @@ class Registry:
         self._headers = {"Authorization": f"Basic {credentials()}"} if has_login else {}
         if has_tls:
             make_certificate(self.certificate, directory / "key.pem")
-        self._tls = ssl.create_default_context(cafile=os.fspath(self.certificate)) if has_tls else None
+        self.tls = ssl.create_default_context(cafile=os.fspath(self.certificate)) if has_tls else None
         (directory / "htpasswd").write_text(HTPASSWD)
         settings = _settings(directory, self.address, has_login=has_login, has_tls=has_tls)
         (directory / "config.yml").write_text(json.dumps(settings))
@@ -99,7 +99,7 @@ class Registry:
         """Return the headers of an answer."""
         headers = {**self._headers, "Content-Type": media_type or "application/octet-stream"}
         request = urllib.request.Request(url, content, headers, method=method)
-        with urllib.request.urlopen(request, timeout=PATIENCE, context=self._tls) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE, context=self.tls) as answer:
             return answer.headers
 
 
