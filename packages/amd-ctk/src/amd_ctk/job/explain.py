@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from amd_ctk.job.foresee import Foreseen, foresee
 from amd_ctk.job.run import PlannedJob
+from amd_ctk.job.service import preview, require_service
 from amd_ctk.listing import to_json
 from amd_device_spec.slurm.filters import FILTERS
+from amd_gpu_tracker.broker.protocol import DONE, Answer
+from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.lease import TOKEN
 from amd_gpu_tracker.records.plain_text import printable
-from amd_gpu_tracker.waiting.sentences import format_seconds, got
+from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
+from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -24,20 +27,20 @@ A_SECRET = "is set, to hand the GPUs on to a container"  # noqa: S105 - it says 
 class JobExplanation(Value):
     """What becomes of a job, or why it is refused, and the caller's variables that its command does not see."""
 
-    foreseen: Foreseen = Foreseen()
+    foreseen: Answer = Answer(kind=DONE)
     refusal: ToolkitError | None = None
     removed: tuple[str, ...] = ()
 
     @property
     def starts(self) -> bool:
         """Return whether the command would start now."""
-        return self.refusal is None and not self.foreseen.waits_for
+        return self.refusal is None and not self.foreseen.message
 
 
 def explain_job(host: Host, job: PlannedJob, environment: Mapping[str, str] = os.environ) -> JobExplanation:
     """Return what becomes of a job that a caller with this environment starts."""
     try:
-        foreseen = foresee(host, job.name, job.request, job.wait, job.reservation, is_spare=job.is_spare)
+        foreseen = _foresee(host, job)
     except ToolkitError as error:
         return JobExplanation(refusal=error)
     removed = tuple(name for name in FILTERS if name in environment and name not in foreseen.environment)
@@ -49,8 +52,8 @@ def format_job(explanation: JobExplanation) -> str:
     foreseen = explanation.foreseen
     if explanation.refusal:
         lines = ["The command does not start:", *_indented(str(explanation.refusal))]
-    elif foreseen.waits_for:
-        lines = ["The command does not start yet:", *_indented(foreseen.waits_for)]
+    elif foreseen.message:
+        lines = ["The command does not start yet:", *_indented(foreseen.message)]
     else:
         lines = [_starts(foreseen), *_variables(explanation)]
     return "\n".join(map(printable, lines))
@@ -63,21 +66,41 @@ def format_job_as_json(explanation: JobExplanation) -> str:
         {
             "version": VERSION,
             "starts": explanation.starts,
-            "waits_for": foreseen.waits_for or None,
+            "waits_for": foreseen.message or None,
             "gpus": list(foreseen.numbers),
             "seconds": foreseen.seconds or None,
-            "environment": foreseen.environment,
+            "environment": dict(foreseen.environment),
             "removed": list(explanation.removed),
             "refusals": [str(explanation.refusal)] if explanation.refusal else [],
         }
     )
 
 
+def _foresee(host: Host, job: PlannedJob) -> Answer:
+    """Return what a job would be given now, or as a message what it would wait for; errors as where it is run."""
+    require_name(job.name)
+    waits = job.wait is not None
+    if job.wait is not None:
+        parse_duration(job.wait)
+    answer = preview(host, job.name, job.request, job.reservation, waits=waits, is_spare=job.is_spare)
+    if answer is not None:
+        return answer
+    if job.reservation or job.is_spare:
+        raise require_service()
+    from amd_ctk.job import alone
+
+    found = alone.preview(host, job.name, job.request, waits=waits)
+    if isinstance(found, GpusRefused):
+        return Answer(kind=DONE, message=found.message)
+    gpus, environment = found
+    return Answer(kind=DONE, numbers=tuple(gpu.number for gpu in gpus), environment=environment)
+
+
 def _indented(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
 
 
-def _starts(foreseen: Foreseen) -> str:
+def _starts(foreseen: Answer) -> str:
     gpus = f"with {got(foreseen.numbers, None)}" if foreseen.numbers else "without a GPU"
     limit = f" for at most {format_seconds(foreseen.seconds)}" if foreseen.seconds else ""
     return f"The command starts now, {gpus}{limit}"

@@ -149,13 +149,6 @@ def release(host: Host, name: str, owner: int | None) -> None:
     _tell_service(host, Request(verb=RELEASE, name=name, owner=owner))
 
 
-def cancel(host: Host, name: str, owner: int | None) -> bool:
-    """Take a job out of the line; False where there is no service."""
-    path = find_socket(host)
-    require_name(name)
-    return bool(path) and ask(path, Request(verb=CANCEL, name=name, owner=owner)) is not None
-
-
 def require_service() -> ServiceMissing:
     """Return the error for what needs the service where it does not run."""
     return ServiceMissing(
@@ -200,8 +193,9 @@ def _numbers_of_job(host: Host, request: str, environment: Mapping[str, str]) ->
 def cancel_job(host: Host, name: str, owner: int | None) -> None:
     """Take a job out of the line, that of `owner` where one is named; NotDone, NotPermitted."""
     require_name(name)
+    path = find_socket(host)
     try:
-        if cancel(host, name, owner):
+        if path and ask(path, Request(verb=CANCEL, name=name, owner=owner)) is not None:
             return
     except Refused as error:
         # It may wait without the service.

@@ -9,14 +9,14 @@ from functools import partial
 
 from amd_gpu_tracker.broker.asked import Asked, weigh
 from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.ending import GRACE_SECONDS
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS, Log
 from amd_gpu_tracker.broker.endings import ENDING, Endings, is_ending
 from amd_gpu_tracker.broker.grants import Grants, JobGrant, job_id
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.job_processes import find_container
 from amd_gpu_tracker.broker.keeping import end_now, inside, keep
-from amd_gpu_tracker.broker.line import Line, Log
+from amd_gpu_tracker.broker.line import Line
 from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.people import Permission, format_held
 from amd_gpu_tracker.broker.place import Client, Place

@@ -13,10 +13,9 @@ from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children, in_child
-from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job, end_rest
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS, Log, end_container, end_job, end_rest
 from amd_gpu_tracker.broker.ending_notes import EndingNote, drop_note, read_notes, write_note
 from amd_gpu_tracker.broker.grants import FIRST_PROCESS, name_of
-from amd_gpu_tracker.broker.line import Log
 from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release

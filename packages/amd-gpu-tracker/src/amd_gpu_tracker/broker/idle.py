@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
+from amd_gpu_tracker.broker.ending import Log
 from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.broker.idle_look import MOST_SECONDS, IdleLook
 from amd_gpu_tracker.broker.keeping import inside
-from amd_gpu_tracker.broker.line import Log
 from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.lease import BY_API, Lease

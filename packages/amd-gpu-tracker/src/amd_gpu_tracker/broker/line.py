@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from amd_gpu_tracker.broker.ending import Log
 from amd_gpu_tracker.broker.grants import Grants, JobGrant, job_id, name_of
 from amd_gpu_tracker.broker.latest import latest_start
 from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, numbers_in, serve, sort_waiters
@@ -22,8 +23,6 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import at_the_latest, held_by, waiting_for
 from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, ToolkitError
-
-Log = Callable[[str], None]
 
 # How often one who waits is told what for.
 TELL_SECONDS = 60.0
