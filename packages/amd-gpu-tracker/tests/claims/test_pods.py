@@ -43,11 +43,13 @@ def sandbox():
         process.kill()
 
 
-def start(host, name, ipc, *numbers, **more):
+def start(host, name, ipc, *numbers, run_directory="", **more):
     """Reserve as a container that joins an IPC namespace, "" for one of its own."""
     gpus = locate_gpus(host)
     spec = {"linux": {"namespaces": [{"type": "pid"}, {"type": "ipc", **({"path": ipc} if ipc else {})}]}, **more}
-    container = StartingContainer(container_id=name, spec=spec, bundle="/", root="/run/runc")
+    container = StartingContainer(
+        container_id=name, spec=spec, bundle="/", root="/run/runc", run_directory=run_directory
+    )
     return claim_nodes(host, container, granted=[gpus[number] for number in numbers], located=gpus).reserve()
 
 
@@ -105,3 +107,11 @@ def test_a_container_from_before_the_setting_keeps_its_gpus_alone(exclusive_host
 
         with pytest.raises(GpusRefused, match="GPU 0 is in use by container server"):
             start(exclusive_host, "helper", path, 0)
+
+
+def test_a_users_own_engine_joins_no_pod(host, tmp_path):
+    with sandbox() as path:
+        assert start(host, "server", path, 0)
+
+        with pytest.raises(GpusRefused, match=r"GPUs \[0\] are exclusive, which users get only with a reservation"):
+            start(host, "helper", path, 0, run_directory=str(tmp_path))

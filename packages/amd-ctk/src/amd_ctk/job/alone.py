@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import contextmanager
 
-from amd_ctk.stderr import say
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
@@ -20,7 +18,7 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.state import State, open_state
 from amd_gpu_tracker.tracker import Tracker
-from amd_gpu_tracker.waiting.sentences import got, parse_duration
+from amd_gpu_tracker.waiting.sentences import parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
 from amd_gpu_tracker.waiting.tickets import all_tickets
 from amdgpu_discovery.errors import RequestError
@@ -28,7 +26,7 @@ from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from amd_gpu_tracker.claims.handover import Reservation
     from amdgpu_discovery.choices.rules import ChoiceRules
@@ -36,11 +34,15 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 
-def reserve(host: Host, name: str, request: str, wait: str | None) -> Reservation:
-    """Reserve as everywhere, in a job of Slurm among the job's GPUs."""
+def reserve(host: Host, name: str, request: str, wait: str | None, *, tell: Callable[[str], None]) -> Reservation:
+    """Reserve as everywhere, in a job of Slurm among the job's GPUs; `tell` is called with what is waited for."""
     rules = _find_rules(host, request)
     with _named_with_job(rules):
-        return _hold(Tracker(host, rules=rules, lock=CommandLock), name, request, wait)
+        require_name(name)
+        tracker = Tracker(host, rules=rules, lock=CommandLock)
+        if wait is None:
+            return tracker.hold(name, request)
+        return tracker.wait(name, request, timeout=parse_duration(wait), tell=tell)
 
 
 def preview(
@@ -79,21 +81,3 @@ def _named_with_job(rules: ChoiceRules) -> Iterator[None]:
         if rules.numbers is None:
             raise
         raise with_gpus_of_job(error, rules.numbers) from error
-
-
-def _hold(tracker: Tracker, name: str, request: str, wait: str | None) -> Reservation:
-    require_name(name)
-    began = time.monotonic()
-    said: list[str] = []
-
-    def tell(sentence: str) -> None:
-        said.append(sentence)
-        say(sentence)
-
-    if wait is None:
-        reservation = tracker.hold(name, request)
-    else:
-        reservation = tracker.wait(name, request, timeout=parse_duration(wait), tell=tell)
-    if reservation.numbers:
-        tell(got(reservation.numbers, time.monotonic() - began if said else None))
-    return reservation

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
-from amd_ctk.job.service import hold, require_service
+from amd_ctk.job.service import ServiceHold, hold, require_service
 from amd_ctk.job.start import become, end_by, require_command, require_program
 from amd_ctk.job.words import SYSTEMD_RUN, default_name, find_run, in_unit, not_told, with_token
 from amd_ctk.stderr import say
 from amd_gpu_tracker.errors import NotPermitted, OptionsExcluded, WaitRefused
 from amd_gpu_tracker.node_access.device_filter import read_devices
+from amd_gpu_tracker.waiting.sentences import format_seconds, got
 from amdgpu_discovery.selection import asks_for_nothing
 from amdgpu_discovery.value import Value
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amd_ctk.job.engine_options import EngineOptions
-    from amd_ctk.job.service import ServiceHold
     from amd_gpu_tracker.claims.handover import Reservation
     from amdgpu_discovery.host import Host
 
@@ -132,15 +133,26 @@ def _is_spare(preempt: str | None) -> bool:
 
 def _reserve(host: Host, name: str, request: str, wait: str | None, inside: str, *, is_spare: bool) -> Held:
     """Reserve through the service that gives GPUs to everybody, where it is there; else as this process may."""
-    held = hold(host, name, request, wait, inside, is_spare=is_spare, tell=say)
+    began, said = time.monotonic(), False
+
+    def tell(sentence: str) -> None:
+        nonlocal said
+        said = True
+        say(sentence)
+
+    held: Held | None = hold(host, name, request, wait, inside, is_spare=is_spare, tell=tell)
     if held is None and (inside or is_spare):
         raise require_service()
-    if held is not None:
-        return held
-    # Those who wait through the service do without all of this.
-    from amd_ctk.job.alone import reserve
+    if held is None:
+        # Those who wait through the service do without all of this.
+        from amd_ctk.job.alone import reserve
 
-    return reserve(host, name, request, wait)
+        held = reserve(host, name, request, wait, tell=tell)
+    if held.numbers:
+        seconds = held.seconds if isinstance(held, ServiceHold) else 0
+        limit = f" for at most {format_seconds(seconds)}" if seconds else ""
+        say(f"{got(held.numbers, time.monotonic() - began if said else None)}{limit}")
+    return held
 
 
 def _require_root_for(unit: bool) -> None:

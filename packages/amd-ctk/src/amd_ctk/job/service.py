@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.broker.client import Refused, ServiceGone, ask, find_socket
@@ -21,7 +20,7 @@ from amd_gpu_tracker.broker.protocol import (
 )
 from amd_gpu_tracker.errors import NotDone, NotPermitted, WaitRefused
 from amd_gpu_tracker.life.people import behind_sudo
-from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
+from amd_gpu_tracker.waiting.sentences import parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
 
@@ -42,12 +41,13 @@ class ServiceMissing(ToolkitError):
 
 
 class ServiceHold:
-    """GPUs that this process has; they are given back when it ends."""
+    """GPUs that this process has, for so many seconds (0 for no limit); they are given back when it ends."""
 
-    def __init__(self, host: Host, numbers: tuple[int, ...], environment: dict[str, str]) -> None:
+    def __init__(self, host: Host, answer: Answer) -> None:
         self._host = host
-        self.numbers = numbers
-        self.environment = environment
+        self.numbers = answer.numbers
+        self.environment = dict(answer.environment)
+        self.seconds = answer.seconds
 
     @property
     def gpus(self) -> list[Any]:
@@ -78,28 +78,16 @@ def hold(
     if not path:
         return None
     require_name(name)
-    began = time.monotonic()
-    said: list[str] = []
-
-    def tell_and_remember(sentence: str) -> None:
-        said.append(sentence)
-        tell(sentence)
-
     asked = _request_for(RUN, host, name, request, inside, waits=wait is not None, is_spare=is_spare)
     timeout = None if wait is None else parse_duration(wait)
     try:
-        answer = ask(path, asked, timeout=timeout, tell=tell_and_remember)
+        answer = ask(path, asked, timeout=timeout, tell=tell)
     except ServiceGone:
         if os.geteuid():
             raise
         # It was disabled; root needs none.
         return None
-    if answer is None:
-        return None
-    if answer.numbers:
-        limit = f" for at most {format_seconds(answer.seconds)}" if answer.seconds else ""
-        tell(f"{got(answer.numbers, time.monotonic() - began if said else None)}{limit}")
-    return ServiceHold(host, answer.numbers, dict(answer.environment))
+    return ServiceHold(host, answer) if answer else None
 
 
 def preview(host: Host, name: str, request: str, inside: str, *, waits: bool, is_spare: bool) -> Answer | None:
