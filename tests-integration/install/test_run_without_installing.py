@@ -39,7 +39,9 @@ class Runner:
         return subprocess.run(
             [*map(str, self._words), *words],
             env={
+                # Not the cache of the tests: a user's is in the home.
                 **{name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))},
+                "UV_CACHE_DIR": f"{self.directory}/home/.cache/uv",
                 "PATH": f"{self.directory}/bin:/usr/bin:/bin",
                 "HOME": f"{self.directory}/home",
                 # That of the tests may lie where only root may look.
