@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import select
 import sys
-from contextlib import suppress
 
 
 def say(sentence: str) -> None:
@@ -12,10 +10,12 @@ def say(sentence: str) -> None:
     # Python has none where the descriptor is closed, and would print on standard output then.
     if sys.stderr is None:
         return
-    with suppress(OSError, ValueError):
-        # A terminal that was stopped by Ctrl-S takes nothing, and a pipe that nobody reads is full one day.
+    try:
+        # A terminal that was stopped by Ctrl-S takes nothing, and a pipe without a reader is full one day.
         if _is_ready(sys.stderr.fileno()):
             print(sentence, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        return
 
 
 def say_last(sentence: str) -> None:
@@ -29,6 +29,9 @@ def say_last(sentence: str) -> None:
 
 
 def _is_ready(descriptor: int) -> bool:
+    # Lists, which seldom have anything to say, do not load it.
+    import select
+
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(0))

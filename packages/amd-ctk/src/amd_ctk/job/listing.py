@@ -7,8 +7,8 @@ import time
 
 from amd_ctk.listing import format_columns, to_json
 from amd_ctk.stderr import say
-from amd_gpu_tracker.broker.keeping import find_jobs
 from amd_gpu_tracker.history.ended import ended_path, read_ended
+from amd_gpu_tracker.life.lease_scan import find_jobs
 from amd_gpu_tracker.life.people import name_of_person
 from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.records.plain_text import printable
@@ -53,10 +53,12 @@ def find_jobs_of(tracker: Tracker) -> tuple[Sequence[Ticket], list[RunningJob]]:
 
 def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]:
     """Yield which of the caller's reservations, or of everybody's, the restart of this machine ended."""
-    from amd_gpu_tracker.broker.client import find_socket, is_served
+    from amd_gpu_tracker.broker.protocol import SOCKET
 
-    state = State(host)
-    if not os.path.exists(ended_path(state)) and (socket := find_socket(host)):
+    state, socket = State(host), host.path(SOCKET)
+    if not os.path.exists(ended_path(state)) and os.path.exists(socket):
+        from amd_gpu_tracker.broker.client import is_served
+
         # It notes them when it is started.
         is_served(socket, STARTING_SECONDS)
     for each in read_ended(state):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from amd_gpu_tracker.broker.grants import job_id, name_of, no_reservation
 from amd_gpu_tracker.errors import NotDone, NotPermitted
-from amd_gpu_tracker.life.lease_scan import scan_leases
+from amd_gpu_tracker.life.lease_scan import find_jobs, scan_leases
 from amd_gpu_tracker.records.lease import BY_API, Lease
 from amd_gpu_tracker.waiting.sentences import format_seconds
 
@@ -79,24 +79,6 @@ def _find(state: State, leases: Sequence[Lease], name: str, owner: int | None) -
     if len(found) > 1:
         raise NotDone(f"{len(found)} users have a reservation or job {name}", hint="say whose, with --user")
     return found[0]
-
-
-def find_jobs(leases: Sequence[Lease]) -> dict[str, str]:
-    """Return the job or reservation of each container that was given one, by the ids of both.
-
-    It is the job whose token the container shows; when that has ended, the reservation in which it ran, or what stands
-    for the job: its token's digest.
-    """
-    jobs = [each for each in leases if BY_API in each.ways]
-    by_digest = {each.token_digest: each.container_id for each in jobs}
-    ends = {each.container_id: each.until for each in jobs if each.until}
-    found = {}
-    for each in leases:
-        if BY_API not in each.ways and each.reservation_digest:
-            is_inside = each.limit and ends.get(each.reservation) == each.limit
-            left_in = each.reservation if is_inside else each.reservation_digest
-            found[each.container_id] = by_digest.get(each.reservation_digest, left_in)
-    return found
 
 
 def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:

@@ -6,7 +6,6 @@ The history tells of them after a restart, and only root and some users may read
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 
 from amd_gpu_tracker.records.lease import NEVER
 from amdgpu_discovery.errors import FileError
@@ -60,6 +59,8 @@ def read_ended(state: State) -> list[Ended]:
 
 def note_ended(state: State, more: Iterable[Ended]) -> None:
     """Note the reservations that a restart ended, beside those that are noted; on a full disk nothing is."""
+    from contextlib import suppress
+
     noted = [*read_ended(state), *more][-MOST:]
     with suppress(FileError):
         replace_file(ended_path(state), dumps([each.as_dict() for each in noted]) + b"\n", mode=0o644)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.records.lease import BY_API
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.value import Value
 
@@ -111,3 +112,21 @@ def _with_init(state: State, lease: Lease, verdict: Liveness) -> Lease:
             # A full disk must not refuse another container: the next scan finds the init again.
             return lease
     return lease
+
+
+def find_jobs(leases: Sequence[Lease]) -> dict[str, str]:
+    """Return the job or reservation of each container that was given one, by the ids of both.
+
+    It is the job whose token the container shows; when that has ended, the reservation in which it ran, or what stands
+    for the job: its token's digest.
+    """
+    jobs = [each for each in leases if BY_API in each.ways]
+    by_digest = {each.token_digest: each.container_id for each in jobs}
+    ends = {each.container_id: each.until for each in jobs if each.until}
+    found = {}
+    for each in leases:
+        if BY_API not in each.ways and each.reservation_digest:
+            is_inside = each.limit and ends.get(each.reservation) == each.limit
+            left_in = each.reservation if is_inside else each.reservation_digest
+            found[each.container_id] = by_digest.get(each.reservation_digest, left_in)
+    return found
