@@ -13,7 +13,7 @@ from amdgpu_discovery.unknown_gpus import format_numbers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_gpu_tracker.states.state import GpuState
+    from amd_gpu_tracker import GpuState
     from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
     from amdgpu_discovery.host import Host
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from amd_ctk.listing import count_gpus, find_gpu_states
+from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.show.listing import ID_LENGTH, WIDE_TERMINAL, Column, Listing, format_listing
 from amd_gpu_tracker.show.standard_output import is_terminal
 from amd_gpu_tracker.states.text import STATE_STYLES, state_notes
-from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.product_names import find_product_names, short_name
@@ -16,8 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amd_gpu_tracker.life.status import ContainerUse, GpuUse
-    from amd_gpu_tracker.states.state import GpuState
+    from amd_gpu_tracker import ContainerUse, GpuState, GpuUse
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 

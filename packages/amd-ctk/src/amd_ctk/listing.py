@@ -9,8 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_gpu_tracker.states.state import GpuState
-    from amd_gpu_tracker.tracker import Tracker
+    from amd_gpu_tracker import GpuState, Tracker
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
@@ -40,7 +39,7 @@ def looking_tracker(host: Host) -> Tracker:
     """Return the tracker of a host that judges the health of GPUs as its settings say; SettingsError."""
     from amd_device_spec.choice_grant import choice_rules
     from amd_device_spec.settings import read_settings
-    from amd_gpu_tracker.tracker import Tracker
+    from amd_gpu_tracker import Tracker
 
     return Tracker(host, rules=choice_rules(read_settings(host)))
 

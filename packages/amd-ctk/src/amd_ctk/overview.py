@@ -5,7 +5,7 @@ from __future__ import annotations
 from shutil import which
 
 from amd_ctk.engines.known import ENGINES
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.models import model_of

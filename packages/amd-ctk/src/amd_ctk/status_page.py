@@ -14,8 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from amd_gpu_tracker.states.state import GpuState
-    from amd_gpu_tracker.tracker import Tracker
+    from amd_gpu_tracker import GpuState, Tracker
 
 RELOAD_SECONDS = 60
 # What a phone shows first; other columns follow.

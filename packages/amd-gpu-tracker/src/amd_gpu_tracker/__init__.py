@@ -37,9 +37,11 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.errors import TrackerNeeded as TrackerNeeded
     from amd_gpu_tracker.errors import WaitOver as WaitOver
     from amd_gpu_tracker.errors import WaitRefused as WaitRefused
+    from amd_gpu_tracker.history.used import Used as Used
     from amd_gpu_tracker.life.status import ContainerUse as ContainerUse
     from amd_gpu_tracker.life.status import GpuUse as GpuUse
     from amd_gpu_tracker.life.status import Status as Status
+    from amd_gpu_tracker.records.lock import CommandLock as CommandLock
     from amd_gpu_tracker.records.refusals import Refusal as Refusal
     from amd_gpu_tracker.states.find import find_states as find_states
     from amd_gpu_tracker.states.state import GpuProcess as GpuProcess
@@ -62,6 +64,8 @@ _MODULE_BY_NAME = {
     "GpuUse": "life.status",
     "ContainerUse": "life.status",
     "Refusal": "records.refusals",
+    "CommandLock": "records.lock",
+    "Used": "history.used",
     "find_states": "states.find",
     "GpuState": "states.state",
     "GpuProcess": "states.state",

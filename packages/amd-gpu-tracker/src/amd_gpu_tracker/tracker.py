@@ -16,6 +16,7 @@ from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.state import State, clear, open_state
 from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.errors import FileError, ToolkitError
+from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
 TYPE_CHECKING = False
@@ -376,6 +377,27 @@ class Tracker:
         remove_old(self._state, days=keep_days, now=time.time())
         return usage
 
+    def write_metrics(self, path: str, usage: Usage, states: Sequence[GpuState]) -> None:
+        """Write `usage`, `states` and the queue for Prometheus to the file at `path`; where that fails, note why."""
+        from amd_gpu_tracker.records.unrecorded import METRICS, forget_failure, note_failure
+        from amd_gpu_tracker.states.metrics import format_state_metrics
+        from amd_gpu_tracker.usage.documents import format_prometheus
+
+        waiting = [ticket.since for ticket in self.waiting()]
+        metrics = format_state_metrics(states, waiting_since=waiting, now=time.time())
+        try:
+            replace_file(path, f"{format_prometheus(usage)}\n{metrics}\n".encode(), mode=0o644)
+        except FileError as error:
+            note_failure(self._state.run_directory, METRICS, error.message)
+        else:
+            forget_failure(self._state.run_directory, METRICS)
+
+    def unrecorded(self) -> dict[str, str]:
+        """Return why each record failed that does not work."""
+        from amd_gpu_tracker.records.unrecorded import read_failures
+
+        return read_failures(State(self._host).run_directory)
+
     def settle_history(self) -> None:
         """Write the lines of reservations whose end nobody wrote, as after a power cut."""
         if self._state.records_history:
@@ -481,6 +503,28 @@ class Tracker:
             raise ContainerRunning(f"container {container_id} is still running", hint="stop it first")
         keys = {key for lease in released.dropped for key in lease.gpus}
         return _numbers([gpu for gpu in locate_gpus(self._host) if gpu.key in keys]) if keys else ()
+
+    def prune(self) -> None:
+        """Remove the reservations of root's containers and of processes that are gone."""
+        from amd_gpu_tracker.life.lease_scan import prune_leases
+
+        state = State(self._host)
+        with self._book.lock(state.lock_path):
+            prune_leases(state, self._processes, state.lease_paths())
+
+    def preview(self, name: str, request: str) -> tuple[Sequence[GpuLocation], dict[str, str]]:
+        """Return the GPUs, and variables, that `hold` with `name` and `request` would reserve now; errors as that."""
+        from amd_gpu_tracker.claims.by_name import preview_by_name
+        from amd_gpu_tracker.claims.handover import build_environment
+
+        gpus = preview_by_name(self._book, name, request, rules=self._rules, before=self._tickets())
+        return gpus, build_environment(gpus, locate_gpus(self._host), "")
+
+    def require_possible(self, request: str) -> None:
+        """Raise what waiting for a `request` cannot change."""
+        from amd_gpu_tracker.broker.turn import require_possible
+
+        require_possible(self._state, request, self._rules)
 
     def _tickets(self) -> list[Tickets]:
         from amd_gpu_tracker.waiting.tickets import all_tickets

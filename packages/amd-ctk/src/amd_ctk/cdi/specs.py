@@ -15,9 +15,9 @@ from amd_device_spec.cdi_text import format_spec, parse_spec
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
+from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, release_hook, requirements_hook
 from amd_gpu_tracker.records.numbers import find_tracked_numbers, number_as_tracked
-from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.candidates import select_described
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus

@@ -36,7 +36,7 @@ def report_failures(run: Callable[[], Any], *, with_trace: bool = False) -> Any:
 
 
 def _printable_lines(error: ToolkitError) -> str:
-    from amd_gpu_tracker.errors import GpusRefused
+    from amd_gpu_tracker import GpusRefused
 
     if isinstance(error, GpusRefused):
         from amd_gpu_tracker.life.people import title_of_person

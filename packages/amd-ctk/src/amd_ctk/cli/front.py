@@ -102,8 +102,8 @@ def _watch_states(host: Host) -> None:
 
 
 def _print_status(host: Host) -> None:
+    from amd_gpu_tracker import Tracker
     from amd_gpu_tracker.show.screen import print_status
-    from amd_gpu_tracker.tracker import Tracker
 
     print_status(Tracker(host).status, as_json=False, wide=False, no_trunc=False)
 

@@ -27,10 +27,9 @@ def status(
 
     'amd-ctk top' follows it.
     """
+    from amd_gpu_tracker import CommandLock, Tracker
     from amd_gpu_tracker.errors import OptionLacks
-    from amd_gpu_tracker.records.lock import CommandLock
     from amd_gpu_tracker.show.screen import print_refusals, require_compatible
-    from amd_gpu_tracker.tracker import Tracker
 
     chosen = {"--json": as_json, "--usage": usage, "--peak": peak, "--refusals": refusals, "--prometheus": prometheus}
     chosen |= {"--watch": watch, "--no-trunc": no_trunc, "--html": html}

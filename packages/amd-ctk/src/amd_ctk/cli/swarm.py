@@ -417,8 +417,8 @@ def _resources_of_job(host: Host, *, vram_mib: int, gpus: int) -> tuple[Resource
 
 def _enable_tracker(host: Host) -> None:
     from amd_ctk.cli.gpu_tracker import refresh_cdi_specs
+    from amd_gpu_tracker import Tracker
     from amd_gpu_tracker.cli import say
-    from amd_gpu_tracker.tracker import Tracker
 
     def when_enabled() -> None:
         print("GPU Tracker has been enabled", flush=True)

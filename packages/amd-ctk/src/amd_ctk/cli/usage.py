@@ -62,12 +62,11 @@ def disable(
 def sample(context: typer.Context) -> None:
     """Record once, as the timer does."""
     from amd_ctk.report.timer import take_look
-    from amd_gpu_tracker.records.state import State
-    from amd_gpu_tracker.records.unrecorded import read_failures
+    from amd_gpu_tracker import Tracker
 
     host = host_of(context)
     # In the journal a failure stands once, and not every 30 seconds.
-    known = read_failures(State(host).run_directory) if "JOURNAL_STREAM" in os.environ else {}
+    known = Tracker(host).unrecorded() if "JOURNAL_STREAM" in os.environ else {}
     for record, problem in take_look(host).items():
         if known.get(record) != problem:
             print(f"amd-ctk: not recorded: {record}: {problem}", file=sys.stderr)

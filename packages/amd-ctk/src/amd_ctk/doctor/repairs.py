@@ -15,10 +15,7 @@ from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.run import Result
 from amd_ctk.programs import ask
 from amd_device_spec.cdi_text import format_spec
-from amd_gpu_tracker.life.lease_scan import prune_leases
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lock import LibraryLock
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -93,13 +90,7 @@ def _prune(host: Host, facts: Facts) -> Iterator[Repair]:
     count = facts.toolkit.dead_leases
     if count:
         words = f"remove {count} reservation{'' if count == 1 else 's'} of containers that are gone"
-        yield Repair(check="tracker", words=words, difference="", apply=partial(_drop_dead_leases, host))
-
-
-def _drop_dead_leases(host: Host) -> None:
-    state = State(host)
-    with LibraryLock(state.lock_path):
-        prune_leases(state, Processes(), state.lease_paths())
+        yield Repair(check="tracker", words=words, difference="", apply=Tracker(host).prune)
 
 
 def _compile(host: Host, facts: Facts) -> Iterator[Repair]:

@@ -8,27 +8,20 @@ from contextlib import contextmanager
 from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
+from amd_gpu_tracker import CommandLock, GpusRefused, Tracker
 from amd_gpu_tracker.broker import keeping
-from amd_gpu_tracker.broker.turn import require_possible
-from amd_gpu_tracker.claims.by_name import preview_by_name
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.claims.handover import build_environment
-from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lock import CommandLock
-from amd_gpu_tracker.records.state import State, open_state
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
-from amd_gpu_tracker.waiting.tickets import all_tickets
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from amd_gpu_tracker.claims.handover import Reservation
+    from amd_gpu_tracker import Reservation
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
@@ -49,18 +42,17 @@ def preview(
     host: Host, name: str, request: str, *, waits: bool
 ) -> tuple[Sequence[GpuLocation], dict[str, str]] | GpusRefused:
     """Return what `reserve` would reserve now and its variables, or for what it would wait; errors as that."""
-    rules, state, processes = _find_rules(host, request), open_state(host, os.environ), Processes()
+    rules = _find_rules(host, request)
+    tracker = Tracker(host, rules=rules)
     with _named_with_job(rules):
         if waits:
-            require_possible(state, request, rules)
+            tracker.require_possible(request)
         try:
-            before = all_tickets((state, State(host)), processes)
-            gpus = preview_by_name(Book(state, processes), name, request, rules=rules, before=before)
+            return tracker.preview(name, request)
         except GpusRefused as error:
             if waits:
                 return error
             raise
-    return gpus, build_environment(gpus, locate_gpus(host), "")
 
 
 def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:

@@ -20,9 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from amd_gpu_tracker import ContainerUse, Status, Ticket
+    from amd_gpu_tracker import ContainerUse, Status, Ticket, Tracker
     from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.tracker import Tracker
     from amdgpu_discovery.host import Host
 
 RUNNING = ("Person", "Name", "GPUs", "Numbers", "Process", "For")
@@ -37,7 +36,7 @@ NOBODY_WAITS = "No job waits for GPUs"
 
 def print_queue(host: Host, *, as_json: bool = False) -> None:
     """Print the jobs that have GPUs on a host, and those that wait."""
-    from amd_gpu_tracker.tracker import Tracker
+    from amd_gpu_tracker import Tracker
 
     tickets, running = find_jobs_of(Tracker(host))
     print(format_json(tickets, running) if as_json else format_queue(tickets, running, time.time()))

@@ -10,7 +10,8 @@ from amd_ctk.job.service import ServiceHold, hold, require_service
 from amd_ctk.job.start import become, end_by, require_command, require_program
 from amd_ctk.job.words import SYSTEMD_RUN, default_name, find_run, in_unit, not_told, with_token
 from amd_ctk.stderr import say
-from amd_gpu_tracker.errors import NotPermitted, OptionsExcluded, WaitRefused
+from amd_gpu_tracker import NotPermitted, WaitRefused
+from amd_gpu_tracker.errors import OptionsExcluded
 from amd_gpu_tracker.node_access.device_filter import read_devices
 from amd_gpu_tracker.waiting.sentences import format_seconds, got
 from amdgpu_discovery.selection import asks_for_nothing
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amd_ctk.job.engine_options import EngineOptions
-    from amd_gpu_tracker.claims.handover import Reservation
+    from amd_gpu_tracker import Reservation
     from amdgpu_discovery.host import Host
 
     Held = Reservation | ServiceHold

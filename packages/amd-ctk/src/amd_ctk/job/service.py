@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker import Tracker
+from amd_gpu_tracker import NotPermitted, Tracker, WaitRefused
 from amd_gpu_tracker.broker.client import Refused, ServiceGone, ask, find_socket
 from amd_gpu_tracker.broker.protocol import (
     CANCEL,
@@ -18,7 +18,7 @@ from amd_gpu_tracker.broker.protocol import (
     Answer,
     Request,
 )
-from amd_gpu_tracker.errors import NotDone, NotPermitted, WaitRefused
+from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.life.people import behind_sudo
 from amd_gpu_tracker.waiting.sentences import parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 
 from amd_device_spec.slurm.filters import FILTERS
-from amd_gpu_tracker.errors import WaitRefused
+from amd_gpu_tracker import WaitRefused
 from amd_gpu_tracker.records.lease import TOKEN
 from amdgpu_discovery.errors import ToolkitError, reason
 

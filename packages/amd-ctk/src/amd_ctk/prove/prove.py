@@ -9,8 +9,9 @@ from amd_ctk.programs import Answer
 from amd_ctk.prove.answers import FAILED, NO_GPU, OK, SKIPPED, Proof, judge, parse_answers
 from amd_ctk.prove.engines import ProofEngine, image_in
 from amd_ctk.prove.image import pack_image, probe_command
+from amd_gpu_tracker import GpuState
 from amd_gpu_tracker.records.plain_text import printable
-from amd_gpu_tracker.states.state import FREE, GpuState
+from amd_gpu_tracker.states.state import FREE
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 
 from amd_ctk.report.totals import BY, NOT_KNOWN, Names, Report, make_report
 from amd_device_spec.settings import read_settings
-from amd_gpu_tracker.history.used import Used
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker import Tracker, Used
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus

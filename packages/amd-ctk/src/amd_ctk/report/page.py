@@ -10,7 +10,7 @@ from datetime import datetime
 from amd_ctk.report.text import HEADERS, share
 from amd_ctk.report.totals import Names, Report
 from amd_ctk.web_page import format_web_page, text
-from amd_gpu_tracker.history.used import Used
+from amd_gpu_tracker import Used
 from amdgpu_discovery.files import replace_file
 
 WIDTH, ROW, LEFT, TOP = 1000, 22, 90, 24

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 
 from amd_ctk.listing import looking_tracker
 from amd_ctk.programs import ask
 from amd_device_spec.settings import read_settings
+from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.records.unrecorded import METRICS as UNRECORDED
-from amd_gpu_tracker.records.unrecorded import forget_failure, note_failure, read_failures
-from amd_gpu_tracker.states.metrics import format_state_metrics
-from amd_gpu_tracker.tracker import Tracker
-from amd_gpu_tracker.usage.documents import format_prometheus
-from amdgpu_discovery.errors import FileError, ToolkitError
-from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 TIMER = "amd-gpu-usage.timer"
@@ -75,20 +69,8 @@ def take_look(host: Host) -> dict[str, str]:
     # Where nobody reads the counters, the driver is asked for them only to see whether a sick GPU is well again.
     states = tracker.states(with_errors=has_exporter or any(gpu.sick for gpu in tracker.status().gpus))
     if has_exporter:
-        waiting = [ticket.since for ticket in tracker.waiting()]
-        metrics = format_state_metrics(states, waiting_since=waiting, now=time.time())
-        _write_metrics(host, f"{format_prometheus(usage)}\n{metrics}\n")
-    return read_failures(State(host).run_directory)
-
-
-def _write_metrics(host: Host, text: str) -> None:
-    directory = State(host).run_directory
-    try:
-        replace_file(host.path(METRICS), text.encode(), mode=0o644)
-    except FileError as error:
-        note_failure(directory, UNRECORDED, error.message)
-    else:
-        forget_failure(directory, UNRECORDED)
+        tracker.write_metrics(host.path(METRICS), usage, states)
+    return tracker.unrecorded()
 
 
 def _switch(verb: str) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
-from amd_gpu_tracker.history.used import Used
+from amd_gpu_tracker import Used
 from amdgpu_discovery.value import Value
 
 # The local day of each quarter of an hour that was met, and when the next day begins, in seconds since 1970.

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
 from amd_device_spec.settings import ACCESS, DEVICE_MODE, HOST_MODE, RESERVED, read_settings
-from amd_gpu_tracker.broker.opened import find_users, follow_leases
+from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.broker.opened import find_difference, find_users, follow_leases
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.node_access.acl import read_users
 from amd_gpu_tracker.node_access.nodes import RULE_FILE, close_nodes, find_devices, find_open, give_back, is_closed
 from amd_gpu_tracker.node_access.scope import find_obstacle
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.drm import DRM_CLASS
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
@@ -24,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.host import Host
 
 NOTHING_CHANGED = "every member of the nodes' group can still open every GPU"
@@ -70,14 +64,14 @@ def set_access(host: Host, value: str) -> bool:
             give_back(host)
     require_possible(host)
     # Jobs that run go on.
-    close_nodes(host, find_users(host, _living(host)))
+    close_nodes(host, find_users(host))
     try:
         changed = set_setting(host, ACCESS, value)
     except BaseException:
         give_back(host)
         raise
     # Others may have begun or ended meanwhile.
-    follow_leases(host, _living(host))
+    follow_leases(host)
     return changed
 
 
@@ -98,16 +92,8 @@ def find_access_problem(host: Host, *, is_reserved: bool) -> str:
         return f"{RULE_FILE} closes the nodes, and {ACCESS} is not {RESERVED}" if is_closed(host) else ""
     if problem := find_open(host):
         return f"{ACCESS} is {RESERVED}, and {problem}"
-    for path, uids in find_users(host, _living(host)).items():
-        with suppress(FileNotFoundError):
-            if read_users(host.path(path)) != uids:
-                return f"{ACCESS} is {RESERVED}, and the list of {path} does not match the users who reserved it"
-    return ""
-
-
-def _living(host: Host) -> tuple[Lease, ...]:
-    state = State(host)
-    return scan_leases(state, Processes(), state.lease_paths()).living
+    path = find_difference(host)
+    return f"{ACCESS} is {RESERVED}, and the list of {path} does not match the users who reserved it" if path else ""
 
 
 def require_possible(host: Host) -> None:

@@ -22,8 +22,8 @@ from amd_ctk.swarm.status import (
     reservations_of_tasks,
 )
 from amd_device_spec.settings import CONFIG_FILE, Settings, check_settings
+from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.records.drains import read_drains
-from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 

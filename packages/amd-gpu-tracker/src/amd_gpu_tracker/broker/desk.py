@@ -10,8 +10,8 @@ from functools import partial
 from amd_gpu_tracker.broker.asked import Asked, weigh
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS, Log
-from amd_gpu_tracker.broker.endings import ENDING, Endings, is_ending
-from amd_gpu_tracker.broker.grants import Grants, JobGrant, job_id
+from amd_gpu_tracker.broker.endings import Endings, is_ending
+from amd_gpu_tracker.broker.grants import ENDING, Grants, JobGrant, job_id
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.job_processes import find_container

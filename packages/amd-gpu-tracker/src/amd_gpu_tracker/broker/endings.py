@@ -15,7 +15,7 @@ from functools import partial
 from amd_gpu_tracker.broker.child import Children, in_child
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS, Log, end_container, end_job, end_rest
 from amd_gpu_tracker.broker.ending_notes import EndingNote, drop_note, read_notes, write_note
-from amd_gpu_tracker.broker.grants import FIRST_PROCESS, name_of
+from amd_gpu_tracker.broker.grants import ENDING, FIRST_PROCESS, name_of
 from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 WARNING_SECONDS = 600.0
 # What could not be ended, as a process that waits for its driver, is tried again after this.
 AGAIN_SECONDS = 60.0
-# What holds the GPUs of a job while that is ended is called like the job, with this behind.
-ENDING = ".ending"
 
 
 class Endings:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 # The process that no reservation without a process outlives: a host that starts again has none of them.
 FIRST_PROCESS = 1
+# What holds the GPUs of a job while that is ended is called like the job, with this behind.
+ENDING = ".ending"
 
 
 class JobGrant(Value):

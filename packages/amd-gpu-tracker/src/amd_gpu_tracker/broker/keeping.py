@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from amd_gpu_tracker.broker.grants import job_id, name_of, no_reservation
+from amd_gpu_tracker.broker.grants import ENDING, job_id, name_of, no_reservation
+from amd_gpu_tracker.broker.job_processes import owner_of_job
 from amd_gpu_tracker.errors import NotDone, NotPermitted
 from amd_gpu_tracker.life.lease_scan import find_jobs, scan_leases
+from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_API, Lease
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Book
-    from amd_gpu_tracker.records.state import State
+    from amdgpu_discovery.host import Host
 
 MINUTE = 60
 
@@ -79,6 +82,14 @@ def _find(state: State, leases: Sequence[Lease], name: str, owner: int | None) -
     if len(found) > 1:
         raise NotDone(f"{len(found)} users have a reservation or job {name}", hint="say whose, with --user")
     return found[0]
+
+
+def find_owners(host: Host) -> Iterator[tuple[str, int | None]]:
+    """Yield the name and the user of each reservation and job that is not being ended; None where nobody said whose."""
+    state = State(host)
+    for lease in scan_leases(state, Processes(), state.lease_paths()).living:
+        if BY_API in lease.ways and not lease.container_id.endswith(ENDING):
+            yield name_of(lease.container_id), owner_of_job(lease.container_id) or lease.person
 
 
 def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:

@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.job_processes import owner_of
+from amd_gpu_tracker.life.lease_scan import scan_leases
+from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.node_access.acl import read_users, set_users
 from amd_gpu_tracker.records.lease import BY_API, Lease
+from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.gpu import GpuLocation
@@ -49,16 +52,28 @@ class Opened:
             follow_leases(self._host, leases)
 
 
-def follow_leases(host: Host, leases: Iterable[Lease]) -> None:
-    """Let everybody open what they have by these leases, and nothing else."""
+def follow_leases(host: Host, leases: Iterable[Lease] | None = None) -> None:
+    """Let everybody open what they have by these leases, by default all that live, and nothing else."""
     for path, uids in find_users(host, leases).items():
         # What keeps this from being done, doctor finds.
         with suppress(OSError):
             set_users(host.path(path), uids)
 
 
-def find_users(host: Host, leases: Iterable[Lease]) -> dict[str, set[int]]:
-    """Return who may open each node of the GPUs that can be reserved, by these leases."""
+def find_difference(host: Host) -> str:
+    """Return a node that others may open than those who have its GPU, "" where there is none."""
+    for path, uids in find_users(host).items():
+        with suppress(FileNotFoundError):
+            if read_users(host.path(path)) != uids:
+                return path
+    return ""
+
+
+def find_users(host: Host, leases: Iterable[Lease] | None = None) -> dict[str, set[int]]:
+    """Return who may open each node of the GPUs that can be reserved, by these leases, by default all that live."""
+    if leases is None:
+        state = State(host)
+        leases = scan_leases(state, Processes(), state.lease_paths()).living
     gpus = locate_gpus(host)
     users: dict[str, set[int]] = {path: set() for path in _nodes_of(gpus)}
     for lease in leases:

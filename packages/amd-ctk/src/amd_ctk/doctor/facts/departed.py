@@ -9,15 +9,9 @@ from contextlib import suppress
 from shlex import quote
 
 from amd_ctk.sharing.permissions import read_permissions
-from amd_gpu_tracker.broker.endings import ENDING
-from amd_gpu_tracker.broker.grants import name_of
-from amd_gpu_tracker.broker.job_processes import owner_of_job
+from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.broker.keeping import find_owners
 from amd_gpu_tracker.broker.people import GROUP_SIGN
-from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import BY_API
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
@@ -42,12 +36,9 @@ def _find_jobs(host: Host) -> Iterator[str]:
     for ticket in Tracker(host).waiting():
         if not _is_known(pwd.getpwuid, ticket.owner):
             yield f"queue cancel {quote(ticket.name)} --user={ticket.owner}"
-    state = State(host)
-    for lease in scan_leases(state, Processes(), state.lease_paths()).living:
-        user = owner_of_job(lease.container_id) or lease.person
-        is_job = BY_API in lease.ways and not lease.container_id.endswith(ENDING)
-        if is_job and not _is_known(pwd.getpwuid, user):
-            yield f"queue end {quote(name_of(lease.container_id))} --user={user}"
+    for name, user in find_owners(host):
+        if not _is_known(pwd.getpwuid, user):
+            yield f"queue end {quote(name)} --user={user}"
 
 
 def _is_known(find: Callable[[int], object], number: int | None) -> bool:

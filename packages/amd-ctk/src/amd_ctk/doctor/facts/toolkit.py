@@ -15,18 +15,16 @@ from amd_ctk.doctor.facts.departed import find_departed
 from amd_ctk.sharing.access import find_access_problem, find_obstacles
 from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
+from amd_gpu_tracker import ContainerUse, StateError, Tracker
 from amd_gpu_tracker.broker.client import is_served
 from amd_gpu_tracker.broker.protocol import SOCKET
-from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.status import ContainerUse, read_status
+from amd_gpu_tracker.life.status import read_status
 from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.records.unrecorded import read_failures
 from amd_gpu_tracker.show.listing import cut_id
-from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import write_beside
 from amdgpu_discovery.host import Host
@@ -102,7 +100,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         **_read_access(host, is_reserved=chosen.get("gpu-access") == RESERVED),
         **_read_tracker(host),
         unwritable=_find_unwritable(State(host)),
-        unrecorded=tuple(read_failures(State(host).run_directory).values()),
+        unrecorded=tuple(Tracker(host).unrecorded().values()),
         has_users=bool(chosen.get(USERS)),
         requires_reservation=Tracker(host).requires_reservation(),
         idle=str(chosen.get(IDLE, "")),
