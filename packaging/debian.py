@@ -12,7 +12,17 @@ from email.utils import formatdate
 from pathlib import Path
 
 from bundle import bundled_versions
-from packages import ASSEMBLE, INDEPENDENCE, MAINTAINER, PACKAGES, PARTS, Package, packaged_version, source_date
+from packages import (
+    ASSEMBLE,
+    HOMEPAGE,
+    INDEPENDENCE,
+    MAINTAINER,
+    PACKAGES,
+    PARTS,
+    Package,
+    packaged_version,
+    source_date,
+)
 from stage import stage_packages
 
 from scripts import maintainer_scripts
@@ -81,6 +91,8 @@ def format_control(package: Package, tree: Path) -> str:
         # Never Pre-Depends: dpkg configures nothing before it has unpacked all files of one command.
         "Depends": ", ".join(needed + siblings),
         "Recommends": ", ".join(package.recommends),
+        "Suggests": ", ".join(package.suggests),
+        "Homepage": HOMEPAGE,
         "Bundled": ", ".join(f"{name} (= {version})" for name, version in bundled_versions(package)),
         "Description": package.summary,
     }

@@ -55,7 +55,12 @@ EXAMPLES = {
         ("amd-gpu-tracker status --wide", "Show which container uses which GPU."),
     ),
 }
-FOOTER = ".SH SEE ALSO\n.BR amd\\-container\\-runtime (1),\n.BR amd\\-ctk (1),\n.BR amd\\-gpu\\-tracker (1)\n"
+FOOTER = """.SH SEE ALSO
+.BR amd\\-ctk (1),
+.BR amd\\-gpu\\-tracker (1),
+.BR amd\\-container\\-toolkit\\-config.toml (5),
+.BR amd\\-container\\-runtime (8)
+"""
 # Packages bring completions along; and that --help helps is said once, above the commands.
 NOT_TOLD = ("install_completion", "show_completion")
 SHELLS = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}

@@ -13,6 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # dpkg and rpm want a name and an address. Nobody answers for published packages yet, and below .invalid (RFC 2606) no
 # address will ever be somebody's. A publisher of packages puts its own here.
 MAINTAINER = "AMD Container Toolkit <nobody@container-toolkit.invalid>"
+# Of debs, and URL of rpms. The project has no page yet, so packages have none; a publisher's address goes here.
+HOMEPAGE = ""
 # Where the repositories of a release will be found. There is no server yet: this is a directory of the machine itself.
 # With one slash behind `file:` dnf does not find the signature of the repository.
 REPOSITORY = "file:///srv/amd-container-toolkit"
@@ -46,6 +48,8 @@ class Package(NamedTuple):
     # it deletes before anything is saved.
     rpm_conflicts: tuple[str, ...] = ()
     recommends: tuple[str, ...] = ()
+    # What some commands need, under the name that it has in every system.
+    suggests: tuple[str, ...] = ()
     # Third-party wheels that no package before this one in the arrow of imports has brought.
     bundled: tuple[str, ...] = ()
     # Of the sources and of the bundled libraries, as SPDX expressions.
@@ -117,6 +121,8 @@ PACKAGES = (
             them up to date, lists GPUs, and sets the GPU Tracker.""",
         depends=("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
         rpm_conflicts=ORIGINAL,
+        # Engines to configure, and the program that reads images in registries.
+        suggests=("podman", "skopeo"),
         bundled=("tomlkit",),
         licence="Apache-2.0 AND MIT",
         files=(

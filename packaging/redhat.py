@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bundle import bundled_versions
-from packages import INDEPENDENCE, LIBRARY, MAINTAINER, PACKAGES, Package, packaged_version, source_date
+from packages import HOMEPAGE, INDEPENDENCE, LIBRARY, MAINTAINER, PACKAGES, Package, packaged_version, source_date
 from stage import stage_packages
 
 from scripts import rpm_scriptlets
@@ -94,12 +94,14 @@ def format_spec(package: Package, family: Family, tree: Path) -> str:
         ("Release", f"1{family.dist}"),
         ("Summary", package.summary[0].upper() + package.summary[1:]),
         ("License", package.licence),
+        *([("URL", HOMEPAGE)] if HOMEPAGE else []),
         ("BuildArch", "noarch"),
         # What is needed is said here; nobody outside these packages imports what is bundled.
         ("AutoReqProv", "no"),
         *(("Requires", needed) for needed in own + siblings),
         *(("Provides", f"bundled(python3dist({name})) = {version}") for name, version in bundled_versions(package)),
         *(("Recommends", name) for name in package.recommends),
+        *(("Suggests", name) for name in package.suggests),
         *(("Conflicts", name) for name in package.rpm_conflicts),
     ]
     header = "".join(f"{name}: {value}\n" for name, value in fields)

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import bundle
+from man_settings import NAME as SETTINGS_PAGE
+from man_settings import format_settings
 from packages import (
     ASSEMBLE,
     CURRENT,
@@ -131,6 +133,9 @@ def _stage_documents(trees: dict[str, Path], work: Path, zsh_functions: str) -> 
             shutil.copytree(modules_of(package, trees[package.name]), library, dirs_exist_ok=True)
     words = [f"{path}" for path in (HERE / "man.py", library, work / "documents", date, read_version())]
     subprocess.run([sys.executable, "-I", "-S", "-B", *words], check=True)
+    settings = (ROOT / "docs/reference/config.md").read_text(encoding="utf-8")
+    page = format_settings(settings, date=date, version=read_version())
+    _write_manual(trees["amd-container-runtime"], f"{SETTINGS_PAGE}.5", page)
     for package in PACKAGES:
         for name, _ in package.programs:
             _stage_documents_of(name, trees[package.name], work / "documents", zsh_functions, date)
@@ -144,14 +149,21 @@ def _stage_pages(tree: Path) -> None:
 
 def _stage_documents_of(name: str, tree: Path, documents: Path, zsh_functions: str, date: str) -> None:
     page = documents / "man" / f"{name}.1"
-    text = (page if page.exists() else HERE / "files" / page.name).read_text(encoding="utf-8")
-    filled = text.replace("@DATE@", date).replace("@VERSION@", read_version())
-    manual = tree / "usr/share/man/man1" / f"{page.name}.gz"
-    manual.parent.mkdir(parents=True, exist_ok=True)
-    manual.write_bytes(gzip.compress(filled.encode(), mtime=0))
+    if page.exists():
+        _write_manual(tree, page.name, page.read_text(encoding="utf-8"))
+    else:
+        written = HERE / "files" / f"{name}.8"
+        text = written.read_text(encoding="utf-8")
+        _write_manual(tree, written.name, text.replace("@DATE@", date).replace("@VERSION@", read_version()))
     for shell, directory in {**COMPLETIONS, "zsh": zsh_functions}.items():
         for script in (documents / shell).glob(f"*{name}*"):
             _write(tree / directory / script.name, script.read_text(encoding="utf-8"))
+
+
+def _write_manual(tree: Path, name: str, text: str) -> None:
+    manual = tree / "usr/share/man" / f"man{name[-1]}" / f"{name}.gz"
+    manual.parent.mkdir(parents=True, exist_ok=True)
+    manual.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def _settle(tree: Path) -> None:

@@ -204,12 +204,13 @@ def test_udev_finds_nothing_wrong_with_the_installed_rule(installed, suite):
 
 
 def test_man_shows_every_page_without_a_warning(installed):
-    pages = installed.run("ls /usr/share/man/man1/amd-*").split()
+    pages = installed.run("ls /usr/share/man/man*/amd-*").split()
 
     assert [page.rpartition("/")[2] for page in pages] == [
-        "amd-container-runtime.1.gz",
         "amd-ctk.1.gz",
         "amd-gpu-tracker.1.gz",
+        "amd-container-toolkit-config.toml.5.gz",
+        "amd-container-runtime.8.gz",
     ]
     for page in pages:
         assert installed.run(f"MANWIDTH=80 man --warnings=w --local-file {page} 2>&1 >/dev/null") == ""

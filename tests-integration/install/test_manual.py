@@ -10,12 +10,14 @@ import subprocess
 
 import pytest
 
+from amd_device_spec.settings import Settings
+
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
 JUDGES = {"mandoc": ["-T", "lint", "-W", "warning"], "groff": ["-ww", "-mandoc", "-Tutf8", "-z"]}
 # A command is typed as it stands; the last line is of the guide of AMD's toolkit.
 IS_COMMAND = re.compile(r" +(sudo )?amd-| +gpu-ids ")
-PROGRAMS = ["amd-container-runtime", "amd-ctk", "amd-gpu-tracker"]
+PAGES = ["amd-ctk.1", "amd-gpu-tracker.1", "amd-container-toolkit-config.toml.5", "amd-container-runtime.8"]
 
 
 @pytest.fixture(scope="module")
@@ -24,14 +26,22 @@ def pages(debs, tmp_path_factory):
     directory = tmp_path_factory.mktemp("pages")
     for deb in debs:
         subprocess.run(["dpkg-deb", "--extract", deb, directory], check=True)
-    packed = sorted(directory.rglob("usr/share/man/man1/*.gz"))
+    packed = sorted(directory.rglob("usr/share/man/man*/*.gz"))
     for page in packed:
         page.with_suffix("").write_bytes(gzip.decompress(page.read_bytes()))
     return [page.with_suffix("") for page in packed]
 
 
-def test_every_program_has_a_page(pages):
-    assert [page.stem for page in pages] == PROGRAMS
+def test_every_program_has_a_page_and_the_settings_have_one(pages):
+    assert [page.name for page in pages] == PAGES
+
+
+def test_every_setting_stands_in_the_page_of_the_settings(pages):
+    (page,) = (page for page in pages if page.suffix == ".5")
+    names = [name.replace("_", "-") for name in Settings().as_dict()]
+    said = page.read_text().replace("\\-", "-")
+
+    assert [name for name in names if f".SS {name}\n" not in said] == []
 
 
 @pytest.mark.parametrize("judge", JUDGES)

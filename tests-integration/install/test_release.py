@@ -197,6 +197,16 @@ def test_packages_name_the_wheels_they_carry(released):
     assert "bundled(python3dist(tomlkit)) = 0.15.2" in provided.splitlines()
 
 
+def test_packages_suggest_the_programs_that_some_commands_need(released):
+    deb, rpm = next(released.glob("amd-ctk_*.deb")), next(released.glob("amd-ctk-*-1.noarch.rpm"))
+
+    field = subprocess.run(["dpkg-deb", "--field", deb, "Suggests"], capture_output=True, text=True, check=True).stdout
+    suggested = subprocess.run(["rpm", "-qp", "--suggests", rpm], capture_output=True, text=True, check=True).stdout
+
+    assert field == "podman, skopeo\n"
+    assert suggested.split() == ["podman", "skopeo"]
+
+
 def test_the_bill_of_materials_lists_the_packages_and_every_wheel_that_packages_carry(released):
     bill = json.loads((released / "amd-container-toolkit.cdx.json").read_text())
 
