@@ -22,7 +22,7 @@ LATER = {"introduced": True, "fixed": False, "last_affected": False}
 
 
 class Finding(NamedTuple):
-    """One vulnerability of one bundled wheel; `fixed` is the first version without it, "" where there is none."""
+    """One vulnerability of one bundled wheel; `fixed` is the first version without it, "" if there is none."""
 
     name: str
     version: str

@@ -29,7 +29,7 @@ SAVE_BY_DEB = ("amd-container-runtime", "amd-ctk")
 
 
 def read_script(name: str) -> str:
-    """Return the lines of one of scripts/*, "" where there is none."""
+    """Return the lines of one of scripts/*, "" if there is none."""
     path = DIRECTORY / name
     return path.read_text(encoding="utf-8") if path.exists() else ""
 

@@ -32,7 +32,7 @@ class ParameterLine(Value):
 
 
 def read_parameters(path: str) -> str:
-    """Return the text of a file, `-` for standard input; ParametersError where it is none or too long."""
+    """Return the text of a file, `-` for standard input; ParametersError if it is not one or too long."""
     try:
         if path == STANDARD_INPUT:
             content = sys.stdin.buffer.read(LARGEST_BYTES + 1)
@@ -62,7 +62,7 @@ def parse_lines(text: str, where: str) -> list[ParameterLine]:
 
 
 def lines_from(lines: Sequence[ParameterLine], first: int, where: str) -> list[ParameterLine]:
-    """Return the lines from a number on; ParametersError where there is none."""
+    """Return the lines from a number on; ParametersError if there is none."""
     chosen = [line for line in lines if line.number >= first]
     if not chosen:
         raise ParametersError(

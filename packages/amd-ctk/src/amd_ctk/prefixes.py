@@ -23,7 +23,7 @@ class Prefixed(Value):
     """A command without the words in front of it, and what becomes of the caller's environment there."""
 
     words: tuple[str, ...] = ()
-    variables: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
+    variables: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
     keeps_environment: bool = True
     is_sudo: bool = False
 

@@ -122,6 +122,6 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version, as in "28.5.2-ce"; () where there is none."""
+    """Return the numbers of a version, as in "28.5.2-ce"; () if there is none."""
     parts = text.replace("-", ".").replace("+", ".").split(".")[:3]
     return tuple(int(part) for part in parts if part.isascii() and part.isdecimal())

@@ -105,7 +105,7 @@ def _parse_where_json_breaks(text: str, json_error: ValueError, yaml_version: tu
 
 
 def _parse_json(text: str) -> Any:
-    """Read JSON fast; ValueError where it is none or holds a key twice, which YAML's reader tells better."""
+    """Read JSON fast; ValueError if it is not one or holds a key twice, which YAML's reader tells better."""
     import json
 
     return json.loads(text, object_pairs_hook=_unique_keys)

@@ -234,7 +234,7 @@ def _allows_use(rule: dict[str, Any]) -> bool:
 
 
 def _list(spec: dict[str, Any], spec_path: tuple[str, ...], *, of: type) -> list[Any]:
-    """Return the list at a path of the spec, made where there is none; SpecError where there is something else."""
+    """Return the list at a path of the spec, made if there is none; SpecError where there is something else."""
     parent = _object(spec, spec_path[:-1])
     if parent.get(spec_path[-1]) is None:
         parent[spec_path[-1]] = []

@@ -54,7 +54,7 @@ class GpuRequest(Value):
         resources: Swarm's resources of the kinds that this node advertises by its settings: what was chosen, by kind.
         unadvertised: Kind and first item of resources of other kinds that may be GPUs of this host or their memory;
             never granted.
-        job: The job of Slurm that the container belongs to, which limits all of these; None where there is none.
+        job: The job of Slurm that the container belongs to, which limits all of these; None if there is none.
     """
 
     visible: str | None
@@ -170,7 +170,7 @@ def is_amount(value: str) -> bool:
 
 
 def by_user(request: GpuRequest) -> dict[str, str]:
-    """Return the variable in which a user asks, {} where there is none."""
+    """Return the variable in which a user asks, {} if there is none."""
     return {} if request.visible is None else {VISIBLE_DEVICES: request.visible}
 
 

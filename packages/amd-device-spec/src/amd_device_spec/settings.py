@@ -241,7 +241,7 @@ def _problem_of_time(value: str) -> tuple[str, str] | None:
 
 
 def parse_time(text: str) -> int:
-    """Return the seconds of `90s`, `60m`, `2h` or `1d`; 0 where it is none of these."""
+    """Return the seconds of `90s`, `60m`, `2h` or `1d`; 0 if it is not one of these."""
     number, unit = text[:-1], text[-1:]
     is_number = number.isascii() and number.isdecimal() and len(number) <= LONGEST_AMOUNT
     return int(number) * UNITS_OF_TIME[unit] if is_number and unit in UNITS_OF_TIME else 0

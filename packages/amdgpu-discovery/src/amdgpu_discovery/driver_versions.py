@@ -55,7 +55,7 @@ def read_releases(host: Host, module: str) -> DriverReleases:
 
 
 def is_tested(releases: DriverReleases, rocm: str) -> bool | None:
-    """Return whether AMD tests a ROCm with a driver; None where nobody says."""
+    """Return whether AMD tests a ROCm with a driver; None if that is unknown."""
     release = leading_numbers(rocm)[:2]
     if not release:
         return None
@@ -79,7 +79,7 @@ def leading_numbers(text: str) -> tuple[int, ...]:
 
 
 def _read_own(host: Host) -> Rows:
-    """Return the rows of the administrator's file, {} where there is none or where it says nothing."""
+    """Return the rows of the administrator's file, {} if there is none or where it says nothing."""
     try:
         modules = loads(read_plain_file(host.path(OWN_TABLE), largest=LARGEST)[0])["modules"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):

@@ -88,7 +88,7 @@ def _find_cards(host: Host, minor_by_path: Mapping[str, int]) -> dict[str, int |
 
 
 def device_path(host: Host, name: str) -> str:
-    """Return the directory in sysfs of the device behind a card or render node, "" where there is none."""
+    """Return the directory in sysfs of the device behind a card or render node, "" if there is none."""
     # /sys/class/drm/renderD128 -> ../../devices/pci0000:00/0000:03:00.0/drm/renderD128
     device, drm, _ = host.link(f"{DRM_CLASS}/{name}").rpartition("/drm/")
     return device.replace("../..", "/sys", 1) if drm else ""

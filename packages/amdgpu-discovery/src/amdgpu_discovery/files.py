@@ -289,22 +289,22 @@ def directory_of(path: str) -> str:
 
 
 def is_directory(path: str) -> bool:
-    """Return whether a path leads to a directory, False also where nobody can tell."""
+    """Return whether a path leads to a directory, False also if that is unknown."""
     return _mode(path) & FILE_TYPE == DIRECTORY
 
 
 def exists(path: str) -> bool:
-    """Return whether a path leads to anything, False also where nobody can tell."""
+    """Return whether a path leads to anything, False also if that is unknown."""
     return bool(_mode(path))
 
 
 def is_file(path: str) -> bool:
-    """Return whether a path leads to a regular file, False also where nobody can tell."""
+    """Return whether a path leads to a regular file, False also if that is unknown."""
     return _mode(path) & FILE_TYPE == REGULAR_FILE
 
 
 def is_link(path: str) -> bool:
-    """Return whether a path is a symbolic link, wherever it leads; False also where nobody can tell."""
+    """Return whether a path is a symbolic link, wherever it leads; False also if that is unknown."""
     try:
         return posix.lstat(path).st_mode & FILE_TYPE == SYMBOLIC_LINK
     except (OSError, ValueError):  # ValueError: a null byte

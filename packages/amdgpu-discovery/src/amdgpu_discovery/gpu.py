@@ -107,7 +107,7 @@ class GpuLocation(Value):
 
     @property
     def uuid(self) -> str:
-        """Return the unique id as the guide prints it, such as `0xEA35F57CC80DEB35`; `N/A` where there is none."""
+        """Return the unique id as the guide prints it, such as `0xEA35F57CC80DEB35`; `N/A` if there is none."""
         return f"0x{self.unique_id:X}" if self.unique_id else "N/A"
 
     @property
@@ -117,12 +117,12 @@ class GpuLocation(Value):
 
     @property
     def card_path(self) -> str | None:
-        """Return the path of the mode-setting node, None where there is none."""
+        """Return the path of the mode-setting node, None if there is none."""
         return None if self.card_minor is None else f"/dev/dri/card{self.card_minor}"
 
     @property
     def unique_id(self) -> int:
-        """Return the id shown to users: KFD's, else that of the PCI function, 0 where there is none."""
+        """Return the id shown to users: KFD's, else that of the PCI function, 0 if there is none."""
         return self.kfd_unique_id or self.pci_unique_id
 
 
@@ -163,7 +163,7 @@ class Gpu(GpuLocation):
 
     Attributes:
         render_node: Device number of the render node.
-        card_node: Device number of the card node; None where there is none.
+        card_node: Device number of the card node; None if there is none.
         gpu_id: KFD's 16-bit hash of slot and mode, the GUID column of rocm-smi. Not a unique id.
         gfx_target: Name compilers use, such as `gfx942`; "" where the kernel does not say.
         device_id: PCI device id, `0x74a1` for MI300X.
@@ -197,8 +197,8 @@ class UnnumberedGpu(Value):
     Attributes:
         pci_address: Address of the PCI function.
         device_id: PCI device id; 0 where unknown.
-        render_minor: Minor number of its render node; None where there is none.
-        card_minor: Minor number of its card node; None where there is none.
+        render_minor: Minor number of its render node; None if there is none.
+        card_minor: Minor number of its card node; None if there is none.
         reason: Why it has no number, as a clause with "it" for the GPU.
     """
 

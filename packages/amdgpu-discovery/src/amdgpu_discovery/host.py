@@ -77,14 +77,14 @@ class Host:
         return ["" if isinstance(each, OSError) else each.decode("utf-8", "replace").strip() for each in contents]
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory in no order, [] where there is none."""
+        """Return the names in a directory in no order, [] if there is none."""
         try:
             return posix.listdir(self.path(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def link(self, path: str) -> str:
-        """Return what a symbolic link says, "" where there is none."""
+        """Return what a symbolic link says, "" if there is none."""
         try:
             return posix.readlink(self.path(path))
         except OSError:

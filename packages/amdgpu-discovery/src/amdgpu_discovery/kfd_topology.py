@@ -85,7 +85,7 @@ def read_topology(host: Host) -> Topology:
 
 
 def read_property(properties: str, key: str) -> int:
-    """Return the number behind a key in text of lines `key number` between newlines; 0 where there is none.
+    """Return the number behind a key in text of lines `key number` between newlines; 0 if there is none.
 
     Keys are added over time and in the middle, so nothing depends on their order; a few of the forty are looked for in
     the text, because taking all of them apart takes longer.

@@ -135,7 +135,7 @@ def _join(
 
 
 def _read_pci_unique_ids(host: Host, boards: Sequence[DrmDevice | None]) -> list[int]:
-    """Return the boards' ids (amdgpu_pm.c, hexadecimal); the file is absent or empty where there is none."""
+    """Return the boards' ids (amdgpu_pm.c, hexadecimal); the file is absent or empty if there is none."""
     texts = iter(host.read_attributes([f"{board.path}/unique_id" for board in boards if board]))
     return [parse_hexadecimal(next(texts)) if board else 0 for board in boards]
 

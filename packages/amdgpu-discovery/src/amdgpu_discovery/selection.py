@@ -174,7 +174,7 @@ def is_group_name(text: str) -> bool:
 
 
 def parse_number(text: str) -> int | None:
-    """Return the number a text is, None if it is none."""
+    """Return the number a text is, None if it is not one."""
     digits = text.removeprefix("+")
     if not (digits.isascii() and digits.isdecimal()):
         return None
@@ -183,7 +183,7 @@ def parse_number(text: str) -> int | None:
 
 
 def parse_unique_id(item: str) -> int | None:
-    """Read a unique id in any of its spellings; None if it is none."""
+    """Read a unique id in any of its spellings; None if it is not one."""
     lower = item.lower()
     if lower[8:9] == "-":
         return _parse_smi_uuid(lower)

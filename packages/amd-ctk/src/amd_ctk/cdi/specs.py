@@ -82,7 +82,7 @@ def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], boo
 
 
 def prepare_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bytes, bytes]:
-    """Return the spec of a file, what the file holds, b"" where there is none, and what it is to hold; CdiError."""
+    """Return the spec of a file, what the file holds, b"" if there is none, and what it is to hold; CdiError."""
     spec = make_spec(host, wanted.options)
     return spec, _read_replaceable(wanted.path(host), wanted), format_spec(spec, wanted.language)
 
@@ -141,7 +141,7 @@ def _find_groups(host: Host, asked: Sequence[Gpu]) -> dict[str, list[Gpu]]:
 
 
 def _read_replaceable(path: str, wanted: GenerateOptions) -> bytes:
-    """Return the content of a file that may be replaced, b"" where there is none; CdiError for any other file."""
+    """Return the content of a file that may be replaced, b"" if there is none; CdiError for any other file."""
     try:
         _require_plain_file(path)
         with open(path, "rb") as file:

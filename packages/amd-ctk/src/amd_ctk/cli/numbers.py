@@ -8,7 +8,7 @@ import typer
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[object], int]:
-    """Return what reads a whole number between two limits; typer.BadParameter where it is none."""
+    """Return what reads a whole number between two limits; typer.BadParameter if it is not one."""
     wanted = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
 
     def read(text: object) -> int:
@@ -24,7 +24,7 @@ def whole_number(least: int, most: int | None = None) -> Callable[[object], int]
 
 
 def seconds(text: object) -> float:
-    """Read a time of at least a tenth of a second; typer.BadParameter where it is none."""
+    """Read a time of at least a tenth of a second; typer.BadParameter if it is not one."""
     try:
         number = float(str(text))
     except ValueError:

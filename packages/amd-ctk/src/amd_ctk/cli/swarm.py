@@ -367,7 +367,7 @@ def _find_gpus(host: Host) -> list[Gpu]:
 
 
 def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
-    """Return the GPUs that tasks may be given; SwarmError where there is none."""
+    """Return the GPUs that tasks may be given; SwarmError if there is none."""
     from amd_gpu_tracker.claims.draining import without_drained
     from amdgpu_discovery.unknown_gpus import format_numbers
 

@@ -40,7 +40,7 @@ class ConfigFile(Value):
 
 
 def read_text(file: ConfigFile) -> str | None:
-    """Return the text of a file, None where there is none; ConfigFileError."""
+    """Return the text of a file, None if there is none; ConfigFileError."""
     try:
         # A pipe in its place would keep the reader waiting.
         return read_file(file.path, flags=os.O_NONBLOCK).decode()

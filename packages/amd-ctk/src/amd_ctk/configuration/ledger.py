@@ -51,7 +51,7 @@ class Record(Value):
 
 
 def digest(text: str | None) -> str:
-    """Return what tells one version of a file from another, "" where there is none."""
+    """Return what tells one version of a file from another, "" if there is none."""
     return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -32,7 +32,7 @@ NEW_TEXT = "# Settings of the AMD Container Toolkit; 'amd-ctk config show' lists
 
 
 def read_settings_file(host: Host) -> dict[str, Any]:
-    """Return what config.toml sets, {} where there is none; SettingsError where it is invalid."""
+    """Return what config.toml sets, {} if there is none; SettingsError where it is invalid."""
     values: dict[str, Any] = _read_document(host).get(())
     check_settings(values, host.path(CONFIG_FILE))
     return values

@@ -34,13 +34,13 @@ class Document(Protocol):
     text: str
 
     def get(self, path: KeyPath) -> Any:
-        """Return the value at `path`, ABSENT where there is none; DocumentError where an outer value is no table."""
+        """Return the value at `path`, ABSENT if there is none; DocumentError where an outer value is no table."""
 
     def set(self, path: KeyPath, value: Any) -> Self:
         """Give the key at `path` this value, making the tables around it."""
 
     def remove(self, path: KeyPath) -> Self:
-        """Take the key at `path` out; where there is none, nothing changes."""
+        """Take the key at `path` out; if there is none, nothing changes."""
 
     @property
     def is_empty(self) -> bool:

@@ -37,7 +37,7 @@ class JsonDocument:
         return not self._tree
 
     def get(self, path: KeyPath) -> Any:
-        """Return the value at `path`, ABSENT where there is none; DocumentError where an outer value is no object."""
+        """Return the value at `path`, ABSENT if there is none; DocumentError where an outer value is no object."""
         return read_path(self._tree, path)
 
     def set(self, path: KeyPath, value: Any) -> JsonDocument:

@@ -28,7 +28,7 @@ class TomlDocument:
         return not self._tree
 
     def get(self, path: KeyPath) -> Any:
-        """Return the value at `path`, ABSENT where there is none; DocumentError where an outer value is no table."""
+        """Return the value at `path`, ABSENT if there is none; DocumentError where an outer value is no table."""
         return read_path(self._tree, path)
 
     def set(self, path: KeyPath, value: Any) -> TomlDocument:

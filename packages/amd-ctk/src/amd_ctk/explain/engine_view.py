@@ -248,7 +248,7 @@ def find_version(engine: str, host: Host) -> tuple[int, ...]:
 
 
 def find_numbers(text: str) -> tuple[int, ...]:
-    """Return the first version in a text, () where there is none."""
+    """Return the first version in a text, () if there is none."""
     found = VERSION.search(text)
     return tuple(map(int, found[0].split("."))) if found else ()
 

@@ -49,7 +49,7 @@ class Plan(Value):
     given: tuple[GpuLocation, ...] = ()
     nodes: tuple[DeviceNode, ...] = ()
     edits: Edits | None = None
-    spec: dict[str, Any] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    spec: dict[str, Any] = {}  # noqa: RUF012 - a default of a value, which is never changed
     notes: tuple[str, ...] = ()
     refusals: tuple[ToolkitError, ...] = ()
 

@@ -42,7 +42,7 @@ class Beginning:
         return content
 
     def rewound(self) -> int | None:
-        """Return the descriptor of a plain file, which is at its beginning again; None where there is none."""
+        """Return the descriptor of a plain file, which is at its beginning again; None if there is none."""
         if not isinstance(self._file, FileIO):
             return None
         self._file.seek(0)

@@ -25,13 +25,13 @@ def parse_document(content: bytes, name: str) -> dict[str, Any]:
 
 
 def objects_in(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """Return the objects of a list in a document, [] where there is none."""
+    """Return the objects of a list in a document, [] if there is none."""
     found = document.get(key)
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
 def object_in(document: dict[str, Any], key: str) -> dict[str, Any]:
-    """Return an object in a document, {} where there is none."""
+    """Return an object in a document, {} if there is none."""
     found = document.get(key)
     return found if isinstance(found, dict) else {}
 

@@ -108,7 +108,7 @@ class Image(Value):
 
     layers: tuple[LayerContents, ...]
     environment: tuple[str, ...] = ()
-    labels: dict[str, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    labels: dict[str, str] = {}  # noqa: RUF012 - a default of a value, which is never changed
     # Of the index entry and the manifest.
     annotations: dict[str, str] = {}  # noqa: RUF012
     # x86-64-v3 where the index says so, else "".

@@ -53,7 +53,7 @@ class Walk:
     def entries(self, index: dict[str, Any], prefix: str, tag: str = "") -> list[IndexedImage]:
         """Return the images of an index, those of one tag where it is given; ImageError.
 
-        They are called by `prefix` and a tag, or by the digest where there is none.
+        They are called by `prefix` and a tag, or by the digest if there is none.
         """
         entries: list[IndexedImage] = []
         for descriptor in objects_in(index, "manifests"):

@@ -58,7 +58,7 @@ PODMAN = Program(name="podman", manifest=("podman", "manifest", "inspect", NAME)
 
 
 def find_program() -> Program:
-    """Return the program that reads registries here; ImageError where there is none."""
+    """Return the program that reads registries here; ImageError if there is none."""
     if shutil.which("skopeo"):
         return SKOPEO
     if shutil.which("docker") and ask(["docker", "buildx", "version"]).succeeded:

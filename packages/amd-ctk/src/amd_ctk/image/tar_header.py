@@ -66,7 +66,7 @@ def expected_adler(field: bytes) -> int:
 
 @lru_cache(REMEMBERED)
 def size_in(field: bytes) -> int:
-    """Return the size in a field; ValueError where there is none."""
+    """Return the size in a field; ValueError if there is none."""
     return parse_number(field)
 
 

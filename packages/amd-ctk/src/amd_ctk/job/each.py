@@ -109,7 +109,7 @@ def _make_directory(path: str) -> None:
 
 
 def _words_for(line: ParameterLine, words: Sequence[str]) -> list[str]:
-    """Return the words of a job: the line in place of each {}, or its words at the end where there is none."""
+    """Return the words of a job: the line in place of each {}, or its words at the end if there is none."""
     if any(PLACE in word for word in words):
         return [word.replace(PLACE, line.text) for word in words]
     return [*words, *line.words]

@@ -54,7 +54,7 @@ def main(foreign: list[int]) -> None:
 
 
 def try_open(path: str, ask: Callable[[int], Answer]) -> Answer | None:
-    """Open a node and ask behind it; print how both went, and return the answer, None where there is none."""
+    """Open a node and ask behind it; print how both went, and return the answer, None if there is none."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:

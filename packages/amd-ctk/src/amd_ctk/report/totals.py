@@ -27,7 +27,7 @@ class Total(Value):
         busy_seconds: For how much of `seen_seconds` GPUs were at work.
         seen_seconds: The part of `gpu_seconds` during which somebody looked.
         starts: How many reservations began within the time.
-        peak_bytes: The most memory that one of them was seen to use; None where nobody looked.
+        peak_bytes: The most memory that one of them was seen to use; None if that was never read.
     """
 
     title: str
@@ -39,7 +39,7 @@ class Total(Value):
 
     @property
     def share_used(self) -> float | None:
-        """Return for which share of the time GPUs were at work, 0 to 1; None where nobody looked."""
+        """Return for which share of the time GPUs were at work, 0 to 1; None if that was never read."""
         return self.busy_seconds / self.seen_seconds if self.seen_seconds else None
 
 

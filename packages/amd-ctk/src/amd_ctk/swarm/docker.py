@@ -57,7 +57,7 @@ def docker(*words: str) -> str:
 
 
 def read_docker_info() -> DockerInfo:
-    """Return what the daemon says; SwarmError where there is none."""
+    """Return what the daemon says; SwarmError if there is none."""
     info = json.loads(docker("info", "--format", "{{json .}}"))
     swarm = info.get("Swarm") or {}
     # Without a daemon the command prints an answer with empty fields.

@@ -30,7 +30,7 @@ HINT = "write gres.conf as 'amd-ctk slurm gres' prints it"
 
 
 def find_conf(host: Host, name: str) -> str | None:
-    """Return the path of a file of Slurm's configuration, None where there is none."""
+    """Return the path of a file of Slurm's configuration, None if there is none."""
     return next((path for path in (f"{place}/{name}" for place in DIRECTORIES) if host.stat(path)), None)
 
 

@@ -44,7 +44,7 @@ LONGEST_NODE = 64
 def rules_in_job(rules: ChoiceRules, request: str, host: Host, environment: Mapping[str, str]) -> ChoiceRules:
     """Return the rules for what a process asks for that has these variables: in a job it may have the job's GPUs only.
 
-    RequestError where the job has none, SlurmError where nobody can tell.
+    RequestError where the job has none, SlurmError if that is unknown.
     """
     job = parse_job({name: value for name, value in environment.items() if name.startswith(SLURM_PREFIX)})
     if job is None or asks_for_nothing(request):
@@ -73,7 +73,7 @@ def grant_in_job(
 ) -> Grant:
     """Return what a request gets in a job: the job's GPUs, or those that `decide` gives of them where it names some.
 
-    Errors as of `decide`; SlurmError where nobody can tell which GPUs the job has. `gpus` are those that this process
+    Errors as of `decide`; SlurmError if that is unknown which GPUs the job has. `gpus` are those that this process
     may use.
     """
     allowed = find_gpus_of_job(job, gpus, host)

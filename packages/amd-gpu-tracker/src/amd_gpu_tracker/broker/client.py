@@ -57,7 +57,7 @@ class ServiceGone(ToolkitError):
 
 
 def find_socket(host: Host) -> str:
-    """Return where the broker's socket is, "" where there is none."""
+    """Return where the broker's socket is, "" if there is none."""
     path = host.path(SOCKET)
     return path if os.path.exists(path) else ""
 

@@ -113,7 +113,7 @@ class Grants:
     def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> JobGrant:
         """Give the GPUs of a reservation to a process, until that is over.
 
-        GpusRefused where there is none, or somebody has them.
+        GpusRefused if there is none, or somebody has them.
         """
         token = new_token(job)
         claim = self._claim_inside(job, reservation, process).replace(token_digest=digest_of(token), person=person)
@@ -171,7 +171,7 @@ class Grants:
         release(self._book, job)
 
     def release(self, job: str) -> None:
-        """End a reservation that no process holds; NotDone where there is none, ContainerRunning for that of a job."""
+        """End a reservation that no process holds; NotDone if there is none, ContainerRunning for that of a job."""
         lease = find_reservation(self._state, job, self._processes)
         if lease is None:
             raise no_reservation(self._state, job)
@@ -186,7 +186,7 @@ class Grants:
         return gpus
 
     def _claim_inside(self, job: str, reservation: str, process: ProcessId) -> Claim:
-        """Return the claim of a job for the GPUs of a reservation; NotDone where there is none."""
+        """Return the claim of a job for the GPUs of a reservation; NotDone if there is none."""
         lease = find_reservation(self._state, reservation, self._processes)
         # What holds the GPUs of a job that is ended is part of that job.
         if lease is None or not lease.until or lease.reservation:

@@ -61,7 +61,7 @@ def follow_leases(host: Host, leases: Iterable[Lease] | None = None) -> None:
 
 
 def find_difference(host: Host) -> str:
-    """Return a node that others may open than those who have its GPU, "" where there is none."""
+    """Return a node that others may open than those who have its GPU, "" if there is none."""
     for path, uids in find_users(host).items():
         with suppress(FileNotFoundError):
             if read_users(host.path(path)) != uids:

@@ -156,7 +156,7 @@ def _read_groups(connection: socket.socket, processes: Processes, pid: int) -> t
 
 
 def _read_login(processes: Processes, pid: int) -> int | None:
-    """Return the login uid that pam_loginuid(8) sets; None where there is none."""
+    """Return the login uid that pam_loginuid(8) sets; None if there is none."""
     try:
         uid = int(read_file(f"{processes.directory}/{pid}/loginuid", largest=32))
     except (OSError, ValueError):

@@ -92,7 +92,7 @@ def format_permission(permission: Permission) -> str:
 
 
 def find_permission(permissions: Iterable[Permission], uid: int, gids: Collection[int]) -> Permission | None:
-    """Return the permission that counts for a user, None where there is none.
+    """Return the permission that counts for a user, None if there is none.
 
     One for the user goes before those for groups, and these go before that for everyone. Of several groups the one
     that allows most counts.

@@ -101,7 +101,7 @@ class Answer(Value):
     hint: str = ""
     exit_code: int = 0
     numbers: tuple[int, ...] = ()
-    environment: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
+    environment: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
     seconds: int = 0
     people: tuple[int, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Stand in for the service where there is none: a process that serves one user's waiters while there are some.
+"""Stand in for the service if there is none: a process that serves one user's waiters while there are some.
 
 Who waits first does what systemd does elsewhere: it makes the socket and starts the process. That is nobody's child and
 in a session of its own, so that neither Ctrl-Z nor the end of a job stops the queue. Should it be killed, the next one

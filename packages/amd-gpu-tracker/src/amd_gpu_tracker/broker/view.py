@@ -60,8 +60,8 @@ class View(Value):
     host_total: int = 0
     user_leases: tuple[UserLease, ...] = ()
     holders: frozenset[ProcessId] = frozenset()
-    numbers: dict[str, int] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
-    ends: dict[int, float] = {}  # noqa: RUF012 - values are immutable, and nobody changes it
+    numbers: dict[str, int] = {}  # noqa: RUF012 - values are immutable, and it is never changed
+    ends: dict[int, float] = {}  # noqa: RUF012 - values are immutable, and it is never changed
 
     def held(self, person: int, permission: Permission) -> int:
         """Return how many GPUs count for a permission: those that a person has, or that a group has together."""

@@ -77,7 +77,7 @@ def find_apart(candidates: Sequence[Candidate], choice: Choice) -> str:
 
 
 def find_blocking_user(candidates: Sequence[Candidate], choice: Choice) -> int | None:
-    """Return a user whose rootless containers alone keep a GPU from being free; None where there is none."""
+    """Return a user whose rootless containers alone keep a GPU from being free; None if there is none."""
     if choice.word == AUTO:
         return None
     kept = (each.shares[0].uid for each in candidates if each.shares and not (each.users or each.obstacle))

@@ -46,8 +46,8 @@ class StartingContainer(Value):
         bundle: Directory of its bundle.
         root: The runtime's `--root`; "" where it is not given.
         pid_file: The runtime's `--pid-file`; "" where it is not given.
-        creators: The processes that make it; where there are none, this process does.
-        init: Its first process; None where there is none yet.
+        creators: The processes that make it; if there are none, this process does.
+        init: Its first process; None if there is none yet.
         source: How GPUs came into the spec, where that is known: BY_CDI, BY_DEVICE.
         run_directory: Where a rootless run has its leases; "" for the usual directory.
     """

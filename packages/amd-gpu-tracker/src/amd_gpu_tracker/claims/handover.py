@@ -93,7 +93,7 @@ def digest_of(token: str) -> str:
 
 
 def find_handed_on(state: State, token: str, processes: Processes) -> Lease | None:
-    """Return the living reservation that a token is of, or a container that was given it; None where there is none."""
+    """Return the living reservation that a token is of, or a container that was given it; None if there is none."""
     # What is not printable may be no path: an environment may hold anything.
     if len(token) > LONGEST_TOKEN or not token.isprintable():
         return None
@@ -123,7 +123,7 @@ def _find_given(state: State, digest: str, processes: Processes) -> Lease | None
 
 
 def find_reservation(state: State, name: str, processes: Processes) -> Lease | None:
-    """Return the living reservation of this name, None where there is none."""
+    """Return the living reservation of this name, None if there is none."""
     try:
         lease = state.read_lease(state.lease_path(("", name)))
     except StateError:

@@ -30,13 +30,13 @@ class Used(Value):
     Attributes:
         container_id: Id of the container, or name of the reservation.
         gpus: Each GPU by PCI address and rank of its partition, such as `0000:03:00.0/0`.
-        person: Number of the user; None where nobody said whose it was.
+        person: Number of the user; None if none was given whose it was.
         since: When it began, in seconds since 1970 (UTC).
         seconds: For how long it had the GPUs.
         how: How its end is known: `hook`, `program`, `found`, `forgotten`, `power`, or `running`.
         part_of: Name of the reservation whose GPUs it was given, which counts for both; "" for none.
-        busy: Mean share of the time for which its GPUs were at work, 0 to 1; None where nobody looked.
-        peak_bytes: The most memory that it was seen to use; None where nobody looked.
+        busy: Mean share of the time for which its GPUs were at work, 0 to 1; None if that was never read.
+        peak_bytes: The most memory that it was seen to use; None if that was never read.
         name: Name of the container; "" where that is not known.
         image: Image of the container; "" where that is not known.
     """
@@ -104,7 +104,7 @@ def parse_look(fields: dict[str, Any]) -> Look:
 
 
 def parse_line(line: bytes, *, end: float | None = None) -> Used:
-    """Return what a line of the history says; ValueError where it is none of ours.
+    """Return what a line of the history says; ValueError if it is not one of ours.
 
     A line without an end is that of a reservation that runs, until `end` in seconds since boot.
     """

@@ -73,7 +73,7 @@ def find_container_image(lease: Lease) -> str:
 
 
 def read_of_root(path: str) -> Any:
-    """Return a JSON document of root's engines, None where there is none."""
+    """Return a JSON document of root's engines, None if there is none."""
     return _Reader(None).read(path)
 
 
@@ -92,7 +92,7 @@ class _Reader:
         self._podman_names: dict[str, dict[str, str]] = {}
 
     def read(self, path: str) -> Any:
-        """Return a JSON document, None where there is none."""
+        """Return a JSON document, None if there is none."""
         try:
             if self._files is None:
                 return loads(read_plain_file(path, largest=LARGEST_BYTES)[0])

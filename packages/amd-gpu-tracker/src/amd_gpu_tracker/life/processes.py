@@ -35,7 +35,7 @@ class Processes:
         return self._proc
 
     def find(self, pid: int) -> ProcessId | None:
-        """Return the process with this id, None where there is none, or only what its parent has not collected."""
+        """Return the process with this id, None if there is none, or only what its parent has not collected."""
         start = self._start(pid)
         return None if start is None else ProcessId(pid=pid, start=start)
 
@@ -141,7 +141,7 @@ class Processes:
         return self._namespace
 
     def _start(self, pid: int) -> int | None:
-        """Return when a process started, None where there is none, as `find` has it."""
+        """Return when a process started, None if there is none, as `find` has it."""
         stat = self._stat(pid) if 0 < pid <= LARGEST_PID else None
         return None if stat is None or (stat[0] in "ZX" and not self._has_threads(pid)) else int(stat[_START])
 

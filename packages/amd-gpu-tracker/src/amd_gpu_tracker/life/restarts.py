@@ -118,7 +118,7 @@ def take_up(state: State, living: Sequence[Lease]) -> tuple[Lease, ...]:
 
 
 def find_grace(state: State) -> int:
-    """Return for how many seconds GPUs are kept; 0 where nobody knows."""
+    """Return for how many seconds GPUs are kept; 0 if that is unknown."""
     try:
         return state.read_policy().restart_grace
     except StateError:

@@ -173,7 +173,7 @@ def _doubt(user: UserFiles, message: str, gpus: tuple[str, ...] | None = None) -
 
 
 def _parse(content: bytes) -> Lease:
-    """Return a lease; ValueError where it is none, or larger than any that this toolkit writes."""
+    """Return a lease; ValueError if it is not one, or larger than any that this toolkit writes."""
     lease = parse_lease(content)
     if len(lease.gpus) > MOST_GPUS:
         raise ValueError(f"it names more than {MOST_GPUS} GPUs")

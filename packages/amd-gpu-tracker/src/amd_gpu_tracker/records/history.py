@@ -113,7 +113,7 @@ def open_path(directory: str, lease_path: str) -> str:
 
 
 def note_failed(directory: str, lease_path: str, error: OSError) -> None:
-    """Note that the history cannot be written; where there is none any more, there is nothing to note."""
+    """Note that the history cannot be written; if there is none any more, there is nothing to note."""
     from amd_gpu_tracker.records.unrecorded import HISTORY, note_failure
     from amdgpu_discovery.errors import reason
     from amdgpu_discovery.files import is_directory

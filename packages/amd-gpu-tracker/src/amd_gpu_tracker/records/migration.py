@@ -42,7 +42,7 @@ class FormerGpu(Value):
 
 
 def read_former_policy(host: Host) -> Policy | None:
-    """Return the policy in the original's file, None where there is none.
+    """Return the policy in the original's file, None if there is none.
 
     StateError where the original refuses it, or where a GPU that was exclusive is not known any more.
     DriverUnavailable where there is no driver (yet) by which to understand it.

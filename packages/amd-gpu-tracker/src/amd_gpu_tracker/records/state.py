@@ -150,7 +150,7 @@ class State:
         return [f"{self.leases_directory}/{name}" for name in names if name.endswith(".json")]
 
     def read_lease(self, path: str) -> Lease | None:
-        """Return a lease, None where there is none (any more). StateError where it cannot be read."""
+        """Return a lease, None if there is none (any more). StateError where it cannot be read."""
         content = _read_if_there(path)
         try:
             return None if content is None else parse_lease(content)
@@ -277,7 +277,7 @@ def _remove_leftovers(directory: str, names: Iterable[str]) -> None:
 
 
 def _read_if_there(path: str) -> bytes | None:
-    """Return the content of a file, None where there is none; StateError where it cannot be read."""
+    """Return the content of a file, None if there is none; StateError where it cannot be read."""
     try:
         return read_own_file(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -61,7 +61,7 @@ class Page(Value):
     """What is seen in one look.
 
     Attributes:
-        shown: A list, or a sentence where there is none.
+        shown: A list, or a sentence if there is none.
         notes: Sentences about what the list cannot say.
         title: What stands above it; "" for what the screen is called.
     """

@@ -76,7 +76,7 @@ def require_name(name: str) -> None:
 
 
 def parse_stem(stem: str) -> tuple[int, str] | None:
-    """Return number and name of a ticket from the name of its file, None where it is none."""
+    """Return number and name of a ticket from the name of its file, None if it is not one."""
     digits, _, name = stem.partition("-")
     if len(digits) != DIGITS or not (digits.isascii() and digits.isdecimal()) or not name:
         return None

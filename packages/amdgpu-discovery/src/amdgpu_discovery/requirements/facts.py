@@ -50,7 +50,7 @@ class ContainerFacts(Value):
     kernel: str = ""
     # The level of x86-64; 0 for another processor.
     cpu_level: int = 0
-    # The releases of ROCm that AMD tests with the driver; () where nobody says.
+    # The releases of ROCm that AMD tests with the driver; () if that is unknown.
     rocm: tuple[str, ...] = ()
     # For a driver that is newer than the table: the oldest release that the newest of the table is tested with.
     oldest_rocm: str = ""

@@ -90,7 +90,7 @@ def number_nodes(profile: Profile, gpu_nodes: int) -> list[int]:
 
 
 def read_address(text: str) -> PciAddress:
-    """Read the address that a profile gives; ProfileError if it is none."""
+    """Read the address that a profile gives; ProfileError if it is not one."""
     address = parse_pci_address(text)
     if address is None or str(address) != text:
         raise ProfileError(f"{text!r} is not a PCI address", hint="write it as lspci -D does: 0000:03:00.0")

@@ -31,7 +31,7 @@ class GpuModel(Value):
     # Of one accelerator die (XCC), of which partitions get whole ones.
     simd_per_xcc: int
     arrays_per_xcc: int
-    # What the PCI function calls its video memory; on an APU what the firmware has set aside. None where nobody knows.
+    # What the PCI function calls its video memory; on an APU what the firmware has set aside. None if that is unknown.
     vram_bytes: int | None
     # What KFD says instead where that differs: on an APU the share of system memory that GPUs may use.
     kfd_bytes: int | None = None
@@ -54,7 +54,7 @@ class GpuModel(Value):
     memory_width: int = 0
     memory_clock: int = 0
     # What is left of `properties` in the KFD node, and of the attributes of the PCI function.
-    properties: dict[str, int] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    properties: dict[str, int] = {}  # noqa: RUF012 - a default of a value, which is never changed
     attributes: dict[str, str] = {}  # noqa: RUF012
 
 
@@ -156,7 +156,7 @@ class SimulatedUse(Value):
     compute_units: int = 0
     sdma_us: int = 0
     # Nanoseconds by the engine's name, which only DRM tells.
-    engines: dict[str, int] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    engines: dict[str, int] = {}  # noqa: RUF012 - a default of a value, which is never changed
     # Whether the process computes, so that KFD knows it.
     in_kfd: bool = True
     # Its client of DRM; 0 for a process that has no render node open.

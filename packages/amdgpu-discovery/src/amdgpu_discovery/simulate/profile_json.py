@@ -73,7 +73,7 @@ def _plain(name: str, field: Any) -> Any:
 
 
 def parse_profile(document: Any, *, name: str, models: dict[str, Any]) -> Profile:
-    """Return what a document describes, with `models` for those it does not define; ProfileError where it is none."""
+    """Return what a document describes, with `models` for those it does not define; ProfileError if it is not one."""
     try:
         return _profile(parse_field("a profile", "dict[str, Any]", document, {}), name, models)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -60,7 +60,7 @@ def _write_instead(path: str, cdi: CdiFacts) -> str:
 
 
 def judge_version(engine: str, number: Sequence[int], cdi: CdiFacts) -> Finding | None:
-    """Judge whether an engine reads specs of the latest version there is; None where it does, or where nobody knows."""
+    """Judge whether an engine reads specs of the latest version there is; None where it does, or if that is unknown."""
     known = latest_version(engine, number)
     if not known or not cdi.latest_version or VERSIONS.index(cdi.latest_version) <= VERSIONS.index(known):
         return None

@@ -45,7 +45,7 @@ class BrokenHost(Host):
             return []
 
     def stat(self, path: str) -> os.stat_result | None:
-        """Return what `path` leads to, None where nobody can tell."""
+        """Return what `path` leads to, None if that is unknown."""
         try:
             return super().stat(path)
         except OSError:

@@ -109,7 +109,7 @@ class DockerFacts(Value):
     # Why dockerd itself refuses daemon.json, and a default runtime that is defined nowhere; "" for neither.
     file_refusal: str = ""
     undefined_runtime: str = ""
-    # Of the `docker compose` of this user, () where there is none.
+    # Of the `docker compose` of this user, () if there is none.
     compose_version: tuple[int, ...] = ()
 
     @property

@@ -61,11 +61,11 @@ class GpuFacts(Value):
     # "0000:03:00.0: mem_info_vram_total ..." where an attribute reads as an error.
     broken_attributes: tuple[str, ...] = ()
     # Bytes of video memory by GPU number, as the PCI function has it: on an APU what the firmware has set aside.
-    carve_outs: dict[int, int] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    carve_outs: dict[int, int] = {}  # noqa: RUF012 - a default of a value, which is never changed
     # The directory of the render nodes where only root may look into it.
     closed_directory: str = ""
     # Names of the groups of nodes, by number.
-    group_names: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    group_names: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which is never changed
 
     @property
     def compute_nodes(self) -> list[DeviceNode]:

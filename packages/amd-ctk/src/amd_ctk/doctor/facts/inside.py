@@ -74,7 +74,7 @@ def _read_cgroups(pid: int) -> str:
 
 
 class ImageFacts(Value):
-    """What a container's files have of ROCm; `shared_memory` is the size of /dev/shm, None where there is none."""
+    """What a container's files have of ROCm; `shared_memory` is the size of /dev/shm, None if there is none."""
 
     rocm_version: str = ""
     targets: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class InsideFacts(Value):
     process: ContainerProcess = ContainerProcess(identity=ProcessId(pid=0, start=0), uid=0, gid=0)
     nodes: tuple[TriedNode, ...] = ()
     image: ImageFacts = ImageFacts()
-    variables: dict[str, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    variables: dict[str, str] = {}  # noqa: RUF012 - a default of a value, which is never changed
     # Where something else than the image's own file system is, at or above a cache of kernels.
     mount_points: tuple[str, ...] = ()
     # False on a simulated host, where no driver answers behind the nodes.

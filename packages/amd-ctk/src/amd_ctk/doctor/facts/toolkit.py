@@ -75,7 +75,7 @@ class ToolkitFacts(Value):
     # What takes away each rule, job and reservation of a user or group that was deleted, as words of `amd-ctk`.
     departed: tuple[str, ...] = ()
     # What has each GPU that is reserved, as text.
-    users_by_gpu: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which nobody changes
+    users_by_gpu: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which is never changed
     # "" where it is not installed.
     runtime_program: str = ""
     # The low-level runtime: what is configured and cannot be run, and whether any is there.

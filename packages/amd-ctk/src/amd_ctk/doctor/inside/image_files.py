@@ -76,7 +76,7 @@ def _read_line(path: str, own_files: int) -> str:
 
 
 def _read(path: str, largest: int, own_files: int) -> bytes:
-    """Return how a file begins, b"" where there is none."""
+    """Return how a file begins, b"" if there is none."""
     try:
         with held(path) as handle:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
