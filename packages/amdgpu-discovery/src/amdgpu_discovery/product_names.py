@@ -24,7 +24,7 @@ HWDB_MODEL = "ID_MODEL_FROM_DATABASE"
 
 
 def find_product_names(host: Host, gpus: Iterable[Gpu]) -> dict[int, str]:
-    """Return the product names of GPUs by number; "" if that is unknown one.
+    """Return the product names of GPUs by number; "" if it is unknown.
 
     They come from the board itself (its FRU, which the driver shows), libdrm's list, udev's hardware database, and the
     table of compute GPUs, in this order.

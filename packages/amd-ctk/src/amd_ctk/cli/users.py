@@ -133,7 +133,7 @@ def _stop_service(host: Host) -> None:
 
 
 def _how_to_exclude(who: str, left: Sequence[Permission]) -> str:
-    """Return what excludes somebody whom rules for groups or everyone may allow, "" if there are none."""
+    """Return what excludes a user whom rules for groups or everyone may allow, "" if there are none."""
     others = [each.who for each in left if (each.number is None or each.is_of_group) and each.who != who]
     if not others:
         return ""

@@ -73,7 +73,7 @@ def grant_in_job(
 ) -> Grant:
     """Return what a request gets in a job: the job's GPUs, or those that `decide` gives of them where it names some.
 
-    Errors as of `decide`; SlurmError if that is unknown which GPUs the job has. `gpus` are those that this process
+    Errors as of `decide`; SlurmError if it is unknown which GPUs the job has. `gpus` are those that this process
     may use.
     """
     allowed = find_gpus_of_job(job, gpus, host)

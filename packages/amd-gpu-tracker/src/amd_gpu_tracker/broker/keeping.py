@@ -85,7 +85,7 @@ def _find(state: State, leases: Sequence[Lease], name: str, owner: int | None) -
 
 
 def find_owners(host: Host) -> Iterator[tuple[str, int | None]]:
-    """Yield the name and the user of each reservation and job that is not being ended; None if none was given whose."""
+    """Yield the name and the user of each reservation and job that is not being ended; None for an unknown user."""
     state = State(host)
     for lease in scan_leases(state, Processes(), state.lease_paths()).living:
         if BY_API in lease.ways and not lease.container_id.endswith(ENDING):

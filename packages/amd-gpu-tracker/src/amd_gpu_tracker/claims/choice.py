@@ -147,7 +147,7 @@ def only_for_root(choice: Choice, gpus: Sequence[Gpu], exclusive: Sequence[Gpu])
 
 
 def require_tracking(policy: Policy, choice: Choice) -> None:
-    """Raise TrackerNeeded if that is unknown which GPUs are in use."""
+    """Raise TrackerNeeded if it is unknown which GPUs are in use."""
     if not policy.enabled:
         raise TrackerNeeded(choice.word)
 

@@ -30,7 +30,7 @@ class Used(Value):
     Attributes:
         container_id: Id of the container, or name of the reservation.
         gpus: Each GPU by PCI address and rank of its partition, such as `0000:03:00.0/0`.
-        person: Number of the user; None if none was given whose it was.
+        person: Number of the user; None if that is unknown.
         since: When it began, in seconds since 1970 (UTC).
         seconds: For how long it had the GPUs.
         how: How its end is known: `hook`, `program`, `found`, `forgotten`, `power`, or `running`.

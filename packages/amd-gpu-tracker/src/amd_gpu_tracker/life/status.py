@@ -40,7 +40,7 @@ class ContainerUse(Value):
         kinds: Generic resources by which Docker Swarm chose.
         vram_mb: How much memory of a shared GPU Swarm promised, in MiB; 0 where it promised none.
         user: Uid of the user whose rootless container it is; None for containers of root and for the caller's own.
-        person: Uid of the person whose job it is; None if none was given so.
+        person: Uid of the person whose job it is; None if that is unknown.
         until: When it is ended, or ends by itself, in seconds since 1970 (UTC); None where it has no end.
         idle_since: Since when nobody has used its GPUs, in seconds since 1970 (UTC); None where that is not known.
         preemptible_at: From when on it is ended for those who wait; None where it is not.

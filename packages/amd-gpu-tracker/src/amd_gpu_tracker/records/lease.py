@@ -110,7 +110,7 @@ class Lease(Holder):
     # Of a container that was given a reservation: the name of that, and the digest of its token.
     reservation: str = ""
     reservation_digest: str = ""
-    # Whose job it is, by the number of the user; None if none was given so.
+    # Whose job it is, by the number of the user; None if that is unknown.
     person: int | None = None
     # By the rule for which group that person has it; None for another rule.
     group: int | None = None
