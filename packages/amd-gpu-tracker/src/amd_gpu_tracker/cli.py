@@ -137,7 +137,7 @@ def no_rules(_: Host) -> ChoiceRules:
 
 
 def no_hints(_: Host, *, is_drained: bool, reason: str) -> Sequence[str]:  # noqa: ARG001
-    """Return what is left to do if other programs that give out GPUs are unknown."""
+    """Return no hints: this program does not know which others give out GPUs."""
     return ()
 
 
