@@ -218,6 +218,15 @@ def test_the_journal_has_what_happened(shared):
     assert "released: " in journal
 
 
+def test_the_journal_finds_lines_by_gpu_user_job_and_verdict(shared):
+    shared.as_user("alice", "amd-ctk run --gpus=3 --name=found -- true")
+    uid = shared.run("id -u alice").strip()
+
+    found = shared.run(f"journalctl -o cat -u amd-gpu-tracker GPU=3 USER={uid} JOB=found VERDICT=granted")
+    assert found == f"granted: job found of user {uid}: GPUs [3]\n"
+    wait_until(lambda: shared.run("journalctl -o cat JOB=found VERDICT=ended") == f"ended: {uid}/found\n")
+
+
 def test_who_is_denied_has_nothing_and_running_jobs_go_on(shared):
     shared.as_user("alice", "amd-ctk run --gpus=0 --name=long -- sleep 600 >/dev/null 2>&1 &")
     wait_until(lambda: is_listed(shared, "long"))

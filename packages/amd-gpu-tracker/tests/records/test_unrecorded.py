@@ -33,7 +33,7 @@ def test_a_failure_that_cannot_be_noted_harms_nobody(tmp_path):
 
 def test_the_service_says_once_what_is_not_recorded_and_once_that_it_is_again(tmp_path):
     state, said = State(Host(str(tmp_path))), []
-    unrecorded = Unrecorded(state, said.append)
+    unrecorded = Unrecorded(state, lambda verdict, sentence: said.append(f"{verdict}: {sentence}"))
     note_failure(state.run_directory, HISTORY, FULL)
     for _ in range(3):
         unrecorded.say()

@@ -9,9 +9,9 @@ from functools import partial
 
 from amd_gpu_tracker.broker.asked import Asked, weigh
 from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.ending import GRACE_SECONDS, Log
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.endings import Endings, is_ending
-from amd_gpu_tracker.broker.grants import ENDING, Grants, JobGrant, job_id
+from amd_gpu_tracker.broker.grants import ENDING, Grants, JobGrant, job_id, name_of
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.job_processes import find_container
@@ -51,6 +51,7 @@ from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.journal import Log
     from amd_gpu_tracker.broker.terms import FindTerms
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.records.lease import Lease
@@ -115,7 +116,9 @@ class Desk:
         try:
             answer = self._answer(client, request)
         except ToolkitError as error:
-            self._log(f"refused: {request.verb} {request.name} of user {client.peer.uid}: {error.message}")
+            uid = client.peer.uid
+            sentence = f"{request.verb} {request.name} of user {uid}: {error.message}"
+            self._log("refused", sentence, job=request.name, user=uid)
             answer = refusal(error)
         if answer is not None:
             client.finish(answer)
@@ -138,7 +141,7 @@ class Desk:
             # The history has the end that was seen, not the moment at which somebody looks.
             self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
         for job in ended:
-            self._log(f"ended: {job}")
+            self._log("ended", job, job=name_of(job))
         self._grants.given = {lease.container_id for lease in self._view.reservations if lease.person is not None}
         return self._view
 
@@ -201,7 +204,7 @@ class Desk:
         uid = client.peer.uid
         written = self._names.hide(request, uid, uid or request.owner)
         if written.name != request.name:
-            self._log(f"{written.name} is the job {request.name} of user {uid}")
+            self._log("named", f"{written.name} is the job {request.name} of user {uid}", job=written.name, user=uid)
         return written
 
     def _has(self, owner: int, name: str) -> bool:
@@ -241,7 +244,7 @@ class Desk:
             # It is looked at with all others at once, and may have its GPUs without a word.
             self.is_changed = True
             return None
-        self._log(f"granted: job {request.name} of user {person}: GPUs {list(grant.numbers)}")
+        self._say_granted(request, person, "", grant.numbers)
         self._hand_over(client, job, grant)
         return None
 
@@ -263,6 +266,10 @@ class Desk:
             found = self.line.foresee(place, self.look(), self._terms.order, give)
         return found if isinstance(found, Answer) else found.answer().replace(kind=DONE)
 
+    def _say_granted(self, request: Request, person: int, where: str, numbers: Sequence[int]) -> None:
+        sentence = f"job {request.name} of user {person}{where}: GPUs {list(numbers)}"
+        self._log("granted", sentence, job=request.name, user=person, gpus=numbers)
+
     def _hand_over(self, client: Client, job: str, grant: JobGrant) -> None:
         self._scopes.hand_over(client, job, grant)
         self.is_changed = True
@@ -270,7 +277,7 @@ class Desk:
     def _run_inside(self, client: Client, request: Request, job: str, person: int) -> None:
         reservation = _reservation_of(client, request)
         grant = self._grants.give_inside(job, reservation, client.peer.process, person=person)
-        self._log(f"granted: job {request.name} of user {person}, in {reservation}: GPUs {list(grant.numbers)}")
+        self._say_granted(request, person, f", in {reservation}", grant.numbers)
         self._hand_over(client, job, grant)
 
     def _reserve(self, client: Client, request: Request) -> Answer:
@@ -285,7 +292,8 @@ class Desk:
         numbers = self._grants.keep(
             *(job, request.gpus, request.seconds), person=person, permission=permission, rules=asked.rules
         )
-        self._log(f"reserved: {request.name} of user {person}: GPUs {list(numbers)} for {request.seconds} s")
+        sentence = f"{request.name} of user {person}: GPUs {list(numbers)} for {request.seconds} s"
+        self._log("reserved", sentence, job=request.name, user=person, gpus=numbers)
         self.is_changed = True
         return Answer(kind=DONE, numbers=numbers)
 
@@ -293,20 +301,21 @@ class Desk:
         most = require_permission(self._terms, client.peer).seconds
         job, seconds = keep(self._book, request.name, owner, request.seconds, most=most)
         ends = f"ends in {format_seconds(seconds)}" if seconds else "has no end"
-        self._log(f"kept: {job} by user {client.peer.uid}: {ends}")
+        self._log("kept", f"{job} by user {client.peer.uid}: {ends}", job=name_of(job), user=client.peer.uid)
         self.is_changed = True
         return Answer(kind=DONE, seconds=round(seconds))
 
     def _end(self, client: Client, request: Request, owner: int | None) -> Answer:
         job = end_now(self._book, request.name, owner)
         self._endings.asked.add(job)
-        self._log(f"to be ended: {job}, as user {client.peer.uid} says")
+        uid = client.peer.uid
+        self._log("to be ended", f"{job}, as user {uid} says", job=name_of(job), user=uid)
         self.is_changed = True
         return Answer(kind=DONE)
 
     def _release(self, job: str) -> Answer:
         self._grants.release(job)
-        self._log(f"released: {job}")
+        self._log("released", job, job=name_of(job))
         self.is_changed = True
         return Answer(kind=DONE)
 
@@ -420,7 +429,8 @@ class Desk:
         container = find_container(job, self._processes)
         if container is None or not self._grants.hand_down(job, container):
             return False
-        self._log(f"goes on: {job.container_id}, in a container, as process {container.pid}")
+        sentence = f"{job.container_id}, in a container, as process {container.pid}"
+        self._log("goes on", sentence, job=name_of(job.job), user=job.person)
         return True
 
     def _reconcile(self) -> None:

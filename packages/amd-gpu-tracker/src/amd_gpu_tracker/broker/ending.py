@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
+from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.broker.job_processes import belongs_to, find_processes, owner_of
 from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
 from amd_gpu_tracker.life.liveness import judge
@@ -16,7 +17,9 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.restarts import own_unit
 from amd_gpu_tracker.records.lease import Lease, ProcessId
 
-Log = Callable[[str], None]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.journal import Log
 
 # Between TERM and KILL, as Slurm's KillWait.
 GRACE_SECONDS = 30.0
@@ -25,6 +28,8 @@ ROUNDS = 20
 ROUND_SECONDS = 0.5
 # How much longer than the grace an engine may take to stop a container.
 ENGINE_SECONDS = 30.0
+# In the journal.
+OVER = "time is over"
 SERVICE = "amd-gpu-tracker.service"
 SYSTEMD_RUN = ("systemd-run", "--quiet", "--collect", "--wait")
 ENGINES = ("docker", "podman")
@@ -49,7 +54,7 @@ def end_job(
     note(known)
     termed = _send(known, owner_of(lease), processes, (signal.SIGTERM, signal.SIGCONT))
     _close(termed.values())
-    log(f"time is over: {lease.container_id}: TERM to {len(termed)} processes")
+    log(OVER, f"{lease.container_id}: TERM to {len(termed)} processes", job=name_of(lease.job), user=lease.person)
     end_rest(lease, processes, log, grace=grace, known=known)
 
 
@@ -64,12 +69,13 @@ def end_rest(lease: Lease, processes: Processes, log: Log, *, grace: float, know
 def end_container(lease: Lease, processes: Processes, log: Log, *, grace: float = GRACE_SECONDS) -> None:
     """Stop a container through its engine; where that does not stop it, end its first process."""
     if command := _stopping(lease):
-        log(f"time is over: container {lease.container_id}: {' '.join(command)}")
+        log(OVER, f"container {lease.container_id}: {' '.join(command)}", job=name_of(lease.job), user=lease.person)
         _run([*command, "-t", str(int(grace)), lease.container_id], grace + ENGINE_SECONDS)
     verdict = judge(lease, processes)
     init = lease.init or verdict.found_init
     if verdict.is_alive and init:
-        log(f"time is over: container {lease.container_id}: TERM to its first process, then KILL")
+        sentence = f"container {lease.container_id}: TERM to its first process, then KILL"
+        log(OVER, sentence, job=name_of(lease.job), user=lease.person)
         _end_first_process(init, processes, grace)
 
 
@@ -117,11 +123,12 @@ def _kill_rest(lease: Lease, processes: Processes, log: Log, *, known: Iterable[
         killed = _send(found.inside | found.contained, owner, processes, (signal.SIGKILL,))
         if not killed:
             break
-        log(f"time is over: {lease.container_id}: KILL to {len(killed)} processes")
+        log(OVER, f"{lease.container_id}: KILL to {len(killed)} processes", job=name_of(lease.job), user=lease.person)
         _wait_for(killed.values(), ROUND_SECONDS)
         _close(killed.values())
     for each in sorted(found.inside, key=lambda each: each.pid):
-        log(f"left alone: process {each.pid} of {lease.container_id}, which is of user {processes.uid(each.pid)}")
+        sentence = f"process {each.pid} of {lease.container_id}, which is of user {processes.uid(each.pid)}"
+        log("left alone", sentence, job=name_of(lease.job), user=lease.person)
 
 
 def _send(

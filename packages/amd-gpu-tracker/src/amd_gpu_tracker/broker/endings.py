@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children, in_child
-from amd_gpu_tracker.broker.ending import GRACE_SECONDS, Log, end_container, end_job, end_rest
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job, end_rest
 from amd_gpu_tracker.broker.ending_notes import EndingNote, drop_note, read_notes, write_note
 from amd_gpu_tracker.broker.grants import ENDING, FIRST_PROCESS, name_of
 from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
@@ -27,6 +27,7 @@ from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.journal import Log
     from amd_gpu_tracker.claims.claim import Book
 
 # How long before the end a job is warned; of a job that is shorter than twice this, at the half of its time.
@@ -101,7 +102,7 @@ class Endings:
         left = format_seconds(round(lease.limit - now))
         sentence = f"amd-ctk: the time of job {title} is over in {left}; it then gets SIGTERM, then SIGKILL"
         self._children.start(partial(say_to_job, lease, sentence, self._processes), seconds=SAYING_SECONDS)
-        self._log(f"warned: {lease.container_id}: its time is over in {left}")
+        self._log("warned", f"{lease.container_id}: its time is over in {left}", job=title, user=lease.person)
 
     def _end(self, lease: Lease, containers: Sequence[Lease], now: float) -> None:
         _, seen = self._ending.get(_key(lease), (0, -AGAIN_SECONDS))

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.ending import Log
 from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.broker.idle_look import MOST_SECONDS, IdleLook
 from amd_gpu_tracker.broker.keeping import inside
@@ -22,6 +21,7 @@ from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.journal import Log
     from amd_gpu_tracker.claims.claim import Book
 
 # Looks in the time after which somebody is warned, and how far apart they are at most.
@@ -93,7 +93,7 @@ class Idle:
         why = f"{for_whom} waits for its GPUs"
         if not lease.is_spare:
             why = f"its GPUs were idle for {format_seconds(now - lease.idle_since)}, and {for_whom} waits for them"
-        self._log(f"preempted: {lease.container_id}: {why}")
+        self._log("preempted", f"{lease.container_id}: {why}", job=name_of(lease.job), user=lease.person)
 
     def _plan(self, now: float, *, is_needed: bool) -> None:
         """Begin a look that is due, or say when the next one is."""
@@ -134,7 +134,7 @@ class Idle:
                     if lease is not None and lease.creator == job.creator and not lease.is_preempted:
                         self._state.write_lease(lease.replace(idle_since=job.idle_since, preemptible=job.preemptible))
             except ToolkitError as error:
-                self._log(f"not written down: {job.container_id}: {error.message}")
+                self._log("not written down", f"{job.container_id}: {error.message}")
 
     def _warn(self, job: Lease, leases: Sequence[Lease]) -> None:
         key = (job.container_id, job.idle_since)
@@ -142,7 +142,7 @@ class Idle:
             return
         self._warned.add(key)
         unused, name = format_seconds(self._seconds), name_of(job.container_id)
-        self._log(f"warned: {job.container_id}: its GPUs have been idle for {unused}")
+        self._log("warned", f"{job.container_id}: its GPUs have been idle for {unused}", job=name, user=job.person)
         sentence = (
             f"amd-ctk: the GPUs of {name} have been idle for {unused}; after another {unused}, it is ended once someone"
             f" waits for them ('amd-ctk keep {name}' prevents that)"

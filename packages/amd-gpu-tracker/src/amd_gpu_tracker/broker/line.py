@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.ending import Log
 from amd_gpu_tracker.broker.grants import Grants, JobGrant, job_id, name_of
 from amd_gpu_tracker.broker.latest import latest_start
 from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, numbers_in, serve, sort_waiters
@@ -23,6 +22,10 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import at_the_latest, held_by, waiting_for
 from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.journal import Log
 
 # How often one who waits is told what for.
 TELL_SECONDS = 60.0
@@ -82,7 +85,7 @@ class Line:
         """Drop the places of a client that went away."""
         for place in [place for place in self._places.values() if place.client is client]:
             self._remove(place)
-            self._log(f"gave up: {_title(place)}")
+            self._say("gave up", place)
 
     def forget(self, owner: int, name: str) -> None:
         """Drop the place of a job that has its GPUs."""
@@ -94,7 +97,7 @@ class Line:
         self._remove(place)
         if place.client:
             place.client.finish(refusal(WaitOver(f"the job {place.ticket.name} was taken out of the queue")))
-        self._log(f"cancelled: {_title(place)}")
+        self._say("cancelled", place)
 
     def connected(self) -> list[tuple[Place, Client]]:
         """Return the places whose clients are there, with these."""
@@ -104,7 +107,7 @@ class Line:
         """End the wait of a job that cannot have GPUs any more."""
         self._remove(place)
         client.finish(refusal(error))
-        self._log(f"refused: {_title(place)}: {error.message}")
+        self._say("refused", place, f": {error.message}")
 
     def drop_cancelled(self) -> None:
         """Take those out of the line whose tickets somebody took away, and those who ended without a connection."""
@@ -305,7 +308,11 @@ class Line:
             # It gave up at this moment, and may live on.
             self._grants.take_back(place.job)
             return
-        self._log(f"granted: {_title(place)}: GPUs {list(grant.numbers)}")
+        self._say("granted", place, f": GPUs {list(grant.numbers)}", gpus=grant.numbers)
+
+    def _say(self, verdict: str, place: Place, more: str = "", *, gpus: Iterable[int] = ()) -> None:
+        ticket = place.ticket
+        self._log(verdict, f"{_title(place)}{more}", job=ticket.name, user=ticket.person, gpus=gpus)
 
     def _remove(self, place: Place) -> bool:
         self._places.pop(place.ticket.number, None)

@@ -11,8 +11,7 @@ import socket
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.ending import Log
-from amd_gpu_tracker.broker.grants import JobGrant
+from amd_gpu_tracker.broker.grants import JobGrant, name_of
 from amd_gpu_tracker.broker.job_processes import scope_of
 from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.place import Client
@@ -22,6 +21,10 @@ from amd_gpu_tracker.node_access.scope import start_scope
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.journal import Log
 
 # Longer than systemd is given.
 CHILD_SECONDS = 60
@@ -71,7 +74,7 @@ class Scopes:
         )
         answer = grant.answer()
         if failed:
-            self._log(f"refused: {job}: no scope could be started: {failed}")
+            self._log("refused", f"{job}: no scope could be started: {failed}", job=name_of(job), user=uid)
             answer = refusal(NoScope(f"systemd started no scope: {failed}", hint="ask the administrator"))
         with socket.socket(fileno=os.dup(descriptor)) as connected:
             connected.settimeout(TELL_SECONDS)

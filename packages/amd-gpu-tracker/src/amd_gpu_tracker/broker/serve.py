@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.desk import Desk
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
+from amd_gpu_tracker.broker.journal import write_line
 from amd_gpu_tracker.broker.order import FIFO
 from amd_gpu_tracker.broker.protocol import SOCKET
 from amd_gpu_tracker.broker.server import IDLE_SECONDS, Server
@@ -18,7 +18,6 @@ from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import KernelLock
-from amd_gpu_tracker.records.plain_text import one_line
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.host import Host
@@ -115,7 +114,7 @@ def serve(host: Host, find_terms: FindTerms, *, listen: str = "", grace: float =
     _raise_descriptors()
     state, processes = State(host), Processes()
     listener = take_listener(listen, os.environ)
-    desk = Desk(_book(state, processes), find_terms, _log, grace=grace)
+    desk = Desk(_book(state, processes), find_terms, write_line, grace=grace)
     Server(listener, state, processes, desk, idle_seconds=None if listen else IDLE_SECONDS).run()
 
 
@@ -128,7 +127,7 @@ def serve_waiters(root: str, proc: str, descriptor: int) -> None:
     _raise_descriptors()
     state, processes = open_state(Host(root), os.environ), Processes(proc)
     terms = Terms(order=FIFO, hears_rules=True)
-    desk = Desk(_book(state, processes), lambda _: terms, lambda _: None)
+    desk = Desk(_book(state, processes), lambda _: terms, lambda *_, **__: None)
     listener = socket.socket(fileno=descriptor)
     listener.setblocking(False)
     served = "" if os.geteuid() else state.host.path(SOCKET)
@@ -150,10 +149,3 @@ def _raise_descriptors() -> None:
             with suppress(ValueError, OSError):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard if hard < 0 else max(most, hard)))
                 return
-
-
-def _log(sentence: str) -> None:
-    """Write a line for audits; systemd takes standard error into the journal."""
-    # A journal that starts again must not take the service along.
-    with suppress(OSError):
-        print(one_line(sentence), file=sys.stderr, flush=True)

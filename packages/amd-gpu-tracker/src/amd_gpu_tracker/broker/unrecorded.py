@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.broker.ending import Log
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.records.unrecorded import read_failures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.journal import Log
 
 
 class Unrecorded:
@@ -20,7 +23,7 @@ class Unrecorded:
         found = read_failures(self._state.run_directory)
         for record, problem in found.items():
             if self._said.get(record) != problem:
-                self._log(f"not recorded: {record}: {problem}")
+                self._log("not recorded", f"{record}: {problem}")
         for record in sorted(self._said.keys() - found.keys()):
-            self._log(f"recorded again: {record}")
+            self._log("recorded again", record)
         self._said = found

@@ -1,0 +1,76 @@
+"""What the service did, for audits: lines on standard error, with fields where systemd takes them into the journal."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from contextlib import suppress
+
+from amd_gpu_tracker.records.plain_text import one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Protocol
+
+    class Log(Protocol):
+        """Takes a verdict, a sentence about it, and what of both `journalctl` can ask for."""
+
+        def __call__(
+            self, verdict: str, sentence: str, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
+        ) -> None:
+            """Write it."""
+
+
+# Where systemd-journald takes datagrams of lines `FIELD=value` (systemd's "Native Journal Protocol").
+JOURNAL = "/run/systemd/journal/socket"
+
+
+def write_line(
+    verdict: str, sentence: str, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
+) -> None:
+    """Write what became of a job.
+
+    Args:
+        verdict: What was decided or happened, as in "granted".
+        sentence: Of what, in words.
+        job: Name of the job or reservation.
+        user: Number of the user whose it is, or who asked.
+        gpus: Numbers of the GPUs that it is about.
+    """
+    line = one_line(f"{verdict}: {sentence}")
+    # A journal that starts again must not take the service along.
+    with suppress(OSError):
+        if not _send(_fields(line, verdict, one_line(job), user, gpus)):
+            print(line, file=sys.stderr, flush=True)
+
+
+def _fields(line: str, verdict: str, job: str, user: int | None, gpus: Iterable[int]) -> Iterator[str]:
+    yield from (f"MESSAGE={line}", "PRIORITY=6", "SYSLOG_IDENTIFIER=amd-gpu-tracker", f"VERDICT={verdict}")
+    if job:
+        yield f"JOB={job}"
+    if user is not None:
+        yield f"USER={user}"
+    # A field may come many times, and is found by each of its values.
+    yield from (f"GPU={number}" for number in gpus)
+
+
+def _send(fields: Iterable[str]) -> bool:
+    """Send fields to the journal, and return whether it took them; it waits for nothing."""
+    if not _leads_to_journal():
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
+            # No value has a line break: `one_line` has escaped them.
+            journal.sendto("".join(f"{field}\n" for field in fields).encode(), socket.MSG_DONTWAIT, JOURNAL)
+    except OSError:
+        return False
+    return True
+
+
+def _leads_to_journal() -> bool:
+    """Return whether standard error is the stream that systemd gave the service (systemd.exec(5), JOURNAL_STREAM)."""
+    stream = os.environ.get("JOURNAL_STREAM")
+    status = os.fstat(2)
+    return stream == f"{status.st_dev}:{status.st_ino}"
