@@ -85,6 +85,18 @@ def test_a_user_pulls_with_logins_of_his_own(stand):
     assert "authentication required" in stand.as_user("bob", f"podman pull --quiet {REGISTRY}/app:1 2>&1", check=False)
 
 
+def test_docker_of_the_release_pulls_the_image_of_the_server_or_shows_why_not(stand):
+    stand.run(f"docker login --username={USER} --password={PASSWORD} 127.0.0.1:505 2>&1")
+
+    stand.run("docker pull --quiet 127.0.0.1:505/app:1 2>&1")
+    refused = stand.run("docker pull --quiet 127.0.0.1:505/app:2 2>&1", check=False)
+
+    made = stand.run("docker image inspect --format '{{json .Config.Cmd}}' 127.0.0.1:505/app:1")
+    assert made == '["echo","built for gfx90a"]\n'
+    assert NO_IMAGE in refused
+    assert stand.run("docker image ls --quiet 127.0.0.1:505/app:2") == ""
+
+
 def test_it_has_no_user_that_stays_and_no_privilege(stand):
     stand.run("podman search 127.0.0.1:505/app 2>&1", check=False)
     status = stand.run(f"cat /proc/$(systemctl show -P MainPID {SERVICE})/status")
