@@ -186,6 +186,30 @@ def test_many_pulls_at_once_get_what_is_theirs(registry, proxy):
     assert read == [(blob["digest"], blob["size"]) for blob in blobs * 4]
 
 
+# Opens connections, and sends each a request that never ends, byte by byte, until its standard input does.
+HOARDER = """import contextlib, select, socket, sys
+held = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(40)]
+print("held", flush=True)
+while not select.select([sys.stdin], [], [], 1)[0]:
+    for each in held:
+        with contextlib.suppress(OSError):
+            each.send(b"G")
+"""
+
+
+def test_a_user_who_takes_every_place_keeps_nobody_else_from_pulling(registry, proxy):
+    require_root()
+    here = proxy("mi210-4")
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", HOARDER]
+    with subprocess.Popen([*words, str(here.port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as hoarder:
+        assert hoarder.stdout.readline() == b"held\n"
+
+        status, _, content = ask(here, "/v2/app/manifests/1")
+
+        hoarder.stdin.close()
+    assert (status, digest_of(content)) == (200, registry.images["gfx90a"]["digest"])
+
+
 @pytest.fixture
 def stand_in(tmp_path):
     """Return a registry that answers what a test says, and the proxy of a host with gfx90a in front of it."""

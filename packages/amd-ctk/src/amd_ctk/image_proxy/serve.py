@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import Counter
 from contextlib import suppress
-from threading import BoundedSemaphore, Thread
+from threading import BoundedSemaphore, Lock, Thread
 
+from amd_ctk.image_proxy.peers import user_of
 from amd_ctk.image_proxy.proxy import EngineConnection
 from amd_ctk.image_proxy.upstreams import UpstreamError, find_upstream
 from amdgpu_discovery.errors import reason
@@ -16,6 +18,8 @@ from amdgpu_discovery.host import Host
 FIRST_DESCRIPTOR = 3
 # Engines open three to six for one pull; more wait until one ends.
 MOST_CONNECTIONS = 32
+# Of one user but root, so that no user keeps the others from pulling.
+MOST_OF_A_USER = 12
 # Then systemd listens, and the next request starts it again.
 SECONDS_UNUSED = 600.0
 
@@ -36,6 +40,8 @@ class EngineServer:
         self._connection = connection
         self._places = BoundedSemaphore(MOST_CONNECTIONS)
         self._threads: set[Thread] = set()
+        self._by_user: Counter[int | None] = Counter()
+        self._counting = Lock()
 
     def run(self) -> None:
         """Serve until nothing is open and nothing was asked for some time."""
@@ -59,12 +65,23 @@ class EngineServer:
 
     def _answer(self, accepted: socket.socket) -> None:
         # An engine that goes away in the middle is no failure.
-        with accepted, suppress(OSError):
-            try:
+        try:
+            with accepted, suppress(OSError):
+                self._answer_user(accepted, user_of(accepted))
+        finally:
+            self._places.release()
+
+    def _answer_user(self, accepted: socket.socket, user: int | None) -> None:
+        with self._counting:
+            self._by_user[user] += 1
+            is_too_many = user != 0 and self._by_user[user] > MOST_OF_A_USER
+        try:
+            if not is_too_many:
                 self._connection(accepted, "", None)  # type: ignore[arg-type]  # no server of socketserver is needed
                 accepted.shutdown(socket.SHUT_WR)
-            finally:
-                self._places.release()
+        finally:
+            with self._counting:
+                self._by_user[user] -= 1
 
 
 def _take_listener(port: int) -> socket.socket:
