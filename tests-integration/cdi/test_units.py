@@ -21,8 +21,10 @@ def installed_units(tmp_path):
     for name in UNITS:
         text = (PACKAGING / "systemd" / name).read_text()
         assert "/usr/bin/amd-ctk " in text or name.endswith((".timer", ".socket"))
-        (tmp_path / name).write_text(text.replace("/usr/bin/amd-ctk", str(our_program("amd-ctk"))))
-    return [tmp_path / name for name in UNITS]
+        # Of a unit for each port systemd judges one; %i in it is the port.
+        judged = tmp_path / name.replace("@", "@505")
+        judged.write_text(text.replace("/usr/bin/amd-ctk", str(our_program("amd-ctk"))))
+    return [tmp_path / name.replace("@", "@505") for name in UNITS]
 
 
 def test_systemd_finds_nothing_wrong_with_the_units(installed_units):
@@ -59,6 +61,8 @@ def test_the_rule_starts_units_that_exist():
     assert UNITS == [
         "amd-cdi-refresh.service",
         "amd-cdi-watch.service",
+        "amd-ctk-images@.service",
+        "amd-ctk-images@.socket",
         "amd-gpu-tracker.service",
         "amd-gpu-tracker.socket",
         "amd-gpu-usage.service",
