@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.install]
 VERSIONS = ("9.1", "9.2")
 ORDERS = (NEEDED_FIRST, NEEDED_FIRST[::-1], BY_NAME)
 STARTS = 200
+POWER_CUTS = 10
+PROGRAMS = ("amd-ctk version", "amd-gpu-tracker --help", "amd-container-runtime --version", "amd-ctk doctor --help")
 # A service that starts a container again and again.
 ALWAYS = """[Unit]
 StartLimitIntervalSec=0
@@ -161,6 +163,32 @@ def test_wherever_dpkg_is_killed_programs_are_of_one_version(server: Server) -> 
     assert server.run("dpkg --audit") == ""
     assert f'toolkit_build = "{version}"' in server.run("cat /usr/bin/amd-ctk")
     assert "kept" not in server.end_what_was_before()
+
+
+def test_a_power_cut_while_dpkg_works_leaves_a_machine_that_boots_with_one_version(
+    machine: Machine, server: Server
+) -> None:
+    """No shutdown, no script of a package: everything is killed at once, and the machine boots from what is on disk."""
+    chance = random.Random(7)
+    version, served = "9.1", set()
+    for cut in range(POWER_CUTS):
+        version = others(version)
+        words = f"dpkg --force-unsafe-io --install {server.files(version, chance.choice(ORDERS))}"
+        server.run(f"systemd-run --quiet --unit=upgrade-{cut} {words}; sleep {chance.uniform(0.1, 4):.2f}")
+        machine.system.kill()
+        machine.system.boot()
+
+        # Nothing has been repaired: the old version serves, or the new one, and never some of each.
+        for program in PROGRAMS:
+            server.run(f"{program} >/dev/null")
+        served.add(version in server.run("cat /usr/bin/amd-ctk"))
+        server.run("dpkg --configure -a >/dev/null 2>&1 || true")
+        server.dpkg(version)
+        assert server.run("dpkg --audit") == ""
+        assert f'toolkit_build = "{version}"' in server.run("cat /usr/bin/amd-ctk")
+
+    # Cuts came before the new version served, and after it did.
+    assert served == {False, True}
 
 
 def test_a_toolkit_that_dpkg_puts_together_fails(box: Box, debs: list[Path], tmp_path: Path) -> None:
