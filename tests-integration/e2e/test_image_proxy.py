@@ -322,6 +322,7 @@ def test_podman_has_no_image_where_the_proxy_does_not_run(registry, podman, by_n
 @pytest.fixture
 def signer(podman, registry, proxy, tmp_path):
     """Return a function that signs a manifest as app:1; Podman takes images of the registry with a signature only."""
+    require_programs("gpg", "gpg-agent")
     gnupg = tmp_path / "gnupg"
     gnupg.mkdir(mode=0o700)
     environment = {**os.environ, "GNUPGHOME": os.fspath(gnupg)}
