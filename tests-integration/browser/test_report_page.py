@@ -8,16 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from amdgpu_discovery.simulate import build_host
-from browser.test_site import OPTIONS, PHONE, SCREEN
-from support.installed import engine_program, our_program
+from browser.look import PAPER, look
+from browser.test_site import PHONE, SCREEN
+from support.installed import our_program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.site]
 
 GPUS = ("0000:03:00.0/0", "0000:26:00.0/0", "0000:43:00.0/0", "0000:c3:00.0/0")
-PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(23, 25, 28)"}
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +51,10 @@ def lines():
 @pytest.mark.parametrize("size", [PHONE, SCREEN], ids=["phone", "screen"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_and_has_the_colours_that_the_reader_chose(page_file, size, scheme):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=engine_program("chromium"), args=OPTIONS)
-        page = browser.new_page(viewport=size, color_scheme=scheme)
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
+    def count_bars(page):
+        return page.eval_on_selector_all("svg rect", "bars => bars.filter(bar => bar.getBBox().width > 0).length")
 
-        page.goto(page_file.as_uri())
-
-        width = page.evaluate("document.documentElement.scrollWidth")
-        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        bars = page.eval_on_selector_all("svg rect", "bars => bars.filter(bar => bar.getBBox().width > 0).length")
-        browser.close()
+    width, paper, asked, bars = look(page_file, size, scheme, count_bars)
 
     assert (width <= size["width"], paper, bars) == (True, PAPER[scheme], 150)
     assert asked == [page_file.as_uri()]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.simulate import build_host
-from browser.test_report_page import PAPER
-from browser.test_site import OPTIONS, PHONE, SCREEN
-from support.installed import engine_program, our_program
+from browser.look import PAPER, look
+from browser.test_site import PHONE, SCREEN
+from support.installed import our_program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.site]
 
@@ -35,20 +34,13 @@ def page_file(tmp_path_factory):
 @pytest.mark.parametrize("size", [PHONE, SCREEN], ids=["phone", "screen"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_and_runs_nothing(page_file, size, scheme, tmp_path):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=engine_program("chromium"), args=OPTIONS)
-        page = browser.new_page(viewport=size, color_scheme=scheme)
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
-
-        page.goto(page_file.as_uri())
-
-        width = page.evaluate("document.documentElement.scrollWidth")
-        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    def read(page):
         states = page.eval_on_selector_all("td[class]", "cells => cells.map(cell => cell.innerText)")
         named = page.eval_on_selector_all("td", "cells => cells.map(cell => cell.innerText)").count(HOSTILE)
         page.screenshot(path=tmp_path / "page.png")
-        browser.close()
+        return states, named
+
+    width, paper, asked, (states, named) = look(page_file, size, scheme, read)
 
     assert (width <= size["width"], paper) == (True, PAPER[scheme])
     assert states == ["reserved"] * 4 + ["free"] * 2 + ["drained"] * 2

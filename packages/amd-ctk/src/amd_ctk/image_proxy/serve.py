@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections import Counter
 from contextlib import suppress
+from itertools import islice
 from threading import BoundedSemaphore, Lock, Thread
 
-from amd_ctk.image_proxy.peers import user_of
 from amd_ctk.image_proxy.proxy import EngineConnection
 from amd_ctk.image_proxy.upstreams import UpstreamError, find_upstream
 from amdgpu_discovery.errors import reason
@@ -20,6 +21,8 @@ FIRST_DESCRIPTOR = 3
 MOST_CONNECTIONS = 32
 # Of one user but root, so that no user keeps the others from pulling.
 MOST_OF_A_USER = 12
+# Of those that are looked through, because every user can open some.
+MOST_SOCKETS = 100_000
 # Then systemd listens, and the next request starts it again.
 SECONDS_UNUSED = 600.0
 
@@ -67,7 +70,7 @@ class EngineServer:
         # An engine that goes away in the middle is no failure.
         try:
             with accepted, suppress(OSError):
-                self._answer_user(accepted, user_of(accepted))
+                self._answer_user(accepted, _user_of(accepted))
         finally:
             self._places.release()
 
@@ -93,3 +96,21 @@ def _take_listener(port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", port))
     except OSError as error:
         raise UpstreamError(f"port {port} of 127.0.0.1 cannot be listened on: {reason(error)}") from error
+
+
+def _user_of(accepted: socket.socket) -> int | None:
+    """Return the number of the user at the other end; None if the kernel does not list it (any more); OSError."""
+    wanted = [_in_table(accepted.getpeername()), _in_table(accepted.getsockname())]
+    # Documentation/networking/proc_net_tcp.rst: sl, local_address, rem_address, st, queues, timer, retrnsmt, uid.
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for line in islice(table, MOST_SOCKETS):
+            fields = line.split()
+            if fields[1:3] == wanted:
+                return int(fields[7])
+    return None
+
+
+def _in_table(address: tuple[str, int]) -> str:
+    """Return an address as the kernel lists it: hexadecimal, the four bytes as a number of this machine."""
+    (number,) = struct.unpack("=I", socket.inet_aton(address[0]))
+    return f"{number:08X}:{address[1]:04X}"

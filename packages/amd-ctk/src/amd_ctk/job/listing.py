@@ -52,10 +52,10 @@ def find_jobs_of(tracker: Tracker) -> tuple[Sequence[Ticket], list[RunningJob]]:
 
 def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]:
     """Yield which of the caller's reservations, or of everybody's, the restart of this machine ended."""
-    from amd_gpu_tracker.broker.protocol import SOCKET
+    from amd_gpu_tracker.broker.protocol import find_socket
 
-    state, socket = State(host), host.path(SOCKET)
-    if not os.path.exists(ended_path(state)) and os.path.exists(socket):
+    state = State(host)
+    if not os.path.exists(ended_path(state)) and (socket := find_socket(host)):
         from amd_gpu_tracker.broker.client import is_served
 
         # It notes them when it is started.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker import NotPermitted, Tracker, WaitRefused
-from amd_gpu_tracker.broker.client import Refused, ServiceGone, ask, find_socket
+from amd_gpu_tracker.broker.client import Refused, ServiceGone, ask
 from amd_gpu_tracker.broker.protocol import (
     CANCEL,
     END,
@@ -17,6 +17,7 @@ from amd_gpu_tracker.broker.protocol import (
     RUN,
     Answer,
     Request,
+    find_socket,
 )
 from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.life.people import behind_sudo

@@ -12,7 +12,6 @@ from amd_gpu_tracker.broker.protocol import (
     LARGEST_LINE,
     REFUSED,
     RUN,
-    SOCKET,
     WAITING,
     Answer,
     ProtocolError,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from amd_gpu_tracker.broker.protocol import Request
-    from amdgpu_discovery.host import Host
 
 # systemd starts a broker that was killed again in a moment; one that is gone for longer was taken away.
 PATIENCE_SECONDS = 20.0
@@ -54,12 +52,6 @@ class ServiceGone(ToolkitError):
     """The broker was there and is not any more."""
 
     exit_code = 12
-
-
-def find_socket(host: Host) -> str:
-    """Return where the broker's socket is, "" if there is none."""
-    path = host.path(SOCKET)
-    return path if os.path.exists(path) else ""
 
 
 def is_answered(path: str) -> bool:

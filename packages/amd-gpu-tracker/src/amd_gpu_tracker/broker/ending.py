@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.broker.job_processes import belongs_to, find_processes, owner_of
 from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
 from amd_gpu_tracker.life.liveness import judge
@@ -54,7 +53,7 @@ def end_job(
     note(known)
     termed = _send(known, owner_of(lease), processes, (signal.SIGTERM, signal.SIGCONT))
     _close(termed.values())
-    log(OVER, f"{lease.container_id}: TERM to {len(termed)} processes", job=name_of(lease.job), user=lease.person)
+    log(OVER, f"{lease.container_id}: TERM to {len(termed)} processes")
     end_rest(lease, processes, log, grace=grace, known=known)
 
 
@@ -69,13 +68,12 @@ def end_rest(lease: Lease, processes: Processes, log: Log, *, grace: float, know
 def end_container(lease: Lease, processes: Processes, log: Log, *, grace: float = GRACE_SECONDS) -> None:
     """Stop a container through its engine; where that does not stop it, end its first process."""
     if command := _stopping(lease):
-        log(OVER, f"container {lease.container_id}: {' '.join(command)}", job=name_of(lease.job), user=lease.person)
+        log(OVER, f"container {lease.container_id}: {' '.join(command)}")
         _run([*command, "-t", str(int(grace)), lease.container_id], grace + ENGINE_SECONDS)
     verdict = judge(lease, processes)
     init = lease.init or verdict.found_init
     if verdict.is_alive and init:
-        sentence = f"container {lease.container_id}: TERM to its first process, then KILL"
-        log(OVER, sentence, job=name_of(lease.job), user=lease.person)
+        log(OVER, f"container {lease.container_id}: TERM to its first process, then KILL")
         _end_first_process(init, processes, grace)
 
 
@@ -123,12 +121,11 @@ def _kill_rest(lease: Lease, processes: Processes, log: Log, *, known: Iterable[
         killed = _send(found.inside | found.contained, owner, processes, (signal.SIGKILL,))
         if not killed:
             break
-        log(OVER, f"{lease.container_id}: KILL to {len(killed)} processes", job=name_of(lease.job), user=lease.person)
+        log(OVER, f"{lease.container_id}: KILL to {len(killed)} processes")
         _wait_for(killed.values(), ROUND_SECONDS)
         _close(killed.values())
     for each in sorted(found.inside, key=lambda each: each.pid):
-        sentence = f"process {each.pid} of {lease.container_id}, which is of user {processes.uid(each.pid)}"
-        log("left alone", sentence, job=name_of(lease.job), user=lease.person)
+        log("left alone", f"process {each.pid} of {lease.container_id}, which is of user {processes.uid(each.pid)}")
 
 
 def _send(

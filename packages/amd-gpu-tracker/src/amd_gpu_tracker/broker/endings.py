@@ -102,7 +102,11 @@ class Endings:
         left = format_seconds(round(lease.limit - now))
         sentence = f"amd-ctk: the time of job {title} is over in {left}; it then gets SIGTERM, then SIGKILL"
         self._children.start(partial(say_to_job, lease, sentence, self._processes), seconds=SAYING_SECONDS)
-        self._log("warned", f"{lease.container_id}: its time is over in {left}", job=title, user=lease.person)
+        self._log_of(lease)("warned", f"{lease.container_id}: its time is over in {left}")
+
+    def _log_of(self, lease: Lease) -> Log:
+        """Return a log whose lines are about a job."""
+        return partial(self._log, job=name_of(lease.job), user=lease.person)
 
     def _end(self, lease: Lease, containers: Sequence[Lease], now: float) -> None:
         _, seen = self._ending.get(_key(lease), (0, -AGAIN_SECONDS))
@@ -115,14 +119,14 @@ class Endings:
             # It was kept meanwhile.
             return
         for each in containers:
-            end_container(each, self._processes, self._log, grace=self._grace)
+            end_container(each, self._processes, self._log_of(each), grace=self._grace)
         if BY_API not in lease.ways:
-            end_container(lease, self._processes, self._log, grace=self._grace)
+            end_container(lease, self._processes, self._log_of(lease), grace=self._grace)
             return
         os.waitpid(in_child(partial(say_to_job, lease, self._why(lease), self._processes), seconds=SAYING_SECONDS), 0)
         self._keep(lease)
         note = partial(write_note, self._state, lease)
-        end_job(lease, self._processes, self._log, grace=self._grace, note=note)
+        end_job(lease, self._processes, self._log_of(lease), grace=self._grace, note=note)
         self._finish(lease)
 
     def _why(self, lease: Lease) -> str:
@@ -139,7 +143,7 @@ class Endings:
     def _go_on(self, note: EndingNote) -> None:
         """End what is left of a job that got TERM from a broker that was killed since."""
         left = note.at + self._grace - time.clock_gettime(time.CLOCK_BOOTTIME)
-        end_rest(note.lease, self._processes, self._log, grace=max(0.0, left), known=note.known)
+        end_rest(note.lease, self._processes, self._log_of(note.lease), grace=max(0.0, left), known=note.known)
         self._finish(note.lease)
 
     def _finish(self, lease: Lease) -> None:

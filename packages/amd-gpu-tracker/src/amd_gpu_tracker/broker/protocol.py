@@ -6,6 +6,8 @@ A connection is one request and its answers. The client sends one line; `waiting
 
 from __future__ import annotations
 
+import os
+
 from amd_gpu_tracker.errors import GpusRefused
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.plain_json import dumps, loads
@@ -14,6 +16,8 @@ from amdgpu_discovery.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from amdgpu_discovery.host import Host
 
 VERSION = 1
 # Where the socket is, which packages let systemd make.
@@ -104,6 +108,12 @@ class Answer(Value):
     environment: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
     seconds: int = 0
     people: tuple[int, ...] = ()
+
+
+def find_socket(host: Host) -> str:
+    """Return where the broker's socket is, "" if there is none."""
+    path = host.path(SOCKET)
+    return path if os.path.exists(path) else ""
 
 
 def format_request(request: Request) -> bytes:

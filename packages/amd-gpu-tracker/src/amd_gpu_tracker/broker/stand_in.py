@@ -11,7 +11,8 @@ import fcntl
 import os
 import sys
 
-from amd_gpu_tracker.broker.client import find_socket, is_answered
+from amd_gpu_tracker.broker.client import is_answered
+from amd_gpu_tracker.broker.protocol import find_socket
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
