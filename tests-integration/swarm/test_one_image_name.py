@@ -22,11 +22,14 @@ PLATFORM = {"platform": {"architecture": "amd64", "os": "linux"}}
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory, image_archive):
-    """Return the directory of a registry that has app:1, an index of an image for each node."""
+    """Return the directory of a registry that has app:1, an index of an image for the GPUs of each node."""
     registry = Registry(tmp_path_factory.mktemp("registry"))
     entries = []
     for target in ("gfx90a", "gfx942"):
-        config = {"Cmd": ["sh", "-c", f"echo built for {target}; sleep 1000"]}
+        config = {
+            "Cmd": ["sh", "-c", f"echo built for {target}; sleep 1000"],
+            "Env": [f"AMD_REQUIRE_GFX=gfx={target}"],
+        }
         pushed = registry.push(f"app:{target}", image_archive.read_bytes(), config=config)
         entries.append(made_for(target, {**pushed, **PLATFORM, "mediaType": MANIFEST}))
     registry.push_index("app:1", *entries)
@@ -39,7 +42,9 @@ def stored(tmp_path_factory, image_archive):
 @pytest.fixture(scope="module")
 def nodes(make_node, start_manager, start_worker, stored):
     """Return a manager with MI210 and a worker with MI300X; in the network of each are a registry and a proxy."""
-    manager, worker = make_node("one", "mi210-4", "10.99.9.1"), make_node("two", "mi300x-8", "10.99.9.2")
+    as_ours = {"default-runtime": "amd"}
+    manager = make_node("one", "mi210-4", "10.99.9.1", **as_ours)
+    worker = make_node("two", "mi300x-8", "10.99.9.2", **as_ours)
     manager.connect(worker)
     start_manager(manager)
     start_worker(worker, manager)
@@ -84,3 +89,20 @@ def test_a_name_that_the_manager_resolves_is_the_managers_image_on_every_node(no
     wait_until(lambda: all(images_of(nodes, "same")))
     assert images_of(nodes, "same") == ["built for gfx90a\n", "built for gfx90a\n"]
     manager("service", "rm", "same")
+
+
+def test_there_the_runtime_of_the_other_node_refuses_the_managers_image(nodes):
+    manager, _ = nodes
+    words = ("--name=checked", "--detach", "--mode=global", "--restart-condition=none", "--env=AMD_VISIBLE_DEVICES=all")
+    manager("service", "create", *words, NAME)
+
+    def errors():
+        shown = manager("service", "ps", "--no-trunc", "--format={{.Node}} {{.Error}}", "checked").stdout
+        return [line for line in shown.splitlines() if "AMD_REQUIRE_GFX" in line]
+
+    wait_until(errors)
+    (error,) = errors()
+    assert "AMD_REQUIRE_GFX=gfx=gfx90a: GPU 0 is gfx942" in error
+    wait_until(lambda: images_of(nodes, "checked")[0])
+    assert images_of(nodes, "checked") == ["built for gfx90a\n", ""]
+    manager("service", "rm", "checked")
