@@ -10,7 +10,7 @@ import pytest
 
 from support.installed import engine_program, require_root
 from support.registry import PASSWORD, USER, Registry
-from support.stand import Stand
+from support.stand import Stand, wait_until
 from support.stand_in_registry import made_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
@@ -95,6 +95,27 @@ def test_docker_of_the_release_pulls_the_image_of_the_server_or_shows_why_not(st
     assert made == '["echo","built for gfx90a"]\n'
     assert NO_IMAGE in refused
     assert stand.run("docker image ls --quiet 127.0.0.1:505/app:2") == ""
+
+
+def test_a_proxy_that_is_killed_again_and_again_answers_the_next_pull(stand):
+    ask = "podman search --limit=1 127.0.0.1:505/app >/dev/null 2>&1"
+    for _ in range(8):
+        stand.run(f"{ask}; systemctl kill --signal=KILL {SERVICE}; sleep 0.1", check=False)
+
+    stand.run(f"podman rmi {REGISTRY}/app:1; podman pull --quiet {REGISTRY}/app:1 2>&1")
+
+    assert stand.run("systemctl is-active amd-ctk-images@505.socket") == "active\n"
+
+
+def test_a_proxy_without_its_file_stops_trying_and_serves_once_it_is_there(stand):
+    stand.run(f"systemctl stop {SERVICE}; mv /etc/amd-container-toolkit/images.toml /root/")
+    stand.run("podman search 127.0.0.1:505/app 2>&1", check=False)
+    wait_until(lambda: stand.run("systemctl is-active amd-ctk-images@505.socket", check=False) == "failed\n")
+    assert "images.toml does not exist" in stand.journal_of(SERVICE)
+
+    stand.run("mv /root/images.toml /etc/amd-container-toolkit/; systemctl reset-failed 'amd-ctk-images@*'")
+    stand.run("systemctl start amd-ctk-images@505.socket")
+    stand.run(f"podman rmi {REGISTRY}/app:1; podman pull --quiet {REGISTRY}/app:1 2>&1")
 
 
 def test_it_has_no_user_that_stays_and_no_privilege(stand):
