@@ -451,3 +451,24 @@ def test_docker_pulls_the_image_of_its_host_or_shows_why_not(docker, proxy, tmp_
     else:
         assert ran.returncode == 125
         assert "manifest unknown: no image for this host: AMD_REQUIRE_GFX=gfx=gfx90a: GPU 0 is gfx1151" in ran.stderr
+
+
+def test_an_indexs_digest_is_no_choice_and_the_runtime_refuses_the_image_at_the_start(
+    proxy, registry, tmp_path, monkeypatch
+):
+    require_root()
+    require_programs("dockerd", "containerd", "docker", "runc")
+    here = proxy("mi300x-8")
+    log_in(tmp_path, here.address)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    running = DockerOnLoopback(our_program("amd-container-runtime"), here.host.root)
+    running.start()
+    try:
+        name = f"{here.address}/app@{registry.index['digest']}"
+        words = ("run", "--rm", "--network=none", "--runtime=amd", "--env=AMD_VISIBLE_DEVICES=0", name)
+        ran = running(*words, check=False)
+    finally:
+        running.stop()
+
+    assert ran.returncode == 125
+    assert "AMD_REQUIRE_GFX=gfx=gfx90a: GPU 0 is gfx942" in ran.stderr
