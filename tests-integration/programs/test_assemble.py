@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import marshal
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ import pytest
 ASSEMBLE = Path(__file__).parents[2] / "packaging/files/assemble"
 LIBRARY = "usr/lib/amd-container-toolkit"
 MODULES = {"amdgpu-discovery": "amdgpu_discovery/__init__.py", "amd-ctk": "amd_ctk/cli.py"}
+RUNTIME = "amd_container_runtime/start_file.py"
 
 
 def unpack(root: Path, build: str, *names: str) -> None:
@@ -119,6 +121,27 @@ def test_installed_again_it_repairs_a_compiled_module(tmp_path):
     assert assemble(tmp_path) == ""
 
     assert compiled.read_bytes() == before
+
+
+def test_the_runtime_gets_one_file_with_the_modules_of_a_start(tmp_path):
+    start_file = ASSEMBLE.parents[2] / "packages/amd-container-runtime/src" / RUNTIME
+    part = tmp_path / LIBRARY / "parts/amd-container-runtime"
+    (part / "python" / RUNTIME).parent.mkdir(parents=True)
+    (part / "python" / RUNTIME).write_bytes(start_file.read_bytes())
+    (part / "BUILD").write_text(f"# 2.0-1\n{hashlib.sha256(start_file.read_bytes()).hexdigest()}  python/{RUNTIME}\n")
+    unpack(tmp_path, "2.0-1")
+    joined = tmp_path / LIBRARY / "current/python/start.modules"
+
+    assert assemble(tmp_path) == ""
+    before = joined.read_bytes()
+    joined.write_bytes(before[:9])
+    assert assemble(tmp_path) == ""
+
+    assert joined.read_bytes() == before
+    assert set(marshal.loads(before[4:])) == {"amdgpu_discovery"}
+    assert sorted(path.name for path in joined.parent.iterdir()) == [
+        *("amd_container_runtime", "amd_ctk", "amdgpu_discovery", "start.modules"),
+    ]
 
 
 def test_a_repair_that_fails_leaves_no_other_file(tmp_path):

@@ -15,6 +15,7 @@ import amd_container_runtime
 import amd_device_spec
 import amd_gpu_tracker
 import amdgpu_discovery
+from amd_container_runtime.start_file import MODULES
 from amd_gpu_tracker.tracker import Tracker
 
 # Each of these takes as long as everything else that a start does, or runs programs, or belongs to commands.
@@ -135,3 +136,6 @@ def test_a_tracked_create_loads_the_tracker_and_no_library(runtime, loaded):
 
     assert not modules & FORBIDDEN
     assert len(of_toolkit(modules)) <= MOST_FOR_TRACKED_CREATE
+    # The packages' file for a start has these, and nothing that it would load for nothing.
+    listed = {f"{package}.{name}" for package, names in MODULES.items() for name in names.split()}
+    assert listed | set(PACKAGES) == {name for name in modules if name.partition(".")[0] in PACKAGES}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import compileall
 import fcntl
 import json
+import marshal
 import os
 import shutil
 import subprocess
 import sys
 import threading
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ import amd_container_runtime
 import amd_device_spec
 import amd_gpu_tracker
 import amdgpu_discovery
+from amd_container_runtime.start_file import MODULES, NAME, write_start_file
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.simulate import build_host
 
@@ -34,6 +38,7 @@ def library(tmp_path):
     for package in (amd_container_runtime, amd_device_spec, amd_gpu_tracker, amdgpu_discovery):
         source = Path(package.__file__).parent
         shutil.copytree(source, root / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    compile_library(root)
     (toolkit / "python3").symlink_to(Path(sys.executable).resolve())
     launcher = root.parent / "bin/amd-container-runtime"
     launcher.parent.mkdir()
@@ -45,6 +50,12 @@ def library(tmp_path):
     programs.mkdir()
     (programs / launcher.name).symlink_to(f"../lib/{toolkit.name}/current/bin/{launcher.name}")
     return root
+
+
+def compile_library(root):
+    """Compile the modules of a library, and join those of a start, as the packages' `assemble` does."""
+    compileall.compile_dir(root, quiet=2, force=True)
+    write_start_file(root)
 
 
 @pytest.fixture
@@ -188,3 +199,68 @@ def test_hooks_run_with_an_empty_environment(runtime, library, command):
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
     leases = Path(runtime.host.path("/run/amd-container-toolkit/leases"))
     assert [lease.name for lease in leases.glob("*")] == (["c1@.json"] if command == "claim" else [])
+
+
+def create_a_container_with_gpu_0(runtime, create):
+    """Return the exit code of a create, what it prints, and the nodes that the container gets."""
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+    answer = create()
+    return answer.returncode, answer.stderr, [node["path"] for node in runtime.config["linux"]["devices"]]
+
+
+GIVEN = (0, "", ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"])
+
+
+def test_a_start_needs_one_file_for_all_its_modules(runtime, library, create):
+    tracker = Tracker(runtime.host)
+    tracker.enable()
+    # The first claim of a boot loads what compares the GPUs with those that are tracked.
+    tracker.reserve("first", "0")
+    tracker.release("first")
+    for package, names in MODULES.items():
+        for name in names.split():
+            (library / package / f"{name.replace('.', '/')}.py").unlink(missing_ok=True)
+    assert not (library / "amd_container_runtime/shim.py").exists()
+
+    assert create_a_container_with_gpu_0(runtime, create) == GIVEN
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "of another Python", "half", "a directory"])
+def test_without_the_file_of_a_start_the_modules_are_imported(runtime, library, create, damage):
+    file = library / NAME
+    content = file.read_bytes()
+    file.unlink()
+    match damage:
+        case "empty":
+            file.write_bytes(b"")
+        case "of another Python":
+            file.write_bytes(b"\x00\x00\r\n" + content[4:])
+        case "half":
+            file.write_bytes(content[: len(content) // 2])
+        case "a directory":
+            file.mkdir()
+
+    assert create_a_container_with_gpu_0(runtime, create) == GIVEN
+
+
+def test_one_module_that_cannot_be_read_is_imported_from_where_it_is(runtime, library, create):
+    codes = marshal.loads((library / NAME).read_bytes()[4:])
+    codes["amd_container_runtime.create"] = codes["amd_container_runtime.create"][:100]
+    (library / NAME).write_bytes(MAGIC_NUMBER + marshal.dumps(codes))
+
+    assert create_a_container_with_gpu_0(runtime, create) == GIVEN
+
+
+def test_a_trace_shows_the_line_of_the_module(runtime, library, create):
+    module = library / "amd_container_runtime/create.py"
+    text = module.read_text() + "\n\ndef add_requested_gpus(*words):\n    raise KeyError('shown')\n"
+    module.write_text(text)
+    compile_library(library)
+    runtime.write_config("AMD_VISIBLE_DEVICES=0")
+
+    answer = create()
+
+    line = len(text.splitlines())
+    shown = f"  File \"{module}\", line {line}, in add_requested_gpus\n    raise KeyError('shown')\n"
+    assert answer.returncode == 1
+    assert shown in answer.stderr
