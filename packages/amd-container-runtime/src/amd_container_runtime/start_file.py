@@ -57,7 +57,7 @@ def use_start_file(directory: str) -> None:
         with open(f"{directory}/{NAME}", "rb") as file:
             content = file.read()
         if content.startswith(MAGIC_NUMBER):
-            codes = marshal.loads(content[len(MAGIC_NUMBER) :])  # noqa: S302 - as below
+            codes = marshal.loads(memoryview(content)[len(MAGIC_NUMBER) :])  # noqa: S302 - as below
             sys.meta_path.insert(0, StartFile(codes))
     except (OSError, EOFError, TypeError, ValueError):
         return
