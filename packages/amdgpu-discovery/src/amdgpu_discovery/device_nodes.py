@@ -77,7 +77,8 @@ def closed_nodes_note(closed: Sequence[DeviceNode], spec: dict[str, Any]) -> str
 
 
 def _read_kfd_number(host: Host) -> tuple[int, int]:
-    major, minor = (parse_number(text) for text in host.read_attribute(KFD_NUMBER).partition(":")[::2])
+    first, _, second = host.read_attribute(KFD_NUMBER).partition(":")
+    major, minor = parse_number(first), parse_number(second)
     if not major or minor is None:
         raise DeviceNodeError(
             f"the kernel gives no device number for {KFD_PATH}: {KFD_NUMBER} is missing or unreadable",

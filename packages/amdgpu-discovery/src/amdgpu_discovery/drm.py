@@ -59,7 +59,7 @@ class FoundGpu(Value):
 def find_drm_devices(host: Host, render_minors: Iterable[int]) -> list[DrmDevice]:
     """Return the devices with these render nodes. A host has many more: each MI300X brings seven for partitions."""
     minors = list(render_minors)
-    paths = [device_path(host, f"renderD{minor}") for minor in minors]
+    paths = device_paths(host, [f"renderD{minor}" for minor in minors])
     minor_by_path = {path: minor for path, minor in zip(paths, minors, strict=True) if path}
     cards = _find_cards(host, minor_by_path)
     addresses = parse_pci_addresses([path.rpartition("/")[2] for path in minor_by_path])
@@ -82,16 +82,16 @@ def _find_cards(host: Host, minor_by_path: Mapping[str, int]) -> dict[str, int |
         card = cards[path] = find_card(host, path)
         if card is not None:
             ahead = {f"card{card + other - minor}": each for each, other in minor_by_path.items() if each not in cards}
-            in_step = {device: name for name, device in ahead.items() if device_path(host, name) == device}
-            cards.update({device: int(name.removeprefix("card")) for device, name in in_step.items()})
+            found = zip(ahead.items(), device_paths(host, ahead), strict=True)
+            cards.update({each: int(name.removeprefix("card")) for (name, each), linked in found if linked == each})
     return cards
 
 
-def device_path(host: Host, name: str) -> str:
-    """Return the directory in sysfs of the device behind a card or render node, "" if there is none."""
+def device_paths(host: Host, names: Iterable[str]) -> list[str]:
+    """Return the directory in sysfs of the device behind each card or render node, "" if there is none."""
     # /sys/class/drm/renderD128 -> ../../devices/pci0000:00/0000:03:00.0/drm/renderD128
-    device, drm, _ = host.link(f"{DRM_CLASS}/{name}").rpartition("/drm/")
-    return device.replace("../..", "/sys", 1) if drm else ""
+    links = [host.link(f"{DRM_CLASS}/{name}") for name in names]
+    return [link.rpartition("/drm/")[0].replace("../..", "/sys", 1) for link in links]
 
 
 def find_card(host: Host, path: str) -> int | None:
@@ -108,12 +108,12 @@ def make_device(path: str, render_minor: int | None, card_minor: int | None) -> 
 
 def read_drm_devices(host: Host) -> list[DrmDevice]:
     """Return every device with a card or render node, of any vendor, by path."""
+    prefixes = {name: name.rstrip("0123456789") for name in host.names(DRM_CLASS)}
+    # Connectors (card1-DP-1) and control links stand in the same directory.
+    names = [name for name, prefix in prefixes.items() if prefix in ("card", "renderD") and prefix != name]
     minors: dict[str, dict[str, int]] = {}
-    for name in host.names(DRM_CLASS):
-        prefix = name.rstrip("0123456789")
-        # Connectors (card1-DP-1) and control links stand in the same directory.
-        if prefix in ("card", "renderD") and prefix != name:
-            minors.setdefault(device_path(host, name), {})[prefix] = int(name[len(prefix) :])
+    for name, path in zip(names, device_paths(host, names), strict=True):
+        minors.setdefault(path, {})[prefixes[name]] = int(name.removeprefix(prefixes[name]))
     return [
         make_device(path, minor_by_prefix.get("renderD"), minor_by_prefix.get("card"))
         for path, minor_by_prefix in sorted(minors.items())

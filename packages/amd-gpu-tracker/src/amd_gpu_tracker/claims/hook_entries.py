@@ -6,7 +6,7 @@ import sys
 
 import amdgpu_discovery
 from amd_gpu_tracker.records.state import State
-from amdgpu_discovery.files import absolute, directory_of
+from amdgpu_discovery.files import absolute
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 
 TYPE_CHECKING = False
@@ -60,7 +60,7 @@ def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:
     """
     python = _python_words(host, RELEASE, *(["--run-directory", run_directory] if run_directory else []))
     leases = State(host, run_directory).leases_directory
-    return _hook(SHELL, f"{_lasting_root()}/{RELEASE_SCRIPT}", leases, *python)
+    return _hook(SHELL, f"{_import_roots()[0]}/{RELEASE_SCRIPT}", leases, *python)
 
 
 def is_claim_hook(hook: object) -> bool:
@@ -91,21 +91,16 @@ def _python_words(host: Host, command: str, *more: str) -> list[str]:
     It leaves no bytecode beside modules, where root would write into a user's directories.
     """
     interpreter = absolute(sys.executable or "/usr/bin/python3")
-    words = [interpreter, "-I", "-S", "-B", _program(), command, "--import-from", ":".join(_import_roots())]
+    roots = _import_roots()
+    program = f"{roots[0]}/{PROGRAM}"
+    words = [interpreter, "-I", "-S", "-B", program, command, "--import-from", ":".join(roots)]
     return [*words, *([] if host.is_this_machine else ["--host-root", host.root]), *more]
 
 
-def _program() -> str:
-    return f"{_lasting_root()}/{PROGRAM}"
-
-
 def _import_roots() -> list[str]:
-    """Return the directories of the packages the hook needs, one of them after a plain installation."""
-    return list(dict.fromkeys([_lasting_root(), _lasting(_root_of(amdgpu_discovery.__file__ or ""))]))
-
-
-def _lasting_root() -> str:
-    return _lasting(directory_of(_root_of(__file__)))
+    """Return the directories of the packages the hook needs, first this one's; after most installations that is all."""
+    files = {__file__: "/amd_gpu_tracker/claims/", amdgpu_discovery.__file__ or "": "/amdgpu_discovery/"}
+    return list(dict.fromkeys([_lasting(absolute(file).rpartition(inside)[0]) for file, inside in files.items()]))
 
 
 def _lasting(root: str) -> str:
@@ -114,11 +109,5 @@ def _lasting(root: str) -> str:
     Deb and rpm packages keep modules in LIBRARY/generations/ID/python, which goes with its version, and programs that
     lead to the version of the day in LIBRARY/python.
     """
-    generation, _, name = root.rpartition("/")
-    library, _, directory = directory_of(generation).rpartition("/")
-    is_packaged = directory == GENERATIONS and library.endswith(f"/{LIBRARY}")
-    return f"{library}/{name}" if is_packaged else root
-
-
-def _root_of(file: str) -> str:
-    return directory_of(directory_of(absolute(file)))
+    library, found, generation = root.rpartition(f"/{LIBRARY}/{GENERATIONS}/")
+    return f"{library}/{LIBRARY}/{generation.partition('/')[2]}" if found else root
