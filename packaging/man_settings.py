@@ -18,6 +18,7 @@ HEAD = """.TH CONFIG.TOML 5 "{date}" "AMD Container Toolkit {version}" "AMD Cont
 .SH DESCRIPTION
 """
 FOOT = ".SH SEE ALSO\n.BR amd\\-ctk (1),\n.BR amd\\-container\\-runtime (8)\n"
+LONG_WORD = re.compile(r"\S{30,}")
 
 
 def format_settings(markdown: str, *, date: str, version: str) -> str:
@@ -69,8 +70,13 @@ def _words(text: str) -> str:
     """Return a paragraph without links and with code in bold, one sentence a line as manual pages have it."""
     text = re.sub(r" \(\[[^]]*\]\([^)]*\)\)", "", " ".join(text.split()))
     text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
-    text = re.sub(r"``?([^`]+)``?", "\\\\fB\\1\\\\fR", _roff(text))
+    text = re.sub(r"``?([^`]+)``?", lambda code: f"\\fB{LONG_WORD.sub(_breakable, code[1])}\\fR", _roff(text))
     return re.sub(r"(?<=[a-z)])([.:]) (?=[A-Z])", r"\1\n", text)
+
+
+def _breakable(word: re.Match[str]) -> str:
+    """Let a long word go on in the next line behind a colon: man warns of a line that has one word only."""
+    return word[0].replace(":", ":\\:")
 
 
 def _roff(text: str) -> str:
