@@ -379,12 +379,14 @@ class Tracker:
 
     def write_metrics(self, path: str, usage: Usage, states: Sequence[GpuState]) -> None:
         """Write `usage`, `states` and the queue for Prometheus to the file at `path`; where that fails, note why."""
+        from amd_gpu_tracker.records.state import REFUSALS, REPAIRS, STARTS
         from amd_gpu_tracker.records.unrecorded import METRICS, forget_failure, note_failure
         from amd_gpu_tracker.states.metrics import format_state_metrics
         from amd_gpu_tracker.usage.documents import format_prometheus
 
         waiting = [ticket.since for ticket in self.waiting()]
-        metrics = format_state_metrics(states, waiting_since=waiting, now=time.time())
+        counts = {event: self._state.read_count(event) for event in (STARTS, REFUSALS, REPAIRS)}
+        metrics = format_state_metrics(states, counts=counts, waiting_since=waiting, now=time.time())
         try:
             replace_file(path, f"{format_prometheus(usage)}\n{metrics}\n".encode(), mode=0o644)
         except FileError as error:

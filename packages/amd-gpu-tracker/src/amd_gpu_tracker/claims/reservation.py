@@ -13,6 +13,7 @@ from amd_gpu_tracker.claims.claim import (
 from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.lease import TOKEN
+from amd_gpu_tracker.records.state import STARTS
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
@@ -197,6 +198,8 @@ def _reserve(book: Book, claim: Claim, policy: Policy, handed_on: Lease | None) 
 
         prune_leases(state, book.processes, swept)
     state.write_lease(extended_lease(own, claim) if own else new_lease(claim, book.processes))
+    if own is None:
+        state.count(STARTS)
     if state.is_rootless:
         look_again(state, claim, own, handed_on)
     return True

@@ -12,6 +12,8 @@ from contextlib import suppress
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
+from amd_gpu_tracker.records.history import FOUND
+from amd_gpu_tracker.records.state import REPAIRS
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.plain_files import read_plain_file
 
@@ -91,6 +93,8 @@ def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: 
 
     The caller holds the lock. `how` it is known that the container is gone goes into the history.
     """
+    if how == FOUND:
+        state.count(REPAIRS)
     kept = find_kept(state, lease, processes)
     if kept is not None:
         # On a full disk the GPUs are given back.

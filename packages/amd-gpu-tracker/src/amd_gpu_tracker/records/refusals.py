@@ -7,6 +7,7 @@ import time
 
 from amd_gpu_tracker.errors import name_people
 from amd_gpu_tracker.records.lease import NEVER
+from amd_gpu_tracker.records.state import REFUSALS
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import append_to_file, replace_file
 from amdgpu_discovery.plain_files import read_plain_file
@@ -61,6 +62,7 @@ def record_refusal(
     people: tuple[int, ...] = (),
 ) -> None:
     """Write a refusal down if that is possible; the caller holds the lock and refuses in any case."""
+    state.count(REFUSALS)
     words: dict[str, object] = {
         "container_id": container_id[:LONGEST_ID],
         "ways": list(ways),

@@ -24,6 +24,7 @@ from amdgpu_discovery.files import (
     FILE_TYPE,
     SYMBOLIC_LINK,
     TEMPORARY,
+    append_to_file,
     directory_of,
     is_directory,
     is_file,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 RUN_DIRECTORY = "/run/amd-container-toolkit"
 HISTORY_DIRECTORY = "/var/lib/amd-container-toolkit/history"
 LONGEST_NAME = 200
+# What is counted, each in a file that has one byte for each time.
+STARTS, REFUSALS, REPAIRS = "starts", "refusals", "repairs"
 # What is left of a container id in a name that would be longer.
 LONGEST_ID_IN_NAME = 100
 
@@ -203,6 +206,21 @@ class State:
 
             finish(self.history_directory, path, how)
 
+    def count(self, event: str) -> None:
+        """Note that STARTS, REFUSALS or REPAIRS happened once more since the machine started, if that is possible.
+
+        Appending needs no lock, and costs a start three system calls.
+        """
+        try:
+            append_to_file(self._count_path(event), b".", flags=posix.O_NONBLOCK)
+        except OSError:
+            return
+
+    def read_count(self, event: str) -> int:
+        """Return how often that happened since the machine started."""
+        path = self._count_path(event)
+        return posix.stat(path).st_size if is_file(path) else 0
+
     def forget_leases(self, *, but: Container[str] = ()) -> None:
         """Remove every lease, readable or not, `but` these paths, and what interrupted writes left."""
         for path in [*self.lease_paths(), *self._leftovers()]:
@@ -214,6 +232,9 @@ class State:
         """Take away what is in place of the tracker's files and is no file, so that they can be written."""
         for path in (self.policy_path, self.refusals_path, self.stamp_path):
             clear(path)
+
+    def _count_path(self, event: str) -> str:
+        return f"{self.run_directory}/{event}.count"
 
     def _read_former_policy(self) -> Policy:
         from amd_gpu_tracker.records.migration import REFUSE_ALL, read_former_policy

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Sample = tuple[str, Mapping[str, str], float | None]
 
 # All others are gauges, `gpu_nodes_total` too: it is called as in ROCm's exporter.
-COUNTERS = ("amd_gpu_errors_total",)
+COUNTERS = ("amd_gpu_errors_total", "amd_gpu_starts_total", "amd_gpu_refusals_total", "amd_gpu_repairs_total")
 
 
 def format_metrics(samples: Iterable[Sample], help_by_name: Mapping[str, str]) -> str:

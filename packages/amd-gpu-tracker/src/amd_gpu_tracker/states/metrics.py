@@ -7,7 +7,7 @@ from amd_gpu_tracker.states.state import STATES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from amd_gpu_tracker.show.prometheus import Sample
     from amd_gpu_tracker.states.state import GpuState
@@ -19,15 +19,21 @@ HELP = {
     "amd_gpu_power_watts": "Power that the GPU takes.",
     "amd_gpu_errors_total": "Errors of memory and caches since the driver was loaded.",
     "amd_gpu_bad_pages": "Pages of memory that are retired.",
+    "amd_gpu_starts_total": "Containers and programs that were given GPUs since the machine started.",
+    "amd_gpu_refusals_total": "Containers and programs that were refused GPUs since the machine started.",
+    "amd_gpu_repairs_total": "Reservations that were found over since the machine started: nothing had released them.",
     "amd_gpu_queue_jobs": "Jobs that wait for GPUs.",
     "amd_gpu_queue_longest_wait_seconds": "For how long the job waits that has waited longest.",
 }
 
 
-def format_state_metrics(states: Sequence[GpuState], *, waiting_since: Sequence[float], now: float) -> str:
-    """Return the metrics of the GPUs, and of the jobs that wait since these times."""
+def format_state_metrics(
+    states: Sequence[GpuState], *, counts: Mapping[str, int], waiting_since: Sequence[float], now: float
+) -> str:
+    """Return the metrics of the GPUs and of jobs that wait since these times, and the `counts` of what happened."""
     longest = max((now - since for since in waiting_since), default=0.0)
     queue: list[Sample] = [
+        *((f"amd_gpu_{event}_total", {}, count) for event, count in counts.items()),
         ("amd_gpu_queue_jobs", {}, len(waiting_since)),
         ("amd_gpu_queue_longest_wait_seconds", {}, max(0.0, longest)),
     ]
