@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import re
 import select
 import signal
+import struct
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from amd_gpu_tracker.broker.client import ask
+from amd_gpu_tracker.broker.client import ask, connect
 from amd_gpu_tracker.broker.people import Permission, parse_permissions
 from amd_gpu_tracker.broker.protocol import RUN, SOCKET, Request
 from amd_gpu_tracker.broker.serve import serve
@@ -21,6 +23,7 @@ from amd_gpu_tracker.broker.terms import Terms
 from amd_gpu_tracker.history.ended import ended_path
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import format_begun, open_path
+from amd_gpu_tracker.records.lease import since_boot
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amd_gpu_tracker.waiting.ticket import Ticket, format_ticket
@@ -36,12 +39,29 @@ ALICE, BOB, CAROL = 40001, 40002, 40003
 GROUPS = {"notebooks": "0-1"}
 
 
+class Clock:
+    """This machine's clock, which a test sets forward for a process and all that this forks."""
+
+    def __init__(self) -> None:
+        self._ahead = mmap.mmap(-1, 8)
+
+    def now(self) -> float:
+        """Return the time in seconds since boot."""
+        (ahead,) = struct.unpack("d", self._ahead)
+        return since_boot() + float(ahead)
+
+    def forward(self, seconds: float) -> None:
+        (ahead,) = struct.unpack("d", self._ahead)
+        self._ahead[:] = struct.pack("d", ahead + seconds)
+
+
 class Broker:
     """A broker that may be killed and started again; who may what can be changed at any time."""
 
     def __init__(self, host: Host, *, grace: float = 1.0) -> None:
         """Serve a host; what is ended has `grace` seconds between TERM and KILL."""
         self.grace = grace
+        self.clock = Clock()
         self.host = host
         self.socket = host.path(SOCKET)
         self.log = host.path("/log")
@@ -69,7 +89,8 @@ class Broker:
                 log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 sys.stderr = os.fdopen(log, "w")
                 try:
-                    serve(self.host, self._terms, listen=self.socket, grace=self.grace)
+                    processes = Processes(now=self.clock.now)
+                    serve(self.host, self._terms, listen=self.socket, grace=self.grace, processes=processes)
                 except BaseException:
                     traceback.print_exc()
                     os._exit(1)
@@ -82,6 +103,11 @@ class Broker:
         status = os.waitpid(self.pid, 0)[1]
         self.pid = 0
         return status
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass for the broker, which looks at its clock whenever it is woken."""
+        self.clock.forward(seconds)
+        connect(self.socket).close()
 
     def lines(self) -> list[str]:
         with open(self.log, encoding="utf-8") as file:

@@ -573,8 +573,7 @@ class Tracker:
     def _adopt(self, tell: Tell) -> None:
         from amd_gpu_tracker.claims.adoption import adopt_running
 
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        adopt_running(self._book, tell, since=now)
+        adopt_running(self._book, tell, since=self._processes.now())
 
     def _say_living(self, living: Sequence[Lease], *, force: bool, tell: Tell) -> None:
         """Say who keeps GPUs after a reset, or of whom nobody knows any more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from pathlib import Path
 
 from amd_gpu_tracker.broker.connection import Connection
@@ -75,7 +76,7 @@ def test_the_uids_of_users_containers_are_read_again_where_they_change(tmp_path:
 def test_nothing_is_given_to_a_client_that_has_hung_up():
     ours, theirs = socket.socketpair()
     process = Processes().myself()
-    client = Connection(ours, Peer(uid=1000, gids=(), process=process), os.pidfd_open(process.pid))
+    client = Connection(ours, Peer(uid=1000, gids=(), process=process), os.pidfd_open(process.pid), time.monotonic)
     theirs.close()
 
     client.read()

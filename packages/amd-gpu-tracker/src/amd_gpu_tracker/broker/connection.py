@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import select
 import socket
-import time
 
 from amd_gpu_tracker.broker.peer import has_ended
 from amd_gpu_tracker.broker.protocol import LARGEST_LINE, ProtocolError, format_answer, parse_request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from amd_gpu_tracker.broker.peer import Peer
     from amd_gpu_tracker.broker.protocol import Answer, Request
 
@@ -29,10 +30,11 @@ def has_hung_up(connected: socket.socket) -> bool:
 
 
 class Connection:
-    """A client; `pidfd` is that of its process."""
+    """A client; `pidfd` is that of its process, `now` a clock."""
 
-    def __init__(self, connected: socket.socket, peer: Peer, pidfd: int) -> None:
+    def __init__(self, connected: socket.socket, peer: Peer, pidfd: int, now: Callable[[], float]) -> None:
         self._socket = connected
+        self._now = now
         self.peer = peer
         self.pidfd = pidfd
         self._incoming = b""
@@ -43,7 +45,7 @@ class Connection:
         self.is_closed = False
         # Whether nobody was there to whom something was sent.
         self.is_lost = False
-        self.deadline: float | None = time.monotonic() + SILENCE_SECONDS
+        self.deadline: float | None = self._now() + SILENCE_SECONDS
 
     def fileno(self) -> int:
         """Return the descriptor of its socket."""
@@ -92,7 +94,7 @@ class Connection:
     def finish(self, answer: Answer) -> None:
         """Send the last answer."""
         self.say(answer)
-        self.is_last, self.deadline = True, time.monotonic() + SILENCE_SECONDS
+        self.is_last, self.deadline = True, self._now() + SILENCE_SECONDS
         self.is_closed = self.is_closed or not self._outgoing
 
     def pass_on(self) -> tuple[int, bytes]:

@@ -80,7 +80,7 @@ class Desk:
         self._terms = Terms()
         self._log = log
         state.prepare()
-        self._used = RecentUse(state)
+        self._used = RecentUse(state, processes.now)
         self.opened = Opened(state.host)
         self._grants = Grants(book, self.opened)
         children = Children()
@@ -149,7 +149,7 @@ class Desk:
         """Look at everything again, give GPUs to those whose turn it is, and tell the others."""
         self.is_changed = False
         terms = self._read_terms()
-        view, now = self.look(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        view, now = self.look(), self._processes.now()
         if self._idle.serve(view.leases, terms.idle, now):
             view = self.look()
         self._endings.serve(view.leases, now)
@@ -362,7 +362,7 @@ class Desk:
             person=person,
             is_spare=bool(request.spare),
         )
-        return Place(ticket, job_id(owner, request.name))
+        return Place(ticket, job_id(owner, request.name), self._processes.now)
 
     def _give_now(self, request: Request, asked: Asked, person: int, give: Callable[[], JobGrant]) -> JobGrant | None:
         """Return what `give` gives, None for who has to wait in line; GpusRefused for who would not wait."""
@@ -449,7 +449,7 @@ class Desk:
 
     def _end_reservations(self) -> None:
         """Drop the reservations whose time is over."""
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = self._processes.now()
         for lease in self._view.leases:
             if lease.until and lease.until <= now:
                 self._grants.drop_over(lease.container_id)

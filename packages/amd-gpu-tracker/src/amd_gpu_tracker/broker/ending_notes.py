@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 
 from amd_gpu_tracker.records.lease import Lease, ProcessId, format_lease, parse_lease
@@ -14,7 +13,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from amd_gpu_tracker.records.state import State
 
@@ -33,12 +32,12 @@ class EndingNote(Value):
     at: float
 
 
-def write_note(state: State, lease: Lease, known: Iterable[ProcessId]) -> None:
+def write_note(state: State, lease: Lease, known: Iterable[ProcessId], *, now: Callable[[], float]) -> None:
     """Write down which processes of a job get TERM now; on a full disk nothing is, and it is ended all the same."""
     fields = {
         "lease": loads(format_lease(lease)),
         "known": [each.as_dict() for each in known],
-        "at": time.clock_gettime(time.CLOCK_BOOTTIME),
+        "at": now(),
     }
     with suppress(OSError, FileError):
         make_directories(_directory(state))

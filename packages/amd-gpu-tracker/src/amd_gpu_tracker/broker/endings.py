@@ -7,7 +7,6 @@ that is remembered here may be forgotten: a broker that starts again warns once 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -51,7 +50,7 @@ class Endings:
         self._warned: set[tuple[str, int, float]] = set()
         # Jobs that somebody ends before their time; forgotten by the next broker, whose word is then about their time.
         self.asked: set[str] = set()
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = self._processes.now()
         for note in read_notes(book.state):
             self._ending[_key(note.lease)] = (children.start(partial(self._go_on, note)), now)
 
@@ -125,7 +124,7 @@ class Endings:
             return
         os.waitpid(in_child(partial(say_to_job, lease, self._why(lease), self._processes), seconds=SAYING_SECONDS), 0)
         self._keep(lease)
-        note = partial(write_note, self._state, lease)
+        note = partial(write_note, self._state, lease, now=self._processes.now)
         end_job(lease, self._processes, self._log_of(lease), grace=self._grace, note=note)
         self._finish(lease)
 
@@ -142,7 +141,7 @@ class Endings:
 
     def _go_on(self, note: EndingNote) -> None:
         """End what is left of a job that got TERM from a broker that was killed since."""
-        left = note.at + self._grace - time.clock_gettime(time.CLOCK_BOOTTIME)
+        left = note.at + self._grace - self._processes.now()
         end_rest(note.lease, self._processes, self._log_of(note.lease), grace=max(0.0, left), known=note.known)
         self._finish(note.lease)
 
@@ -155,7 +154,7 @@ class Endings:
 
     def _keep(self, lease: Lease) -> None:
         """Hold the GPUs of a job while it is ended, also by a later broker: its first process may end before others."""
-        now, first = time.clock_gettime(time.CLOCK_BOOTTIME), self._processes.find(FIRST_PROCESS)
+        now, first = self._processes.now(), self._processes.find(FIRST_PROCESS)
         gpus = [gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus]
         claim = Claim(
             holder=Holder(container_id=f"{lease.container_id}{ENDING}", creator=first or self._processes.myself()),

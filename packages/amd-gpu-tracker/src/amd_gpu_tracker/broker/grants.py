@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 
 from amd_gpu_tracker.broker.job_processes import owner_of_job
@@ -59,6 +58,7 @@ class Grants:
         self._book = book
         self._state = book.state
         self._processes = book.processes
+        self._now = book.processes.now
         self._opened = opened
         # The jobs that were given something, for the record of their ends.
         self.given: set[str] = set()
@@ -80,14 +80,14 @@ class Grants:
         What is spare ends as soon as somebody waits for it. Errors as `Tracker.hold`.
         """
         token = new_token(job)
-        limit = _now() + permission.seconds if permission.seconds else 0.0
+        limit = self._now() + permission.seconds if permission.seconds else 0.0
         gpus = self._reserve(
             *(job, request, process.pid, token),
             person=person,
             group=permission.group,
             rules=rules,
             limit=limit,
-            preemptible=_now() if is_spare else 0.0,
+            preemptible=self._now() if is_spare else 0.0,
             is_waiting=is_waiting,
         )
         return self._grant(gpus, token, limit)
@@ -95,7 +95,7 @@ class Grants:
     def preview(self, job: str, request: str, *, rules: ChoiceRules, seconds: int = 0) -> JobGrant:
         """Return what `give` would give now, or raise what it would raise."""
         gpus = preview_by_name(self._book, job, request, rules=rules)
-        return self._grant(gpus, "", _now() + seconds if seconds else 0.0)
+        return self._grant(gpus, "", self._now() + seconds if seconds else 0.0)
 
     def keep(
         self, job: str, request: str, seconds: float, *, person: int, permission: Permission, rules: ChoiceRules
@@ -106,7 +106,7 @@ class Grants:
             person=person,
             group=permission.group,
             rules=rules,
-            until=_now() + seconds,
+            until=self._now() + seconds,
         )
         return tuple(gpu.number for gpu in gpus)
 
@@ -211,13 +211,8 @@ class Grants:
 
     def _grant(self, gpus: Sequence[GpuLocation], token: str, limit: float) -> JobGrant:
         environment = build_environment(gpus, locate_gpus(self._state.host), token)
-        seconds = max(1, round(limit - _now())) if limit else 0
+        seconds = max(1, round(limit - self._now())) if limit else 0
         return JobGrant(numbers=tuple(gpu.number for gpu in gpus), environment=environment, seconds=seconds)
-
-
-def _now() -> float:
-    """Return the time in seconds since boot, as leases have it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def job_id(owner: int, name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from amd_gpu_tracker.broker.grants import ENDING, job_id, name_of, no_reservation
@@ -32,7 +31,7 @@ def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: floa
     with book.locked():
         leases = scan_leases(state, book.processes, state.lease_paths(locked=True)).living
         lease = _find(state, leases, name, owner)
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = book.processes.now()
         _require_running(lease, leases, now)
         _require_not_spare(lease)
         end = _end(lease)
@@ -55,7 +54,7 @@ def end_now(book: Book, name: str, owner: int | None) -> str:
     with book.locked():
         leases = scan_leases(state, book.processes, state.lease_paths(locked=True)).living
         lease = _find(state, leases, name, owner)
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = book.processes.now()
         # What is being ended already is ended once, however often somebody asks.
         if not 0 < _end(lease) <= now:
             for each in inside(lease, leases):

@@ -40,6 +40,7 @@ class Line:
     def __init__(
         self, state: State, processes: Processes, grants: Grants, scopes: Scopes, used: RecentUse, *, log: Log
     ) -> None:
+        self._now = processes.now
         self._grants = grants
         self._scopes = scopes
         self._used = used
@@ -47,7 +48,7 @@ class Line:
         self._tickets = Tickets(state, processes)
         self._tickets.sweep()
         found = self._tickets.waiting()
-        self._places = {each.number: Place(each, job_id(each.owner, each.name)) for each in found}
+        self._places = {each.number: Place(each, job_id(each.owner, each.name), self._now) for each in found}
         self._order = list(self._places.values())
         # When somebody left the line last, of which the others were perhaps not told yet.
         self._changed_at = 0.0
@@ -73,7 +74,7 @@ class Line:
 
     def next_number(self) -> int:
         """Return a number behind all others."""
-        return max(time.clock_gettime_ns(time.CLOCK_BOOTTIME), max(self._places, default=0) + 1)
+        return max(round(self._now() * 1e9), max(self._places, default=0) + 1)
 
     def add(self, place: Place) -> None:
         """Let somebody wait."""
@@ -170,7 +171,7 @@ class Line:
     ) -> View:
         """Try to give GPUs at these places, in their order; return the view after all."""
         by_number = {place.ticket.number: place for place in places}
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = self._now()
         views, outlooks = [view], [_outlook(view, now)]
         for each in places:
             # Who is held up by others is not asked again, and may have been stopped the last time.
@@ -195,7 +196,7 @@ class Line:
 
     def tell(self, view: View) -> None:
         """Tell those who wait what for: at once who was told nothing yet, the others after a while."""
-        now = time.monotonic()
+        now = self._now()
         next_tell = self.next_tell()
         # Many who came one after the other are told at once, not one after the other.
         old = now - (TELL_SECONDS / 2 if next_tell is not None and now >= next_tell else TELL_SECONDS)
@@ -217,7 +218,7 @@ class Line:
             self._written = starts
 
     def next_tell(self) -> float | None:
-        """Return when somebody has to be told that others left, by the monotonic clock; None where all know."""
+        """Return when somebody has to be told that others left, in seconds since boot; None where all know."""
         untold = (place.said_at for place in self._places.values() if place.client and place.said_at < self._changed_at)
         said_at = min(untold, default=None)
         return None if said_at is None else said_at + TELL_SECONDS
@@ -243,7 +244,7 @@ class Line:
 
     def _said_to(self, place: Place, before: Sequence[Place], view: View) -> tuple[Answer, str]:
         """Return what somebody who waits is told, behind those `before` who are served first, also without time."""
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = self._now()
         place.latest = _latest_start(place, before, view, now)
         tickets = [
             other.ticket for other in before if other.waiter.among & place.waiter.among and not other.is_passed_over
@@ -316,7 +317,7 @@ class Line:
 
     def _remove(self, place: Place) -> bool:
         self._places.pop(place.ticket.number, None)
-        self._changed_at = time.monotonic()
+        self._changed_at = self._now()
         return self._tickets.drop(place.ticket)
 
     def _might_have(self, place: Place, view: View) -> bool:

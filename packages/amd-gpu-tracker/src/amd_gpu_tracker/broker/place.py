@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import Protocol
 
 from amd_gpu_tracker.broker.asked import Asked
@@ -41,7 +41,9 @@ ABSENCE_SECONDS = 3.0
 class Place:
     """One who waits."""
 
-    def __init__(self, ticket: Ticket, job: str) -> None:
+    def __init__(self, ticket: Ticket, job: str, now: Callable[[], float]) -> None:
+        """Wait with a ticket for the GPUs of a job; `now` is a clock."""
+        self._now = now
         self.ticket = ticket
         self.job = job
         # Known where its client is connected.
@@ -57,7 +59,7 @@ class Place:
         self.said_at = 0.0
         # When it has its GPUs at the latest, in seconds since boot, as it was told; None where that is not known.
         self.latest: float | None = None
-        self.absent_since = time.monotonic()
+        self.absent_since = self._now()
         self.waiter = Waiter(
             number=ticket.number,
             person=ticket.person,
@@ -83,4 +85,4 @@ class Place:
 
     def is_absent(self) -> bool:
         """Return whether its client is away for so long that it holds up nobody."""
-        return self.client is None and time.monotonic() > self.absent_since + ABSENCE_SECONDS
+        return self.client is None and self._now() > self.absent_since + ABSENCE_SECONDS

@@ -104,15 +104,23 @@ def _refuse_living(path: str) -> None:
     raise FileError(f"the socket {path} cannot be made: another broker listens there")
 
 
-def serve(host: Host, find_terms: FindTerms, *, listen: str = "", grace: float = GRACE_SECONDS) -> None:
+def serve(
+    host: Host,
+    find_terms: FindTerms,
+    *,
+    listen: str = "",
+    grace: float = GRACE_SECONDS,
+    processes: Processes | None = None,
+) -> None:
     """Serve the clients of a host until nobody needs it; at a path that was named, until a signal ends it.
 
-    What is ended because its time is over has `grace` seconds between TERM and KILL.
+    What is ended because its time is over has `grace` seconds between TERM and KILL. `processes` are this machine's,
+    also those that have another clock.
     """
     if os.geteuid():
         raise needs_root()
     _raise_descriptors()
-    state, processes = State(host), Processes()
+    state, processes = State(host), processes or Processes()
     listener = take_listener(listen, os.environ)
     desk = Desk(_book(state, processes), find_terms, write_line, grace=grace)
     Server(listener, state, processes, desk, idle_seconds=None if listen else IDLE_SECONDS).run()

@@ -7,7 +7,6 @@ import resource
 import select
 import signal
 import socket
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
@@ -63,6 +62,7 @@ class Server:
         self._listener = listener
         self._state = state
         self._processes = processes
+        self._now = processes.now
         self._desk = desk
         # Connections of which nothing was read yet, and those that were greeted.
         self._arrivals: FairTurns[socket.socket] = FairTurns()
@@ -73,7 +73,7 @@ class Server:
         self._wakes = Wakes()
         self._idle_seconds = idle_seconds
         self._stands_in_for = stands_in_for
-        self._idle_since = time.monotonic()
+        self._idle_since = self._now()
         self._accepts_at = 0.0
         self._is_over = False
         # Whether those who wait could not be looked at the last time.
@@ -129,17 +129,17 @@ class Server:
 
     def _poll(self) -> set[int]:
         poll = select.poll()
-        if time.monotonic() >= self._accepts_at:
+        if self._now() >= self._accepts_at:
             poll.register(self._listener, select.POLLIN)
         for descriptor in (self._stop, *self._wakes.descriptors(), *self._desk.descriptors):
             poll.register(descriptor, select.POLLIN)
         for descriptor, client in self._clients.items():
             poll.register(descriptor, select.POLLIN | (select.POLLOUT if client.has_more else 0))
-        seconds, began = self._seconds_until_next(), time.monotonic()
+        seconds, began = self._seconds_until_next(), self._now()
         is_behind = bool(len(self._arrivals)) or any(client.is_closed for client in self._clients.values())
         patience = 0 if is_behind else None if seconds is None else int(seconds * 1000) + 1
         ready = {descriptor for descriptor, _ in poll.poll(patience)}
-        if (not ready and not is_behind) or (seconds is not None and time.monotonic() >= began + seconds):
+        if (not ready and not is_behind) or (seconds is not None and self._now() >= began + seconds):
             # Something is due: the end of a reservation, a look, a word to those who wait. No stream of requests
             # puts it off.
             self._desk.is_changed = True
@@ -147,7 +147,7 @@ class Server:
 
     def _seconds_until_next(self) -> float | None:
         """Return how long nothing is to be done unless something happens."""
-        now = time.monotonic()
+        now = self._now()
         due = [client.deadline for client in self._clients.values() if client.deadline is not None]
         due += [self._accepts_at] if self._accepts_at > now else []
         line = self._desk.line
@@ -157,16 +157,15 @@ class Server:
             due += [now + ABSENCE_SECONDS] if line.has_absent() else []
             due += [at for at in (line.next_tell(),) if at is not None]
         if (next_end := self._desk.next_end) is not None:
-            at = now + next_end - time.clock_gettime(time.CLOCK_BOOTTIME)
-            due.append(max(at, now + LOOK_SECONDS) if self._has_trouble else at)
+            due.append(max(next_end, now + LOOK_SECONDS) if self._has_trouble else next_end)
         if self._idle_seconds is not None and not self._is_needed():
             due.append(self._idle_since + self._idle_seconds)
         return max(0.0, min(due) - now) if due else None
 
     def _accept(self) -> None:
-        end = time.monotonic() + ACCEPT_SECONDS
+        end = self._now() + ACCEPT_SECONDS
         for _ in range(AT_ONCE):
-            if time.monotonic() >= end:
+            if self._now() >= end:
                 return
             try:
                 connected, _ = self._listener.accept()
@@ -174,7 +173,7 @@ class Server:
                 return
             except OSError:
                 # No descriptors, or the client is gone already.
-                self._accepts_at = time.monotonic() + PAUSE_SECONDS
+                self._accepts_at = self._now() + PAUSE_SECONDS
                 return
             connected.setblocking(False)
             self._queue(connected)
@@ -210,7 +209,7 @@ class Server:
         except OSError:
             connected.close()
             return
-        client = Connection(connected, peer, pidfd)
+        client = Connection(connected, peer, pidfd, self._now)
         self._clients[client.fileno()] = client
         self._counts[peer.uid] = self._counts.get(peer.uid, 0) + 1
         # Mostly it has asked already.
@@ -242,7 +241,7 @@ class Server:
             client.write()
 
     def _drop_silent(self) -> None:
-        now = time.monotonic()
+        now = self._now()
         for client in self._clients.values():
             if client.deadline is not None and now >= client.deadline:
                 client.is_closed = True
@@ -267,8 +266,8 @@ class Server:
 
     def _is_idle(self) -> bool:
         if self._is_needed():
-            self._idle_since = time.monotonic()
-        return self._idle_seconds is not None and time.monotonic() >= self._idle_since + self._idle_seconds
+            self._idle_since = self._now()
+        return self._idle_seconds is not None and self._now() >= self._idle_since + self._idle_seconds
 
     def _end(self, *_: object) -> None:
         self._is_over = True

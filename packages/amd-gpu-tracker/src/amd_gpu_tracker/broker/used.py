@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.order import with_use
@@ -29,9 +28,11 @@ class Counted(Value):
 class RecentUse:
     """GPU-seconds by person."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, now: Callable[[], float]) -> None:
+        """Go on where the file of a host ends; `now` returns seconds since boot."""
+        self._now = now
         self._path = f"{state.run_directory}/used.json"
-        counted = _read(self._path)
+        counted = _read(self._path, now())
         # When it was counted last, here and by a broker before.
         self._at = self.counted_before = counted.at
         self.by_person: Mapping[int, float] = counted.used
@@ -40,7 +41,7 @@ class RecentUse:
 
     def count(self, holding: Mapping[int, int]) -> None:
         """Count the time since the last call; from now on persons hold so many GPUs, as `holding` says."""
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = self._now()
         before = dict(holding) if self._holding is None else self._holding
         self.by_person = with_use(self.by_person, before, now - self._at)
         is_new = before != holding
@@ -56,8 +57,7 @@ class RecentUse:
             replace_file(self._path, dumps({"at": now, "used": used}) + b"\n", mode=0o644)
 
 
-def _read(path: str) -> Counted:
-    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+def _read(path: str, now: float) -> Counted:
     try:
         counted = Counted.from_json(loads(read_plain_file(path)[0]))
     except (OSError, RecursionError, ValueError):

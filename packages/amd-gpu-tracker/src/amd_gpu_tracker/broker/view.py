@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
@@ -155,6 +154,7 @@ def read_view(state: State, processes: Processes) -> View:
     free = sum(1 << gpu.number for gpu in gpus if gpu.key not in busy)
     shared = _find_shared(state, gpus)
     numbers = {gpu.key: gpu.number for gpu in gpus}
+    unshared = {key: number for key, number in numbers.items() if not shared >> number & 1}
     holders = frozenset(_holder(lease, processes) for lease in (*leases, *others.of_root))
     return View(
         leases=leases,
@@ -166,7 +166,7 @@ def read_view(state: State, processes: Processes) -> View:
         user_leases=others.of_users,
         holders=holders,
         numbers=numbers,
-        ends=_find_ends(leases, {key: number for key, number in numbers.items() if not shared >> number & 1}, drained),
+        ends=_find_ends(leases, unshared, drained, processes.now()),
     )
 
 
@@ -191,9 +191,8 @@ def _find_shared(state: State, gpus: Iterable[GpuLocation]) -> int:
     return sum(1 << gpu.number for gpu in gpus if gpu.key not in exclusive)
 
 
-def _find_ends(leases: Iterable[Lease], numbers: Mapping[str, int], drained: int) -> dict[int, float]:
+def _find_ends(leases: Iterable[Lease], numbers: Mapping[str, int], drained: int, now: float) -> dict[int, float]:
     """Return when GPUs are free at the earliest: what has no end, or is ended for others, may end at any time."""
-    now = time.clock_gettime(time.CLOCK_BOOTTIME)
     ends = dict.fromkeys(numbers_in(drained), inf)
     for lease in leases:
         end = 0.0 if lease.is_kept or lease.is_preemptible(now) else lease.until or lease.limit

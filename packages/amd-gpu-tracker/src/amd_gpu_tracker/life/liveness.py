@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import posix
-import time
 
 from amd_gpu_tracker.records.lease import ProcessId, boot_offset
 from amdgpu_discovery.host import read_environment
@@ -60,7 +59,7 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
 
     With `creator_is_done` the process that made the container no longer counts, because it is the one that says so.
     """
-    if lease.boot_id != processes.boot_id or _is_past(lease):
+    if lease.boot_id != processes.boot_id or _is_past(lease, processes.now()):
         return DEAD
     if lease.namespace != processes.namespace:
         return UNKNOWN
@@ -77,9 +76,9 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
     return _judge_others(lease, processes)
 
 
-def _is_past(lease: Lease) -> bool:
+def _is_past(lease: Lease, now: float) -> bool:
     """Return whether GPUs that no process holds are held no longer."""
-    if lease.until and time.clock_gettime(time.CLOCK_BOOTTIME) >= lease.until:
+    if lease.until and now >= lease.until:
         return True
     # Its engine has removed the container that it would have started again.
     return lease.is_kept and not _is_there(lease.bundle)

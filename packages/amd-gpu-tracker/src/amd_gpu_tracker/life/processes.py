@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker.records.lease import LARGEST_PID, ProcessId
+from amd_gpu_tracker.records.lease import LARGEST_PID, ProcessId, since_boot
 from amdgpu_discovery.files import exists, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 # The kernel passes 6 MiB of words and variables at most, but a process may say with prctl(2) that they lie anywhere in
 # its memory.
@@ -21,11 +21,13 @@ _START = 19
 class Processes:
     """The processes of this machine as the caller's pid namespace shows them.
 
-    `proc` is another directory only where a test plays a machine of its own.
+    `proc` is another directory, and `now` another clock, only where a test plays a machine of its own.
     """
 
-    def __init__(self, proc: str = "/proc") -> None:
+    def __init__(self, proc: str = "/proc", *, now: Callable[[], float] = since_boot) -> None:
+        """Look at `proc`; `now` returns the time in seconds since boot, as leases have it."""
         self._proc = proc
+        self.now = now
         self._boot_id = ""
         self._namespace = ""
 

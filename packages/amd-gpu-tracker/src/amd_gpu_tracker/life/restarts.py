@@ -7,7 +7,6 @@ own files, which are read when a container has ended, never when one starts.
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 
 from amd_gpu_tracker.errors import StateError
@@ -134,7 +133,7 @@ def kept_lease(lease: Lease, processes: Processes, grace: int) -> Lease | None:
 
     None where its engine lets it be, and where its time is over.
     """
-    first, now = processes.find(FIRST_PROCESS), time.clock_gettime(time.CLOCK_BOOTTIME)
+    first, now = processes.find(FIRST_PROCESS), processes.now()
     until = min(now + grace, lease.limit or now + grace)
     # The namespace of a pod may be another's in a moment; those of the pod that go on have its GPUs.
     is_of_container = bool(lease.bundle) and not lease.pod and not lease.is_kept and lease.boot_id == processes.boot_id

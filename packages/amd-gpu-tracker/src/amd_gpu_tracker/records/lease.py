@@ -166,9 +166,14 @@ class Lease(Holder):
 TYPES = {"ProcessId": ProcessId}
 
 
+def since_boot() -> float:
+    """Return the time in seconds since boot, as leases have it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def boot_offset() -> float:
     """Return what must be added to a time since boot to make it a time of the wall clock, as that goes now."""
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.time() - since_boot()
 
 
 def format_lease(lease: Lease) -> bytes:
