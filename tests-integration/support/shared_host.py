@@ -109,6 +109,10 @@ class Broker:
         self.clock.forward(seconds)
         connect(self.socket).close()
 
+    def has_children(self) -> bool:
+        """Return whether it has begun something that goes on, as a look at what is idle."""
+        return self.pid in Processes().parents().values()
+
     def lines(self) -> list[str]:
         with open(self.log, encoding="utf-8") as file:
             return file.read().splitlines()

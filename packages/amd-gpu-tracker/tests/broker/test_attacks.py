@@ -150,13 +150,16 @@ def test_a_line_without_an_end_is_cut_off(broker, person):
 
 
 def test_half_a_line_and_silence_delay_nobody(broker, person):
+    opened = len(os.listdir(f"/proc/{broker.pid}/fd"))
     silent = [connect(broker.socket) for _ in range(200)]
     for each in silent[:100]:
         each.sendall(b'{"version":1')
 
     assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
+    # Each has a descriptor for its connection and one for its process.
+    wait_until(lambda: len(os.listdir(f"/proc/{broker.pid}/fd")) >= opened + 2 * len(silent))
+    broker.pass_time(10)
     for each in silent:
-        # After ten seconds it loses its connection.
         each.settimeout(60)
         assert each.recv(1) == b""
         each.close()

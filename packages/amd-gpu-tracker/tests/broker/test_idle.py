@@ -18,16 +18,17 @@ from support.shared_host import ALICE, BOB, run, users, wait_until
 
 SLEEP = ("sleep", "600")
 WARNING = (
-    r"amd-ctk: the GPUs of train have been idle for 2 s; after another 2 s, it is ended once someone waits for them "
+    r"amd-ctk: the GPUs of train have been idle for 1 min 0 s; after another 1 min 0 s, it is ended once "
+    r"someone waits for them "
     r"\('amd-ctk keep train' prevents that\)"
 )
-ENDED = r"amd-ctk: the GPUs of job train were idle for \d+ s, and someone waits for them: it is ended"
+ENDED = r"amd-ctk: the GPUs of job train were idle for (\d min )?\d+ s, and someone waits for them: it is ended"
 
 
 @pytest.fixture
 def idle(broker):
-    """Let the broker warn after two seconds."""
-    broker.say("fifo", "everyone", idle=2)
+    """Let the broker warn after a minute."""
+    broker.say("fifo", "everyone", idle=60)
 
 
 def use(host, number: int, *, is_used: bool = True) -> None:
@@ -43,17 +44,24 @@ def said_of(broker, begin: str) -> list[str]:
     return [line for line in broker.lines() if line.startswith(begin)]
 
 
-def is_preemptible(host, number: int = 0) -> bool:
-    at = Tracker(host).status().gpus[number].containers[0].preemptible_at
-    return at is not None and at <= time.time()
+def idle_since(host, number: int = 0) -> float | None:
+    return Tracker(host).status().gpus[number].containers[0].idle_since
+
+
+def pass_a_minute(host, broker, *, idle: int = 0) -> None:
+    """Let a minute pass once the broker has seen that a GPU is idle, and once its looks are over."""
+    wait_until(lambda: idle_since(host, idle) is not None)
+    wait_until(lambda: not broker.has_children())
+    broker.pass_time(60)
 
 
 @pytest.mark.usefixtures("idle")
 def test_an_idle_job_is_warned_and_kept_until_somebody_waits(host, broker, person):
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     assert alice.line() == "got (0,)"
+    pass_a_minute(host, broker)
     assert re.fullmatch(WARNING, alice.line())
-    wait_until(lambda: is_preemptible(host))
+    pass_a_minute(host, broker)
     assert (users(host), said_of(broker, "preempted")) == ({0: ["40001/train"]}, [])
 
     bob = person(BOB, run("next", "0"))
@@ -62,7 +70,7 @@ def test_an_idle_job_is_warned_and_kept_until_somebody_waits(host, broker, perso
     assert alice.ended_by() == signal.SIGTERM
     assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's train since 12:00"
     assert bob.answer() == "got (0,)"
-    why = r"its GPUs were idle for \d+ s, and job next of user 40002, process \d+ waits for them"
+    why = r"its GPUs were idle for (\d min )?\d+ s, and job next of user 40002, process \d+ waits for them"
     assert re.fullmatch(f"preempted: 40001/train: {why}", said_of(broker, "preempted")[0])
 
 
@@ -71,11 +79,12 @@ def test_an_idle_reservation_is_released_with_what_runs_in_it(host, broker, pers
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0-1", seconds=3600)).line()
     alice = person(ALICE, run("train", "", reservation="debug"), command=SLEEP)
     assert alice.line() == "got (0, 1)"
+    pass_a_minute(host, broker)
     assert alice.line() == (
-        "amd-ctk: the GPUs of debug have been idle for 2 s; after another 2 s, it is ended once someone waits for them"
-        " ('amd-ctk keep debug' prevents that)"
+        "amd-ctk: the GPUs of debug have been idle for 1 min 0 s; after another 1 min 0 s, it is ended once"
+        " someone waits for them ('amd-ctk keep debug' prevents that)"
     )
-    wait_until(lambda: is_preemptible(host))
+    pass_a_minute(host, broker)
 
     bob = person(BOB, run("next", "free:8"))
 
@@ -91,9 +100,11 @@ def test_what_is_used_is_never_idle(host, broker, person):
     alice, carol = (person(ALICE, run(name, gpu), command=SLEEP) for name, gpu in (("train", "0"), ("train-2", "1")))
     assert [alice.line(), carol.line()] == ["got (0,)", "got (1,)"]
 
-    wait_until(lambda: is_preemptible(host, 1))
+    pass_a_minute(host, broker, idle=1)
+    assert re.fullmatch(WARNING.replace("train", "train-2"), carol.line())
+    pass_a_minute(host, broker, idle=1)
 
-    assert Tracker(host).status().gpus[0].containers[0].idle_since is None
+    assert idle_since(host) is None
     assert said_of(broker, "warned: 40001/train:") == []
 
 
@@ -101,13 +112,15 @@ def test_what_is_used_is_never_idle(host, broker, person):
 def test_one_whose_gpus_are_used_again_is_kept_though_somebody_waits(host, broker, person):
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     alice.line()
-    wait_until(lambda: is_preemptible(host))
+    pass_a_minute(host, broker)
+    assert re.fullmatch(WARNING, alice.line())
+    pass_a_minute(host, broker)
     use(host, 0)
 
     bob = person(BOB, run("next", "0"))
 
     assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's train since 12:00"
-    wait_until(lambda: Tracker(host).status().gpus[0].containers[0].idle_since is None)
+    wait_until(lambda: idle_since(host) is None)
     assert (users(host), said_of(broker, "preempted")) == ({0: ["40001/train"]}, [])
 
 
@@ -115,14 +128,17 @@ def test_one_whose_gpus_are_used_again_is_kept_though_somebody_waits(host, broke
 def test_who_says_to_be_there_is_warned_again_before_anything_ends(host, broker, person):
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     alice.line()
+    pass_a_minute(host, broker)
     assert re.fullmatch(WARNING, alice.line())
-    wait_until(lambda: is_preemptible(host))
+    pass_a_minute(host, broker)
 
     assert person(ALICE, Request(verb=KEEP, name="train")).line() == "got ()"
     bob = person(BOB, run("next", "0"))
 
     assert bob.line() == "waiting for 1 GPU: 0 free of 1 that fits; GPU 0: 40001's train since 12:00"
+    pass_a_minute(host, broker)
     assert re.fullmatch(WARNING, alice.line())
+    pass_a_minute(host, broker)
     assert re.fullmatch(ENDED, alice.line())
     assert bob.answer() == "got (0,)"
 
@@ -132,11 +148,12 @@ def test_nothing_is_idle_where_root_does_not_say_so(host, broker, person):
     broker.say("fifo", "everyone", idle=1)
     bob = person(BOB, run("other", "1"), command=SLEEP)
     bob.line()
-    wait_until(lambda: is_preemptible(host))
+    began = time.time()
+    wait_until(lambda: idle_since(host) is not None and time.time() > began + 2)
 
     broker.say("fifo", "everyone")
 
-    wait_until(lambda: Tracker(host).status().gpus[0].containers[0].idle_since is None)
+    wait_until(lambda: idle_since(host) is None)
 
 
 def test_a_look_that_hangs_keeps_nobody_from_the_broker_and_proves_nothing(host, broker, person):
@@ -147,43 +164,44 @@ def test_a_look_that_hangs_keeps_nobody_from_the_broker_and_proves_nothing(host,
     broker.say("fifo", "everyone", idle=1)
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     alice.line()
-    began = time.monotonic()
-    wait_until(lambda: time.monotonic() > began + 3)
+    broker.pass_time(3)
 
     assert person(BOB, run("other", "1")).line() == "got (1,)"
-    assert Tracker(host).status().gpus[0].containers[0].idle_since is None
+    assert idle_since(host) is None
 
 
 def test_idleness_goes_on_where_a_broker_was_killed(host, broker, person):
     broker.say("fifo", "everyone", idle=3600)
     person(ALICE, run("train", "0"), command=SLEEP).line()
-    wait_until(lambda: Tracker(host).status().gpus[0].containers[0].idle_since is not None)
-    before = Tracker(host).status().gpus[0].containers[0].idle_since
+    wait_until(lambda: idle_since(host) is not None)
+    before = idle_since(host)
 
     broker.kill()
     broker.start()
-    # It looks at once.
+    # It looks at once, and then every minute.
     assert person(BOB, run("other", "1")).line() == "got (1,)"
-    wait_until(lambda: Tracker(host).status().gpus[1].containers[0].idle_since is not None)
+    pass_a_minute(host, broker)
+    wait_until(lambda: idle_since(host, 1) is not None)
 
-    assert abs(Tracker(host).status().gpus[0].containers[0].idle_since - before) < 0.1
+    assert abs(idle_since(host) - before) < 0.1
 
 
 def test_what_holds_the_gpus_of_a_job_that_is_ended_is_never_idle(host, broker, person):
     broker.kill()
     broker.grace = 60.0
     broker.start()
-    broker.say("fifo", "alice=40001:time=2s", "everyone", idle=1)
+    broker.say("fifo", "alice=40001:time=60s", "everyone", idle=60)
     # Its first process ends by TERM, and what it left behind does not.
     stubborn = "trap '' TERM; while :; do sleep 1; done"
     person(ALICE, run("train", "0"), command=("sh", "-c", f"(({stubborn}) &); exec sleep 600")).line()
     person(BOB, run("other", "1"), command=SLEEP).line()
+    pass_a_minute(host, broker, idle=1)
     wait_until(lambda: users(host).get(0) == ["40001/train.ending"])
 
-    wait_until(lambda: is_preemptible(host, 1))
+    broker.pass_time(60)
     person(BOB, run("next", "0")).line()
 
-    assert Tracker(host).status().gpus[0].containers[0].idle_since is None
+    assert idle_since(host) is None
     assert users(host)[0] == ["40001/train.ending"]
 
 
