@@ -44,6 +44,13 @@ def test_packages_enable_nothing(shared):
     assert is_active(shared, "amd-gpu-tracker.socket") == "inactive"
 
 
+def test_a_dry_run_says_what_becomes_of_the_service(shared):
+    said = shared.run("amd-ctk users allow everyone --gpus=3 --dry-run")
+
+    assert said.endswith('+users = ["everyone:gpus=3"]\namd-gpu-tracker.socket would be enabled and started\n')
+    assert is_active(shared, "amd-gpu-tracker.socket") == "inactive"
+
+
 def test_the_first_request_starts_the_service(shared):
     shared.run("amd-ctk users allow everyone --gpus=3")
     assert is_active(shared, "amd-gpu-tracker.service") == "inactive"
@@ -224,13 +231,20 @@ def test_the_journal_finds_lines_by_gpu_user_job_and_verdict(shared):
 
     found = shared.run(f"journalctl -o cat -u amd-gpu-tracker GPU=3 USER={uid} JOB=found VERDICT=granted")
     assert found == f"granted: job found of user {uid}: GPUs [3]\n"
-    wait_until(lambda: shared.run("journalctl -o cat JOB=found VERDICT=ended") == f"ended: {uid}/found\n")
+    wait_until(
+        lambda: shared.run(f"journalctl -o cat GPU=3 USER={uid} JOB=found VERDICT=ended") == f"ended: {uid}/found\n"
+    )
 
 
 def test_who_is_denied_has_nothing_and_running_jobs_go_on(shared):
     shared.as_user("alice", "amd-ctk run --gpus=0 --name=long -- sleep 600 >/dev/null 2>&1 &")
     wait_until(lambda: is_listed(shared, "long"))
 
+    said = shared.run("amd-ctk users deny --all --dry-run")
+    assert said.endswith(
+        "amd-gpu-tracker.socket would be disabled, and amd-gpu-tracker.service stopped\n",
+    )
+    assert is_active(shared, "amd-gpu-tracker.service") == "active"
     shared.run("amd-ctk users deny --all")
     shared.run("systemctl disable --now amd-gpu-tracker.socket; systemctl stop amd-gpu-tracker.service")
 

@@ -8,6 +8,8 @@ import socket
 import pytest
 
 from amd_gpu_tracker.broker import journal
+from amd_gpu_tracker.records.lease import BY_API, Lease, ProcessId
+from amdgpu_discovery.numbering import locate_gpus
 
 
 @pytest.fixture
@@ -30,6 +32,25 @@ def test_a_line_has_a_field_for_each_gpu_and_one_for_user_job_and_verdict(journa
         "MESSAGE=granted: job train of user 1001: GPUs [0, 3]\nPRIORITY=6\nSYSLOG_IDENTIFIER=amd-gpu-tracker\n"
         "VERDICT=granted\nJOB=train\nUSER=1001\nGPU=0\nGPU=3\n"
     )
+
+
+def test_a_line_about_the_job_of_a_lease_has_the_numbers_of_its_gpus(journald, host):
+    second = locate_gpus(host)[1]
+    lease = Lease(
+        container_id="1001/train",
+        creator=ProcessId(pid=1, start=0),
+        gpus=(second.key,),
+        ways=(BY_API,),
+        since=0.0,
+        boot_offset=0.0,
+        boot_id="",
+        namespace="",
+        person=1001,
+    )
+
+    journal.log_of(journal.write_line, lease, host)("warned", "1001/train: its time is over in 10 min")
+
+    assert journald.recv(4096).decode().splitlines()[3:] == ["VERDICT=warned", "JOB=train", "USER=1001", "GPU=1"]
 
 
 def test_a_name_with_a_line_break_makes_no_field(journald):

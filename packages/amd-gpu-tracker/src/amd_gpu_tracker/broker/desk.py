@@ -14,7 +14,8 @@ from amd_gpu_tracker.broker.endings import Endings, is_ending
 from amd_gpu_tracker.broker.grants import ENDING, Grants, JobGrant, job_id, name_of
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
-from amd_gpu_tracker.broker.job_processes import find_container
+from amd_gpu_tracker.broker.job_processes import find_container, owner_of_job
+from amd_gpu_tracker.broker.journal import log_of
 from amd_gpu_tracker.broker.keeping import end_now, inside, keep
 from amd_gpu_tracker.broker.line import Line
 from amd_gpu_tracker.broker.opened import Opened
@@ -137,12 +138,13 @@ class Desk:
         self.opened.follow(self._view.leases)
         self._used.count(self._view.holding)
         living = {lease.container_id for lease in self._view.reservations}
-        if ended := sorted(self._grants.given - living):
+        given = self._grants.given
+        if ended := sorted(given.keys() - living):
             # The history has the end that was seen, not the moment at which somebody looks.
             self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
         for job in ended:
-            self._log("ended", job, job=name_of(job))
-        self._grants.given = {lease.container_id for lease in self._view.reservations if lease.person is not None}
+            self._log("ended", job, job=name_of(job), user=owner_of_job(job), gpus=given[job])
+        self._grants.given = self._view.given()
         return self._view
 
     def serve(self) -> None:
@@ -314,8 +316,9 @@ class Desk:
         return Answer(kind=DONE)
 
     def _release(self, job: str) -> Answer:
+        gpus = self._grants.given.get(job, ())
         self._grants.release(job)
-        self._log("released", job, job=name_of(job))
+        self._log("released", job, job=name_of(job), user=owner_of_job(job), gpus=gpus)
         self.is_changed = True
         return Answer(kind=DONE)
 
@@ -430,7 +433,7 @@ class Desk:
         if container is None or not self._grants.hand_down(job, container):
             return False
         sentence = f"{job.container_id}, in a container, as process {container.pid}"
-        self._log("goes on", sentence, job=name_of(job.job), user=job.person)
+        log_of(self._log, job, self._state.host)("goes on", sentence)
         return True
 
     def _reconcile(self) -> None:

@@ -15,6 +15,7 @@ from amd_gpu_tracker.broker.child import Children, in_child
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job, end_rest
 from amd_gpu_tracker.broker.ending_notes import EndingNote, drop_note, read_notes, write_note
 from amd_gpu_tracker.broker.grants import ENDING, FIRST_PROCESS, name_of
+from amd_gpu_tracker.broker.journal import log_of
 from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.release import release
@@ -104,8 +105,7 @@ class Endings:
         self._log_of(lease)("warned", f"{lease.container_id}: its time is over in {left}")
 
     def _log_of(self, lease: Lease) -> Log:
-        """Return a log whose lines are about a job."""
-        return partial(self._log, job=name_of(lease.job), user=lease.person)
+        return log_of(self._log, lease, self._state.host)
 
     def _end(self, lease: Lease, containers: Sequence[Lease], now: float) -> None:
         _, seen = self._ending.get(_key(lease), (0, -AGAIN_SECONDS))

@@ -60,8 +60,8 @@ class Grants:
         self._processes = book.processes
         self._now = book.processes.now
         self._opened = opened
-        # The jobs that were given something, for the record of their ends.
-        self.given: set[str] = set()
+        # The jobs that were given something, with the numbers of their GPUs, for the record of their ends.
+        self.given: dict[str, tuple[int, ...]] = {}
 
     def give(
         self,
@@ -207,7 +207,7 @@ class Grants:
         except FileError:
             self.take_back(job)
             raise
-        self.given.add(job)
+        self.given[job] = tuple(gpu.number for gpu in gpus)
 
     def _grant(self, gpus: Sequence[GpuLocation], token: str, limit: float) -> JobGrant:
         environment = build_environment(gpus, locate_gpus(self._state.host), token)

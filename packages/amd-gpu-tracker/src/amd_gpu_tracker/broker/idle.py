@@ -12,6 +12,7 @@ from functools import partial
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.broker.idle_look import MOST_SECONDS, IdleLook
+from amd_gpu_tracker.broker.journal import log_of
 from amd_gpu_tracker.broker.keeping import inside
 from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.life.lease_scan import scan_leases
@@ -93,7 +94,7 @@ class Idle:
         why = f"{for_whom} waits for its GPUs"
         if not lease.is_spare:
             why = f"its GPUs were idle for {format_seconds(now - lease.idle_since)}, and {for_whom} waits for them"
-        self._log("preempted", f"{lease.container_id}: {why}", job=name_of(lease.job), user=lease.person)
+        log_of(self._log, lease, self._state.host)("preempted", f"{lease.container_id}: {why}")
 
     def _plan(self, now: float, *, is_needed: bool) -> None:
         """Begin a look that is due, or say when the next one is."""
@@ -142,7 +143,7 @@ class Idle:
             return
         self._warned.add(key)
         unused, name = format_seconds(self._seconds), name_of(job.container_id)
-        self._log("warned", f"{job.container_id}: its GPUs have been idle for {unused}", job=name, user=job.person)
+        log_of(self._log, job, self._state.host)("warned", f"{job.container_id}: its GPUs have been idle for {unused}")
         sentence = (
             f"amd-ctk: the GPUs of {name} have been idle for {unused}; after another {unused}, it is ended once someone"
             f" waits for them ('amd-ctk keep {name}' prevents that)"

@@ -6,13 +6,19 @@ import os
 import socket
 import sys
 from contextlib import suppress
+from functools import partial
 
+from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.records.plain_text import one_line
+from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Protocol
+
+    from amd_gpu_tracker.records.lease import Lease
+    from amdgpu_discovery.host import Host
 
     class Log(Protocol):
         """Takes a verdict, a sentence about it, and what of both `journalctl` can ask for."""
@@ -44,6 +50,12 @@ def write_line(
     with suppress(OSError):
         if not _send(_fields(line, verdict, one_line(job), user, gpus)):
             print(line, file=sys.stderr, flush=True)
+
+
+def log_of(log: Log, lease: Lease, host: Host) -> Log:
+    """Return a log whose lines are about the job of a lease."""
+    gpus = [gpu.number for gpu in locate_gpus(host) if gpu.key in lease.gpus]
+    return partial(log, job=name_of(lease.job), user=lease.person, gpus=gpus)
 
 
 def _fields(line: str, verdict: str, job: str, user: int | None, gpus: Iterable[int]) -> Iterator[str]:

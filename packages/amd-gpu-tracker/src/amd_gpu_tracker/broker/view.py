@@ -82,6 +82,14 @@ class View(Value):
         """Return what was reserved for jobs and programs, in contrast to containers."""
         return [lease for lease in self.leases if BY_API in lease.ways]
 
+    def given(self) -> dict[str, tuple[int, ...]]:
+        """Return the GPUs of each job and reservation that the service gave, by its id."""
+        return {
+            each.container_id: tuple(sorted(self.numbers[key] for key in each.gpus if key in self.numbers))
+            for each in self.reservations
+            if each.person is not None
+        }
+
     def users_of(self, among: Collection[int]) -> list[tuple[Lease, list[int]]]:
         """Return who has some of these GPUs, and which."""
         return find_users(self.leases, {key: number for key, number in self.numbers.items() if number in among})
