@@ -28,6 +28,13 @@ COMMANDS = {
     "config set unknown-gpus ignore": (NEW_CONFIG.format(line='unknown-gpus = "ignore"'), UP_TO_DATE, UP_TO_DATE),
     "users allow daemon --gpus=2": (NEW_CONFIG.format(line='users = ["daemon=1:gpus=2"]'), UP_TO_DATE, UP_TO_DATE),
     "users require-reservation on": ("Containers would get reserved GPUs only\n", WOULD_CHANGE, CHANGED),
+    "gpu-tracker grace 30": (
+        "Containers that are started again would keep their GPUs for 30 seconds\n",
+        WOULD_CHANGE,
+        CHANGED,
+    ),
+    "gpu-tracker holder pod": ("An exclusive GPU would belong to one pod\n", WOULD_CHANGE, CHANGED),
+    "gpu-tracker ignore 1001": ("User 1001 would be ignored\n", WOULD_CHANGE, "User 1001 is already ignored\n"),
     "cdi generate": (
         "--- /etc/cdi/amd.json\n+++ /etc/cdi/amd.json\n@@ -0,0 +1,...",
         "CDI spec is up to date: /etc/cdi/amd.json\n",
@@ -52,6 +59,12 @@ UNDOING = {
         "GPUs [2] would be given out again\n",
         WOULD_CHANGE,
         "None of these GPUs was drained\n",
+    ),
+    "gpu-tracker ignore 1001 --undo": (
+        "gpu-tracker ignore 1001",
+        "User 1001 would no longer be ignored\n",
+        WOULD_CHANGE,
+        "User 1001 is not ignored\n",
     ),
     "config unset unknown-gpus": (
         "config set unknown-gpus ignore",
@@ -184,6 +197,27 @@ def test_a_dry_run_refuses_what_the_command_would_refuse(served, amd_ctk):
 
     assert all(answer.returncode for answer in answers)
     assert not any(answer.stdout for answer in answers)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give nodes away")
+def test_a_dry_run_names_the_nodes_that_would_be_closed_and_opened(served, amd_ctk):
+    os.makedirs(f"{served.root}/run/systemd/system")
+    amd_ctk("users", "allow", "daemon")
+
+    nodes = (
+        "/dev/kfd, /dev/dri/card1, /dev/dri/card2, /dev/dri/card3, /dev/dri/card4, "
+        "/dev/dri/renderD128, /dev/dri/renderD129, /dev/dri/renderD130, /dev/dri/renderD131"
+    )
+    closing = dry_run(amd_ctk, served, "config set gpu-access reserved")
+    amd_ctk("config", "set", "gpu-access", "reserved")
+    again = dry_run(amd_ctk, served, "config set gpu-access reserved")
+    opening = dry_run(amd_ctk, served, "config unset gpu-access")
+    denying = dry_run(amd_ctk, served, "users deny --all")
+
+    assert closing.splitlines()[-1] == f"{nodes} would be closed to users who have not reserved them"
+    assert again == UP_TO_DATE
+    assert opening.splitlines()[-1] == f"{nodes} would be open to their groups again"
+    assert denying.splitlines()[-1] == f"{nodes} would be open to their groups again"
 
 
 def test_a_dry_run_shows_what_changes_in_a_spec(served, amd_ctk):

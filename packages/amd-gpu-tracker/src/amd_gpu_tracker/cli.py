@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from amd_gpu_tracker.completion import offer_accessibility, offer_gpus
-from amd_gpu_tracker.errors import NotDone
+from amd_gpu_tracker.errors import NotDone, TrackerDisabled
 from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.lock import CommandLock
@@ -415,6 +415,8 @@ def ignore_user(
     context: typer.Context,
     uid: Annotated[int | None, typer.Argument(metavar="UID", min=0, max=LARGEST_UID, help="Id of the user.")] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Stop ignoring this user.")] = False,
+    *,
+    dry_run: DryRun = False,
 ) -> None:
     """Ignore a user's rootless reservations. Without UID, show which users are ignored."""
     tracker = Tracker(host_of(context), lock=CommandLock)
@@ -423,6 +425,9 @@ def ignore_user(
             raise UsageError("Error: Missing arguments. Usage: gpu-tracker ignore <uid> --undo")
         users = tracker.ignored_users()
         print(f"Users {_list(users)} are ignored" if users else "No user is ignored")
+    elif dry_run:
+        would = (uid in tracker.ignored_users()) is undo
+        print(f"User {uid} would {'no longer ' if undo else ''}be ignored" if would else NOTHING_WOULD_CHANGE)
     elif tracker.ignore_user(uid, ignored=not undo):
         print(f"User {uid} is {'no longer' if undo else 'now'} ignored")
     else:
@@ -434,18 +439,25 @@ def grace(
     seconds: Annotated[
         int | None, typer.Argument(metavar="SECONDS", min=0, max=LONGEST_GRACE, help="0 keeps nothing.")
     ] = None,
+    *,
+    dry_run: DryRun = False,
 ) -> None:
     """Let restarted containers keep their GPUs.
 
     For so many seconds after its end a container that its engine starts again keeps them. Without SECONDS, show it.
     """
     tracker = Tracker(host_of(context), lock=CommandLock)
+    before = tracker.restart_grace()
+    wanted = before if seconds is None else seconds
+    kept = f"keep their GPUs for {wanted} seconds" if wanted else "keep no GPUs"
     if seconds is None:
-        seconds = tracker.restart_grace()
+        print(f"Containers that are started again {kept}")
+    elif dry_run:
+        _preview(tracker, f"Containers that are started again would {kept}", is_change=wanted != before)
     else:
-        tracker.set_restart_grace(seconds)
-    kept = f"keep their GPUs for {seconds} seconds" if seconds else "keep no GPUs"
-    print(f"Containers that are started again {kept}")
+        tracker.set_restart_grace(wanted)
+        print(f"Containers that are started again {kept}")
+        _say_unchanged(is_change=wanted != before)
 
 
 class Holders(str, Enum):
@@ -460,6 +472,8 @@ def holder(
     kind: Annotated[
         Holders | None, typer.Argument(metavar="container|pod", help="What has an exclusive GPU for itself.")
     ] = None,
+    *,
+    dry_run: DryRun = False,
 ) -> None:
     """Let the containers of a pod share exclusive GPUs.
 
@@ -467,9 +481,27 @@ def holder(
     the setting.
     """
     tracker = Tracker(host_of(context), lock=CommandLock)
-    if kind is not None:
+    before = Holders.pod if tracker.is_exclusive_to_pods() else Holders.container
+    if kind is None:
+        print(f"An exclusive GPU belongs to one {before.value}")
+    elif dry_run:
+        _preview(tracker, f"An exclusive GPU would belong to one {kind.value}", is_change=kind is not before)
+    else:
         tracker.set_exclusive_to_pods(shared=kind is Holders.pod)
-    print(f"An exclusive GPU belongs to one {'pod' if tracker.is_exclusive_to_pods() else 'container'}")
+        print(f"An exclusive GPU belongs to one {kind.value}")
+        _say_unchanged(is_change=kind is not before)
+
+
+def _preview(tracker: Tracker, change: str, *, is_change: bool) -> None:
+    """Print what a setting would change; TrackerDisabled where setting it would be refused."""
+    if not tracker.is_enabled():
+        raise TrackerDisabled
+    print(change if is_change else NOTHING_WOULD_CHANGE)
+
+
+def _say_unchanged(*, is_change: bool) -> None:
+    if not is_change:
+        say(NOTHING_CHANGED)
 
 
 def initialize(context: typer.Context) -> None:

@@ -20,7 +20,6 @@ from amd_device_spec.settings import (
     HOST_MODE,
     KINDS,
     LISTS,
-    RESERVED,
     SICKNESS,
     Settings,
     SettingsError,
@@ -119,8 +118,8 @@ def _save(host: Host, key: str, value: Any, *, dry_run: bool) -> None:
     if key == DEVICE_MODE and value == HOST_MODE:
         _require_open_containers(host)
     if dry_run:
-        _require_possible(host, key, value)
-        preview_edit(prepare_setting(host, key, value))
+        then = _preview_access(host, value or "") if key == ACCESS else ""
+        preview_edit(prepare_setting(host, key, value), then)
         return
     announce(host)
     if key == ACCESS:
@@ -145,11 +144,10 @@ def _set_access(host: Host, value: str) -> bool:
     return set_access(host, value)
 
 
-def _require_possible(host: Host, key: str, value: Any) -> None:
-    from amd_ctk.sharing.access import require_possible
+def _preview_access(host: Host, value: str) -> str:
+    from amd_ctk.sharing.access import preview_access
 
-    if key == ACCESS and value == RESERVED:
-        require_possible(host)
+    return preview_access(host, value)
 
 
 def _require_open_containers(host: Host) -> None:

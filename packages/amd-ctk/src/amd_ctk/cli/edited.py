@@ -20,9 +20,10 @@ def print_preview(edited: Edited, *, show_diff: bool, unchanged: Callable[[], No
         unchanged()
 
 
-def preview_edit(edited: Edited) -> None:
-    """Print the difference that a dry run found, or that the file is up to date."""
+def preview_edit(edited: Edited, *then: str) -> None:
+    """Print the difference that a dry run found, or that the file is up to date; `then`, what else would be done."""
     print_preview(edited, show_diff=True, unchanged=lambda: print(up_to_date(edited)))
+    print("".join(f"{line}\n" for line in then if line), end="")
 
 
 def print_difference(edited: Edited) -> None:

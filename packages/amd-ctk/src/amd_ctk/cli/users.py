@@ -79,7 +79,7 @@ def allow(
     )
     written, edited = permissions.allow(host, rule)
     if dry_run:
-        preview_edit(edited)
+        preview_edit(edited, service.preview_enable(host))
         return
     announce(host)
     print(format_permission(written))
@@ -112,7 +112,7 @@ def deny(
         print(f"there is no rule for {who} ({advice or LIST})", file=sys.stderr)
         return
     if dry_run:
-        preview_edit(edited)
+        preview_edit(edited, *([] if left else _preview_stop(host)))
         return
     announce(host)
     is_changed = save_settings(host, edited)
@@ -130,6 +130,12 @@ def _stop_service(host: Host) -> None:
     if access.turn_off(host):
         print("The group of the nodes may open all GPUs again")
     service.disable(host)
+
+
+def _preview_stop(host: Host) -> list[str]:
+    from amd_ctk.sharing import access, service
+
+    return [access.preview_turn_off(host), service.preview_disable(host)]
 
 
 def _how_to_exclude(who: str, left: Sequence[Permission]) -> str:

@@ -9,7 +9,15 @@ from amd_device_spec.settings import ACCESS, DEVICE_MODE, HOST_MODE, RESERVED, r
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.broker.opened import find_difference, find_users, follow_leases
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.node_access.nodes import RULE_FILE, close_nodes, find_devices, find_open, give_back, is_closed
+from amd_gpu_tracker.node_access.nodes import (
+    RULE_FILE,
+    close_nodes,
+    find_devices,
+    find_nodes,
+    find_open,
+    give_back,
+    is_closed,
+)
 from amd_gpu_tracker.node_access.scope import find_obstacle
 from amdgpu_discovery.drm import DRM_CLASS
 from amdgpu_discovery.errors import ToolkitError
@@ -78,6 +86,23 @@ def set_access(host: Host, value: str) -> bool:
 def turn_off(host: Host) -> bool:
     """Let the groups of the nodes open all GPUs again; False where they could."""
     return read_settings(host).gpu_access == RESERVED and set_access(host, "")
+
+
+def preview_turn_off(host: Host) -> str:
+    """Return what `turn_off` would do to the nodes, "" if nothing."""
+    return preview_access(host, "") if read_settings(host).gpu_access == RESERVED else ""
+
+
+def preview_access(host: Host, value: str) -> str:
+    """Return what `set_access` would do to the nodes, "" if nothing; AccessRefused where it would refuse."""
+    if value == RESERVED:
+        require_possible(host)
+    if (value == RESERVED) is is_closed(host):
+        return ""
+    # card2 before card10.
+    nodes = ", ".join(sorted(find_nodes(host), key=lambda path: (len(path), path)))
+    closed = "would be closed to users who have not reserved them"
+    return f"{nodes} {closed}" if value == RESERVED else f"{nodes} would be open to their groups again"
 
 
 def apply_access(host: Host) -> None:

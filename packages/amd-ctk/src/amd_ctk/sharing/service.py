@@ -35,6 +35,26 @@ def disable(host: Host) -> None:
         _systemctl("stop", SERVICE_UNIT)
 
 
+def preview_enable(host: Host) -> str:
+    """Return what `enable` would do or ask for, "" if it would change nothing."""
+    if not host.is_this_machine:
+        return ""
+    if host.stat(SYSTEMD_IS_RUNNING) is None:
+        return BY_HAND
+    return "" if _is_enabled() else f"{SOCKET_UNIT} would be enabled and started"
+
+
+def preview_disable(host: Host) -> str:
+    """Return what `disable` would do, "" if it would change nothing."""
+    if not host.is_this_machine or host.stat(SYSTEMD_IS_RUNNING) is None or not _is_enabled():
+        return ""
+    return f"{SOCKET_UNIT} would be disabled, and {SERVICE_UNIT} stopped"
+
+
+def _is_enabled() -> bool:
+    return ask(("systemctl", "is-enabled", "--quiet", SOCKET_UNIT), seconds=SECONDS).succeeded
+
+
 def _systemctl(*words: str) -> None:
     answer = ask(("systemctl", *words), seconds=SECONDS)
     if not answer.succeeded:
