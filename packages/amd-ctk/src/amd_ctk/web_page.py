@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from amd_gpu_tracker.records.plain_text import printable
+from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

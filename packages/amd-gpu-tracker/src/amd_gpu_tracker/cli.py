@@ -16,7 +16,6 @@ from amd_gpu_tracker.errors import NotDone, TrackerDisabled
 from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.lock import CommandLock
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
 from amd_gpu_tracker.shells.scripts import use_scripts
 from amd_gpu_tracker.show.standard_output import escape_unknown_characters, run_and_leave
@@ -24,6 +23,7 @@ from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
+from amdgpu_discovery.plain_text import printable
 
 if TYPE_CHECKING:
     from amd_gpu_tracker.broker.terms import FindTerms

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
-# Not imported where it is needed: who waits is told that the service is gone also where its package was removed.
-from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.errors import ToolkitError, reason
+
+# Not imported where it is needed: who waits is told that the service is gone also where its package was removed.
+from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

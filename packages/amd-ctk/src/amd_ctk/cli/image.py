@@ -197,7 +197,7 @@ def _unreadable_notes(paths: Sequence[str]) -> list[str]:
 
 def _printable(text: str) -> str:
     # Anybody may have written an image or an index.
-    from amd_gpu_tracker.records.plain_text import printable
+    from amdgpu_discovery.plain_text import printable
 
     return printable(text)
 

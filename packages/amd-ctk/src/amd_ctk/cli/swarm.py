@@ -222,7 +222,7 @@ def submit(
 
     from amd_ctk.parameters import read_parameters
     from amd_ctk.swarm import jobs
-    from amd_gpu_tracker.records.plain_text import printable
+    from amdgpu_discovery.plain_text import printable
 
     template = jobs.Template(
         resources=_resources_of_job(host_of(context), vram_mib=vram, gpus=gpus),

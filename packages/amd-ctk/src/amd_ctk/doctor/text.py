@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from amd_ctk.doctor.check import BAD, NOT_CHECKED, NOTE, OK
 from amd_ctk.doctor.run import Result
 from amd_ctk.pages import find_page
-from amd_gpu_tracker.records.plain_text import printable
+from amdgpu_discovery.plain_text import printable
 
 STATES = (OK, BAD, NOTE, NOT_CHECKED)
 # What `--json` prints is of this version; see schema/doctor.json.

@@ -12,10 +12,10 @@ from amd_ctk.explain.compose_variables import expand_text, finder, read_variable
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.host_nodes import EVERY_ACCESS, is_cdi_name
 from amd_device_spec.cdi_text import BrokenText, parse_spec
-from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_text import one_line
 
 LARGEST_FILE = 4 * 1024 * 1024
 # Of the Go library in Compose: a service may be called n or on.

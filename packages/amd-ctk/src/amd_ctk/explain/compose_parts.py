@@ -7,8 +7,8 @@ from typing import Any
 
 from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS
 from amd_ctk.explain.host_nodes import is_cdi_name
-from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 INSTEAD = "write it below 'deploy:', or install Compose 2.30 or later"

@@ -9,8 +9,8 @@ from typing import Any
 from amd_ctk.explain.container import ExplainError
 from amd_ctk.explain.engine_view import find_numbers
 from amd_ctk.programs import Answer, ask, parse_object
-from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 SECONDS = 5.0

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from amd_ctk.explain.container import ExplainError
-from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.unknown_gpus import shown
 
 # $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}; $$ is a dollar. Words may have variables of their

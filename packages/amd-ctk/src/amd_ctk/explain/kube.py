@@ -11,10 +11,10 @@ from amd_ctk.explain.container import PODMAN, Container, ExplainError
 from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.host_nodes import find_nodes, is_cdi_name
 from amd_device_spec.cdi_text import BrokenText, parse_spec
-from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_text import one_line
 
 Tree = dict[str, Any]
 

@@ -9,10 +9,10 @@ from amd_ctk.explain.host_nodes import DRI
 from amd_ctk.explain.plan import Plan
 from amd_ctk.listing import to_json
 from amd_device_spec.oci import OPEN_MODE
-from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.gpu import GpuLocation
+from amdgpu_discovery.plain_text import printable
 
 # What `--json` prints is of this version.
 VERSION = 1

@@ -19,8 +19,8 @@ from amd_ctk.image.registry import Found, find_one, read_with_layers
 from amd_ctk.image.registry_name import RegistryName, digest_of, parse_registry_name
 from amd_ctk.image.registry_programs import SKOPEO, Questions, refusal
 from amd_ctk.stderr import say
-from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
+from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.requirements.facts import RequirementError
 from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, parse_requirement
 from amdgpu_discovery.value import Value

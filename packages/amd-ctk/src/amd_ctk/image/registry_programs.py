@@ -11,7 +11,7 @@ from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.configuration import parse_document
 from amd_ctk.image.registry_name import RegistryName, digest_of
 from amd_ctk.programs import Answer, ask, parse_version
-from amd_gpu_tracker.records.plain_text import one_line
+from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 # Of one command about images, in seconds and in answers; an index of as many images as that has no reader.

@@ -8,9 +8,9 @@ from amd_ctk.image.configuration import parse_document, texts_in
 from amd_ctk.image.oci_layout import DIGEST, INDEX, IndexedImage, Walk, images_of
 from amd_ctk.image.pick import JudgedImage, best, judge_entries
 from amd_ctk.image.registry import OURS
-from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 # Of those that do not fit: a message is one line in a terminal.

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler
 from amd_ctk.image_proxy.registry_connection import RegistryAnswer, RegistryConnection, RegistryError
 from amd_ctk.image_proxy.tags import Reply, is_index, refuse, reply_for_index
 from amd_ctk.image_proxy.upstreams import Upstream
-from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.plain_text import one_line
 
 PATH = re.compile(r"/v2/[!-~]*")
 # OCI distribution specification, "Pulling manifests": a reference with a colon is a digest.

@@ -10,8 +10,8 @@ from socket import SHUT_RDWR, socket
 from threading import Timer
 
 from amd_ctk.image_proxy.upstreams import Upstream
-from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.plain_text import one_line
 
 # To connect, and between two pieces: a layer as a whole may take hours.
 SECONDS_OF_SILENCE = 60.0

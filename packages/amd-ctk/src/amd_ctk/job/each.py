@@ -14,9 +14,9 @@ from amd_ctk.job.start import end_by, require_command
 from amd_ctk.job.words import default_name
 from amd_ctk.parameters import lines_from, parse_lines, read_parameters
 from amd_ctk.stderr import say, say_last
-from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

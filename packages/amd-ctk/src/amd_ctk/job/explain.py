@@ -12,11 +12,11 @@ from amd_device_spec.slurm.filters import FILTERS
 from amd_gpu_tracker.broker.protocol import DONE, Answer
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.lease import TOKEN
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
 
 # What `--json` prints is of this version.

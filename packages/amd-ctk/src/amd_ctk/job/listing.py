@@ -11,9 +11,9 @@ from amd_gpu_tracker.history.ended import ended_path, read_ended
 from amd_gpu_tracker.life.lease_scan import find_jobs
 from amd_gpu_tracker.life.people import name_of_person
 from amd_gpu_tracker.records.lease import BY_API
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
+from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -10,10 +10,10 @@ from amd_ctk.prove.answers import FAILED, NO_GPU, OK, SKIPPED, Proof, judge, par
 from amd_ctk.prove.engines import ProofEngine, image_in
 from amd_ctk.prove.image import pack_image, probe_command
 from amd_gpu_tracker import GpuState
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.states.state import FREE
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.plain_text import printable
 
 LONGEST_MESSAGE = 300
 # A line that is about an engine as a whole.

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from amd_ctk.listing import to_json
 from amd_ctk.report.totals import Report, Total
-from amd_gpu_tracker.records.plain_text import printable
+from amdgpu_discovery.plain_text import printable
 
 HEADERS = {"person": "Person", "gpu": "GPU", "image": "Image", "day": "Day"}
 BAR = 20

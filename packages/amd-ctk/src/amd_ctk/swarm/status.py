@@ -9,10 +9,10 @@ from amd_ctk.swarm.docker import Task, TaskName
 from amd_ctk.swarm.resources import Resource, gpus_named_by, shared_gpus, vram_mb_of
 from amd_device_spec.settings import Settings
 from amd_gpu_tracker import Status
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.show.listing import Column, Listing, cut_id, pad_columns
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.models import model_of
+from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.selection import FORMS, form_of, is_identity
 from amdgpu_discovery.value import Value
 

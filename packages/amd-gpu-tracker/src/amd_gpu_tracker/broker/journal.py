@@ -9,8 +9,8 @@ from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.grants import name_of
-from amd_gpu_tracker.records.plain_text import one_line
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.plain_text import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

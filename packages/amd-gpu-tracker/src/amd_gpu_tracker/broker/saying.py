@@ -9,7 +9,7 @@ import select
 from amd_gpu_tracker.broker.job_processes import owner_of
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import Lease, ProcessId
-from amd_gpu_tracker.records.plain_text import one_line
+from amdgpu_discovery.plain_text import one_line
 
 # Of asm-generic/unistd.h, the same on every architecture.
 PIDFD_GETFD = 438

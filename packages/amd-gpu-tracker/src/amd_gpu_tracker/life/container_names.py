@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.user_files import UserFiles
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

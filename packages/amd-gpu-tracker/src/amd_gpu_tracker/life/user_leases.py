@@ -14,10 +14,10 @@ from amd_gpu_tracker.life.liveness import find_init, nothing_if_missing
 from amd_gpu_tracker.life.user_processes import UserProcesses
 from amd_gpu_tracker.records.ignored_users import read_ignored_users
 from amd_gpu_tracker.records.lease import find_named_gpus, parse_lease
-from amd_gpu_tracker.records.plain_text import one_line
 from amd_gpu_tracker.records.user_files import find_users
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import directory_of
+from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

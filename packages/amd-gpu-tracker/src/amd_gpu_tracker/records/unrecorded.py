@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.plain_text import printable
 
 HISTORY, POLICY, DRAINS, METRICS = "history", "gpus", "drains", "metrics"
 DIRECTORY = "unrecorded"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.show.cells import count_cells, pad
+from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -7,9 +7,9 @@ import time
 from rich.console import Group
 from rich.text import Text
 
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.show.listing import crop_columns
 from amd_gpu_tracker.show.terminal import draw, find_columns, wrap
+from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from amd_gpu_tracker.life.people import read_user_names
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.status import GpuUse, read_status
 from amd_gpu_tracker.records.drains import read_drains
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import open_state
 from amd_gpu_tracker.show.listing import cut_id
 from amd_gpu_tracker.states.state import LOST, GpuState, decide_state
@@ -18,6 +17,7 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.health.reading import Health, read_health
 from amdgpu_discovery.models import model_of
+from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.show.listing import Column, Listing, format_listing
 from amd_gpu_tracker.show.table import format_short_age
 from amd_gpu_tracker.states.state import DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES
 from amd_gpu_tracker.usage.text import format_share
 from amdgpu_discovery.health.reading import SICK, SUSPECT
+from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from amd_gpu_tracker.records.plain_text import printable
 from amdgpu_discovery.files import read_file
+from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

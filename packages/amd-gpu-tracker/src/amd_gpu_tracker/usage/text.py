@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.show.cells import shorten
 from amd_gpu_tracker.show.listing import Column, Listing, format_listing
 from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.product_names import short_name
 
 TYPE_CHECKING = False

@@ -22,12 +22,12 @@ from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.status import read_status
-from amd_gpu_tracker.records.plain_text import printable
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.show.listing import cut_id
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import write_beside
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
 
 SUDOERS = "/etc/sudoers"
