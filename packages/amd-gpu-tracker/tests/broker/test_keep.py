@@ -10,7 +10,6 @@ import pytest
 
 from amd_gpu_tracker.broker.protocol import END, KEEP, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
-from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
@@ -81,11 +80,9 @@ def test_what_a_container_adds_counts_from_the_beginning_of_its_job(host, broker
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600"))
     alice.line()
     spec = {"process": {"env": [f"AMD_CTK_RESERVATION={alice.line()}"]}}
-    state = State(host)
-    job = state.read_lease(state.lease_path(("", "40001/train")))
-    state.write_lease(job.replace(since=job.since - 3 * 3600))
     container = StartingContainer(container_id="c1", spec=spec, bundle="/b")
     assert claim_nodes(host, container, granted=locate_gpus(host)[:1]).reserve()
+    broker.pass_time(3 * 3600)
     alice.kill()
     alice.ended_by()
 
