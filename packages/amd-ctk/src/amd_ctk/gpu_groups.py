@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from amd_device_spec.choice_grant import choice_rules
 from amdgpu_discovery.choices.candidates import select_described
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError
@@ -37,7 +36,7 @@ def find_mistake(request: str) -> RequestError | None:
 
 def select_groups(settings: Settings, gpus: Sequence[Gpu]) -> Groups:
     """Return the groups of the settings among the GPUs of a host."""
-    requests = choice_rules(settings).groups
+    requests = settings.choice_rules().groups
     found = Groups(gpus_by_name={}, problem_by_name={})
     for name in requests:
         try:

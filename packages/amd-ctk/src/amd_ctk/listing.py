@@ -37,11 +37,10 @@ def find_gpu_states(host: Host) -> tuple[dict[int, GpuState], list[GpuState]]:
 
 def looking_tracker(host: Host) -> Tracker:
     """Return the tracker of a host that judges the health of GPUs as its settings say; SettingsError."""
-    from amd_device_spec.choice_grant import choice_rules
     from amd_device_spec.settings import read_settings
     from amd_gpu_tracker import Tracker
 
-    return Tracker(host, rules=choice_rules(read_settings(host)))
+    return Tracker(host, rules=read_settings(host).choice_rules())
 
 
 def to_json(document: object) -> str:

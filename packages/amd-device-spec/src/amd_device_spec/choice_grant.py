@@ -5,8 +5,6 @@ from __future__ import annotations
 from amd_device_spec.request import Grant
 from amdgpu_discovery.choices.candidates import find_candidates
 from amdgpu_discovery.choices.grammar import Choice, parse_choice
-from amdgpu_discovery.choices.rules import ChoiceRules
-from amdgpu_discovery.health.limits import HealthLimits
 from amdgpu_discovery.selection import ALL, split_items
 
 TYPE_CHECKING = False
@@ -14,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amd_device_spec.request import Node
-    from amd_device_spec.settings import Settings
     from amdgpu_discovery.gpu import Gpu, GpuLocation
 
 EVERY_GPU = Choice(text=ALL, word=ALL, count=0)
@@ -32,23 +29,11 @@ def grant_choice(request: str, node: Node) -> Grant | None:
     return Grant(gpus=_located(candidates, node), choice=choice)
 
 
-def choice_rules(settings: Settings) -> ChoiceRules:
-    """Return what the settings say about choices."""
-    groups = dict(group.partition("=")[::2] for group in settings.gpu_groups)
-    return ChoiceRules(
-        groups=groups,
-        integrated=settings.integrated_gpus == "include",
-        skips_drained=settings.drained_in_all == "skip",
-        gives_sick=settings.allow_sick_gpus == "yes",
-        limits=HealthLimits(bad_pages=settings.bad_page_limit, temperature=settings.temperature_limit),
-    )
-
-
 def _find_candidates(choice: Choice, node: Node) -> list[Gpu]:
     # In a job of Slurm a container can have the GPUs of that job only.
     numbers = {gpu.number for gpu in node.gpus}
     return find_candidates(
-        choice, [gpu for gpu in node.described() if gpu.number in numbers], choice_rules(node.settings)
+        choice, [gpu for gpu in node.described() if gpu.number in numbers], node.settings.choice_rules()
     )
 
 

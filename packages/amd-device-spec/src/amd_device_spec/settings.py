@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.host import Host
 
 
@@ -138,6 +139,20 @@ class Settings(Value):
     history_names: str = "names"
     log_level: str = "info"
     log_file: str = ""
+
+    def choice_rules(self) -> ChoiceRules:
+        """Return what the settings say about choices and the health of GPUs."""
+        # Most container starts ask for GPUs by name.
+        from amdgpu_discovery.choices.rules import ChoiceRules
+        from amdgpu_discovery.health.limits import HealthLimits
+
+        return ChoiceRules(
+            groups=dict(group.partition("=")[::2] for group in self.gpu_groups),
+            integrated=self.integrated_gpus == "include",
+            skips_drained=self.drained_in_all == "skip",
+            gives_sick=self.allow_sick_gpus == "yes",
+            limits=HealthLimits(bad_pages=self.bad_page_limit, temperature=self.temperature_limit),
+        )
 
 
 def read_settings(host: Host) -> Settings:

@@ -15,7 +15,7 @@ from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.refusals import read_refusals
 from amd_gpu_tracker.records.state import State, clear, open_state
 from amdgpu_discovery.choices.rules import NO_RULES
-from amdgpu_discovery.errors import FileError, ToolkitError
+from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
@@ -317,24 +317,9 @@ class Tracker:
         )
 
     def _keep_sick(self, health: Mapping[str, Health], *, with_errors: bool) -> None:
-        from amd_gpu_tracker.claims.draining import note_sick
-        from amd_gpu_tracker.records.unrecorded import DRAINS, forget_failure, note_failure
-        from amdgpu_discovery.health.reading import SICK
+        from amd_gpu_tracker.claims.sickness import keep_sick
 
-        seen = {key: "; ".join(each.reasons) if each.verdict == SICK else "" for key, each in health.items()}
-        if self._rules.gives_sick:
-            seen = dict.fromkeys(seen, "")
-        elif not with_errors:
-            # What was not asked may be what is wrong with it.
-            seen = {key: why for key, why in seen.items() if why}
-        try:
-            if self._state.read_policy().enabled:
-                note_sick(self._book, seen)
-                forget_failure(self._state.run_directory, DRAINS)
-        except FileError as error:
-            note_failure(self._state.run_directory, DRAINS, error.message)
-        except ToolkitError:
-            return
+        keep_sick(self._book, health, with_errors=with_errors, gives_sick=self._rules.gives_sick)
 
     def usage_looks(self) -> UsageLooks:
         """Return what looks at the usage of the GPUs: memory, processes, containers, and how busy they are."""

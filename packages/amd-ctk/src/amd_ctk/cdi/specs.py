@@ -12,7 +12,6 @@ from amd_ctk.cdi.generate_options import GenerateOptions
 from amd_ctk.gpu_groups import Groups, select_groups
 from amd_device_spec.cdi import CdiOptions, build_cdi_spec, check_options
 from amd_device_spec.cdi_text import format_spec, parse_spec
-from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
@@ -115,7 +114,7 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
         gpus = number_as_tracked(host, gpus)
     except ToolkitError as error:
         raise cannot_generate(error, "getting GPUs: ") from error
-    rules = choice_rules(read_settings(host))
+    rules = read_settings(host).choice_rules()
     try:
         asked = select_described(gpus, options.request, rules, unnumbered=lambda: find_unnumbered_gpus(host))
     except RequestError:

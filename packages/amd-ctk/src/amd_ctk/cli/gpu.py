@@ -43,7 +43,6 @@ def query(
     """
     from amd_ctk.listing import find_listed_gpus
     from amd_ctk.query.fields import format_features, format_gpus, format_labels
-    from amd_device_spec.choice_grant import choice_rules
     from amd_device_spec.settings import read_settings
     from amdgpu_discovery.choices.candidates import select_described
     from amdgpu_discovery.discover import find_unnumbered_gpus
@@ -51,7 +50,7 @@ def query(
 
     host = host_of(context)
     found = find_listed_gpus(host)
-    rules = choice_rules(read_settings(host))
+    rules = read_settings(host).choice_rules()
     chosen = select_described(found, gpus, rules, unnumbered=lambda: find_unnumbered_gpus(host))
     facts = read_facts(host, {gpu.number for gpu in chosen}, {})
     if text == "labels":

@@ -36,10 +36,9 @@ def follow_switch(host: Host) -> None:
 def find_rules(host: Host) -> ChoiceRules:
     """Return what the settings of a host say about choices."""
     # Only commands that choose GPUs ask for them.
-    from amd_device_spec.choice_grant import choice_rules
     from amd_device_spec.settings import read_settings
 
-    return choice_rules(read_settings(host))
+    return read_settings(host).choice_rules()
 
 
 def read_terms(host: Host) -> Terms:

@@ -12,7 +12,6 @@ from amd_ctk.explain.plan import Plan, check_image, find_given, find_refusals, p
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, with_host_nodes
 from amd_ctk.explain.variables import Meaning, describe_variables
 from amd_ctk.explain.visible_inside import look_inside
-from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.request import VISIBLE_DEVICES, Grant
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
@@ -162,7 +161,7 @@ def _notes_of_health(host: Host, gpus: Sequence[GpuLocation]) -> list[str]:
     """Return which of the GPUs that a container gets are sick or suspect, and why."""
     if not gpus:
         return []
-    limits = choice_rules(read_settings(host)).limits
+    limits = read_settings(host).choice_rules().limits
     health = read_health(host, [str(gpu.pci_address) for gpu in gpus], limits=limits)
     found = [(gpu.number, health[str(gpu.pci_address)]) for gpu in gpus]
     return [f"GPU {number} is {of.verdict}: {'; '.join(of.reasons)}" for number, of in found if of.verdict]

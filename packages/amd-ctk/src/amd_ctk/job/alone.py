@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
 from amd_gpu_tracker import CommandLock, GpusRefused, Tracker
@@ -61,7 +60,7 @@ def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
 
 
 def _find_rules(host: Host, request: str) -> ChoiceRules:
-    return rules_in_job(choice_rules(read_settings(host)), request, host, os.environ)
+    return rules_in_job(read_settings(host).choice_rules(), request, host, os.environ)
 
 
 @contextmanager

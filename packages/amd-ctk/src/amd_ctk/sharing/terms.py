@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from amd_ctk.sharing.permissions import parse_users
-from amd_device_spec.choice_grant import choice_rules
 from amd_device_spec.settings import PRIVATE, RESERVED, parse_time, read_settings
 from amd_gpu_tracker.broker.terms import Terms
 from amdgpu_discovery.host import Host
@@ -13,7 +12,7 @@ def find_terms(host: Host) -> Terms:
     """Return who may reserve GPUs on a host, and in which order; SettingsError."""
     settings = read_settings(host)
     return Terms(
-        rules=choice_rules(settings),
+        rules=settings.choice_rules(),
         permissions=tuple(parse_users(settings.users, host)),
         order=settings.queue_order,
         is_reserved=settings.gpu_access == RESERVED,

@@ -80,17 +80,13 @@ class StartPlan(Value):
         if self.grant.choice is None:
             return (self.request.visible,)
         # Most requests name GPUs.
-        from amd_device_spec.choice_grant import choice_rules
-
-        return choice_rules(settings).words_behind(self.request.visible, self.grant.choice)
+        return settings.choice_rules().words_behind(self.request.visible, self.grant.choice)
 
     def limits(self, settings: Settings) -> HealthLimits | None:
         """Return by which limits the tracker judges the GPUs that it chooses among; None where it chooses none."""
         if not self.grant.candidates:
             return None
-        from amd_device_spec.choice_grant import choice_rules
-
-        return choice_rules(settings).limits
+        return settings.choice_rules().limits
 
 
 class EditedSpec(Value):

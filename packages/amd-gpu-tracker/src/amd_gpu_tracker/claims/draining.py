@@ -1,4 +1,4 @@
-"""Drain GPUs, and note sick ones: nobody is given one of them any more, whoever has one keeps it."""
+"""Drain GPUs, and refuse drained and sick ones: no request gets them, and containers that have them keep them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import GpusRefused, needs_root
-from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, by_key, read_drains, this_boot, write_drains
+from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, by_key, read_drains, write_drains
 from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.choices.grammar import parse_choice
 from amdgpu_discovery.numbering import locate_gpus
@@ -14,7 +14,7 @@ from amdgpu_discovery.selection import ALL, resolve, select_gpus, split_items
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
     from typing import TypeVar
 
@@ -70,34 +70,6 @@ def find_drained(host: Host, request: str) -> list[GpuLocation]:
 def _select(host: Host, request: str) -> Sequence[GpuLocation]:
     refuse_old_numbers(host, [request])
     return select_gpus(locate_gpus(host), request)
-
-
-def note_sick(book: Book, seen: Mapping[str, str]) -> None:
-    """Write down which GPUs are sick, so that starts refuse them, and which are not any more.
-
-    `seen` is what is wrong with each GPU by its key, "" where it is well; what was known of others stays.
-    """
-    host = book.state.host
-    if _with_seen(read_drains(host), seen) is None:
-        return
-    with _locked(book):
-        if (noted := _with_seen(read_drains(host), seen)) is not None:
-            write_drains(host, noted)
-
-
-def _with_seen(drains: Sequence[Drain], seen: Mapping[str, str]) -> list[Drain] | None:
-    """Return what is to be written after GPUs were looked at, None where that is there already."""
-    before = {each.key: each for each in drains if each.is_sick}
-    if all(why == (before[key].reason if key in before else "") for key, why in seen.items()):
-        return None
-    now, boot_id = time.time(), this_boot()
-    sick = {
-        key: Drain(key=key, reason=why, since=before[key].since if key in before else now, boot_id=boot_id)
-        for key, why in seen.items()
-        if why
-    }
-    kept = [each for each in drains if not each.is_sick or each.key not in seen]
-    return [*kept, *sick.values()]
 
 
 def refuse_drained(host: Host, gpus: Sequence[GpuLocation]) -> GpusRefused | None:
