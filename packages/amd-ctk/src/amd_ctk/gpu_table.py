@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from amd_ctk.listing import count_gpus, find_gpu_states
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.show.listing import ID_LENGTH, WIDE_TERMINAL, Column, Listing, format_listing
 from amd_gpu_tracker.show.standard_output import is_terminal
 from amd_gpu_tracker.states.text import STATE_STYLES, state_notes
@@ -136,12 +135,13 @@ def _name_of(use: ContainerUse, names: Mapping[str, str]) -> str:
 
 def _find_users(host: Host) -> tuple[Users | None, dict[str, str], list[str]]:
     """Return who uses each GPU and the names of containers; None, and why, where the tracker cannot say."""
+    tracker = Tracker(host)
     try:
-        status = Tracker(host).status()
+        status = tracker.status()
     except ToolkitError as error:
         return None, {}, [str(error)]
     if not status.enabled:
         return None, {}, []
     users = {gpu.number: gpu for gpu in status.gpus}
     uses = [use for gpu in status.gpus for use in gpu.containers]
-    return users, find_container_names(uses), list(status.problems)
+    return users, tracker.container_names(uses), list(status.problems)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.job.listing import RunningJob, format_json, format_queue, print_queue
+from amd_ctk.job.listing import format_json, format_queue, print_queue
+from amd_gpu_tracker import RunningJob
 from amd_gpu_tracker.history.ended import Ended, note_ended
 from amd_gpu_tracker.records.lease import ProcessId
 from amd_gpu_tracker.records.state import State

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.errors import WaitOver as WaitOver
     from amd_gpu_tracker.errors import WaitRefused as WaitRefused
     from amd_gpu_tracker.history.used import Used as Used
+    from amd_gpu_tracker.life.jobs import RunningJob as RunningJob
     from amd_gpu_tracker.life.status import ContainerUse as ContainerUse
     from amd_gpu_tracker.life.status import GpuUse as GpuUse
     from amd_gpu_tracker.life.status import Status as Status
@@ -60,6 +61,7 @@ _MODULE_BY_NAME = {
     "gpus_in_spec": "claims.container",
     "Reservation": "claims.handover",
     "AccessibilityChange": "claims.accessibility",
+    "RunningJob": "life.jobs",
     "Status": "life.status",
     "GpuUse": "life.status",
     "ContainerUse": "life.status",

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.adoption import Tell
     from amd_gpu_tracker.claims.forgetting import Forgotten
     from amd_gpu_tracker.claims.handover import Reservation
+    from amd_gpu_tracker.history.ended import Ended
     from amd_gpu_tracker.history.used import Used
-    from amd_gpu_tracker.life.status import OwnedLease, Status
+    from amd_gpu_tracker.life.faults import StateFaults
+    from amd_gpu_tracker.life.jobs import RunningJob
+    from amd_gpu_tracker.life.status import ContainerUse, OwnedLease, Status
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.states.state import GpuState
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.health.reading import Health
     from amdgpu_discovery.host import Host
+
+# Many times what systemd takes to start the service.
+STARTING_SECONDS = 2.0
 
 
 def keep_quiet(_: str) -> None:
@@ -298,6 +304,47 @@ class Tracker:
         self._take_over()
         return read_status_with_leases(self._state, self._processes)
 
+    def jobs(self) -> list[RunningJob]:
+        """Return the jobs and reservations that have GPUs, oldest first."""
+        from amd_gpu_tracker.life.jobs import running_jobs
+
+        status, leases = self.status_with_leases()
+        return running_jobs(status, [lease for lease, _ in leases])
+
+    def owners(self) -> list[tuple[str, int | None]]:
+        """Return the name and user of each reservation and job that is not being ended; None for an unknown user."""
+        from amd_gpu_tracker.broker.keeping import find_owners
+
+        return list(find_owners(self._host))
+
+    def keep(self, name: str, *, owner: int | None, seconds: float) -> float:
+        """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end.
+
+        `name` is what it is called without the number of its owner, and `owner` that user, None for any. NotDone,
+        NotPermitted.
+        """
+        from amd_gpu_tracker.broker.keeping import keep
+
+        return keep(self._book, name, owner, seconds)[1]
+
+    def ended_by_restart(self) -> list[Ended]:
+        """Return the reservations that the restart of this machine ended, and that would last still."""
+        from amd_gpu_tracker.history.ended import ended_path, read_ended
+
+        state = State(self._host)
+        if not os.path.exists(ended_path(state)):
+            self._start_service()
+        return read_ended(state)
+
+    def _start_service(self) -> None:
+        """Wait for the service where there is one: it notes what a restart ended when it is started."""
+        from amd_gpu_tracker.broker.protocol import find_socket
+
+        if socket := find_socket(self._host):
+            from amd_gpu_tracker.broker.client import is_served
+
+            is_served(socket, STARTING_SECONDS)
+
     def states(self, *, with_errors: bool = True, earlier: Iterable[GpuState] = ()) -> tuple[GpuState, ...]:
         """Return the state of each GPU, as `find_states` with what was found `earlier`; root notes which are sick.
 
@@ -339,6 +386,10 @@ class Tracker:
         from amd_gpu_tracker.history.files import is_history_for
 
         return is_history_for(self._state, readers=readers)
+
+    def records_history(self) -> bool:
+        """Return whether reservations are written down."""
+        return State(self._host).records_history
 
     def stop_history(self) -> None:
         """Write down no reservation any more; what was written stays."""
@@ -490,6 +541,18 @@ class Tracker:
             raise ContainerRunning(f"container {container_id} is still running", hint="stop it first")
         keys = {key for lease in released.dropped for key in lease.gpus}
         return _numbers([gpu for gpu in locate_gpus(self._host) if gpu.key in keys]) if keys else ()
+
+    def container_names(self, uses: Iterable[ContainerUse]) -> dict[str, str]:
+        """Return the names that engines gave to the containers of `uses`, by id; unknown ones are left out."""
+        from amd_gpu_tracker.life.container_names import find_container_names
+
+        return find_container_names(uses)
+
+    def faults(self) -> StateFaults:
+        """Return what is wrong with the tracker's own files, and what has which GPU as far as they can be read."""
+        from amd_gpu_tracker.life.faults import find_faults
+
+        return find_faults(State(self._host), self._processes)
 
     def prune(self) -> None:
         """Remove the reservations of root's containers and of processes that are gone."""

@@ -8,10 +8,6 @@ from contextlib import contextmanager
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
 from amd_gpu_tracker import CommandLock, GpusRefused, Tracker
-from amd_gpu_tracker.broker import keeping
-from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import RequestError
@@ -56,7 +52,7 @@ def preview(
 
 def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
     """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
-    return keeping.keep(Book(State(host), Processes(), CommandLock), name, owner, seconds)[1]
+    return Tracker(host, lock=CommandLock).keep(name, owner=owner, seconds=seconds)
 
 
 def _find_rules(host: Host, request: str) -> ChoiceRules:

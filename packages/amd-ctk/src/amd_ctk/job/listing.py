@@ -7,26 +7,18 @@ import time
 
 from amd_ctk.listing import format_columns, to_json
 from amd_ctk.stderr import say
-from amd_gpu_tracker.history.ended import ended_path, read_ended
-from amd_gpu_tracker.life.lease_scan import find_jobs
 from amd_gpu_tracker.life.people import name_of_person
-from amd_gpu_tracker.records.lease import BY_API
-from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.plain_text import printable
-from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from amd_gpu_tracker import ContainerUse, Status, Ticket, Tracker
-    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker import RunningJob, Ticket, Tracker
     from amdgpu_discovery.host import Host
 
 RUNNING = ("Person", "Name", "GPUs", "Numbers", "Process", "For")
-# Many times what systemd takes to start the service.
-STARTING_SECONDS = 2.0
 # As much of a container's id as Docker and Podman show.
 SHORT_ID = 12
 ENDS, IDLE, STARTS = "Ends in", "Idle for", "Starts within"
@@ -46,82 +38,17 @@ def print_queue(host: Host, *, as_json: bool = False) -> None:
 
 def find_jobs_of(tracker: Tracker) -> tuple[Sequence[Ticket], list[RunningJob]]:
     """Return the jobs that wait, and those that have GPUs."""
-    status, leases = tracker.status_with_leases()
-    return tracker.waiting(), running_jobs(status, [lease for lease, _ in leases])
+    return tracker.waiting(), tracker.jobs()
 
 
 def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]:
     """Yield which of the caller's reservations, or of everybody's, the restart of this machine ended."""
-    from amd_gpu_tracker.broker.protocol import find_socket
+    from amd_gpu_tracker import Tracker
 
-    state = State(host)
-    if not os.path.exists(ended_path(state)) and (socket := find_socket(host)):
-        from amd_gpu_tracker.broker.client import is_served
-
-        # It notes them when it is started.
-        is_served(socket, STARTING_SECONDS)
-    for each in read_ended(state):
+    for each in Tracker(host).ended_by_restart():
         if of_everybody or each.person == os.geteuid():
             whose = f" of {_person(each.person)}" if each.person != os.geteuid() else ""
-            yield f"The restart of this machine ended the reservation {printable(name_of(each.job))}{whose}"
-
-
-class RunningJob(Value):
-    """A job or reservation that has GPUs: its process, None for a reservation, and the containers that run in it."""
-
-    name: str
-    person: int
-    gpus: tuple[int, ...]
-    since: float
-    pid: int | None = None
-    containers: tuple[str, ...] = ()
-    until: float | None = None
-    idle_since: float | None = None
-    preemptible_at: float | None = None
-
-
-def running_jobs(status: Status, leases: Sequence[Lease] = ()) -> list[RunningJob]:
-    """Return the jobs and reservations that have GPUs, also lost ones, oldest first; `leases` are all that live.
-
-    A container that goes on when the command of its job has ended stands for the job.
-    """
-    by_id = {each.container_id: each for each in leases}
-    job_by_id = find_jobs(leases)
-    containers: dict[str, list[str]] = {}
-    gpus_by_job: dict[str, set[int]] = {}
-    use_by_job: dict[str, ContainerUse] = {}
-    for gpu in status.tracked:
-        for use in gpu.containers:
-            job = use.container_id if BY_API in use.ways else job_by_id.get(use.container_id, "")
-            if not job:
-                continue
-            gpus_by_job.setdefault(job, set()).add(gpu.number)
-            if job == use.container_id or job not in by_id:
-                use_by_job.setdefault(job, use)
-            if job != use.container_id:
-                containers.setdefault(job, []).append(use.container_id)
-    jobs = [
-        _running_job(use, by_id.get(use.container_id), gpus_by_job[job], containers.get(job, ()))
-        for job, use in use_by_job.items()
-    ]
-    return sorted(jobs, key=lambda job: (job.since, job.name))
-
-
-def _running_job(
-    use: ContainerUse, lease: Lease | None, numbers: Iterable[int], containers: Iterable[str]
-) -> RunningJob:
-    has_process = lease is not None and BY_API in lease.ways and not lease.until
-    return RunningJob(
-        name=name_of(lease.job if lease else use.container_id),
-        person=use.person or 0,
-        gpus=tuple(sorted(numbers)),
-        since=use.since,
-        pid=(lease.init or lease.creator).pid if lease and has_process else None,
-        containers=tuple(sorted(set(containers))),
-        until=use.until,
-        idle_since=use.idle_since,
-        preemptible_at=use.preemptible_at,
-    )
+            yield f"The restart of this machine ended the reservation {printable(each.name)}{whose}"
 
 
 def format_queue(tickets: Sequence[Ticket], running: Sequence[RunningJob], now: float) -> str:
@@ -146,11 +73,6 @@ def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str
         for place, ticket in enumerate(tickets, 1)
     ]
     return to_json({"jobs": jobs, "running": [job.as_dict() for job in running]})
-
-
-def name_of(job: str) -> str:
-    """Return the name of a job without the number of its owner."""
-    return job.rpartition("/")[2]
 
 
 def running_rows(running: Sequence[RunningJob], now: float) -> list[tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_ctk.engine_words import ENGINE_VALUES
-from amd_gpu_tracker.claims.handover import VISIBLE_DEVICES
+from amd_device_spec.request import VISIBLE_DEVICES
 from amd_gpu_tracker.node_access.device_filter import POLICY, allowed_devices
 from amd_gpu_tracker.records.lease import TOKEN
 

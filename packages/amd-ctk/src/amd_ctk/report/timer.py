@@ -9,7 +9,6 @@ from amd_ctk.listing import looking_tracker
 from amd_ctk.programs import ask
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
@@ -37,7 +36,7 @@ def would_enable(host: Host, *, readers: str) -> bool:
 
 def would_disable(host: Host, *, history: bool) -> bool:
     """Return whether `disable_timer` would change anything."""
-    records = history and State(host).records_history
+    records = history and Tracker(host).records_history()
     return records or host.stat(METRICS) is not None or _is_enabled(host, or_simulated=False)
 
 

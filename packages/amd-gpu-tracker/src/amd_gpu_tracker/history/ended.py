@@ -33,6 +33,11 @@ class Ended(Value):
     person: int
     until: float
 
+    @property
+    def name(self) -> str:
+        """Return its name without the number of its owner."""
+        return self.job.rpartition("/")[2]
+
 
 def ended_path(state: State) -> str:
     """Return where they are noted; the service makes the file in each boot."""

@@ -10,7 +10,6 @@ from shlex import quote
 
 from amd_ctk.sharing.permissions import read_permissions
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.broker.keeping import find_owners
 from amd_gpu_tracker.broker.people import GROUP_SIGN
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -33,10 +32,11 @@ def _find_rules(host: Host) -> Iterator[str]:
 
 
 def _find_jobs(host: Host) -> Iterator[str]:
-    for ticket in Tracker(host).waiting():
+    tracker = Tracker(host)
+    for ticket in tracker.waiting():
         if not _is_known(pwd.getpwuid, ticket.owner):
             yield f"queue cancel {quote(ticket.name)} --user={ticket.owner}"
-    for name, user in find_owners(host):
+    for name, user in tracker.owners():
         if not _is_known(pwd.getpwuid, user):
             yield f"queue end {quote(name)} --user={user}"
 

@@ -15,17 +15,11 @@ from amd_ctk.doctor.facts.departed import find_departed
 from amd_ctk.sharing.access import find_access_problem, find_obstacles
 from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
-from amd_gpu_tracker import ContainerUse, StateError, Tracker
+from amd_gpu_tracker import ContainerUse, Tracker
 from amd_gpu_tracker.broker.client import is_served
 from amd_gpu_tracker.broker.protocol import SOCKET
-from amd_gpu_tracker.life.container_names import find_container_names
-from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.status import read_status
-from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.show.listing import cut_id
-from amdgpu_discovery.errors import ToolkitError, reason
-from amdgpu_discovery.files import write_beside
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
@@ -34,8 +28,6 @@ SUDOERS = "/etc/sudoers"
 SUDOERS_D = "/etc/sudoers.d"
 # Of the containers of one GPU.
 MOST_NAMES = 3
-# As large as the lease of a container: a full file system makes files and fills none.
-PROBE = b"\0" * 4096
 
 
 class ToolkitFacts(Value):
@@ -99,10 +91,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         visible_devices_env=str(chosen.get("visible-devices-env", "always")),
         **_read_access(host, is_reserved=chosen.get("gpu-access") == RESERVED),
         **_read_tracker(host),
-        unwritable=_find_unwritable(State(host)),
-        unrecorded=tuple(Tracker(host).unrecorded().values()),
         has_users=bool(chosen.get(USERS)),
-        requires_reservation=Tracker(host).requires_reservation(),
         idle=str(chosen.get(IDLE, "")),
         has_socket=host.stat(SOCKET) is not None,
         is_served=is_served(host.path(SOCKET)),
@@ -150,36 +139,22 @@ def _find_group_problems(host: Host) -> tuple[str, ...]:
 
 def _read_tracker(host: Host) -> dict[str, Any]:
     """Return the facts about the tracker by name."""
-    state = State(host)
-    has_former = state.has_former_policy()
-    try:
-        status = read_status(state, Processes())
-        paths = state.lease_paths()
-        leases = scan_leases(state, Processes(), paths)
-    except ToolkitError as error:
-        is_later = isinstance(error, StateError) and error.is_later
-        return {"tracker_problem": error.message, "tracker_is_later": is_later, "has_former_tracker": has_former}
+    tracker = Tracker(host)
+    faults = tracker.faults()
     return {
-        "dead_leases": len(paths) - len(leases.living) - len(leases.unreadable),
-        "users_by_gpu": {gpu.number: _names(gpu.containers) for gpu in status.gpus if gpu.containers},
-        "has_former_tracker": has_former,
+        "tracker_problem": faults.problem,
+        "tracker_is_later": faults.is_later,
+        "has_former_tracker": faults.has_former,
+        "dead_leases": faults.dead_leases,
+        "unwritable": faults.unwritable,
+        "users_by_gpu": {number: _names(tracker, uses) for number, uses in faults.uses_by_number.items()},
+        "unrecorded": tuple(tracker.unrecorded().values()),
+        "requires_reservation": tracker.requires_reservation(),
     }
 
 
-def _find_unwritable(state: State) -> str:
-    """Return why the tracker's directory takes no file, "" where it does or where the caller may not try."""
-    try:
-        if os.path.isdir(state.run_directory):
-            os.unlink(write_beside(f"{state.run_directory}/doctor", PROBE, keep_owner=False))
-    except PermissionError:
-        return ""
-    except OSError as error:
-        return f"{state.run_directory} takes no file: {reason(error)}"
-    return ""
-
-
-def _names(uses: Sequence[ContainerUse]) -> str:
-    names = find_container_names(uses[:MOST_NAMES])
+def _names(tracker: Tracker, uses: Sequence[ContainerUse]) -> str:
+    names = tracker.container_names(uses[:MOST_NAMES])
     more = f" and {len(uses) - MOST_NAMES} more" if len(uses) > MOST_NAMES else ""
     shown = (names.get(use.container_id, cut_id(use.container_id)) for use in uses[:MOST_NAMES])
     return printable(", ".join(shown)) + more
