@@ -70,7 +70,7 @@ def _judge_silence(docker: DockerFacts) -> Finding:
     "docker-cdi",
     engine="docker",
     why="'--device amd.com/gpu=0' fails",
-    see="reference/engines.md#what-to-know-beside-the-table",
+    see="reference/engines.md#notes-on-engines",
 )
 def check_docker_cdi(facts: Facts) -> Finding | None:
     """Does Docker read CDI specs?"""
