@@ -108,7 +108,8 @@ def _value_of(match: re.Match[str], find: Callable[[str], str | None]) -> str:
 
 def _skip(what: re.Pattern[str], text: str, place: int) -> int:
     match = what.match(text, place)
-    return match.end() if match else place
+    # Behind the end of the text a pattern matches at its end.
+    return max(place, match.end()) if match else place
 
 
 def _take_name(text: str, place: int) -> tuple[str, bool, int]:
