@@ -143,6 +143,15 @@ def test_who_says_to_be_there_is_warned_again_before_anything_ends(host, broker,
     assert bob.answer() == "got (0,)"
 
 
+@pytest.mark.usefixtures("idle")
+def test_only_what_people_have_is_idle(host, person):
+    Tracker(host).reserve("nightly", "1")
+    person(ALICE, run("train", "0"), command=SLEEP).line()
+
+    wait_until(lambda: idle_since(host, 0) is not None)
+    assert idle_since(host, 1) is None
+
+
 def test_nothing_is_idle_where_root_does_not_say_so(host, broker, person):
     person(ALICE, run("train", "0"), command=SLEEP).line()
     broker.say("fifo", "everyone", idle=1)

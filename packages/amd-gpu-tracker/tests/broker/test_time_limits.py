@@ -55,6 +55,22 @@ def test_a_job_is_warned_and_then_ended_by_term(host, broker, person):
     wait_until(lambda: users(host) == {})
 
 
+def test_processes_that_ended_a_job_are_collected(host, broker, person):
+    broker.say("fifo", "everyone:time=1h")
+    alice = person(ALICE, run("train", "0"), command=SLEEP)
+    assert alice.line() == "got (0,)"
+    broker.pass_time(3600)
+    assert alice.ended_by() == signal.SIGTERM
+    wait_until(lambda: users(host) == {})
+
+    def has_none() -> bool:
+        broker.pass_time(0)
+        # Those that have ended and are not collected are among them.
+        return Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text() == ""
+
+    wait_until(has_none)
+
+
 def line_with(program: str) -> str:
     """Return the script of the guide that sends a message at the end, with programs that are here."""
     line = re.search(r"`amd-ctk run -- sh -c '(.*)'`", SHARE.read_text(encoding="utf-8"))

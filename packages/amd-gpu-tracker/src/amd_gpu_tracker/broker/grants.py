@@ -72,7 +72,7 @@ class Grants:
         person: int,
         permission: Permission,
         rules: ChoiceRules,
-        is_spare: bool = False,
+        is_spare: bool,
         is_waiting: bool = False,
     ) -> JobGrant:
         """Give the GPUs of a request to a process, under the id of its job, for as long as a permission allows.

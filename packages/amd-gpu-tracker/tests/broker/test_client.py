@@ -1,0 +1,43 @@
+"""What a client makes of a socket on which many ask at once."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from amd_gpu_tracker.broker.client import is_served
+
+
+@pytest.fixture
+def full_queue(tmp_path):
+    """Return a socket that has as many connections as wait at once, with its path."""
+    path = str(tmp_path / "gpus.socket")
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as first:
+        listening.bind(path)
+        listening.listen(0)
+        first.connect(path)
+        yield listening, path
+
+
+def test_a_service_with_a_full_queue_is_asked_again_until_its_time_is_over(full_queue):
+    listening, path = full_queue
+
+    def serve():
+        for _ in range(2):
+            connected, _ = listening.accept()
+            connected.sendall(b"{}\n")
+            connected.close()
+
+    later = threading.Timer(0.2, serve)
+    later.start()
+
+    assert is_served(path, 60)
+    later.join()
+
+
+def test_a_service_whose_queue_stays_full_does_not_serve(full_queue):
+    _, path = full_queue
+
+    assert not is_served(path, 0.1)
