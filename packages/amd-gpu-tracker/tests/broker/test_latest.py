@@ -176,6 +176,16 @@ def test_enough_free_gpus_and_an_own_limit_are_no_reason_to_name_others(broker, 
     assert said == "waiting for 1 GPU: 0 free of 1 that fits; you have 1 of 1 GPUs"
 
 
+def test_no_time_is_told_to_those_whose_own_limit_is_in_the_way(broker, person):
+    broker.say("fifo", "everyone:gpus=1:time=1h")
+    person(ALICE, run("first", "0")).line()
+    person(BOB, run("other", "1")).line()
+
+    said = person(ALICE, run("second", "1")).line()
+
+    assert said == "waiting for 1 GPU: 0 free of 1 that fits; you have 1 of 1 GPUs"
+
+
 def test_a_line_that_would_be_too_long_names_no_holders(broker, person):
     broker.say("fifo", "everyone")
     person(ALICE, run("a" * 64, "0")).line()

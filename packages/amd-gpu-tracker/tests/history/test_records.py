@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import json
 import os
 import random
@@ -231,6 +232,17 @@ def test_months_that_are_too_old_are_removed(state):
     remove_old(state, days=30, now=SINCE)
 
     assert sorted(os.listdir(state.history_directory)) == ["2026-10.jsonl", "2026-11.jsonl", "open"]
+
+
+def test_a_month_goes_on_the_day_on_which_its_end_is_too_old(state):
+    Path(month(state, "2026-11")).touch()
+    december = calendar.timegm((2026, 12, 30, 23, 59, 59))
+
+    remove_old(state, days=30, now=december)
+    assert os.path.exists(month(state, "2026-11"))
+
+    remove_old(state, days=30, now=december + 1)
+    assert not os.path.exists(month(state, "2026-11"))
 
 
 def test_gpu_hours_are_wall_time_times_gpus_over_thousands_of_reservations_with_kills_and_clock_steps(state):

@@ -47,6 +47,13 @@ def test_a_gpu_in_use_without_a_reservation_says_by_whom(host_of):
     assert first.vram_used == 40 * GIBIBYTE
 
 
+def test_a_gpu_has_the_memory_that_kfd_lets_programs_use(host_of):
+    host = host_of()
+    Path(host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:05:00.0/mem_info_vram_total")).write_text("1048576\n")
+
+    assert find_states(host)[0].vram_total == 206141652992
+
+
 def test_a_reserved_gpu_says_what_has_it_and_since_when(host_of):
     host = host_of(vram={1: 3 * GIBIBYTE})
     Tracker(host).enable()

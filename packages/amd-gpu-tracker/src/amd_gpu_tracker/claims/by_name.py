@@ -106,8 +106,8 @@ def hold_by_name(
     pid: int | None = None,
     rules: ChoiceRules,
     release: Callable[[str], object],
-    is_waiting: bool = False,
-    before: Sequence[Tickets] = (),
+    is_waiting: bool,
+    before: Sequence[Tickets],
 ) -> Reservation:
     """Reserve as `reserve_by_name` does, and return the reservation with what hands it on."""
     token = new_token(name)
